@@ -2,25 +2,14 @@
 
   python studies/study.py --out runs/study
 
-<<<<<<< HEAD
-trains CLIP on the embedded scenes and finetunes it with every method, three seeds of each. All runs
-are evaluated on the test split. Writes OUT/results.md, OUT/lab_notes.md and figures to OUT/images,
-with `--docs docs` to docs/. `--parts d` runs one part alone and keeps the sections of the others. A run
-that is DONE is not trained again, so the same command resumes the study; nor is one whose values
-the file results.json beside results.md has, unless another run starts from it, so that a study is
-made in pieces and on several machines. Delete the file to begin anew. A folder of a run with other
-settings, or whose base run was replaced, is refused. The output of a run is in
-OUT/NAME/log.txt, its command in OUT/NAME/env.json.
-=======
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
-evaluates all runs on the test split. Writes OUT/results.md and its figures in OUT/images, or docs/
-with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
+evaluates all runs on the test split. Writes OUT/results.md, OUT/lab_notes.md and the figures in
+OUT/images, or docs/ with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
 DONE are skipped, so the same command resumes the study. Runs with values in results.json, beside
 results.md, are skipped, too, unless another run starts from them: a study can be done in pieces and
 on several machines. Delete results.json to start over. A run's folder with other settings, or with
 a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its command in
 OUT/NAME/env.json.
->>>>>>> 2032187c8486efd82ec957cfcefe56dab24f9a18
 """
 
 import argparse

@@ -53,7 +53,7 @@ MODE = flags.DEFINE_enum(
     "train",
     ["train", "eval", "plan"],
     "eval: only evaluate the newest state; plan: compile a step for config.plan.topology, or for "
-    "the devices there are, and print memory, time and collectives (needs no data, no --workdir).",
+    "the present devices, and print memory, time and collectives (needs no data, no --workdir).",
 )
 WATCH = flags.DEFINE_string(
     "watch", None, "With --mode eval: a run whose new checkpoints are evaluated until it ends."
@@ -70,7 +70,7 @@ PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with 
 JOIN = flags.DEFINE_float(
     "join_seconds",
     300.0,
-    "Seconds until all processes must be there, with --coordinator.",
+    "Seconds within which all processes must start, with --coordinator.",
     lower_bound=1.0,
 )
 LOST = flags.DEFINE_float(
@@ -96,8 +96,8 @@ FLAGS = (
 MEMORY_ADVICE = (
     "; out of memory: lower config.batch_size, config.eval.batch_size or "
     "config.input.loader.workers, set config.microbatch or config.model.remat=block, or let a loss "
-    "run in chunks (implementation=chunked); the same --config with --mode plan says what a step "
-    "takes, and with --config.plan.search=remat,microbatch what would fit"
+    "run in chunks (implementation=chunked); the same --config with --mode plan prints the memory "
+    "of a step, and with --config.plan.search=remat,microbatch the settings that fit"
 )
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
@@ -106,14 +106,14 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unknown arguments {argv[1:]}; options start with --")
     terminal.quieten()
-    # Python's default, 700, has its collector walk the cases of all benchmarks hundreds of times: a
-    # tenth of an evaluation from the cache
+    # with Python's default of 700 the collector walks the cases of all benchmarks hundreds of
+    # times, which takes a tenth of an evaluation from the cache
     gc.set_threshold(50_000, 20, 50)
     code = run(listen())
     sys.stdout.flush()
     sys.stderr.flush()
     logging.shutdown()
-    # an abandoned compilation or a loader must not hold the process back
+    # an abandoned compilation or a hanging loader must not delay the exit
     if code or is_loader_left():
         os._exit(code)
 
@@ -127,7 +127,7 @@ def listen() -> StopSignal:
 
 
 def absolute(workdir: str) -> Path | str:
-    """A local path in full, an address as it is; an unknown kind of address ends the process."""
+    """Absolute local path, or an address unchanged; an unsupported address ends the process."""
     try:
         if not stores.is_url(workdir):
             return Path(workdir).absolute()
@@ -136,7 +136,7 @@ def absolute(workdir: str) -> Path | str:
                 f"{workdir}: runs lie in local folders or at gs://, the only store where their "
                 "lock and their checkpoints are tested; data may lie at s3:// and az://, too"
             )
-        stores.folder(workdir)  # is its package there?
+        stores.folder(workdir)  # raises ValueError if the store's package is not installed
         return workdir
     except ValueError as error:
         print(f"Usage: --workdir {error}", file=sys.stderr)
@@ -150,7 +150,7 @@ def is_loader_left() -> bool:
 
 
 def run(stop: StopSignal) -> int:
-    """Does what the flags say; every expected error becomes one line and its exit code."""
+    """Runs the command of the flags; an expected error becomes one line and its exit code."""
     workdir = peers = None
     try:
         if MODE.value == "plan":
@@ -160,17 +160,17 @@ def run(stop: StopSignal) -> int:
         folder = absolute(WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
-        chosen = command_line.config()
-        peers = connect(chosen, folder)
+        config = command_line.config()
+        peers = connect(config, folder)
         workdir = Workdir(folder, peers)
-        stop.interrupt(partial(fetch_inputs, chosen, MODE.value), has_begun=False)
-        runtime.keep_compiled(chosen.compilation_cache)
-        setup = resolve(chosen, MODE.value)
+        stop.interrupt(partial(fetch_inputs, config, MODE.value), has_begun=False)
+        runtime.keep_compiled(config.compilation_cache)
+        setup = resolve(config, MODE.value)
         if MODE.value == "train":
-            # two runs, one after the other: config.pretrain in WORKDIR/pretrain, then this one
-            is_first = chosen.pretrain and not chosen.init_from
-            first = resolve(chosen.pretrain, "train") if is_first else None
-            loop.train(setup, workdir, stop, allow_change=ALLOW.value, pretraining=first)
+            # with config.pretrain two runs: first that one in WORKDIR/pretrain, then this one
+            has_pretraining = config.pretrain and not config.init_from
+            pretraining = resolve(config.pretrain, "train") if has_pretraining else None
+            loop.train(setup, workdir, stop, allow_change=ALLOW.value, pretraining=pretraining)
         elif WATCH.value is not None:
             watch.watch(setup, workdir, stop, WATCH.value)
         else:
@@ -182,7 +182,7 @@ def run(stop: StopSignal) -> int:
         code = errors.exit_code(error)
         logging.debug("%s", traceback.format_exc())
         if code is None:
-            # what a lost process causes in this one can be any error of JAX
+            # a lost process can cause any error of JAX in this one
             if peers is None or (lost := peers.lost(GRACE_SECONDS)) is None:
                 raise
             code, error = lost[0], PeerError(lost[1])
@@ -197,7 +197,7 @@ def run(stop: StopSignal) -> int:
         if workdir is not None:
             if code == ExitCode.PREEMPTED:
                 workdir.event("preempted", signal=str(error))
-            elif code != ExitCode.USAGE and MODE.value == "train":  # else the run is as it was
+            elif code != ExitCode.USAGE and MODE.value == "train":  # otherwise nothing was trained
                 fail(workdir, code, error)
         return code
     finally:
@@ -211,41 +211,41 @@ def plan_step(stop: StopSignal) -> ExitCode:
     """Runs --mode plan. Exit code 20 if no requested setting fits in memory."""
     if WORKDIR.value or COORDINATOR.value:
         raise UsageError("--mode plan runs in one process and writes nothing: leave out --workdir")
-    chosen = command_line.config()
+    config = command_line.config()
     runtime.connect(None)
-    runtime.keep_compiled(chosen.compilation_cache)
-    if len(plan_search.topologies(chosen)) > 1:
-        make = partial(plan.table, plan_search.of_topologies(chosen))
+    runtime.keep_compiled(config.compilation_cache)
+    if len(plan_search.topologies(config)) > 1:
+        make = partial(plan.table, plan_search.of_topologies(config))
     else:
-        make = partial(plan.run, plan_search.planned(chosen))
-    # compilations take minutes, in which a signal must end it
+        make = partial(plan.run, plan_search.planned(config))
+    # interruptible: compilations take minutes
     fits = stop.interrupt(make, has_begun=False)
     return ExitCode.DONE if fits else ExitCode.OUT_OF_MEMORY
 
 
-def connect(chosen: ConfigDict, folder: Path | str) -> Peers | None:
-    """Joins the processes of the run, all with the same config and program; None if it is alone."""
+def connect(config: ConfigDict, folder: Path | str) -> Peers | None:
+    """Connects the processes of a run, after comparing config and program; None for one process."""
     coordinator, count, index = COORDINATOR.value, PROCESSES.value, PROCESS.value
     if not coordinator:
         runtime.connect(None)
         return None
     is_known = count is not None and index is not None and 0 <= index < count
-    if not is_known:  # but to the cluster, or refused
+    if not is_known:  # the cluster sets them, or JAX refuses invalid ones
         runtime.connect(coordinator, count, index, JOIN.value)
         index, count = runtime.process()
     peers = Peers(folder, index, count, LOST.value).start()
     peers.join(JOIN.value)
-    if is_known:  # JAX aborts where a process is absent, so it connects those that are there
+    if is_known:  # only after the join: JAX aborts if a process is absent
         peers.enter("connecting")
         runtime.connect(coordinator, count, index, JOIN.value)
     peers.enter("running")
     program = {name: value for name, value in environment().items() if name != "command"}
-    peers.agree("program", {"config": chosen.to_dict(), "mode": MODE.value, **program}, config_diff)
+    peers.agree("program", {"config": config.to_dict(), "mode": MODE.value, **program}, config_diff)
     return peers
 
 
 def fail(workdir: Workdir, code: int, error: BaseException) -> None:
-    """Marks the run as failed, if the disk has room for that."""
+    """Marks the run as failed; a full disk prints a line instead."""
     try:
         workdir.fail(code, str(error))
     except OSError as another:
@@ -253,14 +253,14 @@ def fail(workdir: Workdir, code: int, error: BaseException) -> None:
 
 
 def help_text(commands: str) -> str:
-    """The docstring of this file, the flags, and a text about other commands."""
+    """Text of --help: this file's docstring, the flags, and `commands`."""
     described = (f"  --{holder.name}: {flags.FLAGS[holder.name].help}" for holder in FLAGS)
-    return "\n".join([__doc__, *described, "  --list: Show what a config can name.", commands])
+    return "\n".join([__doc__, *described, "  --list: Show the names for a config.", commands])
 
 
 def cli(commands: str = "") -> None:
     """The command line; --help and --list print their text and end with exit code 0."""
-    if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have a --help of their own
+    if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have another --help
         print(catalogue.listing() if "--list" in sys.argv else help_text(commands))
         sys.exit(ExitCode.DONE)
     app.run(main, flags_parser=command_line.parse_flags)

@@ -152,7 +152,7 @@ def test_shard_batch_splits_activations_and_leaves_values_alone():
 def test_another_platform_than_asked_for_is_an_error():
     devices.require_platform("any")
     devices.require_platform("cpu")
-    with pytest.raises(UsageError, match=r"asks for 'gpu' but JAX found 'cpu'"):
+    with pytest.raises(UsageError, match=r"is 'gpu' but JAX runs on 'cpu'"):
         devices.require_platform("gpu")
 
 

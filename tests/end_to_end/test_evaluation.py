@@ -68,7 +68,7 @@ def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes
     assert (result["options"]["split"], result["reader"]) == ("test", "scenes_attribute_swap")
     named = json.loads((run / "evals/other/6.json").read_text())
     assert (named["protocol"], named["metrics"]["image_to_text_r1"]["count"]) == ("retrieval", 8)
-    assert f"{beside.name}: evals/scenes_attribute_swap keeps what was asked" in done.stdout
+    assert f"{beside.name}: evals/scenes_attribute_swap has results of " in done.stdout
     page = (run / "report.md").read_text()
     assert "split test; count 32" in page
     assert "- other: reader scenes\\_retrieval; count 8" in page
@@ -149,4 +149,4 @@ def test_a_run_is_watched_from_another_folder_and_its_evaluation_again_reads_fea
     assert {path.parent.name.split("-")[0] for path in files} == {"image", "text"}
     wrong = helpers.run(helpers.TINY, trained, "--mode=eval", f"--watch={trained}")
     assert wrong.returncode == 2
-    assert "holds a run of its own" in wrong.stderr
+    assert "holds another run" in wrong.stderr

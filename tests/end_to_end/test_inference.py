@@ -149,7 +149,7 @@ def test_wrong_requests_are_refused(model, trained, tmp_path):
         model.score("a.jpg", ["a red circle"])
     with pytest.raises(UsageError, match="there is no workdir and there are no weights at nowhere"):
         vlc_jax.load("nowhere")
-    with pytest.raises(UsageError, match="knows its own variant"):
+    with pytest.raises(UsageError, match="whose config sets variant"):
         vlc_jax.load(trained, variant="B/32")
     with pytest.raises(UsageError, match="batch_size is at least 1; got 0"):
         vlc_jax.load(trained, batch_size=0)

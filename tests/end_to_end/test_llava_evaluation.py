@@ -173,7 +173,7 @@ def test_a_question_with_several_answers_is_read_once(model):
         return scorer.score_options(image, text)
 
     def shared(image, text):
-        return score_blocks.sharing_beginnings(counted, image, text)(image, text)
+        return score_blocks.sharing_prefixes(counted, image, text)(image, text)
 
     plain = score_blocks.on_short_texts(scorer.score_options)(image, text)
     sharing = score_blocks.on_short_texts(shared)
@@ -201,13 +201,13 @@ def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatc
     question = f"{QUESTION} {QUESTION} {QUESTION}"
     text = plain.embed_texts([asked(question, each) for each in ("on", "under", "red", "blue")])
     expected = score_blocks.on_short_texts(plain.score_options)(image, text)
-    sharing = once.sharing_beginnings
+    sharing = once.sharing_prefixes
 
     def watched(score, *given):
         found.append(sharing(score, *given) is not score)
         return sharing(score, *given)
 
-    monkeypatch.setattr(once, "sharing_beginnings", watched)
+    monkeypatch.setattr(once, "sharing_prefixes", watched)
     encoder = once.OnceEncoder(model._setup, lambda: None, lambda work: work(), True)
     scores = encoder.scorer(model._variables).score_options(image, text)
     np.testing.assert_allclose(scores, expected, rtol=1e-5)

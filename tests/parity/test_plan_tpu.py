@@ -93,5 +93,5 @@ def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(tmp
 def test_a_slice_that_there_is_not_is_one_line():
     done = run("--config.plan.topology=v9:2x2")
     assert done.returncode == 2
-    assert "is no slice of TPUs, such as v5e:4x4" in done.stderr
+    assert "is not a TPU slice such as v5e:4x4" in done.stderr
     assert len(done.stderr.splitlines()) == 1

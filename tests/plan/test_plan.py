@@ -240,7 +240,7 @@ def test_stored_features_take_the_place_of_pixels():
     assert "image" not in planned.batch
     tokens = planned.batch["image_tokens"]
     assert (len(tokens.shape), tokens.shape[0], tokens.dtype.name) == (3, 16, "bfloat16")
-    assert step_jaxpr.kept_bytes(planned) == 0
+    assert step_jaxpr.residual_bytes(planned) == 0
     assert plan.make(planned).fits
 
 
@@ -249,21 +249,21 @@ def test_what_a_step_keeps_follows_policy_and_rows():
     config = small(batch_size=64)
     options = ({}, {"model__remat": "dots"}, {"model__remat": "block"}, {"microbatch": 16})
     steps = (next(plan_search.planned(changed(config, **each))) for each in options)
-    plain, dots, block, micro = map(step_jaxpr.kept_bytes, steps)
+    plain, dots, block, micro = map(step_jaxpr.residual_bytes, steps)
     assert plain > 1.1 * dots > 1.1 * 1.1 * block
     assert micro == pytest.approx(plain / 4, rel=0.01)  # casts of weights stay
     offload = next(plan_search.planned(changed(config, model__remat="offload")))
-    assert step_jaxpr.kept_bytes(offload) == block
+    assert step_jaxpr.residual_bytes(offload) == block
     # eight devices with 8 x 64 scores each
     assert step_jaxpr.score_bytes(offload) == 8 * 64 * 4
 
 
 def test_offload_needs_pinned_memory_and_is_searched_where_it_is(monkeypatch):
     config = small(model__remat="offload")
-    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.there())
+    assert "offload" in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
     monkeypatch.setattr(runtime, "has_pinned_host", lambda device: False)
-    assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.there())
-    with pytest.raises(UsageError, match="pinned memory of the host, which cpu has not"):
+    assert "offload" not in plan_search.SEARCHED["remat"][1](config, runtime.all_devices())
+    with pytest.raises(UsageError, match="pinned host memory, which cpu lacks"):
         resolve(config, "train")
 
 
@@ -274,7 +274,7 @@ def test_several_slices_are_a_table(monkeypatch, capsys):
         return plan.Plan(planned, memory, 0.0, collectives=())
 
     monkeypatch.setattr(plan, "make", make)
-    monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.there()[: int(name)])
+    monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.all_devices()[: int(name)])
     config = small(plan__topology="1,3,8", batch_size=16)
     assert plan.table(plan_search.of_topologies(config))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -271,7 +271,7 @@ def test_another_model_size_is_an_error_that_names_the_parameters(anywhere):
         (8, 6), jnp.float32, sharding=wanted["params"]["kernel"].sharding
     )
     with pytest.raises(
-        checkpoint.ShapeMismatchError, match=r"params/kernel: saved \(8, 4\), wanted \(8, 6\)"
+        checkpoint.ShapeMismatchError, match=r"params/kernel: saved \(8, 4\), expected \(8, 6\)"
     ):
         anywhere.checkpoints.restore(wanted)
 

@@ -127,7 +127,7 @@ def test_images_of_another_size_are_refused_and_missing_ones_are_not(run):
     saved(run).write_env(image_sizes={"a.jpg": 10, "b.jpg": 20, "bad.jpg": 0})
     run.check_images({"a.jpg": 10, "mended.jpg": 30}, allow_change=False)
     with pytest.raises(
-        UsageError, match=r"1 of 2 image files .* other sizes .*\n  b.jpg: 20 -> 21"
+        UsageError, match=r"1 of 2 checked image files .* other sizes .*\n  b.jpg: 20 -> 21"
     ):
         run.check_images({"a.jpg": 10, "b.jpg": 21}, allow_change=False)
     run.check_images({"b.jpg": 21}, allow_change=True)
@@ -158,7 +158,7 @@ def test_a_config_or_environment_of_something_else_is_an_error_naming_it(run, co
 @pytest.mark.parametrize("content", ['{"a.b": 1}', '{"": {"a.b": 1}}', '{"steps": {"c.d": []}}'])
 def test_names_that_no_config_can_have_are_an_error_naming_the_file(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UsageError, match=r"config\.json is no config of a run"):
+    with pytest.raises(UsageError, match=r"config\.json is not the config of a run"):
         workdir.saved_config(tmp_path)
 
 

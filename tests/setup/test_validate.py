@@ -33,7 +33,7 @@ from vlc_jax.setup import resolve, validate
         ("optimizer.warmup_steps", -1, "warmup_steps must be at least 0; got -1"),
         ("optimizer.clip_norm", -1.0, "clip_norm must be at least 0; got -1.0"),
         ("evals", ConfigDict({"retrieval": 5}), "evals.retrieval holds the options of a benchmark"),
-        ("pretrain", ConfigDict({"steps": 5}), "config.pretrain is a whole config of the run"),
+        ("pretrain", ConfigDict({"steps": 5}), "config.pretrain is the complete config of a run"),
         ("input.negatives", ConfigDict({"count": 1}), "input.negatives has no 'generators'"),
         ("input.crop_scale", (0.5,), r"crop_scale is \(smallest area, largest area\); got"),
         ("optimizer.learning_rate_multipliers", (("a",),), r"is \(\(regex, factor\), \.\.\.\)"),

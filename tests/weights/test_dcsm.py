@@ -225,12 +225,12 @@ def test_a_head_without_towers_is_refused():
     with config.unlocked():
         config.head_from = "head.pt"
         config.update_from_flattened_dict({"init_from": None, "pretrain": {}, "frozen": ()})
-    with pytest.raises(UsageError, match=r"config.head_from is the head of towers"):
+    with pytest.raises(UsageError, match=r"config.head_from is a head for the towers"):
         validate.check_frozen(config)
 
 
 def test_texts_that_are_not_filled_with_end_tokens_are_refused(run):
     setup, wanted = run
     setup.tokenizer.pad_id = 0
-    with pytest.raises(UsageError, match=r"token 0 fills them: set config.text.tokenizer to 'hf'"):
+    with pytest.raises(UsageError, match=r"pads with token 0: set config.text.tokenizer to 'hf'"):
         init_from._load_head(setup, wanted)

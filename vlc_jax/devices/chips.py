@@ -1,14 +1,14 @@
-"""Accelerators as their makers describe them: peak speed, memory, bandwidths."""
+"""Published figures of accelerators: peak FLOP/s, memory, bandwidths."""
 
 from typing import NamedTuple
 
 
 class Chip(NamedTuple):
-    """One device of JAX.
+    """Figures of one JAX device.
 
     flops: dense bfloat16 peak, FLOP/s.   memory: bytes.   bandwidth: of the memory, bytes/s.
-    interconnect: what a device sends to others of its slice or node while it receives as much,
-      bytes/s; that to other slices and nodes, of the data centre's network, is a tenth or less.
+    interconnect: per direction, to other devices of the slice or node, bytes/s. The data centre's
+      network, to other slices and nodes, has a tenth of it or less.
     """
 
     flops: float
@@ -19,9 +19,9 @@ class Chip(NamedTuple):
 
 _GIB = 2**30
 # Prefix of `device_kind` -> its chip. TPUs: docs.cloud.google.com/tpu/docs/v3, /v4, /v5e, /v5p and
-# /v6e ("bidirectional" figures are halved), their memory what libtpu 0.0.52 (of v3 and v4 0.0.42.1)
-# gives to programs. A device is a chip, but of v3 one of its two cores: half of the page's figures.
-# GPUs: NVIDIA's data sheets of SXM cards.
+# /v6e ("bidirectional" figures are halved); memory is the limit of libtpu 0.0.52 (v3 and v4:
+# 0.0.42.1) for programs. A device is a chip; on v3 it is one of two cores, with half of the page's
+# figures. GPUs: NVIDIA's data sheets of SXM cards.
 CHIPS = {
     "TPU v3": Chip(61.5e12, 15.48 * _GIB, 450e9, 41e9),
     "TPU v4": Chip(275e12, 30.75 * _GIB, 1228e9, 300e9),
@@ -38,7 +38,7 @@ CHIPS = {
 
 
 def find(kind: str) -> tuple[str, Chip] | None:
-    """The prefix of CHIPS for a `device_kind`, and its chip; None for an unknown one."""
+    """(prefix in CHIPS, chip) of a `device_kind`; None for an unknown one."""
     for prefix in sorted(CHIPS, key=len, reverse=True):  # "TPU v5 lite" before "TPU v5"
         if kind.startswith(prefix):
             return prefix, CHIPS[prefix]

@@ -1,7 +1,4 @@
-"""Hardware: processes joined, devices found, their peak speed and memory.
-
-With sharding.py the only file that says "device".
-"""
+"""Hardware of a run: connects its processes, lists devices, their peak FLOP/s and memory."""
 
 import ctypes
 import importlib.util
@@ -36,13 +33,13 @@ def connect(
     index: int | None = None,
     seconds: float = 300.0,
 ) -> None:
-    """Joins the processes of one run and finds the devices; call it before anything else of JAX.
+    """Connects the processes of a run and initialises JAX's devices; call it before any use of JAX.
 
-    coordinator: host:port of process 0, "auto" where the cluster says it itself (TPU pods, Slurm),
-      None for a run of one process.   seconds: how long to wait for the others; JAX then aborts.
-    Raises UsageError when there are no such processes or devices.
+    coordinator: host:port of process 0; "auto" on clusters that JAX detects (TPU pods, Slurm);
+      None for a run of one process.   seconds: timeout for the other processes; JAX then aborts.
+    Raises UsageError if processes or devices are missing.
     """
-    # Among several processes JAX would take SIGTERM for itself; `preemption` handles it.
+    # With several processes JAX would handle SIGTERM itself; `preemption` handles it.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         if coordinator == "auto":
@@ -53,21 +50,20 @@ def connect(
             )
         devices = jax.device_count()
     except (RuntimeError, ValueError) as error:
-        wanted = f"--coordinator={coordinator}: " if coordinator else ""
-        raise UsageError(f"cannot start JAX: {wanted}{error}") from error
+        flag = f"--coordinator={coordinator}: " if coordinator else ""
+        raise UsageError(f"cannot start JAX: {flag}{error}") from error
     if jax.default_backend() == "cpu" and devices > 1:
-        # jax 0.10.2 reads a CPU program with ppermute wrongly from its persistent cache: the ring
-        # loss hangs or computes garbage, where a freshly compiled one is right.
+        # jax 0.10.2 loads a CPU program with ppermute wrongly from its persistent cache: the ring
+        # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
     _keep_freed_memory()
 
 
 def keep_compiled(folder: str | None) -> None:
-    """Keeps compiled programs in `folder`, and takes from it what is there; call it after `connect`
-    and before anything is compiled.
+    """Sets the folder of JAX's persistent compilation cache; call it after `connect`.
 
-    folder: a path or an address; None: as the environment of JAX says. Programs that compile in
-      less than a second are not kept (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS).
+    folder: a path or an address; None: JAX's environment variables apply. Programs that compile in
+      less than a second are not cached (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS).
 
     Raises UsageError for a folder that cannot be made.
     """
@@ -85,11 +81,10 @@ def keep_compiled(folder: str | None) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Makes the C library keep freed memory, where JAX runs on a CPU under glibc.
+    """Makes glibc reuse freed memory, if JAX runs on a CPU.
 
-    XLA asks for its temporary buffers anew in every step. By default glibc maps large ones afresh
-    each time, and touching fresh pages takes a third of a step of the default model
-    (docs/scaling.md).
+    XLA allocates its temporary buffers in every step. By default glibc maps large ones anew each
+    time, and page faults take a third of a step of the default model (docs/scaling.md).
     """
     if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
         return
@@ -100,24 +95,26 @@ def _keep_freed_memory() -> None:
     libc.mallopt(arena_max, 1)  # one arena, so that threads reuse each other's freed memory
 
 
-def require_platform(wanted: str) -> None:
-    """Raises UsageError unless JAX runs on `wanted` ("any" accepts all)."""
-    found = jax.default_backend()
-    if wanted not in ("any", found):
+def require_platform(required: str) -> None:
+    """Raises UsageError unless JAX runs on the platform `required` ("any" accepts all)."""
+    backend = jax.default_backend()
+    if required not in ("any", backend):
         raise UsageError(
-            f"config.platform asks for {wanted!r} but JAX found {found!r} ({jax.devices()[0]}); "
-            f"install the {wanted} build of jaxlib or set config.platform={found}"
+            f"config.platform is {required!r} but JAX runs on {backend!r} ({jax.devices()[0]}); "
+            f"install the {required} build of jaxlib or set config.platform={backend}"
         )
 
 
 def matrix_dtype(platform: str) -> str:
-    """The dtype of matrix products unless a config says otherwise: bfloat16 where there are
-    units for it, float32 on a CPU, where it is several times faster."""
+    """Dtype of config.model.dtype=auto: bfloat16 on accelerators, float32 on a CPU.
+
+    On a CPU float32 is several times faster.
+    """
     return "float32" if platform == "cpu" else "bfloat16"
 
 
 def platform_name(device: Any = None) -> str:
-    """Platform of a device, None for JAX's backend: cpu | gpu | tpu."""
+    """Platform of a device: cpu | gpu | tpu. None: of JAX's default backend."""
     return jax.default_backend() if device is None else device.platform
 
 
@@ -127,7 +124,7 @@ def is_cpu() -> bool:
 
 
 def process() -> tuple[int, int]:
-    """Index of this process, and number of all."""
+    """(index of this process, number of processes)."""
     return jax.process_index(), jax.process_count()
 
 
@@ -136,45 +133,45 @@ def count() -> int:
     return jax.device_count()
 
 
-def there() -> list[Any]:
+def all_devices() -> list[Any]:
     """All devices of all processes."""
     return list(jax.devices())
 
 
 def of_topology(name: str) -> list[Any]:
-    """The devices of a TPU slice such as v5e:16x16, to compile for; none has to be there.
+    """Devices of a TPU slice such as v5e:16x16, to compile for; they need not be attached.
 
-    Raises UsageError without libtpu, and for a slice that it does not know.
+    Raises UsageError without libtpu, and for a slice that libtpu does not know.
     """
     if not (importlib.util.find_spec("libtpu") or os.environ.get("TPU_LIBRARY_PATH")):
         raise UsageError(
             f"config.plan.topology={name} needs the compiler of TPUs: pip install 'vlc_jax[plan]'"
         )
-    # a host of no cloud has no metadata server to ask, and no part of a slice
+    # outside the cloud libtpu must not query a metadata server for the host's part of a slice
     for key, value in _NO_TPU.items():
         os.environ.setdefault(key, value)
-    # libtpu is for one process at a time, which holds the chips; a compiler holds none
+    # libtpu locks the chips for one process; compiling uses no chips
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     from jax.experimental import topologies
 
-    # JAX's cache would keep programs that no process can read without these devices
+    # cached programs could not be loaded without these devices
     jax.config.update("jax_enable_compilation_cache", False)
 
     try:
-        # as JAX has them on such hosts: the two cores of a v4 are one device
+        # as on real v4 hosts, where the two cores of a chip are one device
         options = {"chip_config_name": "megacore"} if name.startswith("v4") else {}
-        found = topologies.get_topology_desc(topology_name=name, platform="tpu", **options)
-        return list(found.devices)
-    except Exception as error:  # of the compiler, each version another one
+        topology = topologies.get_topology_desc(topology_name=name, platform="tpu", **options)
+        return list(topology.devices)
+    except Exception as error:  # the compiler's exception type differs between versions
         reason = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"config.plan.topology={name} is no slice of TPUs, such as v5e:4x4, v6e:16x16 or "
+            f"config.plan.topology={name} is not a TPU slice such as v5e:4x4, v6e:16x16 or "
             f"v5p:4x4x4: {reason}"
         ) from error
 
 
 def has_pinned_host(device: Any) -> bool:
-    """True if programs of the device may keep arrays in pinned memory of its host."""
+    """True if programs of the device can store arrays in pinned host memory."""
     return any(memory.kind == "pinned_host" for memory in device.addressable_memories())
 
 
@@ -182,37 +179,40 @@ def require_pinned_host(device: Any) -> None:
     """Raises UsageError unless `has_pinned_host`."""
     if not has_pinned_host(device):
         raise UsageError(
-            "config.model.remat=offload keeps activations in pinned memory of the host, which "
-            f"{kind(device)} has not: take config.model.remat=dots or block"
+            "config.model.remat=offload stores activations in pinned host memory, which "
+            f"{kind(device)} lacks: set config.model.remat=dots or block"
         )
 
 
 def kind(device: Any) -> str:
-    """Its name, such as "TPU v5 lite"."""
+    """Device kind, such as "TPU v5 lite"."""
     return device.device_kind
 
 
 def chip(device: Any) -> chips.Chip | None:
     """Published figures of a device; None for an unknown one."""
-    found = chips.find(kind(device))
-    return found[1] if found else None
+    match = chips.find(kind(device))
+    return match[1] if match else None
 
 
 def shares_host_memory(device: Any) -> bool:
-    """True if the limit of a device's memory is the host's: a CPU, simulated or not."""
+    """True if a device's memory is the host's: a CPU device, simulated or not."""
     return device.platform == "cpu"
 
 
 def memory_limit(device: Any) -> float:
-    """Bytes that programs may use of a device: as it says, else as its maker does, else the host's
-    memory, shared among the simulated devices."""
+    """Memory of a device for programs, in bytes.
+
+    The device's own figure, else the published one, else the host's memory divided by the number of
+    simulated devices.
+    """
     if jax.default_backend() == device.platform:
         try:
-            found = device.memory_stats()
-        except jax.errors.JaxRuntimeError:  # a device of a topology
-            found = None
-        if found and "bytes_limit" in found:
-            return float(found["bytes_limit"])
+            stats = device.memory_stats()
+        except jax.errors.JaxRuntimeError:  # a device of `of_topology`
+            stats = None
+        if stats and "bytes_limit" in stats:
+            return float(stats["bytes_limit"])
     if published := chip(device):
         return published.memory
     return psutil.virtual_memory().total / jax.local_device_count()
@@ -231,14 +231,15 @@ def hardware() -> dict[str, Any]:
 
 
 def peak_flops() -> tuple[float, str]:
-    """Peak FLOP/s of one device, and where the figure comes from.
+    """(peak FLOP/s of one device, source of the figure).
 
     Accelerators: the published dense bfloat16 peak. Unknown ones and the CPU: the best of a few
-    float32 matrix products measured now (a tenth of a second), shared among the simulated devices.
+    float32 matrix products measured now (a tenth of a second), divided by the number of simulated
+    devices.
     """
-    if found := chips.find(kind(jax.devices()[0])):
-        return found[1].flops, f"published bfloat16 peak of {found[0]}"
-    size = 1024  # reaches what larger ones reach
+    if match := chips.find(kind(jax.devices()[0])):
+        return match[1].flops, f"published bfloat16 peak of {match[0]}"
+    size = 1024  # larger matrices are no faster
     a = jax.device_put(np.ones((size, size), np.float32), jax.local_devices()[0])
     product = jax.jit(jnp.matmul)
     product(a, a).block_until_ready()

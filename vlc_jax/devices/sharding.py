@@ -1,7 +1,7 @@
-"""The mesh, and where arrays live on it.
+"""The mesh, and the shardings of arrays on it.
 
-Parameters and optimizer state follow one rule by path and shape (`state_shardings`), batches are
-split over every mesh axis but "tensor" (`put_batch`). jit does the rest: arrays are global, so
+Parameters and optimizer state follow one rule by path and shape (`state_shardings`); batches are
+split over every mesh axis but "tensor" (`put_batch`). Arrays are global under jit, so that
 `image @ text.T` is the similarity matrix of the global batch on any number of devices and hosts.
 """
 
@@ -29,14 +29,14 @@ def make_mesh(
     batch_size: int | None = None,
     hardware: Sequence[Any] | None = None,
 ) -> Mesh:
-    """A mesh over all devices, (data, fsdp) or (data, fsdp, tensor); -1 means: all that are left.
+    """A mesh over all devices, (data, fsdp) or (data, fsdp, tensor); -1: all remaining devices.
 
-    tensor: devices that hold the same rows of a batch and split the matrices of a language model
-      (LANGUAGE_MODEL); 1: the mesh has no such axis.
-    hardware: the devices, None for those there are.
-    Devices of several slices (TPU) or nodes (GPU) lie as `over_slices` says.
-    Raises UsageError when the sizes do not multiply to the device count, or do not fit the slices,
-    or when the devices do not divide `batch_size`.
+    tensor: size of tensor parallelism: these devices hold the same rows of a batch and split the
+      matrices of a language model (LANGUAGE_MODEL). 1: the mesh has no such axis.
+    hardware: the devices; None: all attached devices.
+    Devices of several slices (TPU) or nodes (GPU) are ordered by `over_slices`.
+    Raises UsageError if the product of the sizes is not the device count, if they do not fit the
+    slices, or if the devices do not divide `batch_size`.
     """
     hardware = jax.devices() if hardware is None else hardware
     devices = len(hardware)
@@ -58,7 +58,7 @@ def make_mesh(
     names, shape = tuple(sizes), tuple(sizes.values())
     axis_types = (AxisType.Auto,) * len(names)
     if len({getattr(device, "slice_index", 0) for device in hardware}) > 1:
-        # which jax.make_mesh refuses
+        # jax.make_mesh refuses devices of several slices
         return Mesh(over_slices(hardware, *shape[1:]), names, axis_types=axis_types)
     mesh = jax.make_mesh(shape, names, axis_types=axis_types, devices=hardware)
     if "tensor" in names:
@@ -77,23 +77,23 @@ def _check_batch_size(batch_size: int | None, devices: int) -> None:
 
 
 def _check_processes(mesh: Mesh) -> None:
-    """Raises UsageError if two processes would have to read the same rows of a batch."""
+    """Raises UsageError if an axis "tensor" spans processes, which would read the same rows."""
     for row in mesh.devices.reshape(-1, mesh.shape["tensor"]):
         if len({device.process_index for device in row}) > 1:
             raise UsageError(
-                f"config.mesh.tensor={mesh.shape['tensor']} goes over the devices of several "
-                "processes, which then read the same rows: take at most the devices of one"
+                f"config.mesh.tensor={mesh.shape['tensor']} spans devices of several processes, "
+                "which would read the same rows: use at most the devices of one process"
             )
 
 
 def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarray:
-    """The devices of several slices as an array (data, fsdp), each with its slice_index; of a
-    `tensor` above 1 (data, fsdp, tensor).
+    """Devices of several slices as an array (data, fsdp), or (data, fsdp, tensor) if tensor > 1.
 
+    devices: all with a slice_index.
     The fsdp axis, which gathers parameters in every block, stays inside a slice, and so does the
-    tensor axis; the data axis, which adds gradients once a step, goes over them. Where a slice has
-    fewer than `fsdp` devices, the fsdp axis takes whole slices.
-    Raises UsageError for slices of different sizes, or that `fsdp` or `tensor` does not fit.
+    tensor axis; the data axis, which adds gradients once a step, spans slices. If a slice has fewer
+    than `fsdp` devices, the fsdp axis spans whole slices.
+    Raises UsageError for slices of different sizes, and for `fsdp` or `tensor` that do not fit.
     """
     counts = Counter(device.slice_index for device in devices)
     slices, size = len(counts), min(counts.values())
@@ -116,28 +116,28 @@ def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarra
         (size // inside, inside, *last),
         (slices // outside, outside, *(1 for _ in last)),
         devices,
-        allow_split_physical_axes=True,  # else some shapes of a slice are refused
+        allow_split_physical_axes=True,  # otherwise some shapes of a slice are refused
     )
 
 
 def one_device(mesh: Mesh) -> Any:
-    """A device of the mesh, whose devices are all of one kind."""
+    """The first device of the mesh; all its devices are of one kind."""
     return mesh.devices.flat[0]
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The same array on every device."""
+    """Sharding of an array that is replicated on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Axis 0 split over all devices but those of the axis "tensor", which have the same rows."""
+    """Sharding of axis 0 over all mesh axes but "tensor", whose devices hold the same rows."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
-# Paths in the parameters of a language model (models/lm.py) that lie below "lm", layers on axis 0,
-# and those of its adapters (models/lora.py) -> how they are split. Along "tensor" matrices are
-# split by heads and hidden features, so that only the sums of out and down are communicated.
+# Paths of a language model's parameters (models/lm.py), below "lm" with layers on axis 0, and of
+# its adapters (models/lora.py) -> sharding. Along "tensor" matrices are split by heads and hidden
+# features, so that only the outputs of out and down are summed over devices (Megatron-LM).
 _IN, _OUT = (
     r"(.*/)?lm/blocks/(query|key|value|gate|up)/kernel",
     r"(.*/)?lm/blocks/(out|down)/kernel",
@@ -147,7 +147,7 @@ LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
     (_OUT, PartitionSpec(None, "tensor", "fsdp")),
     (r"(.*/)?lm/token_embedding/embedding", PartitionSpec("tensor", "fsdp")),
     (r"(.*/)?lm/head", PartitionSpec("fsdp", "tensor")),
-    # a (inputs, rank) and b (rank, outputs): where the matrix is split over tensor, so are they
+    # a (inputs, rank) and b (rank, outputs) are split over tensor on the same axis as the matrix
     (f"{_IN}/a", PartitionSpec(None, "fsdp", None)),
     (f"{_IN}/b", PartitionSpec(None, "fsdp", "tensor")),
     (f"{_IN}/magnitude", PartitionSpec(None, "tensor")),
@@ -158,11 +158,12 @@ LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
 
 
 def state_shardings(mesh: Mesh, shapes: Any) -> Any:
-    """A tree of NamedSharding for a tree of shapes: those of a language model as LANGUAGE_MODEL
-    says, of all others the big ones split their longest axis over fsdp.
+    """A tree of NamedSharding for a tree of shapes.
 
-    An axis that the mesh lacks, or whose size does not divide the leaf's, is not split. The rule
-    looks at the end of a path and at shapes, so a moment of the optimizer lies like its parameter.
+    Language models follow LANGUAGE_MODEL; of all other leaves large ones split their longest axis
+    over fsdp. A mesh axis that is missing, or does not divide the leaf's axis, is not used. The
+    rule depends on the end of a path and on shapes, so that an optimizer moment is sharded like its
+    parameter.
     """
 
     def rule(path: Any, leaf: Any) -> NamedSharding:
@@ -174,7 +175,7 @@ def state_shardings(mesh: Mesh, shapes: Any) -> Any:
 
 
 def _fitting(mesh: Mesh, spec: PartitionSpec | None, shape: Sequence[int]) -> PartitionSpec:
-    """`spec` without what does not fit the shape; None: the longest axis that fsdp divides."""
+    """`spec` without axes that do not fit the shape; None: the longest axis that fsdp divides."""
 
     def fits(axis: str | None, size: int) -> bool:
         return axis in mesh.shape and size % mesh.shape[axis] == 0
@@ -182,31 +183,31 @@ def _fitting(mesh: Mesh, spec: PartitionSpec | None, shape: Sequence[int]) -> Pa
     if spec is not None:
         pairs = zip(spec, shape, strict=True)
         return PartitionSpec(*(axis if fits(axis, size) else None for axis, size in pairs))
-    found: list[str | None] = [None] * len(shape)
+    axis_names: list[str | None] = [None] * len(shape)
     if mesh.shape["fsdp"] > 1 and math.prod(shape) >= SHARD_FROM:
         axes = sorted(range(len(shape)), key=lambda axis: -shape[axis])
         fitting = [axis for axis in axes if fits("fsdp", shape[axis])]
         if fitting:
-            found[fitting[0]] = "fsdp"
-    return PartitionSpec(*found)
+            axis_names[fitting[0]] = "fsdp"
+    return PartitionSpec(*axis_names)
 
 
 def row_groups(mesh: Mesh) -> int:
-    """Into how many parts a batch is split: the devices that do not share rows."""
+    """Number of batch shards (product of the batch axes)."""
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
 
 
 def place_shapes(mesh: Mesh, shapes: Any) -> Any:
-    """A tree of shapes and dtypes with the shardings of `state_shardings`; nothing is allocated."""
+    """A tree of shapes and dtypes with the shardings of `state_shardings`; allocates nothing."""
     return jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         shapes,
         state_shardings(mesh, shapes),
     )
 
 
 def shard_bytes(arrays: Any) -> int:
-    """Bytes that one device holds of a tree of arrays, or of shapes with a sharding."""
+    """Bytes per device of a tree of arrays, or of shapes with shardings."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(arrays)
@@ -222,8 +223,10 @@ def put_batch(mesh: Mesh, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Arra
 
 
 def put_like(arrays: Any, like: Any) -> Any:
-    """The numpy arrays of a tree, the same on every process, where the leaves of `like` lie, in
-    their types. Arrays that are on devices already stay as they are."""
+    """Puts a tree of numpy arrays, equal on every process, on devices.
+
+    Shardings and dtypes are those of `like`. Arrays that are on devices already stay unchanged.
+    """
 
     def put(x: np.ndarray | jax.Array, leaf: Any) -> jax.Array:
         if isinstance(x, jax.Array):
@@ -236,34 +239,33 @@ def put_like(arrays: Any, like: Any) -> Any:
 
 
 def to_host(arrays: Any) -> Any:
-    """The values of replicated arrays as numpy; waits until they are computed."""
+    """Replicated arrays as numpy; waits until they are computed."""
     return jax.device_get(arrays)
 
 
 def is_on_cpu_here(array: jax.Array) -> bool:
-    """True if this process holds all of the array, on its CPU."""
+    """True if this process holds the whole array on its CPU."""
     is_cpu = all(device.platform == "cpu" for device in array.sharding.device_set)
     return array.is_fully_addressable and is_cpu
 
 
 def any_process(flag: bool) -> bool:
-    """True everywhere when `flag` is True on any process; a collective if there are several."""
+    """Logical or of `flag` over processes (all-gather)."""
     if jax.process_count() == 1:
         return flag
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def largest(number: int) -> int:
-    """The largest of what the processes call it with; a collective if there are several."""
+    """Maximum of `number` over processes (all-gather)."""
     if jax.process_count() == 1:
         return number
     return int(np.max(multihost_utils.process_allgather(np.asarray(number))))
 
 
 def same_everywhere(digest: bytes) -> bool:
-    """True if every process calls it with the same bytes, of one length; a collective if there are
-    several."""
+    """True if all processes have the same `digest` (all-gather), whose length must be equal."""
     if jax.process_count() == 1:
         return True
-    found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
-    return bool((found == found[:1]).all())
+    digests = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    return bool((digests == digests[:1]).all())

@@ -1,4 +1,4 @@
-"""Answers of a model that writes text: an image and a question in, a string out."""
+"""Answers of a model that writes text: images and questions in, strings out."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
@@ -20,17 +20,19 @@ from vlc_jax.setup.model import abilities
 from vlc_jax.types import ImageFeatures
 from vlc_jax.types.setup import Setup
 
-COLUMNS = 16  # questions are padded to multiples of so many tokens, each compiled on its own
+COLUMNS = 16  # questions are padded to multiples of it, each of which compiles a program
 
 
 def can_answer(setup: Setup) -> bool:
-    """True if a model's head writes text and its tokenizer turns ids into text."""
+    """True if the model's head writes text and its tokenizer turns ids into text."""
     return abilities(setup.model, setup.tokenizer).writes
 
 
 def prompt(setup: Setup) -> dict[str, str] | None:
-    """The text around a question, and the question that the tokenizer asks about a caption, as
-    `Scorer.prompt` has it; None of a model whose scores are not those of answers alone."""
+    """`Scorer.prompt`: the template around a question, and the tokenizer's question and answer.
+
+    The question is about a caption. None unless the model's scores are of answers.
+    """
     head, tokenizer = setup.model.head, setup.tokenizer
     if not abilities(setup.model, tokenizer).scores_answers:
         return None
@@ -40,7 +42,7 @@ def prompt(setup: Setup) -> dict[str, str] | None:
 
 
 class Answers:
-    """Decoding by the head of a model, compiled; every image is encoded elsewhere, once.
+    """Compiled decoding by the head of a model, from image features that are computed elsewhere.
 
     Raises UsageError for a model that writes no text.
     """
@@ -67,39 +69,42 @@ class Answers:
         decoding: Decoding,
         rows: int,
     ) -> list[str]:
-        """The answer to question i about image i, decoded `rows` at a time; the last ones are
-        filled up with copies. An answer does not depend on the others."""
+        """Answers to question i about image i, decoded `rows` at a time.
+
+        The last batch is padded with copies. An answer does not depend on the others.
+        """
         ids = [prompt_ids(self.tokenizer, question) for question in questions]
         self._check(decoding, ids, images)
         groups: dict[int, list[int]] = {}
-        for place, row in enumerate(ids):
-            groups.setdefault(-(-len(row) // COLUMNS) * COLUMNS, []).append(place)
+        for index, row in enumerate(ids):
+            groups.setdefault(-(-len(row) // COLUMNS) * COLUMNS, []).append(index)
         answers = [""] * len(ids)
-        for columns, places in groups.items():
-            for start in range(0, len(places), rows):
-                own = places[start : start + rows]
-                filled = own + own[-1:] * (rows - len(own))
-                text = _padded([ids[place] for place in filled], columns)
-                image = take(images, np.array(filled))
+        for columns, indices in groups.items():
+            for start in range(0, len(indices), rows):
+                batch = indices[start : start + rows]
+                padded = batch + batch[-1:] * (rows - len(batch))
+                text = _padded([ids[index] for index in padded], columns)
+                image = take(images, np.array(padded))
                 decode_all = self._compiled(decoding.kind, decoding.max_tokens)
                 decoded = decode_all(variables, image, *text, _numbers(decoding))
-                for place, row in zip(own, np.asarray(decoded), strict=False):
-                    answers[place] = self._text(row)
+                for index, row in zip(batch, np.asarray(decoded), strict=False):
+                    answers[index] = self._text(row)
         return answers
 
     def stream(
         self, variables: Any, image: ImageFeatures, question: str, decoding: Decoding
     ) -> Iterator[int]:
-        """The ids of the answer about one image as they come, without the end token."""
+        """Yields the ids of the answer about one image, without the end token."""
         ids = [prompt_ids(self.tokenizer, question)]
         self._check(decoding, ids, image)
         text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
         prompts = self._prompts(decoding.kind)(variables, image, *text)
         of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
-        given = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
-        tokens = decode.stream(*given, steps=decoding.max_tokens)
+        inputs = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
+        tokens = decode.stream(*inputs, steps=decoding.max_tokens)
         while True:
-            with jax.set_mesh(self._setup.mesh):  # not of the caller, between two tokens
+            # inside the loop: the mesh must not be set for the caller between two tokens
+            with jax.set_mesh(self._setup.mesh):
                 token = next(tokens, None)
             if token is None:
                 return
@@ -114,10 +119,10 @@ class Answers:
             numbers: decode.M3ID | None,
         ) -> Int[Array, "images steps"]:
             prompts = _prompts(kind, model, image, ids, valid)
-            given = (*model.head.decoder_and_params(), *prompts, jnp.asarray(self._ends))
+            inputs = (*model.head.decoder_and_params(), *prompts, jnp.asarray(self._ends))
             if numbers is None:
-                return decode.greedy(*given, steps=steps)
-            return decode.m3id(*given, numbers, steps=steps)
+                return decode.greedy(*inputs, steps=steps)
+            return decode.m3id(*inputs, numbers, steps=steps)
 
         return compiled(self._setup, answer)
 
@@ -125,8 +130,8 @@ class Answers:
         self, decoding: Decoding, ids: Sequence[Sequence[int]], images: ImageFeatures
     ) -> None:
         decoding.check()
-        is_asked = self._setup.model.head.prefix or images.question is not None or all(ids)
-        if decoding.kind == "m3id" and not is_asked:
+        has_text = self._setup.model.head.prefix or images.question is not None or all(ids)
+        if decoding.kind == "m3id" and not has_text:
             raise UsageError(
                 "M3ID compares with the answer to the question without the image, and without a "
                 "question nothing is left to read: ask one, or decode greedily"
@@ -145,7 +150,7 @@ def _prompts(
     ids: Int[Array, "images length"],
     valid: Bool[Array, "images length"],
 ) -> tuple[Prompt, ...]:
-    """The prompts with the image, and for M3ID those without it."""
+    """The prompts with the image, and for M3ID also the prompts without it."""
     sides = (True,) if kind == "greedy" else (True, False)
     return tuple(model.head.prompt(image, ids, valid, has_image=side) for side in sides)
 
@@ -157,7 +162,7 @@ def _numbers(decoding: Decoding) -> decode.M3ID | None:
 
 
 def _padded(rows: Sequence[Sequence[int]], columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (rows, columns), and which of them are tokens."""
+    """Ids (rows, columns), padded with 0 on the right, and the mask of tokens."""
     ids, valid = np.zeros((len(rows), columns), np.int32), np.zeros((len(rows), columns), bool)
     for number, row in enumerate(rows):
         ids[number, : len(row)], valid[number, : len(row)] = row, True

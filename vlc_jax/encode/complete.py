@@ -1,6 +1,6 @@
-"""A language model in this process that answers the questions of a run of texts, greedily.
+"""Greedy completion of prompts by a language model in this process, to write hard texts.
 
-The endpoint of `vlc_jax.input_pipeline.hard_texts.llm` does the same for a model elsewhere.
+`vlc_jax.input_pipeline.hard_texts.llm` also has a client for a model behind an HTTP endpoint.
 """
 
 import collections
@@ -24,13 +24,13 @@ from vlc_jax.input_pipeline.hard_texts.llm.answers import (
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import continuation, decode, lm
 
-_LENGTHS = 32  # prompts are padded to a multiple of it: a program is compiled for each
+_LENGTHS = 32  # prompts are padded to multiples of it, each of which compiles a program
 
 
 class LanguageModel(NamedTuple):
     """A decoder with parameters and tokenizer.
 
-    ends: ids that end an answer.   positions: tokens of the longest text that it was made for.
+    ends: ids that end an answer.   positions: maximum number of tokens of prompt and answer.
     """
 
     name: str
@@ -42,11 +42,11 @@ class LanguageModel(NamedTuple):
 
 
 def completing(model: LanguageModel, batch_size: int) -> Complete:
-    """The model as what answers questions, `batch_size` prompts of about one length at a time.
+    """A `Complete` that answers `batch_size` prompts of similar length at a time.
 
     Fields of a question: max_tokens; stop: strings before which an answer ends. An answer does not
-    depend on the other prompts of its batch. A prompt that leaves no room for an answer has none.
-    Raises UsageError where the tokenizer is not the model's.
+    depend on the other prompts of its batch. A prompt that leaves no room for an answer gets
+    TOO_LONG. Raises UsageError if the tokenizer has more ids than the model.
     """
     if model.tokenizer.vocab_size > model.decoder.vocab:
         raise UsageError(
@@ -62,8 +62,8 @@ def completing(model: LanguageModel, batch_size: int) -> Complete:
             rows = waiting.pop(length)
             is_line = "\n" in rows[0][0].fields.get("stop", ())
             ends = [*model.ends, *(line_ends if is_line else ())]
-            for index, said in _answers(model, rows, length, batch_size, ends):
-                store(index, said)
+            for index, completion in _answers(model, rows, length, batch_size, ends):
+                store(index, completion)
 
         for question in questions:
             ids = model.tokenizer.encode(question.prompt, has_start=True)
@@ -81,7 +81,7 @@ def completing(model: LanguageModel, batch_size: int) -> Complete:
 
 
 def _with_line_break(tokenizer: DecoderTokenizer) -> list[int]:
-    """Ids of all tokens that hold the end of a line; in BPE there are many, such as ".\\n"."""
+    """Ids of all tokens with a line break; BPE has many of them, such as ".\\n"."""
     return [i for i in range(tokenizer.vocab_size) if "\n" in tokenizer.decode([i])]
 
 
@@ -92,23 +92,26 @@ def _answers(
     batch_size: int,
     ends: Sequence[int],
 ) -> Iterator[tuple[int, Answer]]:
-    """Index and answer of each question; missing rows of the batch are copies of the first."""
+    """Yields (index, answer) of each question; the batch is padded with copies of the first row."""
     fields = rows[0][0].fields
-    filled = [*rows, *[rows[0]] * (batch_size - len(rows))]
+    padded = [*rows, *[rows[0]] * (batch_size - len(rows))]
     tokens, valid = np.zeros((batch_size, length), np.int32), np.zeros((batch_size, length), bool)
-    for row, (_, ids) in enumerate(filled):
+    for row, (_, ids) in enumerate(padded):
         tokens[row, length - len(ids) :], valid[row, length - len(ids) :] = ids, True
-    found = np.asarray(
+    decoded = np.asarray(
         _greedy(
-            *(model.decoder, model.params, jnp.asarray(tokens), jnp.asarray(valid)),
-            jnp.asarray(ends, jnp.int32),
+            model.decoder,
+            model.params,
+            ids=jnp.asarray(tokens),
+            valid=jnp.asarray(valid),
+            ends=jnp.asarray(ends, jnp.int32),
             steps=fields["max_tokens"],
         )
     )
-    for (question, prompt), ids in zip(rows, found, strict=False):
+    for (question, prompt), ids in zip(rows, decoded, strict=False):
         is_end = np.isin(ids, ends)
         count = int(is_end.argmax()) + 1 if is_end.any() else len(ids)
-        # the tokenizer may know fewer ids than the model has rows
+        # the model's embedding may have more rows than the tokenizer has ids
         known = [i for i in ids[:count].tolist() if i < model.tokenizer.vocab_size]
         text, finish = model.tokenizer.decode(known), "stop" if is_end.any() else "length"
         for stop in fields.get("stop", ()):

@@ -1,5 +1,7 @@
-"""Towers and scores of a model, compiled: numpy in, numpy out, in batches of one size (scores of
-more than one batch: vlc_jax/encode/score_blocks.py)."""
+"""Compiled towers and scores of a model: numpy in, numpy out, in batches of one size.
+
+Scores of more than one batch: vlc_jax/encode/score_blocks.py.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,15 +23,14 @@ from vlc_jax.types.setup import Setup
 
 Rows = dict[str, np.ndarray]
 
-THREADS = 8  # that decode images; decoding releases the GIL
-AHEAD = 2  # batches that are read before they are needed
+THREADS = 8  # to decode images; decoding releases the GIL
+AHEAD = 2  # batches that are read ahead
 
 
 def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
     """method(model, *inputs) as a compiled function of (variables, *inputs), results replicated.
 
     variables: {"params": ...}, and "batch_stats" for a method that scores.
-
     method: such as `lambda model, text: model.encode_text(text)`.
     """
     run = jax.jit(
@@ -45,8 +46,10 @@ def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Array]:
-    """Scores of image i of a batch with text i, (batch, 1), as a function of parameters and rows
-    `image`, `text` and, where there are any, `question` and `text_marks`."""
+    """A function (params, rows) -> scores of image i with text i, (batch, 1).
+
+    rows: `image`, `text` and optionally `question` and `text_marks`.
+    """
 
     def score(model: nn.Module, rows: Mapping[str, jax.Array]) -> jax.Array:
         image = model.encode_image(setup.normalise(rows["image"]), rows.get("question"))
@@ -59,29 +62,29 @@ def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Ar
 class Batch(NamedTuple):
     """Rows of one forward pass.
 
-    places: of its items among all of them; fewer than rows where the last item fills it up.
+    indices: of its items among all items; fewer than rows if the last item pads the batch.
     rows: name -> rows of this process.
     """
 
-    places: Sequence[int]
+    indices: Sequence[int]
     rows: Rows
 
 
 class BatchEncoder:
-    """A method of the model, applied to any number of items in batches of one size.
+    """Applies a method of the model to any number of items, in batches of one size.
 
     The next batches are read while one is computed.
 
     Args:
       setup: of the model.
       method: (model, batch of rows) -> features, a tree of arrays with as many rows.
-      load: items -> name -> their rows, as numpy; each process loads its own rows of every batch.
-      before_batch: called before each batch, for example to stop between two of them.
-      call: calls what it is given, for example until a signal arrives; it waits for `load`.
-      batch_size: rows over all devices, which is rounded up to a multiple of them; None: that of
-        config.eval.
-      length: of rows that `load` gives of every item -> columns that are needed of it. Items are
-        then encoded with others of their length, and `load` reads those of other processes, too.
+      load: items -> {name: numpy rows}; each process loads only its rows of every batch.
+      before_batch: called before each batch, for example to stop between two batches.
+      call: runs its argument, for example interruptibly by a signal; used to wait for `load`.
+      batch_size: rows over all devices, rounded up to a multiple of their number; None:
+        config.eval.batch_size.
+      length: rows of `load` -> needed number of columns of each. Batches then have items of one
+        length, and every process loads the items of all processes.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class BatchEncoder:
         length: Callable[[Rows], Sequence[int]] | None = None,
     ):
         size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
-        self._size = -(-size // groups) * groups  # up to a multiple of them
+        self._size = -(-size // groups) * groups  # rounded up to a multiple of groups
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._before_batch, self._call = load, before_batch, call
         self._read = self._in_order if length is None else partial(self._by_length, length)
@@ -104,13 +107,13 @@ class BatchEncoder:
         """Features of all items, as numpy, in their order."""
         parts = list(self.batches(variables, items))
         features = jax.tree.map(lambda *x: np.concatenate(x), *(part for _, part in parts))
-        order = np.argsort(np.concatenate([places for places, _ in parts]))
-        if (order == np.arange(len(order))).all():  # no copy of a head's tokens
+        order = np.argsort(np.concatenate([indices for indices, _ in parts]))
+        if (order == np.arange(len(order))).all():  # saves a copy, which is large with tokens
             return features
         return jax.tree.map(lambda x: x[order], features)
 
     def batches(self, variables: Any, items: Sequence[Any]) -> Iterator[tuple[Sequence[int], Any]]:
-        """(places among the items, their features as numpy) of one batch after another."""
+        """Yields (indices of items, their features as numpy) of one batch after another."""
         reader, pool = self._read(items), ThreadPoolExecutor(max_workers=1)
         try:
             ahead = [pool.submit(next, reader, None) for _ in range(AHEAD)]
@@ -119,20 +122,20 @@ class BatchEncoder:
                 ahead.append(pool.submit(next, reader, None))
                 self._before_batch()
                 rows = sharding.put_batch(self._mesh, batch.rows)
-                # read once the next batch is dispatched: the device does not wait for the host
-                waiting, computed = computed, (batch.places, self._encode(variables, rows))
+                # read after the next batch is dispatched: the device does not wait for the host
+                waiting, computed = computed, (batch.indices, self._encode(variables, rows))
                 if waiting:
                     yield _on_host(*waiting)
             if computed:
                 yield _on_host(*computed)
         finally:
-            # without waiting: storage may hang
+            # wait=False: a hanging storage must not block here
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
         for start in range(0, len(items), self._size):
-            places = range(start, min(start + self._size, len(items)))
-            yield Batch(places, self._load([items[place] for place in self._own(places)]))
+            indices = range(start, min(start + self._size, len(items)))
+            yield Batch(indices, self._load([items[i] for i in self._local(indices)]))
 
     def _by_length(
         self, length: Callable[[Rows], Sequence[int]], items: Sequence[Any]
@@ -147,32 +150,32 @@ class BatchEncoder:
                 while len(group) >= self._size:
                     yield self._stacked(group[: self._size])
                     waiting[columns] = group = group[self._size :]
-        # never filled up with shorter ones: a text has the same length whatever the others are
+        # not padded with shorter texts: a text's length must not depend on the other texts
         yield from (self._stacked(group) for _, group in sorted(waiting.items()) if group)
 
     def _stacked(self, group: Sequence[tuple[int, Rows]]) -> Batch:
-        own = self._own([rows for _, rows in group])
-        stacked = {name: np.stack([rows[name] for rows in own]) for name in own[0]}
-        return Batch([place for place, _ in group], stacked)
+        local = self._local([rows for _, rows in group])
+        stacked = {name: np.stack([rows[name] for rows in local]) for name in local[0]}
+        return Batch([index for index, _ in group], stacked)
 
-    def _own(self, batch: Sequence[Any]) -> list[Any]:
-        """This process's part of a batch, which is filled up with its last item: one shape, one
-        compilation."""
+    def _local(self, batch: Sequence[Any]) -> list[Any]:
+        """This process's part of a batch padded with its last item, so that one shape compiles."""
         local = self._size // jax.process_count()
         first = jax.process_index() * local
         return [batch[min(first + i, len(batch) - 1)] for i in range(local)]
 
 
-def _on_host(places: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
-    return places, jax.tree.map(lambda x: np.asarray(x)[: len(places)], features)
+def _on_host(indices: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
+    return indices, jax.tree.map(lambda x: np.asarray(x)[: len(indices)], features)
 
 
 class EvaluationEncoder:
-    """A model as evaluation sees it: images and texts to features, features to scores.
+    """Encoder of evaluation: images and texts to features, features to scores.
 
-    images, texts: BatchEncoders.   image_tokens, text_tokens: likewise, of the towers alone, with
-    all tokens in the shared embedding but the class token.   score, score_options, patch_maps: of
-    (variables, image, text).
+    images, texts: BatchEncoders.
+    image_tokens, text_tokens: BatchEncoders of the towers alone, with all tokens but the class
+      token in the shared embedding.
+    score, score_options, patch_maps: functions of (variables, image, text).
     """
 
     def __init__(
@@ -185,15 +188,15 @@ class EvaluationEncoder:
     ):
         """before_batch, call, batch_size: as in BatchEncoder.
 
-        cuts_texts: leave out padding where no feature depends on it (`takes_shorter_texts`).
+        cuts_texts: cut padding if no feature depends on it (`takes_shorter_texts`).
         """
         self.transform = setup.evaluation.transform
-        self._asked = partial(questions.of_images, setup.tokenizer, setup.evaluation.question)
+        self._questions = partial(questions.of_images, setup.tokenizer, setup.evaluation.question)
         is_pooled = setup.model.head.reads_pooled[1]
 
         def encode_text(model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
             features = model.encode_text(rows["text"], rows.get("text_marks"))
-            # no such head reads the mask, which has the length of the texts
+            # without the mask, whose columns vary with the text length; such heads do not read it
             return TextFeatures(features.pooled) if is_pooled else features
 
         length = None
@@ -234,7 +237,7 @@ class EvaluationEncoder:
         batch_size: int | None,
     ) -> tuple[BatchEncoder, BatchEncoder | None]:
         towers = setup._replace(model=setup.model.with_tokens)
-        first = int(setup.model.image.pooling == "cls")  # the class token is the pooled one
+        first = int(setup.model.image.pooling == "cls")  # index behind the class token
 
         def encode_image(model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
             features = model.encode_image(setup.normalise(rows["image"]))
@@ -274,31 +277,33 @@ class EvaluationEncoder:
     def _pixels(self, images: Sequence[ImageLike]) -> Rows:
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             pixels = pool.map(lambda image: self.transform(image, None), images)
-            return {"image": np.stack(list(pixels))} | self._asked(images)
+            return {"image": np.stack(list(pixels))} | self._questions(images)
 
 
 def takes_shorter_texts(setup: Setup) -> bool:
-    """True if the features of a text are the same without the padding behind its end token.
+    """True if the features of a text do not depend on the padding behind its end token.
 
-    In a causal tower no token sees those behind it; pooled at the end of text, its features read no
-    padding. A bidirectional tower (SigLIP) attends to padding, and heads that read tokens may read
-    those of padding (DCSM reads all columns).
+    In a causal tower no token attends to later ones, so that features pooled at the end token read
+    no padding. A bidirectional tower (SigLIP) attends to padding, and heads that read tokens may
+    read padding tokens (DCSM reads all columns).
     """
     model = setup.model
     return model.text.takes_shorter and model.head.requests[1].tokens == "none"
 
 
 def text_lengths(context_length: int) -> tuple[int, ...]:
-    """The lengths that texts are cut to: each is compiled on its own, hence few, and none that
-    would save less than a quarter of the whole."""
+    """The lengths to which texts are cut, up to `context_length`.
+
+    Each length compiles a program: they are few, and each saves at least a quarter of the columns.
+    """
     return (*(n for n in (16, 32, 48) if 4 * n <= 3 * context_length), context_length)
 
 
 def short_lengths(rows: Rows, eos_id: int, lengths: Sequence[int]) -> list[int]:
-    """The first of `lengths` that holds each text up to its first end token.
+    """For each text the smallest of `lengths` that reaches its first end token.
 
-    Of the text alone and not of the others that are asked for: another length sums in another
-    order, and features must not depend on what else is evaluated.
+    It depends on the text alone: another length sums in another order, and features must not
+    depend on the other texts of an evaluation.
     """
     is_end = rows["text"] == eos_id
     needed = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, lengths[-1])

@@ -1,6 +1,6 @@
-"""A trained model in three lines: `vlc_jax.load(PATH)` embeds and scores images and texts.
+"""Inference with a trained model: `vlc_jax.load(PATH)` embeds and scores images and texts.
 
-The towers, the preprocessing and the score are those of evaluation (`encode.EvaluationEncoder`).
+Towers, preprocessing and scores are the same as in evaluation (`encode.EvaluationEncoder`).
 """
 
 import hashlib
@@ -31,13 +31,13 @@ from vlc_jax.setup import addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
 from vlc_jax.types.setup import Setup
 
-# Rows of a block of scores of pooled features, which is a product of two matrices.
+# Rows of a block of scores of pooled features (a matrix product).
 _POOLED_BLOCK = 1024
-# Batches of images, and of texts, whose tokens a head scores while they are kept in memory.
+# Batches of images, and of texts, whose token features are in memory at a time.
 _KEPT_BATCHES = 8
 
-# A path, encoded bytes, a uint8 array (height, width, 3), or a picture of Pillow; one of them with
-# a question, for a model that reads it.
+# A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an AskedImage is one of
+# them with a question, for a model that reads it.
 AnyImage = str | os.PathLike | bytes | np.ndarray | Image.Image | AskedImage
 
 
@@ -51,47 +51,49 @@ def load(
     activation: str | None = None,
     batch_size: int = 64,
 ) -> "Model":
-    """The model at `path`: the workdir of a run (its latest checkpoint), a folder that
-    vlc_jax.tools.export wrote, or weights of OpenAI, open_clip, Hugging Face or big_vision; on a
-    disk or at an address (gs://...).
+    """Loads a model.
 
         model = vlc_jax.load("runs/clip")
         model.score(["a.jpg", "b.jpg"], ["a red circle", "a blue square"])
 
-    batch_size: images or texts per forward pass, over all devices. The others are for weights
-    alone, whose files need not say all of it (`setup.weights_config.config_of_weights`); a run says
-    everything about itself. Raises UsageError, WeightsError, CheckpointError, DataError.
+    path: the workdir of a run (its latest checkpoint), a folder of vlc_jax.tools.export, or weights
+      of OpenAI, open_clip, Hugging Face or big_vision; on a disk or at an address (gs://...).
+    batch_size: images or texts per forward pass, over all devices.
+    tokenizer, family, variant, image_size, activation: for weights only, whose files may not
+      contain them (`setup.weights_config.config_of_weights`); a run has them in its config.
+    Raises UsageError, WeightsError, CheckpointError, DataError.
     """
     path = addresses.copy_of("path", path)
-    named = {
+    options = {
         "tokenizer": str(addresses.copy_of("tokenizer", tokenizer)) if tokenizer else None,
         "family": family,
         "variant": variant,
         "image_size": image_size,
         "activation": activation,
     }
-    given = [name for name, value in named.items() if value is not None]
+    names = [name for name, value in options.items() if value is not None]
     if not path.exists():
         raise UsageError(f"there is no workdir and there are no weights at {path}")
     if batch_size < 1:
         raise UsageError(f"batch_size is at least 1; got {batch_size}")
     if is_workdir(path):
-        if given:
-            names = ", ".join(given)
-            raise UsageError(f"{path} is a run, which knows its own {names}: leave that out")
+        if names:
+            listed = ", ".join(names)
+            raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
         setup = resolve(saved_config(path), "weights")
         text_encoders.encode_others(setup.tokenizer)
         return Model(setup, init_from.load_latest(setup, path).variables, batch_size)
-    setup = resolve(config_of_weights(path, **named), "weights")
+    setup = resolve(config_of_weights(path, **options), "weights")
     params = init_from.load_complete(setup)
     return Model(setup, {"params": params, "batch_stats": {}}, batch_size)
 
 
 class Model:
-    """A trained model: images and texts in, float32 numpy out, batched over the devices there are.
+    """A trained model: images and texts in, float32 numpy arrays out, batched over all devices.
 
-    config: of its run, as a plain dict.   logit_scale: logits are this times the scores.
-    logit_bias: and this is added (SigLIP); None without one.
+    config: of its run, as a plain dict.
+    logit_scale, logit_bias: logits = logit_scale * scores + logit_bias; the bias is None for a
+      model without one (CLIP).
     """
 
     def __init__(self, setup: Setup, variables: Mapping[str, Any], batch_size: int = 64):
@@ -103,91 +105,93 @@ class Model:
         self._scorers: dict[int, Scorer] = {}
 
     def embed_images(self, images: Sequence[AnyImage]) -> Float[np.ndarray, "images embed"]:
-        """Embeddings of unit length. Raises DataError naming an image that cannot be read."""
+        """Embeddings of unit length. Raises DataError, with its name, for an unreadable image."""
         images = _images(images)
         return self._pooled(images, lambda scorer, part: scorer.embed_images(part))
 
     def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
-        """The pixels of an image as the model sees them, not normalised; `embed_images` takes them.
-        Raises DataError for one that cannot be read."""
+        """The cropped and resized pixels of an image, not normalised; `embed_images` accepts them.
+
+        Raises DataError for an unreadable image.
+        """
         return self._setup.evaluation.transform(_image(image), None)
 
     def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
-        texts = self._known(texts)
+        texts = self._encodable(texts)
         return self._pooled(texts, lambda scorer, part: scorer.embed_texts(part))
 
     def score(
         self, images: Sequence[AnyImage], texts: Sequence[str]
     ) -> Float[np.ndarray, "images texts"]:
-        """The model's score of every image with every text: the cosine similarity, or that of the
-        model's head (PACL, DCSM, SPARC); before `logit_scale` and `logit_bias`.
+        """Scores of every image with every text, before `logit_scale` and `logit_bias`.
 
-        Scores are computed in blocks, filled up to one shape: a side of 1, 8 or `batch_size` rows
-        (1,024 without a head). So a call compiles one shape at most, and calls of similar size
-        share it. A head's tokens are kept of eight batches of images and of texts at a time; the
-        texts are embedded again for the next images if they are more than that.
+        A score is the cosine similarity, or the score of the model's head (PACL, DCSM, SPARC).
+        Scores are computed in blocks of one shape, with a side of 1, 8 or `batch_size` rows (1,024
+        without a head). So a call compiles one shape at most, and calls of similar size share it.
+        For a head, tokens of eight batches of images and of texts are in memory at a time; more
+        texts than that are embedded again for the next images.
         """
-        images, texts = _images(images), self._known(texts)
+        images, texts = _images(images), self._encodable(texts)
         scores = np.zeros((len(images), len(texts)), np.float32)
         if not scores.size:
             return scores
         has_head = self._setup.model.has_head
-        kept = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
+        in_memory = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
         largest = self._batch_size if has_head else _POOLED_BLOCK
-        # of the whole call, so that its last blocks have the shape of the first ones
+        # by the size of the whole call, so that its last blocks have the shape of the first ones
         shape = [_block(count, largest) for count in scores.shape]
         of_images, of_texts = self._scorer(len(images)), self._scorer(len(texts))
         score, text = self._scorer(self._batch_size).score, None
         in_blocks = partial(score_in_blocks, score, height=shape[0], width=shape[1])
         if self._setup.model.head.requests[1].tokens == "ids":
             in_blocks = on_short_texts(in_blocks)
-        for top in range(0, len(images), kept):
-            image = of_images.embed_images(images[top : top + kept])
-            for left in range(0, len(texts), kept):
-                if text is None or len(texts) > kept:
-                    text = of_texts.embed_texts(texts[left : left + kept])
-                part = scores[top : top + kept, left : left + kept]
+        for top in range(0, len(images), in_memory):
+            image = of_images.embed_images(images[top : top + in_memory])
+            for left in range(0, len(texts), in_memory):
+                if text is None or len(texts) > in_memory:
+                    text = of_texts.embed_texts(texts[left : left + in_memory])
+                part = scores[top : top + in_memory, left : left + in_memory]
                 part[:] = in_blocks(image, text)
         return scores
 
     def answers(
         self, images: Sequence[AnyImage], questions: Sequence[str], **decoding: Any
     ) -> list[str]:
-        """The answer to question i about image i, of a model that writes text (LLaVA, a captioner);
-        the question "" lets it describe the image. A model whose images come with a question
-        (config.input.question) reads it there.
+        """Answers to question i about image i, by a model that writes text (LLaVA, a captioner).
 
+        The question "" asks for a description of the image. If config.input.question is set, the
+        question is attached to the image.
         decoding: fields of evaluators.Decoding: kind (greedy or m3id), max_tokens and M3ID's
-        numbers. Raises UsageError for a model that writes none.
+          parameters. Raises UsageError for a model that writes no text.
         """
         writer, how = self._writer, Decoding(**decoding)
         images, questions = _images(images), _texts(questions)
         if len(images) != len(questions):
             raise UsageError(f"{len(images)} images and {len(questions)} questions: one of each")
-        asked = [self._asked(*pair) for pair in zip(images, questions, strict=True)]
-        images, questions = [image for image, _ in asked], [question for _, question in asked]
-        found, size = list[str](), self._batch_size
+        pairs = [self._with_question(*pair) for pair in zip(images, questions, strict=True)]
+        images, questions = [image for image, _ in pairs], [question for _, question in pairs]
+        answers, size = list[str](), self._batch_size
         for start in range(0, len(images), size):
             part = slice(start, start + size)
             image = self._scorer(len(images)).embed_images(images[part])
             rows = min(size, 1 << max(len(images) - 1, 0).bit_length())
-            found += writer(self._variables, image, questions[part], how, rows)
-        return found
+            answers += writer(self._variables, image, questions[part], how, rows)
+        return answers
 
     def stream(self, image: AnyImage, question: str = "", **decoding: Any) -> Iterator[str]:
-        """The same answer about one image in pieces, as they are written."""
-        image, question = self._asked(_image(image), question)
+        """Yields the answer of `answers` about one image in pieces, as they are decoded."""
+        image, question = self._with_question(_image(image), question)
         features = self._scorer(1).embed_images([image])
         text = TextStream(self._writer.tokenizer)
         for token in self._writer.stream(self._variables, features, question, Decoding(**decoding)):
             if piece := text(token):
                 yield piece
 
-    def _asked(self, image: ImageLike, question: str) -> tuple[ImageLike, str]:
-        """The image and what is asked behind it; a question that images come with goes there."""
-        is_read_there = SLOT in self._setup.evaluation.question
-        if is_read_there and not isinstance(image, AskedImage):
+    def _with_question(self, image: ImageLike, question: str) -> tuple[ImageLike, str]:
+        """(image, question); if config.input.question has a slot, the image gets the question."""
+        has_slot = SLOT in self._setup.evaluation.question
+        if has_slot and not isinstance(image, AskedImage):
             return AskedImage(image, question), ""
         return image, question
 
@@ -195,15 +199,15 @@ class Model:
     def _writer(self) -> Answers:
         return Answers(self._setup)
 
-    def _known(self, texts: Sequence[str]) -> list[str]:
-        """The texts; where they are vectors of a file, those that it does not have are encoded."""
+    def _encodable(self, texts: Sequence[str]) -> list[str]:
+        """The texts; with precomputed text vectors, vectors of missing texts are computed first."""
         texts = _texts(texts)
         if isinstance(self._setup.tokenizer, TextVectors):
             self._setup.tokenizer.require(texts, forget=True)
         return texts
 
     def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
-        """Pooled features alone: those of a head's tokens are a hundred times as large."""
+        """Pooled features of all items, without token features, which are 100 times as large."""
         if not items:
             return np.zeros((0, self._embed), np.float32)
         scorer, parts = self._scorer(len(items)), []
@@ -214,16 +218,18 @@ class Model:
 
     @property
     def scores_are_cosines(self) -> bool:
-        """True if a score is the dot product of the two embeddings; else it is of their tokens."""
+        """True if a score is the dot product of two embeddings; False if a head scores tokens."""
         return all(self._setup.model.head.reads_pooled)
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights, the preprocessing and the tokenizer, on which embeddings depend."""
+        """Hash of weights, preprocessing and tokenizer, on which embeddings depend."""
         setup, config = self._setup, self.config
         facts = [
-            *(config["model"], config["input"]["normalisation"]),
-            *(repr(setup.evaluation.transform), setup.tokenizer.fingerprint),
+            config["model"],
+            config["input"]["normalisation"],
+            repr(setup.evaluation.transform),
+            setup.tokenizer.fingerprint,
             init_from.digest(self._variables["params"]),
         ]
         text = json.dumps(facts, sort_keys=True, default=str)
@@ -234,8 +240,10 @@ class Model:
         return self._setup.model.embed
 
     def _scorer(self, count: int) -> Scorer:
-        """The scorer for batches of the next power of two: one image does not cost a whole batch,
-        and few shapes are compiled."""
+        """The scorer with the next power of two from `count` as batch size.
+
+        So one image does not cost a whole batch, and few shapes are compiled.
+        """
         size = min(self._batch_size, 1 << max(count - 1, 0).bit_length())
         if size not in self._scorers:
             evaluation = self._setup.evaluation._replace(batch_size=size)
@@ -249,7 +257,7 @@ class Model:
 
 
 def _block(count: int, largest: int) -> int:
-    """The side of the blocks in which `count` rows are scored."""
+    """Side of the blocks in which `count` rows are scored."""
     return next((size for size in (1, 8) if count <= size), largest)
 
 
@@ -263,7 +271,8 @@ def _image(image: AnyImage) -> ImageLike:
     if isinstance(image, AskedImage):
         return AskedImage(_image(image.image), image.question)
     if isinstance(image, Image.Image):
-        return np.asarray(image_ops.open_rgb(image))  # upright, 16 bits kept, as from a file
+        # rotated by EXIF, with 16 bits: as an image from a file
+        return np.asarray(image_ops.open_rgb(image))
     return Path(image) if isinstance(image, str | os.PathLike) else image
 
 

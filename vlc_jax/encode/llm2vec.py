@@ -1,15 +1,16 @@
 """A language model as a text encoder: LLM2Vec (BehnamGhader et al. 2024, arXiv:2404.05961).
 
-Every token sees all others (`is_causal=False`), and the vector of a text is the mean of the last
+Attention is bidirectional (`is_causal=False`), and the vector of a text is the mean of the last
 layer's features over the text's tokens, not of unit length:
 
     <s> [INST] {instruction} {text} [/INST]
                              ^^^^^^^^^^^^^^ the mean is over these
 
-As in McGill-NLP/llm2vec, their number is that of the tokens of text and end of the format, both
-tokenized alone: start token and instruction are seen and not counted. Texts of more than
-`max_length` tokens lose whole words at the end until all fits, where that code shortens the text to
-a length of its own and may then cut the end of the format.
+As in McGill-NLP/llm2vec, the mean is over the last n tokens, where n is the number of tokens of
+text and end of the format when tokenized alone: start token and instruction are attended to and not
+averaged. Prompts of more than `max_length` tokens lose whole words at the end
+of the text until they fit; McGill-NLP/llm2vec shortens the text to a separate length and may then
+cut the end of the format.
 """
 
 import dataclasses
@@ -28,17 +29,17 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import lm
 
-FORMATS: dict[str, tuple[str, str]] = {  # what stands before and behind instruction and text
+FORMATS: dict[str, tuple[str, str]] = {  # (before, after) instruction and text
     "plain": ("", ""),
-    "llama_2_chat": ("[INST] ", " [/INST]"),  # Mistral 7B Instruct has the same
+    "llama_2_chat": ("[INST] ", " [/INST]"),  # also for Mistral 7B Instruct
     "llama_3_instruct": ("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
 }
-# Of padded texts: each is a program of its own, and none is more than half again the one before.
+# Lengths of padded prompts: each compiles a program and is at most 1.5 times the one before.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 
 
 class Prompt(NamedTuple):
-    """Token ids of a text in its format, the last `counted` of which are averaged."""
+    """Token ids of a prompt; the mean is over the last `counted` tokens."""
 
     ids: list[int]
     counted: int
@@ -46,10 +47,11 @@ class Prompt(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Wording:
-    """Prompt of a text: format (of FORMATS), instruction, and longest prompt in tokens.
+    """Builds the prompt of a text.
 
-    Raises UsageError for an unknown format, and for a tokenizer that has a start token and does not
-    begin with it.
+    format: a key of FORMATS.   max_length: maximum number of tokens of a prompt.
+    Raises UsageError for an unknown format, and for a tokenizer that has a start token but does not
+    prepend it.
     """
 
     tokenizer: DecoderTokenizer
@@ -67,18 +69,20 @@ class Wording:
             )
 
     def __call__(self, text: str) -> tuple[Prompt, bool]:
-        """The prompt, and whether the text lost words. Raises DataError for a text without any
-        token, and for one whose first word alone is too long."""
+        """(prompt, whether the text lost words).
+
+        Raises DataError for a text without tokens, and for one whose first word is too long.
+        """
         before, after = FORMATS[self.format]
         if instruction := self.instruction.strip():
             before += f"{instruction} "
         text, shortened = text.rstrip(), False
         while len(ids := self.tokenizer.encode(before + text + after, True)) > self.max_length:
             words, shortened = text.split(), True
-            kept = min(len(words) - 1, len(words) * self.max_length // len(ids))
-            if kept < 1:
+            count = min(len(words) - 1, len(words) * self.max_length // len(ids))
+            if count < 1:
                 raise DataError(f"{text[:50]!r} does not fit into {self.max_length} tokens")
-            text = " ".join(words[:kept])
+            text = " ".join(words[:count])
         counted = min(len(self.tokenizer.encode(text + after)), len(ids))
         if not counted:
             raise DataError(f"{text!r} has no token")
@@ -91,7 +95,7 @@ def hidden_states(
     ids: Int[Array, "batch length"],
     valid: Bool[Array, "batch length"],
 ) -> Float[Array, "batch length embed"]:
-    """Features of all tokens behind the last norm; of padding they mean nothing."""
+    """Features of all tokens after the last norm; those of padding are undefined."""
 
     def run(module: lm.Decoder) -> Array:
         return module(module.embed(ids), valid)[0]
@@ -114,23 +118,23 @@ def pooled(
 
 
 def pad(prompts: Sequence[Prompt], length: int) -> dict[str, np.ndarray]:
-    """`ids` (batch, length), with padding on the left, and the masks `valid` and `counted`."""
+    """`ids` (batch, length), padded on the left, and the masks `valid` and `counted`."""
     ids = np.zeros((len(prompts), length), np.int32)
-    places = np.arange(length)[::-1]  # from the right
+    distances = np.arange(length)[::-1]  # of a column to the right end
     for row, prompt in zip(ids, prompts, strict=True):
         row[length - len(prompt.ids) :] = prompt.ids
     valid, counted = (
-        places[None] < np.array([[count] for count in counts])
+        distances[None] < np.array([[count] for count in counts])
         for counts in ([len(p.ids) for p in prompts], [p.counted for p in prompts])
     )
     return {"ids": ids, "valid": valid, "counted": counted}
 
 
 class TextEncoder:
-    """Texts -> their vectors, float32 (texts, width), in batches of one size and few lengths.
+    """Encoder of texts to vectors, float32 (texts, width), in batches of one size and few lengths.
 
     decoder: with is_causal=False.   put: moves a batch to the devices.
-    A text's vector depends on no other text. Raises what `Wording` does.
+    A text's vector does not depend on other texts. Raises the errors of `Wording`.
     """
 
     def __init__(
@@ -142,29 +146,30 @@ class TextEncoder:
         put: Callable[[Mapping[str, np.ndarray]], Mapping[str, Any]] = dict,
     ) -> None:
         if decoder.is_causal:
-            raise UsageError("a text encoder's tokens see all others: set is_causal=False")
+            raise UsageError("a text encoder has bidirectional attention: set is_causal=False")
         self.decoder, self.params, self.wording = decoder, params, wording
         self._size, self._put = batch_size, put
         longest = wording.max_length
         self._lengths = (*(n for n in LENGTHS if n < longest), longest)
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        found = [self.wording(text) for text in texts]
-        if shortened := sum(is_shortened for _, is_shortened in found):
+        worded = [self.wording(text) for text in texts]
+        if shortened := sum(is_shortened for _, is_shortened in worded):
             most = self.wording.max_length
             logging.warning("%d texts have more than %d tokens and lose words", shortened, most)
-        prompts = [prompt for prompt, _ in found]
+        prompts = [prompt for prompt, _ in worded]
         vectors: dict[int, np.ndarray] = {}
         for length, rows in self._batches(prompts):
-            whole = [prompts[rows[min(i, len(rows) - 1)]] for i in range(self._size)]
+            # padded with the last prompt to one batch size
+            batch = [prompts[rows[min(i, len(rows) - 1)]] for i in range(self._size)]
             computed = np.asarray(
-                pooled(self.decoder, self.params, **self._put(pad(whole, length)))
+                pooled(self.decoder, self.params, **self._put(pad(batch, length)))
             )
             vectors |= dict(zip(rows, computed, strict=False))
         return np.stack([vectors[row] for row in range(len(texts))])
 
     def _batches(self, prompts: Sequence[Prompt]) -> list[tuple[int, list[int]]]:
-        """(length, numbers of prompts that are padded to it), at most a batch of them each."""
+        """(padded length, indices of prompts) of each batch."""
         groups: dict[int, list[int]] = {}
         for row, prompt in enumerate(prompts):
             length = next(n for n in self._lengths if n >= len(prompt.ids))

@@ -1,8 +1,8 @@
-"""Encoders of texts into vectors that stand in place of a text tower: the text tower of a run, a
-language model, a model of sentence-transformers, and LLM2CLIP's adapter behind one of them.
+"""Encoders of texts into vectors, which replace a text tower.
 
-`tools/embed_text.py` computes the vectors of a data set once; `encode_others` those of further
-texts, when such a model is evaluated.
+The encoder is the text tower of a run, a language model, or a model of sentence-transformers,
+optionally followed by LLM2CLIP's adapter. `tools/embed_text.py` computes the vectors of a data set
+once; `encode_others` computes vectors of further texts when a model is evaluated.
 """
 
 import logging
@@ -33,17 +33,18 @@ from vlc_jax.types import FeatureRequest
 from vlc_jax.weights import files, lm_adapter, lm_config, rename
 
 RAW = FeatureRequest(is_unit=False)
-# Vectors of one encoder differ by rounding, on other devices and to the numbers of the file; those
-# of another adapter or instruction by more. Relative distances, by what computes them.
+# Maximum relative distance of two vectors of one encoder, by compute dtype: devices and the file's
+# dtype round differently; another adapter or instruction changes vectors by more.
 SAME = {"float32": 0.005, "bfloat16": 0.03}
-# Errors of an encoder that cannot be used, beside Python's own.
+# Errors of an encoder that cannot be used, besides Python's.
 KNOWN = (UsageError, WeightsError, CheckpointError, DataError, KeyError)
 
 
 class EncoderConfig(NamedTuple):
-    """An encoder by the flags of embed_text, which the file beside its vectors repeats.
+    """The flags of embed_text that name an encoder; also saved in the file beside its vectors.
 
-    model: a language model's folder, or a model of sentence-transformers; or run: a workdir.
+    model: a language model's folder, or a model of sentence-transformers.
+    run: a workdir, in place of `model`.
     """
 
     model: str | None = None
@@ -56,7 +57,7 @@ class EncoderConfig(NamedTuple):
     batch_size: int = 64
 
     def whole_paths(self) -> "EncoderConfig":
-        """The same, read from any folder; a name that is no path stays one."""
+        """The config with absolute paths; names that are no existing path stay unchanged."""
         paths = {
             name: str(Path(value).resolve()) if value and Path(value).exists() else value
             for name, value in zip(self._fields[:3], self[:3], strict=True)
@@ -65,15 +66,15 @@ class EncoderConfig(NamedTuple):
 
 
 def build(config: EncoderConfig) -> Any:
-    """The encoder: texts -> float32 (texts, width), with an `identity`.
+    """Builds the encoder, a function texts -> float32 (texts, width) with an `identity`.
 
-    Raises UsageError, ValueError or WeightsError where it cannot be read.
+    Raises UsageError, ValueError or WeightsError if it cannot be read.
     """
-    found: Any
+    encoder: Any
     if config.run is not None:
-        found = RunEncoder(Path(config.run))
+        encoder = RunEncoder(Path(config.run))
     elif config.model is not None and config.format is not None:
-        found = LanguageModelEncoder(
+        encoder = LanguageModelEncoder(
             Path(config.model),
             config.format,
             instruction=config.instruction or "",
@@ -82,31 +83,34 @@ def build(config: EncoderConfig) -> Any:
             batch_size=config.batch_size,
         )
     else:
-        found = sentence_encoder.SentenceEncoder(str(config.model), config.batch_size)
-    return Adapted(found, Path(config.llm2clip)) if config.llm2clip else found
+        encoder = sentence_encoder.SentenceEncoder(str(config.model), config.batch_size)
+    return Adapted(encoder, Path(config.llm2clip)) if config.llm2clip else encoder
 
 
 def encode_others(tokenizer: Any) -> None:
-    """Lets a file of vectors, if that is the tokenizer, encode texts that it does not have, by the
-    encoder that the file beside it names. That is read when the first such text comes, and compared
-    with the first vector of the file. Of several processes each would need its own: there such
-    texts stay refused.
+    """Lets a TextVectors tokenizer compute vectors of texts that its file lacks.
+
+    The encoder is named in a file beside the vectors. It is loaded at the first missing text, and
+    its vector of the file's first text must equal the stored one. With several processes missing
+    texts are refused, since each process would load an encoder.
     """
     if isinstance(tokenizer, TextVectors) and jax.process_count() == 1:
-        said = text_vectors.read_encoder(tokenizer.path)
-        if said is not None:
-            tokenizer.encode_others = _OtherTexts(tokenizer, said)
+        options = text_vectors.read_encoder(tokenizer.path)
+        if options is not None:
+            tokenizer.encode_others = _OtherTexts(tokenizer, options)
 
 
 class _OtherTexts:
-    """The encoder of a file of vectors, for texts that are not in it."""
+    """Encoder of texts that a file of vectors lacks.
 
-    def __init__(self, vectors: TextVectors, said: Mapping[str, Any]) -> None:
-        self._vectors, self._said = vectors, said
+    options: fields of EncoderConfig.
+    """
+
+    def __init__(self, vectors: TextVectors, options: Mapping[str, Any]) -> None:
+        self._vectors, self._options = vectors, options
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """float32 (texts, width). Raises UsageError where the encoder is not there any more, or is
-        another one."""
+        """Vectors, float32 (texts, width). Raises UsageError if the encoder is gone or changed."""
         return self._encoder(texts)
 
     @cached_property
@@ -114,23 +118,23 @@ class _OtherTexts:
         path = self._vectors.path
         logging.info("texts that are not in %s: reading its encoder", path)
         try:
-            config = EncoderConfig(**self._said)
+            config = EncoderConfig(**self._options)
             encoder = build(config)
             text, expected = self._vectors.first
-            found = encoder([text])[0]
+            vector = encoder([text])[0]
         except (TypeError, ValueError, OSError, *KNOWN) as error:
             raise UsageError(
                 f"some texts have no vectors in {path}, and its encoder, which "
                 f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
             ) from error
-        same = SAME[config.compute_dtype if config.format else "float32"]
+        tolerance = SAME[config.compute_dtype if config.format else "float32"]
         distance = np.inf
-        if found.shape == expected.shape:
-            distance = np.linalg.norm(found - expected) / max(np.linalg.norm(expected), 1e-12)
-        if distance > same:
+        if vector.shape == expected.shape:
+            distance = np.linalg.norm(vector - expected) / max(np.linalg.norm(expected), 1e-12)
+        if distance > tolerance:
             raise UsageError(
                 f"the encoder of {path} has changed: its vector of {text!r} is {distance:.1%} away "
-                "from that in the file; embed all texts again"
+                "from the one in the file; embed all texts again"
             )
         return encoder
 
@@ -153,13 +157,15 @@ class RunEncoder:
 
 
 class LanguageModelEncoder:
-    """A language model in Hugging Face's layout as LLM2Vec uses it, see `generative.llm2vec`.
+    """Text encoder by a language model in Hugging Face's layout, as in LLM2Vec (encode/llm2vec.py).
 
     folder: config.json, weights, and tokenizer.json or tokenizer.model.
-    adapters: folders of PEFT's LoRA or DoRA, merged one after the other while the weights are read,
-      a stack of layers at a time.
+    form: prompt format of the texts, a key of `llm2vec.FORMATS`.
+    adapters: folders of PEFT's LoRA or DoRA, merged in this order while the weights are read, a
+      stack of layers at a time.
     dtype: of parameters and activations; adapters are merged in float32.
-    batch_size: texts at a time, rounded up to a multiple of the devices, which share a batch.
+    batch_size: texts at a time, rounded up to a multiple of the devices, over which a batch is
+      sharded.
 
     Raises UsageError for a folder of another kind, WeightsError as `weights.llava.load` does.
     """
@@ -177,7 +183,7 @@ class LanguageModelEncoder:
         sizes = weights.llava.read_sizes(folder)
         if "image" in sizes:
             raise UsageError(f"{folder} holds a model of images; name a language model's folder")
-        # every token sees all others; "tied": no matrix of logits is read
+        # no window: every token attends to all others; tied: no output matrix is read
         sizes["lm"] = {**sizes["lm"], "window": None, "is_tied": True}
         kind = {"dtype": jnp.dtype(dtype), "param_dtype": jnp.dtype(dtype)}
         decoder = lm.from_sizes(sizes["lm"], is_causal=False, **kind)
@@ -199,7 +205,7 @@ class LanguageModelEncoder:
 
 
 def is_language_model(folder: Path) -> bool:
-    """True if a folder holds a language model known here and is none of sentence-transformers."""
+    """True if a folder holds a supported language model that is not of sentence-transformers."""
     config = folder / "config.json"
     if not config.is_file() or (folder / "modules.json").exists():
         return False
@@ -223,23 +229,23 @@ def _load(
     ]
 
     def put(path: str, array: np.ndarray) -> jax.Array:
-        for found, alpha in merged:
-            if path in found:
+        for matrices, alpha in merged:
+            if path in matrices:
                 base = weights.unflatten({path: jnp.asarray(array, jnp.float32)})
-                adapter = {lora.LORA: weights.unflatten({path: found[path]})}
+                adapter = {lora.LORA: weights.unflatten({path: matrices[path]})}
                 array = weights.flatten(lora.merge(base, adapter, alpha))[path]
         array = np.asarray(array).astype(decoder.param_dtype)
-        place = jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=where)
-        return sharding.put_like(array, place)
+        like = jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=where)
+        return sharding.put_like(array, like)
 
     return weights.llava.load(folder, sizes, {"lm": shapes}, put=put)["lm"]
 
 
 class Adapted:
-    """Vectors of an encoder as LLM2CLIP's text adapter maps them, not of unit length.
+    """An encoder followed by LLM2CLIP's text adapter; vectors are not of unit length.
 
-    path: a released model of LLM2CLIP, of which the adapter alone is read. Raises WeightsError for
-    one of other shapes than the published, for NaN and infinity.
+    path: a released model of LLM2CLIP, from which only the adapter is read. Raises WeightsError for
+    other shapes than the published ones, and for NaN or infinity.
     """
 
     def __init__(self, encoder: Any, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs the configured benchmarks on parameters and writes what they found into the workdir."""
+"""Runs the configured benchmarks on parameters and writes the results into the workdir."""
 
 import copy
 import hashlib
@@ -23,7 +23,7 @@ from vlc_jax.evaluators import EvalResult, Scorer, patch_maps, questions
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
 from vlc_jax.input_pipeline.case import image_file, maps_file
 from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.loader import questions as asked
+from vlc_jax.input_pipeline.loader import questions as image_questions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.models.parameters import fingerprint
@@ -35,17 +35,17 @@ from vlc_jax.types.setup import Setup
 
 
 class Evaluation:
-    """The configured benchmarks, read once and run as often as there are states to evaluate.
+    """The configured benchmarks, read once and run on any number of states.
 
     Args:
       setup: of the run; `setup.evaluation` names the benchmarks.
-      workdir: results go to evals/<name>/<step>.json and <step>.scores.jsonl (run/results.py says
-        which name), `evals` being in the workdir or, if `into` is given, in that folder of it;
-        images/ and maps/ beside them are for the report (vlc_jax/evaluators/patch_maps.py).
-      stop: looked at between batches, and by a single process while one is read; when any process
-        was asked to stop, all of them raise PreemptedError. Finished benchmarks stay on disk and
-        are not computed again.
-      weights: fingerprint of parameters that are not of a step of this workdir.
+      workdir: results go to evals/<name>/<step>.json and <step>.scores.jsonl (the name is set by
+        run/results.py), with `evals` in the workdir or in the folder of `into`; images/ and maps/
+        beside them are for the report (vlc_jax/evaluators/patch_maps.py).
+      stop: checked between batches, and by a single process also while a batch is read. When any
+        process got a signal, all raise PreemptedError. Finished benchmarks stay on disk and are not
+        computed again.
+      weights: fingerprint of parameters that do not belong to a step of this workdir.
     """
 
     def __init__(
@@ -54,15 +54,17 @@ class Evaluation:
         self.setup, self.workdir, self.stop = setup, workdir, stop
         self._weights = weights
         self._folders: dict[str, Path] = {}
-        self.kept: list[str] = []  # benchmarks whose results were there already
+        self.reused: list[str] = []  # benchmarks whose results existed already
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
         self._encoder = OnceEncoder(setup, self._check_stop, stop.interrupt, workdir.is_writer)
 
     def read(self) -> None:
-        """Opens every benchmark and decodes its first pictures: a wrong option, a missing file, a
-        damaged picture or a text without a vector shows before training.
+        """Reads every benchmark and decodes its first images.
+
+        Invalid options, missing files, damaged images and texts without vectors are so refused
+        before training.
         """
         tokenizer = self.setup.tokenizer
         for name in self._options.benchmarks:
@@ -75,25 +77,25 @@ class Evaluation:
                     tokenizer.require(benchmark.texts)
 
     def into(self, folder: str) -> "Evaluation":
-        """The same, with its results in that folder of the workdir."""
-        # shallow: it shares the benchmarks and the encoder, but folders belong to a root
+        """A copy that writes its results into `folder` of the workdir."""
+        # shallow: the copy shares benchmarks and encoder, but not the folders, which have a root
         other = copy.copy(self)
         other._root, other._folders = self.workdir.path / folder, {}
         return other
 
     def run(self, variables: Any, step: int, seconds: float | None = None) -> list[dict[str, Any]]:
-        """The results of every benchmark for `variables` at `step`, as in their JSON files.
+        """Runs every benchmark on `variables` at `step`; returns the contents of the JSON files.
 
-        Those that are on disk are kept. seconds: after which no further benchmark is begun; those
-        that are left are named in an event.
+        Results on disk are reused. seconds: time budget, after which no further benchmark starts;
+        an event lists the benchmarks that were left out.
         """
-        begun, rows, left = time.monotonic(), [], []
+        start, rows, left = time.monotonic(), [], []
         scorer = self._encoder.scorer(variables)
         if not self.is_complete(step):
             self._write_maps(variables, scorer, step)
         for name in self._options.benchmarks:
-            is_late = seconds is not None and time.monotonic() - begun >= seconds
-            # clocks differ, and a benchmark is a collective: all processes leave it, or none
+            is_late = seconds is not None and time.monotonic() - start >= seconds
+            # clocks differ, and a benchmark has collectives: all processes skip it, or none
             if sharding.any_process(is_late) and not self._is_finished(name, step):
                 left.append(name)
             else:
@@ -103,7 +105,7 @@ class Evaluation:
         return rows
 
     def forget_after(self, step: int) -> None:
-        """Removes results of later steps: a run that goes on from `step` makes them anew."""
+        """Removes results of later steps, which a run resumed at `step` computes again."""
         for path in (self.workdir.path / "evals").glob("*/*.json*"):
             name = path.name.split(".")[0]
             if self.workdir.owns_files and name.isdecimal() and int(name) > step:
@@ -114,19 +116,19 @@ class Evaluation:
         return all(self._is_finished(name, step) for name in self._options.benchmarks)
 
     def publish(self, step: int) -> None:
-        """Prints the result table of a step that is complete, and writes the report."""
-        from vlc_jax import report  # templates and plots, which training does not need
+        """Prints the result table of a complete step, and writes the report."""
+        from vlc_jax import report  # here: training does not need its templates and plots
 
         if self.workdir.is_writer:
             report.print_table([self._finished(name, step) for name in self._options.benchmarks])
             for name in self._options.benchmarks:
-                if (filed := self._folder(name)).name != name:
-                    print(f"{filed.name}: evals/{name} keeps what was asked before of {name!r}")
-            print(f"report: {self.workdir.shown(report.write(self.workdir.path))}")
+                if (folder := self._folder(name)).name != name:
+                    print(f"{folder.name}: evals/{name} has results of {name!r} for other options")
+            print(f"report: {self.workdir.display_path(report.write(self.workdir.path))}")
 
     def _one(self, name: str, variables: Any, scorer: Scorer, step: int) -> dict[str, Any]:
         if self._is_finished(name, step):
-            self.kept.append(name)
+            self.reused.append(name)
             return self._finished(name, step)
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
@@ -150,26 +152,27 @@ class Evaluation:
         if self.workdir.is_writer:
             self._write(name, benchmark, result, row)
         headline = row["metrics"][row["summary"][0]]
-        where = str((self._root / "evals").relative_to(self.workdir.path))
         self.workdir.event(
-            *("evaluation",),
+            "evaluation",
             step=step,
             benchmark=row["benchmark"],
             value=headline["value"],
-            folder=where,
+            folder=str((self._root / "evals").relative_to(self.workdir.path)),
         )
         return row
 
     def _read(self, name: str) -> Benchmark:
         if name not in self._benchmarks:
-            read = self._options.benchmarks[name].read()
-            is_asked = asked.SLOT in self._options.question
-            self._benchmarks[name] = questions.ask(read) if is_asked else read
+            benchmark = self._options.benchmarks[name].read()
+            has_slot = image_questions.SLOT in self._options.question
+            self._benchmarks[name] = questions.ask(benchmark) if has_slot else benchmark
         return self._benchmarks[name]
 
     def _is_finished(self, name: str, step: int) -> bool:
-        """True if every process sees the result: all of them compute it, or none does, although a
-        file system or a store may show a new file to some of them later."""
+        """True if every process sees the result, so that all processes compute it or none.
+
+        A shared file system or object store may show a new file to some processes later.
+        """
         return not sharding.any_process(self._finished(name, step) is None)
 
     def _finished(self, name: str, step: int) -> dict[str, Any] | None:
@@ -185,12 +188,15 @@ class Evaluation:
                 path = workdir_files.without_link(folder / "images" / image_file(case.id, k))
                 if not path.exists():
                     Image.fromarray(image_ops.decode(image)).save(path)
-        # last: a killed evaluation goes on at the first benchmark without it
+        # last: a killed evaluation resumes at the first benchmark without this file
         write_json(folder / f"{row['step']}.json", row)
 
     def _write_maps(self, variables: Any, scorer: Scorer, step: int) -> None:
-        """Writes patch maps of the cases whose images are kept; before any result, so that a step
-        with all results has all of them. Mixtures of weights have no report of their own."""
+        """Writes patch maps of the cases whose images are saved for the report.
+
+        They are written before any result, so that a step with all results has all maps.
+        Interpolated weights (WiSE-FT) get none, since they have no report.
+        """
         if not self.setup.model.has_head or self._root != self.workdir.path:
             return
         cases = {
@@ -215,9 +221,8 @@ class Evaluation:
         return self._folders[name]
 
     def _question(self, name: str) -> results.Question:
-        asked = self._options.benchmarks[name]
-        data = self._read(name).version
-        return results.Question(name, asked.reader, asked.options, data, self._weights)
+        benchmark, data = self._options.benchmarks[name], self._read(name).version
+        return results.Question(name, benchmark.reader, benchmark.options, data, self._weights)
 
     def _check_stop(self) -> None:
         if sharding.any_process(self.stop.is_set):
@@ -225,8 +230,9 @@ class Evaluation:
 
 
 def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
-    """`--mode eval`: the configured benchmarks on the latest valid checkpoint of a workdir, or on
-    the weights of config.init_from.
+    """`--mode eval`: runs the benchmarks on a workdir's latest valid checkpoint.
+
+    Without a checkpoint they run on the weights of config.init_from.
     """
     mixture = setup.evaluation.interpolation
     workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
@@ -234,7 +240,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     imported = None if latest.trained is not None else _identity(setup, latest.params)
     text_encoders.encode_others(setup.tokenizer)
     evaluation = Evaluation(setup, workdir, stop, imported)
-    stop.interrupt(evaluation.read)  # before the claim: a wrong option leaves no config.json
+    stop.interrupt(evaluation.read)  # before the claim: an invalid option must leave no config.json
     if not (workdir.path / "config.json").exists():  # imported weights, never trained here
         unmixed = {"other": None, "alpha": mixture.shares}
         workdir.claim({**setup.config, "interpolate": unmixed})
@@ -245,13 +251,16 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     else:
         evaluation.run(latest.variables, latest.step)
         evaluation.publish(latest.step)
-        if evaluation.kept and workdir.is_writer:
-            print(f"{', '.join(evaluation.kept)}: kept from before; delete a file to make it again")
+        if evaluation.reused and workdir.is_writer:
+            names = ", ".join(evaluation.reused)
+            print(f"{names}: kept from before; delete a file to make it again")
 
 
 def _identity(setup: Setup, params: Any) -> str:
-    """Fingerprint of parameters, and of what else their scores depend on: a workdir without
-    checkpoints may be asked again with other pixels or another tokenizer."""
+    """Fingerprint of parameters, preprocessing, tokenizer and question.
+
+    A workdir without checkpoints may be evaluated again with other preprocessing.
+    """
     pixels = (setup.evaluation.transform, setup.config["input"]["normalisation"])
     other = (setup.model, *pixels, setup.evaluation.question, setup.tokenizer.fingerprint)
     return f"{fingerprint(params)}-{hashlib.sha256(repr(other).encode()).hexdigest()[:8]}"
@@ -260,11 +269,11 @@ def _identity(setup: Setup, params: Any) -> str:
 def evaluate_wise_ft(
     setup: Setup, workdir: Workdir, evaluation: Evaluation, variables: Any, step: int
 ) -> None:
-    """Every benchmark on (1 - alpha) other + alpha `variables`, for each alpha of the config.
+    """WiSE-FT: runs every benchmark on (1 - alpha) other + alpha `variables` for each alpha.
 
-    WiSE-FT (Wortsman et al. 2022, equation 1), with the results of each alpha in a folder
-    interpolate/<alpha> of the workdir. mixed.json there says of what they are mixtures; those of
-    other weights or of an earlier step are removed first.
+    Wortsman et al. 2022, equation 1. Results of each alpha go to interpolate/<alpha> of the
+    workdir; interpolate/mixed.json names the two weights. Results of other weights or of an earlier
+    step are removed first.
     """
     from vlc_jax import report
 
@@ -289,16 +298,16 @@ def evaluate_wise_ft(
             if earlier.is_dir() and earlier.name not in names:
                 shutil.rmtree(earlier)
         report.print_mixtures(workdir.path)
-        print(f"report: {workdir.shown(report.write(workdir.path))}")
+        print(f"report: {workdir.display_path(report.write(workdir.path))}")
 
 
 def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
-    """An empty `folder` with its mixed.json, unless it has the results of the same mixture."""
+    """Empties `folder` and writes mixed.json, unless it has results of the same weights."""
     file = folder / "mixed.json"
     if file.exists() and read_object(file) == facts:
         return
     if folder.exists():
-        print(f"{folder} has mixtures of other weights or of another step: they are replaced")
+        print(f"{folder} has results of other weights or of another step: they are replaced")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write_json(file, facts)
@@ -306,7 +315,7 @@ def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
 
 @contextmanager
 def of_benchmark(name: str, reader: str = "") -> Iterator[None]:
-    """Says of a DataError which benchmark it is about, and where a published one comes from."""
+    """Context manager: adds the benchmark's name and download hint to a DataError."""
     try:
         yield
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Evaluation beside training: `--mode eval --watch RUN` evaluates each new checkpoint of RUN."""
+"""Evaluates a run while it trains: `--mode eval --watch RUN` evaluates each new checkpoint."""
 
 import time
 from collections.abc import Mapping
@@ -19,19 +19,18 @@ from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, differing_fields, is_workd
 from vlc_jax.setup import addresses, init_from
 from vlc_jax.types.setup import Setup
 
-POLL_SECONDS = 15.0  # an evaluation takes longer, and a listing costs a shared disk something
-ENDS = ("DONE", "FAILED")
+POLL_SECONDS = 15.0  # shorter than an evaluation, and rare enough for a shared disk
+END_FILES = ("DONE", "FAILED")
 
 
 def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str) -> None:
-    """Evaluates the newest checkpoint of the run at `address` in `workdir`, and again whenever
-    there is a newer one, until the run has ended. Checkpoints that are gone before their turn are
-    left out.
+    """Evaluates each new checkpoint of the run at `address` in `workdir`, until the run has ended.
 
-    address: a local folder, or one of an object store. It is only read, and may be trained
-      meanwhile; results are filed under its steps.
+    Only the newest checkpoint is evaluated; checkpoints that were deleted meanwhile are skipped.
+    address: a local folder, or one of an object store, which is only read. Results are filed under
+      the run's steps.
 
-    Raises UsageError if it is no run, or has another model than the config.
+    Raises UsageError if it is not a run, or has another model than the config.
     """
     run = addresses.copy_of("--watch", address)
     _check(setup, workdir, run)
@@ -39,14 +38,14 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
     stop.interrupt(evaluation.read)
     while True:
         fetch.refresh(address)
-        # looked at first: the last checkpoint is older than these files
-        has_ended = any((run / name).exists() for name in ENDS)
+        # before the checkpoints: these files are written after the last one
+        has_ended = any((run / name).exists() for name in END_FILES)
         step = newest_step(run)
         if step is not None and not evaluation.is_complete(step):
             latest = _load(setup, workdir, run, has_ended)
             if latest is not None and not evaluation.is_complete(latest.step):
                 _claim(setup, workdir, latest.params)
-                evaluation.forget_after(latest.step)  # of a run that began anew in its folder
+                evaluation.forget_after(latest.step)  # of an earlier run in the same folder
                 evaluation.run(latest.variables, latest.step)
                 evaluation.publish(latest.step)
                 continue
@@ -56,7 +55,7 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
 
 
 def newest_step(run: Path) -> int | None:
-    """The step of the newest checkpoint of a run; None without any."""
+    """Step of the newest checkpoint of a run; None if it has none."""
     return max(steps_of(run).steps(), default=None)
 
 
@@ -65,7 +64,7 @@ def wait(stop: StopSignal) -> None:
     until = time.monotonic() + POLL_SECONDS
     while time.monotonic() < until:
         stop.check()
-        time.sleep(0.2)  # resumes after a signal's handler
+        time.sleep(0.2)  # short, since a sleep continues after a signal's handler
 
 
 def _load(setup: Setup, workdir: Workdir, run: Path, has_ended: bool) -> init_from.Latest | None:
@@ -74,7 +73,7 @@ def _load(setup: Setup, workdir: Workdir, run: Path, has_ended: bool) -> init_fr
     except CheckpointError:
         if has_ended:
             raise
-        return None  # deleted while it was read: there is a newer one soon
+        return None  # deleted while it was read: a newer one follows soon
 
 
 def _check(setup: Setup, workdir: Workdir, run: Path) -> None:
@@ -83,15 +82,15 @@ def _check(setup: Setup, workdir: Workdir, run: Path) -> None:
     if setup.evaluation.interpolation.other:
         raise UsageError("--watch evaluates a run alone: leave config.interpolate out")
     if not is_workdir(run) or not (run / "config.json").exists():
-        raise UsageError(f"--watch is the workdir of a run; {run} is none")
+        raise UsageError(f"--watch needs the workdir of a run; {run} is not one")
     if is_workdir(workdir.path) and steps_of(workdir.path).exists():
         raise UsageError(
-            f"--workdir {workdir.name} holds a run of its own: results of --watch {run} go to "
-            "another folder"
+            f"--workdir {workdir.name} holds another run: name another folder for the results of "
+            f"--watch {run}"
         )
-    found = differing_fields(read_object(run / "config.json"), setup.config, EVAL_FIELDS)
-    if found:
-        raise UsageError(f"the run in {run} has another config:\n  " + "\n  ".join(found))
+    fields = differing_fields(read_object(run / "config.json"), setup.config, EVAL_FIELDS)
+    if fields:
+        raise UsageError(f"the run in {run} has another config:\n  " + "\n  ".join(fields))
 
 
 def _claim(setup: Setup, workdir: Workdir, params: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Reading of compiled programs in XLA's text form (HLO): their collectives."""
+"""Reads the collectives of a compiled program from XLA's text form (HLO)."""
 
 import math
 import re
@@ -22,8 +22,8 @@ _BITS = {"pred": 8, "bf16": 16}
 class Collective(NamedTuple):
     """Collectives of one kind with one cause.
 
-    times: how often a step runs them.   wire_bytes: what one device sends in all of these.
-    cause: the operation and the line of the program that they come from.
+    times: number of executions in a step.   wire_bytes: sent by one device in all of them.
+    cause: operation and source line of the program.
     """
 
     kind: str
@@ -33,14 +33,14 @@ class Collective(NamedTuple):
 
 
 def collectives(text: str, devices: int) -> list[Collective]:
-    """The collectives of a compiled program, those that send most first.
+    """The collectives of a compiled program, sorted by bytes sent.
 
-    text: of `compiled.as_text()`.   devices: of the program, for groups that name none.
-    A ring sends, of a group of n and an array of B bytes, B (n - 1) / n per device to gather or to
-    scatter, twice that to reduce, and B to permute.
+    text: `compiled.as_text()`.   devices: number of devices, for replica groups that list none.
+    In a ring of n devices with an array of B bytes, each device sends B (n - 1) / n to gather or to
+    scatter, twice as much to reduce, and B to permute.
     """
     repeats, frames = _repeats(text), _frames(text)
-    found: dict[tuple[str, str], list[float]] = {}
+    totals: dict[tuple[str, str], list[float]] = {}
     computation = ""
     for row in text.splitlines():
         if header := _COMPUTATION.match(row):
@@ -49,30 +49,30 @@ def collectives(text: str, devices: int) -> list[Collective]:
         if not call:
             continue
         sizes = [_bytes(kind, shape) for kind, shape in _ARRAY.findall(row[: call.start()])]
-        if call[2] and call[1] == "all-gather":  # its operands, then its results
+        if call[2] and call[1] == "all-gather":  # the tuple has operands, then results
             sizes = sizes[len(sizes) // 2 :]
-        elif call[2] and call[1] == "collective-permute":  # operand, result, two counters
+        elif call[2] and call[1] == "collective-permute":  # the tuple has operand, result, counters
             sizes = sizes[:1]
         size, group = sum(sizes), _group(row, devices)
         times = repeats.get(computation, 1)
         sent = times * size * _share(call[1], group)
-        both = found.setdefault((call[1], _cause(row, frames)), [0, 0.0])
-        both[0], both[1] = both[0] + times, both[1] + sent
-    all_ = [Collective(kind, int(n), sent, cause) for (kind, cause), (n, sent) in found.items()]
-    return sorted(all_, key=lambda each: -each.wire_bytes)
+        total = totals.setdefault((call[1], _cause(row, frames)), [0, 0.0])
+        total[0], total[1] = total[0] + times, total[1] + sent
+    all_ = [Collective(kind, int(n), sent, cause) for (kind, cause), (n, sent) in totals.items()]
+    return sorted(all_, key=lambda collective: -collective.wire_bytes)
 
 
 def _share(kind: str, group: int) -> float:
     part = (group - 1) / group
-    if kind == "reduce-scatter":  # the array of the text is the result, a part of what was sent
+    if kind == "reduce-scatter":  # the text has the result's size, 1 / group of the operand's
         return float(group - 1)
     return {"all-reduce": 2 * part, "collective-permute": 1.0}.get(kind, part)
 
 
 def _repeats(text: str) -> dict[str, int]:
-    """Computation -> how often a step runs it: the trips of the loops around it."""
-    inside: dict[str, tuple[str, int]] = {}  # computation -> (the one that calls it, trips)
-    limits: dict[str, int] = {}  # computation -> the largest number in it, of a condition the trips
+    """Computation -> its number of executions in a step: the trips of all loops around it."""
+    inside: dict[str, tuple[str, int]] = {}  # computation -> (its caller, trips)
+    limits: dict[str, int] = {}  # computation -> its largest constant: a loop condition's trips
     conditions: dict[str, str] = {}  # body -> condition
     computation = ""
     for row in text.splitlines():
@@ -87,7 +87,7 @@ def _repeats(text: str) -> dict[str, int]:
         for name in _CALLED.findall(row):
             is_body = bool(loop and loop[2] == name and trips)
             inside[name] = (computation, int(trips[1]) if is_body and trips else 1)
-    for body, condition in conditions.items():  # TPU programs do not say how often
+    for body, condition in conditions.items():  # TPU programs have no known_trip_count
         caller, trips = inside[body]
         inside[body] = (caller, trips if trips > 1 else limits.get(condition, 1))
 
@@ -102,12 +102,12 @@ def _repeats(text: str) -> dict[str, int]:
 
 
 def _group(row: str, devices: int) -> int:
-    found = _GROUPS.search(row)
-    if not found:
+    match = _GROUPS.search(row)
+    if not match:
         return devices
-    if found[2]:
-        return int(found[2])
-    return len(found[3].split(",")) if found[3] else devices
+    if match[2]:
+        return int(match[2])
+    return len(match[3].split(",")) if match[3] else devices
 
 
 def _bytes(kind: str, shape: str) -> float:
@@ -123,21 +123,21 @@ def _bits(kind: str) -> int:
 
 
 def _frames(text: str) -> dict[str, tuple[str, str]]:
-    """Id of a stack frame -> file and line, from the tables that precede some programs."""
+    """Id of a stack frame -> (file, line), from the tables at the start of some programs."""
     files = dict(re.findall(r'^(\d+) "([^"]*\.py)"$', text, re.M))
-    places = {
+    locations = {
         key: (files.get(file, ""), line)
         for key, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*? line=(\d+)", text, re.M)
     }
     frames = re.findall(r"^(\d+) \{file_location_id=(\d+)", text, re.M)
-    return {key: places[place] for key, place in frames if place in places}
+    return {key: locations[location] for key, location in frames if location in locations}
 
 
 def _cause(row: str, frames: dict[str, tuple[str, str]]) -> str:
     name, source, frame = (pattern.search(row) for pattern in (_NAME, _SOURCE, _FRAME))
-    place = (source[1], source[2]) if source else frames.get(frame[1] if frame else "")
+    location = (source[1], source[2]) if source else frames.get(frame[1] if frame else "")
     words = [name[1].rpartition("/")[2] if name else "made by the compiler"]
-    if place:
-        file = re.sub(r"^.*/(?=vlc_jax/|site-packages/)", "", place[0])
-        words.append(f"{file}:{place[1]}")
+    if location:
+        file = re.sub(r"^.*/(?=vlc_jax/|site-packages/)", "", location[0])
+        words.append(f"{file}:{location[1]}")
     return ", ".join(words)

@@ -1,9 +1,9 @@
-"""--mode plan: compiles a step of a config for devices that need not be there, and prints what it
-takes: memory by part, FLOPs, collectives, the time of a step at best, that of the whole run.
+"""--mode plan: compiles a step for devices that need not be attached, and prints its cost.
 
-The time is a roofline: the largest of what the matrix products take at the peak, the memory traffic
-at the peak bandwidth and the collectives at the peak of the interconnect. The first is a bound; the
-traffic is XLA's estimate, which counts loops once and also what never leaves the chip.
+The cost is memory by part, FLOPs, collectives, and the shortest time of a step and of the run. The
+time is a roofline: the maximum of the matrix products at peak FLOP/s, the memory traffic at peak
+bandwidth and the collectives at peak interconnect bandwidth. The first is a lower bound; the
+traffic is XLA's estimate, which counts loops once, and also data that never leaves the chip.
 """
 
 import math
@@ -23,7 +23,7 @@ from vlc_jax.train import step as train_step
 
 GIB = 2**30
 SECONDS_PER_DAY = 86_400
-UNKNOWN_EXAMPLES = 10**9  # of a run whose length its number of records decides
+UNKNOWN_EXAMPLES = 10**9  # assumed for a run whose length depends on its number of records
 ADVICE = (
     "lower config.batch_size; set config.microbatch, which keeps the loss; "
     "config.model.remat=dots or block; config.mesh.fsdp, which splits parameters and moments; let "
@@ -33,9 +33,9 @@ ADVICE = (
 
 
 class Memory(NamedTuple):
-    """Bytes of a device, by part.
+    """Memory per device in bytes, by part.
 
-    temporaries: activations, gradients and scores; of a refused program None.
+    temporaries: activations, gradients and scores; None for a program that does not compile.
     """
 
     parameters: int
@@ -48,12 +48,12 @@ class Memory(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Memory of a device and time at best that a step takes.
+    """Memory per device and shortest time of a step.
 
-    refusal: why the compiler gave up; None for a program.
-    flops: that a device executes, rematerialised ones included.
-    collectives: None where the compiler's text could not be read.
-    compute, traffic, interconnect: seconds; None where the chip's figures are not known.
+    refusal: the compiler's error; None for a compiled program.
+    flops: executed by one device, rematerialised ones included.
+    collectives: None if the compiler's text cannot be read.
+    compute, traffic, interconnect: seconds; None for an unknown chip.
     """
 
     planned: Planned
@@ -73,13 +73,13 @@ class Plan(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that a step takes at best."""
+        """Shortest time of a step in seconds, the maximum of the three; None: unknown chip."""
         times = [t for t in (self.compute, self.traffic, self.interconnect) if t is not None]
         return max(times, default=None)
 
 
 def make(planned: Planned) -> Plan:
-    """Compiles a step and reads what the compiler says of it."""
+    """Compiles a step and reads the compiler's analyses of it."""
     mesh, step = planned.setup.mesh, step_jaxpr.program(planned)
     device, count = sharding.one_device(mesh), mesh.size
     parts = {name: sharding.shard_bytes(part) for name, part in step.parts.items()}
@@ -89,24 +89,25 @@ def make(planned: Planned) -> Plan:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        total = max(_used(str(error)), math.ceil(limit) + 1)  # at least, where it does not say
+        # a message without a figure: just above the limit, so that the plan does not fit
+        total = max(_used(str(error)), math.ceil(limit) + 1)
         memory = Memory(**parts, temporaries=None, total=total, limit=limit)
         return Plan(planned, memory, time.monotonic() - start, refusal=str(error))
     seconds, sizes = time.monotonic() - start, program.memory_analysis()
     total = (
         sizes.argument_size_in_bytes
         + sizes.output_size_in_bytes
-        - sizes.alias_size_in_bytes  # of donated arguments
+        - sizes.alias_size_in_bytes  # outputs in the memory of donated arguments
         + sizes.temp_size_in_bytes
         + sizes.generated_code_size_in_bytes
     )
     cost = program.cost_analysis() or {}
     try:
         collectives = hlo.collectives(program.as_text(), count)
-    except jax.errors.JaxRuntimeError:  # a libtpu that is newer than jax writes what it cannot read
+    except jax.errors.JaxRuntimeError:  # jax cannot read programs of a newer libtpu
         collectives = None
     executed = step_jaxpr.executed_flops(planned)
-    if planned.is_scored:  # nothing is computed twice
+    if planned.is_scored:  # executed FLOPs are the analytic ones: nothing is rematerialised
         planned = planned._replace(flops=round(executed))
     plan = Plan(
         planned,
@@ -124,7 +125,7 @@ def make(planned: Planned) -> Plan:
         traffic=plan.program_bytes / chip.bandwidth,
         interconnect=None
         if collectives is None
-        else sum(each.wire_bytes for each in collectives) / chip.interconnect,
+        else sum(collective.wire_bytes for collective in collectives) / chip.interconnect,
     )
 
 
@@ -133,26 +134,29 @@ def _compile(planned: Planned, step: step_jaxpr.Program) -> jax.stages.Compiled:
     if not planned.is_scored:
         return train_step.compile_step(setup, *step.arguments)
     with jax.set_mesh(setup.mesh):
-        where = sharding.replicated(setup.mesh)
-        return jax.jit(step.function, out_shardings=where).lower(*step.arguments).compile()
+        replicated = sharding.replicated(setup.mesh)
+        return jax.jit(step.function, out_shardings=replicated).lower(*step.arguments).compile()
 
 
 def run(steps: plan_search.Steps) -> bool:
-    """Prints the plan of the first setting, and of further ones what fits; False if none does."""
+    """Prints the plan of the first setting in full, further ones in a line each.
+
+    Returns False if none fits.
+    """
     first = make(next(steps))
     print(describe(first), flush=True)
     plans, fits = [first], first.fits
     while True:
         try:
-            each = steps.send(fits)
+            planned = steps.send(fits)
         except StopIteration:
             break
         if len(plans) == 1:
             print(line(first))
         try:
-            plans.append(make(each))
-        except UsageError as error:  # a loss without that implementation, for example
-            print(f"{_flags(each)}: {error}")
+            plans.append(make(planned))
+        except UsageError as error:  # such as a loss without this implementation
+            print(f"{_flags(planned)}: {error}")
             fits = False
             continue
         fits = plans[-1].fits
@@ -163,7 +167,7 @@ def run(steps: plan_search.Steps) -> bool:
 
 
 def table(steps: Iterable[tuple[str, Planned | UsageError]]) -> bool:
-    """Prints a row for each slice, with the batch that the config has; False if none fits."""
+    """Prints a row for each slice, with the config's batch. Returns False if none fits."""
     heads = ("slice", "chips", "batch", "GiB of", "step, ms", "examples/s", "MFU", "device-hours")
     print("".join(f"{head:>13}" for head in heads))
     any_fits = False
@@ -177,16 +181,16 @@ def table(steps: Iterable[tuple[str, Planned | UsageError]]) -> bool:
         cells = [name, f"{planned.setup.mesh.size:,}", f"{planned.batch_size:,}", memory]
         if not plan.fits:
             cells.append("does not fit")
-        elif found := rate(plan):
-            cells += [f"{1e3 * plan.seconds:.1f}", f"{found.per_second:,.0f}"]
-            cells += [f"{found.mfu:.2f}", f"{found.device_hours:,.0f}"]
+        elif speed := rate(plan):
+            cells += [f"{1e3 * plan.seconds:.1f}", f"{speed.per_second:,.0f}"]
+            cells += [f"{speed.mfu:.2f}", f"{speed.device_hours:,.0f}"]
         print("".join(f"{cell:>13}" for cell in cells), flush=True)
     print(f"device-hours of the run; {UNKNOWN_EXAMPLES:,} examples where epochs say its length")
     return any_fits
 
 
 def describe(plan: Plan) -> str:
-    """A plan in lines: memory, work, collectives, time."""
+    """Text of a plan: memory, FLOPs, collectives and time."""
     planned, mesh, memory = plan.planned, plan.planned.setup.mesh, plan.memory
     count, device = mesh.size, sharding.one_device(mesh)
     axes = " x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
@@ -215,11 +219,11 @@ def describe(plan: Plan) -> str:
         return "\n".join([*lines, *step_jaxpr.largest_arrays(planned), ADVICE])
     lines.append(
         f"FLOPs of a device and step: {planned.flops / count:.3e} of the towers and the head, "
-        f"{plan.flops:.3e} with what is computed twice and the scores"
+        f"{plan.flops:.3e} with rematerialisation and the scores"
     )
     lines += [
-        f"  {each.kind} x {each.times}: {each.wire_bytes / 1e6:,.1f} MB sent, {each.cause}"
-        for each in (plan.collectives or ())[:8]
+        f"  {one.kind} x {one.times}: {one.wire_bytes / 1e6:,.1f} MB sent, {one.cause}"
+        for one in (plan.collectives or ())[:8]
     ]
     if plan.collectives is None:
         lines.append("collectives are not known: jax cannot read the programs of this libtpu")
@@ -231,12 +235,12 @@ def _temporaries(plan: Plan) -> list[str]:
     other = plan.memory.temporaries - sum(parts.values())
     lines = [f"    {name:27}{size / GIB:9.3f} estimated" for name, size in parts.items()]
     if other >= 0:
-        return [*lines, f"    {'other temporaries':27}{other / GIB:9.3f} what remains of them"]
-    return [*lines, "    these are more than there is: not all of them are kept, or at once"]
+        return [*lines, f"    {'other temporaries':27}{other / GIB:9.3f} the remainder"]
+    return [*lines, "    the estimates exceed the temporaries: not all arrays are alive at once"]
 
 
 class Rate(NamedTuple):
-    """Time of a step and of a run, at best. days, device_hours: of the `examples` of the run."""
+    """Highest speed of a step, and shortest time of a run of `examples` examples."""
 
     per_second: float
     mfu: float
@@ -246,7 +250,7 @@ class Rate(NamedTuple):
 
 
 def rate(plan: Plan) -> Rate | None:
-    """None where the chip's figures are not known."""
+    """Speed of a plan; None for an unknown chip."""
     if plan.seconds is None:
         return None
     planned, mesh = plan.planned, plan.planned.setup.mesh
@@ -260,17 +264,17 @@ def rate(plan: Plan) -> Rate | None:
 
 
 def _times(plan: Plan) -> list[str]:
-    """Lines of the time of a step and of the run, where the chip's figures are known."""
-    found = rate(plan)
-    if found is None:
+    """Lines of the time of a step and of the run."""
+    speed = rate(plan)
+    if speed is None:
         return ["no time: the peak of these devices is not known"]
     parts = {"compute": plan.compute, "memory": plan.traffic, "interconnect": plan.interconnect}
     listed = ", ".join(f"{k} {1e3 * v:.1f}" for k, v in parts.items() if v is not None)
     return [
         f"a step at best, ms: {1e3 * plan.seconds:.1f} ({listed}); "
-        f"{found.per_second:,.0f} examples/s, MFU {found.mfu:.2f}",
-        f"{found.examples:,} examples at best: {found.days:.2f} days, "
-        f"{found.device_hours:,.0f} device-hours",
+        f"{speed.per_second:,.0f} examples/s, MFU {speed.mfu:.2f}",
+        f"{speed.examples:,} examples at best: {speed.days:.2f} days, "
+        f"{speed.device_hours:,.0f} device-hours",
     ]
 
 
@@ -282,8 +286,7 @@ def line(plan: Plan) -> str:
 
 
 def front(plans: Sequence[Plan]) -> str:
-    """The plans that fit and that no other one beats in both memory and time, and the flags of the
-    fastest."""
+    """Text of the Pareto front of memory and time among fitting plans, and the fastest's flags."""
     fitting = [plan for plan in plans if plan.fits]
     if not fitting:
         return f"nothing fits; {ADVICE}"
@@ -296,8 +299,8 @@ def front(plans: Sequence[Plan]) -> str:
 
 
 def _largest(fitting: Sequence[Plan], size: int) -> str:
-    """A line for the largest batch of a search that began with `size`."""
-    largest = max((plan.planned for plan in fitting), key=lambda each: each.batch_size)
+    """A line for the largest batch of a search that started at `size`."""
+    largest = max((plan.planned for plan in fitting), key=lambda planned: planned.batch_size)
     batch = largest.batch_size
     end = f", {plan_search.END} times the config's, where the search ends"
     is_end = 2 * batch > plan_search.END * size
@@ -305,7 +308,7 @@ def _largest(fitting: Sequence[Plan], size: int) -> str:
 
 
 def _time(plan: Plan) -> float:
-    """Seconds per example, by which plans are compared; without a chip's figures its FLOPs."""
+    """Seconds per example, to compare plans; FLOPs per example for an unknown chip."""
     time_ = plan.seconds if plan.seconds is not None else plan.flops
     return time_ / plan.planned.batch_size
 
@@ -321,6 +324,6 @@ def _flags(planned: Planned) -> str:
 
 
 def _used(refusal: str) -> int:
-    """Bytes that a refused program would need, as the compiler says: "... (75.10G) exceeds"."""
-    found = re.search(r"\(([\d.]+)([KMGT])\) exceeds", refusal)
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2])) if found else 0
+    """Bytes of a program in the compiler's error "... (75.10G) exceeds ..."; 0 without a figure."""
+    match = re.search(r"\(([\d.]+)([KMGT])\) exceeds", refusal)
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2])) if match else 0

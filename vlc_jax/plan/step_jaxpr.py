@@ -1,4 +1,4 @@
-"""FLOPs, large arrays and residuals of a step, read from its jaxpr and from shapes."""
+"""FLOPs, large arrays and residuals of a step, computed from its jaxpr and from shapes."""
 
 import math
 import re
@@ -29,9 +29,9 @@ def shapes(setup: Setup) -> tuple[State, Any]:
 
 
 class Program(NamedTuple):
-    """A step, and the shapes of what it is called with.
+    """A step function, and the shapes of its arguments.
 
-    parts: of these, "parameters", "moments", "frozen" and "batch".
+    parts: "parameters", "moments", "frozen" and "batch" of the arguments.
     """
 
     function: Callable[..., Any]
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 def program(planned: Planned) -> Program:
-    """Program of a plan: a training step, or the scores of pairs."""
+    """The program of a plan: a training step, or the scoring of pairs."""
     setup, batch = planned.setup, planned.batch
     if planned.is_scored:
         params = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
@@ -52,40 +52,45 @@ def program(planned: Planned) -> Program:
 
 
 def largest_arrays(planned: Planned) -> list[str]:
-    """Lines for the five largest arrays of the step, with where; fused ones never exist."""
+    """Lines for the five largest arrays of the step, with source lines.
+
+    Arrays that XLA fuses are listed, too, although they are never in memory.
+    """
     setup = planned.setup
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for equation, _ in _equations(_jaxpr(planned)):
         for result in equation.outvars:
             if not hasattr(result.aval, "dtype") or not hasattr(result.aval.dtype, "itemsize"):
-                continue  # keys of random numbers
+                continue  # a random key has no itemsize
             size = result.aval.size * result.aval.dtype.itemsize / setup.mesh.size
-            where = source_info_util.summarize(equation.source_info)
-            where = re.sub(r"^.*?/(?=vlc_jax/|site-packages/)", "", where)
-            text = f"{result.aval.str_short()} {equation.primitive} at {where}"
-            found[text] = max(found.get(text, 0), size)
-    largest = sorted(found.items(), key=lambda item: -item[1])[:5]
+            line = source_info_util.summarize(equation.source_info)
+            line = re.sub(r"^.*?/(?=vlc_jax/|site-packages/)", "", line)
+            text = f"{result.aval.str_short()} {equation.primitive} at {line}"
+            sizes[text] = max(sizes.get(text, 0), size)
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:5]
     return [f"  {size / GIB:9.3f}  {text}" for text, size in largest]
 
 
 def temporaries(planned: Planned) -> dict[str, int]:
-    """Bytes of a device of the arrays that a step has besides its arguments, estimated by shape.
+    """Estimated bytes per device of a step's arrays besides its arguments, by their shapes.
 
-    They are not all alive at once, and the compiler fuses and recomputes: no part of what it plans.
-    Of scores nothing is estimated.
+    They are not all alive at once, and the compiler fuses and recomputes, so that they do not add
+    up to its own figure. {} for scoring.
     """
     if planned.is_scored:
         return {}
     return {
-        "kept for the backward pass": kept_bytes(planned),
+        "kept for the backward pass": residual_bytes(planned),
         "gradients": sharding.shard_bytes(shapes(planned.setup)[0].params),
         "scores of the loss": score_bytes(planned),
     }
 
 
-def kept_bytes(planned: Planned) -> int:
-    """Bytes of a device of what the towers keep for the backward pass, of the rows that are encoded
-    at a time; what is in the host's memory does not count, nor do the arguments of the step."""
+def residual_bytes(planned: Planned) -> int:
+    """Residual memory per device: activations saved for the backward pass of one micro-batch.
+
+    Bytes, without the step's arguments and without activations that are offloaded to the host.
+    """
     setup, count = planned.setup, sharding.row_groups(planned.setup.mesh)
     optimization = setup.optimization
     rows = optimization.microbatch or planned.batch_size // optimization.sub_batches
@@ -104,23 +109,23 @@ def kept_bytes(planned: Planned) -> int:
 
     state, frozen = shapes(setup)
     jaxpr = jax.make_jaxpr(pull_back)(state.params, frozen, batch).jaxpr
-    kept = {each for each in jaxpr.outvars if isinstance(each, core.Var)} - {*jaxpr.invars}
-    here = (each.aval for each in kept if _is_on_device(each.aval))
-    return sum(aval.size * aval.dtype.itemsize for aval in here)
+    residuals = {var for var in jaxpr.outvars if isinstance(var, core.Var)} - {*jaxpr.invars}
+    avals = (var.aval for var in residuals if _is_on_device(var.aval))
+    return sum(aval.size * aval.dtype.itemsize for aval in avals)
 
 
 def score_bytes(planned: Planned) -> int:
-    """Bytes of a device of one float32 array of the scores that are computed at a time."""
+    """Bytes per device of the largest float32 score array of a loss."""
     optimization, count = planned.setup.optimization, sharding.row_groups(planned.setup.mesh)
     rows = planned.batch_size // optimization.sub_batches
-    own, sizes = rows // count, [0]
+    local, sizes = rows // count, [0]
     for name, options in optimization.losses.items():
         hard = (f"{kind}_mask" for kind in losses.LOSSES[name].contrasts_all)
         texts = 1 + sum(planned.batch[key].shape[1] for key in hard if key in planned.batch)
         shape = {
-            "dense": (own, rows),
-            "chunked": (min(own, options.get("chunk") or own), rows),
-            "ring": (own, own),
+            "dense": (local, rows),
+            "chunked": (min(local, options.get("chunk") or local), rows),
+            "ring": (local, local),
         }[options.get("implementation", "dense")]
         sizes.append(4 * math.prod(shape) * texts)
     return max(sizes)
@@ -131,8 +136,10 @@ def _is_on_device(aval: Any) -> bool:
 
 
 def executed_flops(planned: Planned) -> float:
-    """FLOPs of the matrix products and convolutions of a step on all devices, those of loops at
-    each turn and those that rematerialisation computes again included."""
+    """FLOPs of a step's matrix products and convolutions on all devices.
+
+    Every iteration of a loop counts, and so do rematerialised products.
+    """
     total = 0.0
     for equation, times in _equations(_jaxpr(planned)):
         if equation.primitive.name == "dot_general":
@@ -150,8 +157,10 @@ def executed_flops(planned: Planned) -> float:
 
 
 def _jaxpr(planned: Planned) -> Any:
-    """The step without what none of its results needs, as the compiler drops it: a captioner's
-    scores of all pairs, which its loss does not read, are most of what is traced."""
+    """The jaxpr of the step after dead code elimination, which the compiler does, too.
+
+    Most of a captioner's trace is dead: scores of all pairs, which its loss does not read.
+    """
     step = program(planned)
     with jax.set_mesh(planned.setup.mesh):
         jaxpr = jax.make_jaxpr(step.function)(*step.arguments).jaxpr
@@ -159,16 +168,18 @@ def _jaxpr(planned: Planned) -> Any:
 
 
 def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
-    """The equations of a jaxpr, of those that hold jaxprs theirs, and how often all devices compute
-    them."""
+    """Yields each equation of a jaxpr and its inner jaxprs, with its number of executions.
+
+    The number is the sum over all devices.
+    """
     for equation in jaxpr.eqns:
         values = jax.tree.leaves(list(equation.params.values()))
         inner = [getattr(value, "jaxpr", value) for value in values]
-        inner = [each for each in inner if hasattr(each, "eqns")]
+        inner = [value for value in inner if hasattr(value, "eqns")]
         turns = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        if equation.primitive.name == "shard_map":  # what one device computes
+        if equation.primitive.name == "shard_map":  # its jaxpr is of one device
             turns = equation.params["mesh"].size
-        for each in inner:
-            yield from _equations(each, times * turns)
+        for value in inner:
+            yield from _equations(value, times * turns)
         if not inner:
             yield equation, times

@@ -1,9 +1,8 @@
 """Checkpoints of a run, saved asynchronously with Orbax and verified by sha256 when restored.
 
-A step is written, every file is hashed into its manifest.json, and only then it counts
-(run/step_folders.py): what `steps` names is complete, and a later change (a flipped bit, a missing
-file) is found by `restore`, which falls back to the step before. This is the only module that
-imports orbax.
+A step counts only after all its files are written and hashed into its manifest.json
+(run/store/step_folders.py). So every step of `steps` is complete. `restore` detects later changes
+(a flipped bit, a missing file) and falls back to the step before. Only this module imports orbax.
 """
 
 import errno
@@ -22,12 +21,12 @@ from jax.experimental import multihost_utils
 from vlc_jax.errors import ExitCode
 from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 
-RETRY_AFTER_S = (1.0, 4.0, 16.0)  # of passing faults of network storage; then the save fails
-SAID_BYTES = 400  # of a problem that one process tells the others: names of files have 60
+RETRY_AFTER_S = (1.0, 4.0, 16.0)  # for transient faults of network storage; then the save fails
+PROBLEM_BYTES = 400  # of a message in the all-gather of `_first_problem`; file names have 60
 
 
 class CheckpointError(Exception):
-    """No usable checkpoint: all are damaged, or do not fit. Nothing was deleted."""
+    """No usable checkpoint: all are damaged or do not fit. Nothing was deleted."""
 
     exit_code = ExitCode.DATA
 
@@ -48,13 +47,13 @@ class Checkpoints:
     """The checkpoints of one run: asynchronous save, verified restore, deletion of old ones.
 
     Args:
-      folders: of all steps; a path is that of a local folder. Created if missing.
+      folders: folders of the steps, or the path of a local folder; created if missing.
       keep_last: number of newest steps to keep.
-      keep_every: steps divisible by it are kept for ever; 0: none.
+      keep_every: steps divisible by it are never deleted; 0: none.
       on_event: called with the name of an event ("save", "save_retry", "corrupt_checkpoint",
         "restore") and its fields.
-      before_commit: called once a step is written, before it counts: what a run that resumes from
-        it needs beside it is in place by then.
+      before_commit: called after a step is written and before it counts, to write other files that
+        a resumed run needs.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Checkpoints:
         self._before_commit = before_commit
         self.folders.make()
         self._orbax = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
-        self._newest: int | None = None  # restored, or whose save was begun
+        self._newest: int | None = None  # the step of the last restore or started save
         self._commit: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -81,24 +80,25 @@ class Checkpoints:
     def save(self, step: int, state: Any) -> None:
         """Starts an asynchronous save; returns once `state` is copied off the devices.
 
-        Waits for the previous save first and raises SaveError if that one failed. A run of one
-        process tries again after an input/output error (EIO); several would have to do so together.
+        Waits for the previous save first, and raises SaveError if it failed. A single process
+        retries after an input/output error (EIO); several do not, since all would have to retry
+        together.
         """
         self.wait()
-        # A resumed run is due to save the very step that it was restored from, and one that is
-        # stopped in an evaluation the step before it. Every process must say so alike, while
-        # process 0 alone may still be busy putting that step in place.
+        # A resumed run would save the step that it was restored from, and a run that is stopped in
+        # an evaluation the step before it. By `_newest` and not by files, since all processes must
+        # decide alike while process 0 may still be committing that step.
         if step == self._newest:
             return
         self._newest = step
         state = _without_empty(state)
         if jax.process_count() == 1:
-            # Its own copy: the next step overwrites the state, which another try would need.
+            # A copy for retries: the next training step overwrites the donated state.
             work = partial(self._save_with_retries, step, _copy_to_host(state))
         else:
             self._write(step, state)
             work = partial(self._finish, step)
-        # Hashing and the rename wait for Orbax's writes: on a thread, so that training does not.
+        # On a thread: hashing and the rename wait for Orbax's writes, and training must not.
         self._commit = threading.Thread(target=self._keep_error, args=(work,), daemon=True)
         self._commit.start()
 
@@ -116,12 +116,11 @@ class Checkpoints:
 
         shapes: jax.ShapeDtypeStruct with sharding for every array of the state.
         set_aside: for training: rename damaged steps newer than the restored one to
-          <step>.damaged, so that it can save them again, and remove what interrupted saves and
-          deletions left behind. No step is ever deleted here.
-        A damaged step is reported as an event and the step before it is tried, by all processes
-        alike: each verifies a share of the files, and all learn what one of them found. Raises
-        CheckpointError if every step is damaged, ShapeMismatchError if the state does not fit
-        `shapes`.
+          <step>.damaged, so that they can be saved again, and remove leftovers of interrupted saves
+          and deletions. No step is ever deleted here.
+        A damaged step is an event, and the step before it is tried, by all processes alike: each
+        verifies a share of the files and sends the result to the others. Raises CheckpointError if
+        every step is damaged, ShapeMismatchError if the state does not fit `shapes`.
         """
         if set_aside and jax.process_index() == 0:
             self.folders.clean()
@@ -130,13 +129,14 @@ class Checkpoints:
             problem = self._damage(step, is_shared=set_aside)
             if problem is None:
                 path = self.folders.where(step)
-                # Read from the metadata, so that an error names the arrays that do not fit.
+                # Before Orbax reads them, so that our error names the arrays that do not fit.
                 self._check_shapes(path, shapes)
                 saved = _without_empty(shapes)
                 state = self._orbax.restore(path, args=ocp.args.StandardRestore(saved))
                 self.on_event("restore", step=step)
                 self._newest = step
-                # Only now: while no step could be read, all keep their names, for a repair by hand.
+                # Only after a successful restore: otherwise all steps keep their names for a repair
+                # by hand.
                 if set_aside and jax.process_index() == 0:
                     for name in damaged:
                         self.folders.set_aside(name)
@@ -152,29 +152,30 @@ class Checkpoints:
         return None
 
     def _damage(self, step: int, is_shared: bool) -> str | None:
-        """Description of the damage of a step that any process found; a collective if `is_shared`.
+        """Description of a step's damage, as found by any process; None without damage.
 
-        A run's own folder is the same for all of its processes, and so is a store; another path may
-        lead to another disk on every host, where each verifies all.
+        With `is_shared` it has a collective: all processes see the same files (the run's workdir,
+        or an object store), and each verifies a share. Any other path may be another disk on every
+        host, where each process verifies all files.
         """
         if jax.process_count() == 1 or not (is_shared or isinstance(self.folders, StoreSteps)):
             return self.folders.damage(step)
         share = jax.process_index(), jax.process_count()
-        return _first_said(self.folders.damage(step, share))
+        return _first_problem(self.folders.damage(step, share))
 
     def _check_shapes(self, path: str, shapes: Any) -> None:
         saved = _shapes_by_name(self._orbax.metadata(path).item_metadata.tree)
         expected = _shapes_by_name(shapes)
         differences = [
-            f"{name}: saved {saved.get(name, 'nothing')}, wanted {expected.get(name, 'nothing')}"
+            f"{name}: saved {saved.get(name, 'nothing')}, expected {expected.get(name, 'nothing')}"
             for name in sorted(saved.keys() | expected.keys())
             if saved.get(name) != expected.get(name)
         ]
         if differences:
-            shown = "\n  ".join(differences[:6]) + ("\n  ..." if len(differences) > 6 else "")
+            listed = "\n  ".join(differences[:6]) + ("\n  ..." if len(differences) > 6 else "")
             raise ShapeMismatchError(
                 f"the checkpoint {path.removesuffix('/state')} does not fit this config "
-                f"({len(differences)} arrays differ):\n  {shown}\n"
+                f"({len(differences)} arrays differ):\n  {listed}\n"
                 "use the config it was saved with, or another workdir"
             )
 
@@ -187,7 +188,7 @@ class Checkpoints:
     def _save_with_retries(self, step: int, state: Any) -> None:
         for seconds in (*RETRY_AFTER_S, None):
             try:
-                if step in self.steps():  # it is in place, and what comes after it failed
+                if step in self.steps():  # committed in an earlier try, whose pruning failed
                     self._prune()
                 else:
                     self._write(step, state)
@@ -197,23 +198,23 @@ class Checkpoints:
                 if seconds is None or not _is_io_error(error):
                     raise
                 time.sleep(seconds)  # before the event, whose file may be on the same storage
-                # TensorStore adds a page of its own settings
+                # cut, since TensorStore appends a page of its settings
                 self.on_event("save_retry", step=step, problem=str(error)[:300])
 
     def _write(self, step: int, state: Any) -> None:
-        """Starts to write the state; every process calls it."""
+        """Starts to write the state; called by every process."""
         if jax.process_index() == 0:
             self.folders.begin(step)
         self._orbax.save(self.folders.where_written(step), args=ocp.args.StandardSave(state))
 
     def _finish(self, step: int) -> None:
-        """Waits for the writing of all processes and puts the step in place."""
+        """Waits for the writes of all processes and commits the step."""
         self._orbax.wait_until_finished()
         if jax.process_index() == 0:
             self._before_commit()
             self.folders.commit(step)
             self.on_event("save", step=step)
-            self._prune()  # last: the old checkpoints go once the new one is in place
+            self._prune()  # last: old checkpoints are deleted after the new one is committed
 
     def _prune(self) -> None:
         steps = self.steps()
@@ -223,17 +224,19 @@ class Checkpoints:
             self.folders.remove(step)
 
 
-def _first_said(problem: str | None) -> str | None:
-    """The message of the first process that found a problem, on all processes; a collective."""
-    text = (problem or "").encode()[:SAID_BYTES].ljust(SAID_BYTES, b"\0")
-    found = multihost_utils.process_allgather(np.frombuffer(text, np.uint8))
-    said = (row.tobytes().rstrip(b"\0").decode(errors="replace") for row in found)
-    return next(filter(None, said), None)
+def _first_problem(problem: str | None) -> str | None:
+    """The first process's problem, on all processes (all-gather); None if none has one."""
+    text = (problem or "").encode()[:PROBLEM_BYTES].ljust(PROBLEM_BYTES, b"\0")
+    rows = multihost_utils.process_allgather(np.frombuffer(text, np.uint8))
+    messages = (row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows)
+    return next(filter(None, messages), None)
 
 
 def _without_empty(state: Any) -> Any:
-    """A NamedTuple as the dict of its fields, without those that are {}: Orbax would refuse a
-    checkpoint from before there was such a field."""
+    """A NamedTuple as a dict of its fields, without empty ones ({}).
+
+    With an empty field, Orbax would refuse older checkpoints that lack the field.
+    """
     if not hasattr(state, "_asdict"):
         return state
     fields = state._asdict().items()
@@ -242,14 +245,14 @@ def _without_empty(state: Any) -> Any:
 
 def _copy_to_host(state: Any) -> Any:
     for array in jax.tree.leaves(state):
-        array.copy_to_host_async()  # all at once; np.array waits for one after the other
-    return jax.tree.map(np.array, state)  # not asarray, which on a CPU shares the state's memory
+        array.copy_to_host_async()  # start all copies: np.array waits for one after the other
+    return jax.tree.map(np.array, state)  # np.asarray would share the state's memory on a CPU
 
 
 def _is_io_error(error: BaseException | None) -> bool:
     """True if an error comes from EIO of the storage."""
     while error is not None:
-        # TensorStore, which writes the arrays for Orbax, names the number in its text alone.
+        # TensorStore, which writes the arrays for Orbax, has the number in its message only.
         is_eio = isinstance(error, OSError) and error.errno == errno.EIO
         if is_eio or f"os_error_code='{errno.EIO}'" in str(error):
             return True
@@ -265,8 +268,8 @@ def _shapes_by_name(tree: Any) -> dict[str, tuple[int, ...]]:
 def _key(entry: Any) -> Any:
     """Plain name or index of one entry of a tree path.
 
-    Orbax's metadata have dicts and lists where our state has NamedTuples, so that the entries of
-    the same path are of different classes.
+    Orbax's metadata has dicts and lists in place of the state's NamedTuples, so that entries of the
+    same path have different classes.
     """
     for attribute in ("key", "name", "idx"):
         if hasattr(entry, attribute):

@@ -1,4 +1,4 @@
-"""The program of a run: its command line, its commit and the versions of its packages."""
+"""Provenance of a run: its command line, its commit and the versions of its packages."""
 
 import importlib.metadata
 import json
@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    *("vlc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
+    "vlc_jax",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "grain",
+    "numpy",
     "pillow",
 )
 
@@ -28,9 +35,8 @@ def environment() -> dict[str, Any]:
 
 
 def _commit(folder: Path) -> str:
-    """The commit of the checkout in `folder`, or of that from which pip installed the package; ""
-    if unknown."""
-    # an installed package may lie inside somebody else's checkout
+    """The commit of the checkout in `folder`, or of pip's source; "" if unknown."""
+    # pyproject.toml, too: an installed package may lie inside the checkout of another project
     if (folder / ".git").exists() and (folder / "pyproject.toml").exists():
         commit = _git(folder, "rev-parse", "HEAD")
         if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
@@ -61,6 +67,6 @@ def _version(package: str) -> str:
 
 
 def _program() -> list[str]:
-    """The words before the arguments: those of a module, or the console script."""
+    """The command's words before its arguments: `python -m MODULE`, or a console script."""
     spec = sys.modules["__main__"].__spec__ if "__main__" in sys.modules else None
     return ["python", "-m", spec.name] if spec else [Path(sys.argv[0]).name]

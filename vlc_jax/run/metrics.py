@@ -17,17 +17,17 @@ from rich.table import Column
 
 from vlc_jax.run import workdir_files
 
-LINE_EVERY = 5.0  # seconds between lines of the log
-BAR_WIDTH = 10  # characters: 60 columns have room for step, ETA and loss beside it
+LINE_EVERY = 5.0  # seconds between log lines
+BAR_WIDTH = 10  # characters, which leave room for step, ETA and loss in 60 columns
 
 
 def read_rows(path: Path) -> list[dict]:
-    """Rows of a JSONL file; what is no row, as a half-written line of a killed run, is left out."""
+    """Rows of a JSONL file, without invalid lines (a killed run may leave a partial one)."""
     rows = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
             row = json.loads(line)
-        except (ValueError, RecursionError):  # the latter of a line of brackets
+        except (ValueError, RecursionError):  # RecursionError: a line of nested brackets
             continue
         if isinstance(row, dict):
             rows.append(row)
@@ -37,19 +37,19 @@ def read_rows(path: Path) -> list[dict]:
 class MetricsWriter:
     """Writer of metrics.jsonl, one row per logged step, mirrored to TensorBoard.
 
-    start_step: the step that training resumes from. Rows after it are cut. A failing TensorBoard
-    is a warning, never the end of a run.
+    start_step: the step at which training resumes; rows of later steps are removed.
+    A failing TensorBoard causes a warning, and the run continues.
     """
 
     def __init__(self, workdir: Path, start_step: int):
         self.path = workdir / "metrics.jsonl"
-        # A run that died after its last checkpoint wrote rows of steps that are now done again.
+        # A killed run has rows of steps after its last checkpoint, which are now trained again.
         rows = read_rows(self.path)
-        kept = [r for r in rows if isinstance(r.get("step"), int) and r["step"] <= start_step]
-        # Replaced in one move: a kill in the middle of a rewrite would lose the history.
-        workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+        rows = [r for r in rows if isinstance(r.get("step"), int) and r["step"] <= start_step]
+        # Atomically: a kill during a rewrite would lose the history.
+        workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = self.path.open("a")
-        import tensorboardX  # here, because its import is slow and evaluation needs none
+        import tensorboardX  # here: a slow import that evaluation does not need
 
         self._board: tensorboardX.SummaryWriter | None = None
         try:
@@ -61,11 +61,11 @@ class MetricsWriter:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()  # a killed process leaves all rows but the one being written
+        self._file.flush()  # a kill then loses no row but the one being written
         self.mirror(step, values)
 
     def mirror(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes to TensorBoard alone, for evaluation results, which have files of their own."""
+        """Writes to TensorBoard alone, for evaluation results, which have other files."""
         if self._board is None:
             return
         try:
@@ -93,9 +93,9 @@ class StepClock:
         """train_flops: per example, forward and backward.  peak_flops: FLOP/s of one device."""
         self.batch_size, self.devices = batch_size, devices
         self.train_flops, self.peak_flops = train_flops, peak_flops
-        self.elapsed = 0.0  # seconds in steps; evaluations and saves excluded
-        self.steps = 0  # in that time
-        self.ticks = 0  # finished steps
+        self.elapsed = 0.0  # seconds of training until the last reading, without pauses
+        self.steps = 0  # finished in `elapsed`
+        self.ticks = 0  # finished steps, up to now
         self.is_paused = False
         self._reads: Counter[str] = Counter()
         self._reset()
@@ -103,7 +103,7 @@ class StepClock:
     def _reset(self) -> None:
         self._start, self._steps, self._waited = time.perf_counter(), 0, 0.0
         self._flops = 0.0
-        # A name stays: rows without reads, as those of batches that lay ready, have a 0.
+        # Names stay with 0: rows of batches that were read ahead have the fields, too.
         self._reads = Counter(dict.fromkeys(self._reads, 0))
 
     @contextmanager
@@ -122,21 +122,21 @@ class StepClock:
             yield
         finally:
             self.is_paused = False
-        # The start moves, so that a pause lowers neither the speed nor the MFU of the steps.
+        # The start moves by the pause, which must not lower examples/s and MFU.
         self._start += time.perf_counter() - start
 
     def tick(self, train_flops: float | None = None) -> None:
-        """Counts one finished step; train_flops: per example of it, if not those of all others."""
+        """Counts one finished step; train_flops: per example, None for the default."""
         self._steps += 1
         self._flops += self.batch_size * (train_flops or self.train_flops)
         self.ticks += 1
 
     def count_reads(self, counts: Mapping[str, int]) -> None:
-        """Adds to what this process read from shards (input_pipeline: ReadCounts)."""
+        """Adds counts of this process's shard reads (input_pipeline: ReadCounts)."""
         self._reads.update(counts)
 
     def mean_step(self) -> float:
-        """Seconds of a step so far; 0 before the first reading."""
+        """Mean seconds of a step; 0 before the first reading."""
         return self.elapsed / self.steps if self.steps else 0.0
 
     def read(self) -> dict[str, float]:
@@ -148,7 +148,7 @@ class StepClock:
         values = {
             "perf/examples_per_s": rate,
             "perf/examples_per_s_per_device": rate / self.devices,
-            # FLOPs of the model, not of the hardware: rematerialised blocks count once.
+            # MFU counts FLOPs of the model: rematerialised blocks count once.
             "perf/mfu": self._flops / seconds / self.devices / self.peak_flops,
             "perf/data_wait_fraction": self._waited / seconds,
             "time/elapsed_s": self.elapsed,
@@ -158,8 +158,7 @@ class StepClock:
         return values
 
     def _read_values(self) -> dict[str, float]:
-        """Reads of this process since the last reading; absent for sources without shards or a
-        stage."""
+        """perf/* values of this process's shard reads; {} for sources without shards."""
         reads, values = self._reads, {}
         if "bytes_read" in reads:
             values["perf/read_mb"] = reads["bytes_read"] / 1e6
@@ -177,14 +176,14 @@ class StepClock:
 class ProgressLine:
     """Progress of the run: a live bar on a terminal, else a line every LINE_EVERY seconds.
 
-    A terminal shows what fits into its width, the log every field.
+    A terminal shows the fields that fit into its width, the log shows all fields.
     """
 
     def __init__(self, total: int, is_shown: bool = True):
         self.total, self.is_shown = total, is_shown
         self._last = -math.inf
         self._bar: Progress | None = None
-        # Not a terminal: a log file, where a bar would write its control characters.
+        # On a terminal only: a bar would write control characters into a log file.
         if is_shown and sys.stderr.isatty():
             self._bar = Progress(
                 BarColumn(bar_width=BAR_WIDTH),
@@ -198,7 +197,7 @@ class ProgressLine:
         if not self.is_shown:
             return
         if self._bar is not None:
-            # asked each time: a terminal may change its width
+            # read each time: the width of a terminal may change
             width = self._bar.console.width - BAR_WIDTH - 1
             line = progress_text(step, self.total, values, eta, width)
             self._bar.update(self._task, completed=step, description=line)
@@ -217,9 +216,9 @@ class ProgressLine:
 def progress_text(
     step: int, total: int, values: Mapping[str, float], eta: float, width: int | None = None
 ) -> str:
-    """Text of the progress line; fields that are missing in `values` are left out.
+    """Text of the progress line, without fields that are missing in `values`.
 
-    width: characters that there is room for; fields beyond it are left out, the last ones first.
+    width: maximum number of characters; fields beyond it are left out.
     """
     remaining = "?" if math.isnan(eta) else str(timedelta(seconds=round(eta)))
     text = f"step {step}/{total} {100 * step // total}% ETA {remaining}"

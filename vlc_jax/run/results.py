@@ -1,8 +1,9 @@
-"""Results of benchmarks in a workdir, filed under what was asked: evals/<name>/<step>.json.
+"""Benchmark results in a workdir: evals/<name>/<step>.json, by the identity of the evaluation.
 
-A question is a benchmark's reader, its options, the fingerprint of its data, and the weights. The
-folder of a name keeps the answers to the first question under that name; those to another one (the
-same name on the test split, say) go to <name>@<hash>, so that no result replaces a different one.
+The identity (`Question`) is the benchmark's reader, its options, the fingerprint of its data, and
+the weights. The folder <name> has the results of the first identity under this name. Results of
+another one (such as the test split under the same name) go to <name>@<hash>, so that no result
+replaces a different one.
 """
 
 import hashlib
@@ -14,11 +15,11 @@ from vlc_jax.run import workdir_files
 
 
 class Question(NamedTuple):
-    """A question to a benchmark.
+    """Identity of an evaluation.
 
     name: in config.evals.   reader: a key of vlc_jax.input_pipeline.benchmarks.READERS.
-    options: all that the config says.   data: `Benchmark.version`.
-    weights: fingerprint of parameters that no step of this workdir has; None for those of a step.
+    options: all options in the config.   data: `Benchmark.version`.
+    weights: fingerprint of imported parameters; None for the parameters of a step of this workdir.
     """
 
     name: str
@@ -29,27 +30,27 @@ class Question(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """8 hexadecimal digits of the question."""
+        """Hash of the identity, 8 hexadecimal digits."""
         return hashlib.sha256(self._text().encode()).hexdigest()[:8]
 
     def is_of(self, row: dict[str, Any]) -> bool:
-        """True if a result, the content of a <step>.json, answers this question."""
-        asked = Question(
+        """True if a result, the content of a <step>.json, has this identity."""
+        question = Question(
             self.name,
             row.get("reader", row.get("benchmark")),
             row.get("options"),
             row.get("version"),
             row.get("weights"),
         )
-        return asked._text() == self._text()
+        return question._text() == self._text()
 
     def _text(self) -> str:
-        # through JSON, as saved: a tuple equals the list that it became
+        # as JSON, like the saved row: a tuple equals the list that it is saved as
         return json.dumps([self.reader, self.options, self.data, self.weights], sort_keys=True)
 
 
 def folder_of(evals: Path, question: Question) -> Path:
-    """The folder below `evals` whose results answer the question; it need not exist yet."""
+    """The folder below `evals` for results of this identity; it need not exist yet."""
     plain = evals / question.name
     files = [path for path in plain.glob("*.json") if path.stem.isdecimal()]
     files.sort(key=lambda path: int(path.stem), reverse=True)
@@ -60,13 +61,13 @@ def folder_of(evals: Path, question: Question) -> Path:
 
 
 def finished(folder: Path, step: int, question: Question) -> dict[str, Any] | None:
-    """The result of a step, if it is there and answers the question."""
+    """The result of a step; None if it is missing or has another identity."""
     row = _read(folder / f"{step}.json")
     return row if row and question.is_of(row) else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """None for a file that is missing or damaged: its result is made again."""
+    """The result in a file; None if it is missing or damaged, and so computed again."""
     try:
         row = workdir_files.parse_json(path.read_bytes())
         values = [row["metrics"][metric]["value"] for metric in row["summary"]]

@@ -1,4 +1,4 @@
-"""The terminal of a run shows warnings of ours; libraries write to the log of the workdir alone."""
+"""Terminal output of a run: only our warnings; libraries log to the workdir alone."""
 
 import faulthandler
 import logging
@@ -11,28 +11,30 @@ from absl import logging as absl_logging
 
 
 def quieten() -> None:
-    """Sets the terminal up for a process of the command line.
+    """Limits terminal output to warnings of our modules, for a command line process.
 
-    An error of ours is one line, printed where the process ends. A full disk would else print some
-    thousand lines before it: Orbax logs the traceback of each thread that failed, TensorStore one
-    for each array whose write ended after that.
+    The error that ends a process is printed as one line. Without this function a full disk would
+    print thousands of lines before it: Orbax logs a traceback for each failed thread, TensorStore
+    one for each array whose write ends later.
     """
     handler = absl_logging.get_absl_handler()
     handler.setLevel(logging.WARNING)
     handler.python_handler.addFilter(_is_of_ours)
-    # without the time, thread and file that absl writes before each: the log has them
+    # without absl's prefix of time, thread and file, which the log has
     handler.python_handler.setFormatter(_PlainFormatter())
-    logging.raiseExceptions = False  # a line that the full disk has no room for is left out
+    logging.raiseExceptions = False  # on a full disk, log lines are dropped without a traceback
     sys.unraisablehook = _unraisable
     threading.excepthook = _thread_failed
 
 
 def write_native_output_to(path: Path) -> None:
-    """Leaves the terminal to Python: what C++ libraries print, such as the stacks of an abort of
-    JAX, and the stacks of a crash, go to a file."""
+    """Redirects the output of C++ libraries and crash stacks to a file; Python keeps the terminal.
+
+    Such output is, for example, the stacks that JAX prints when it aborts.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    sys.stderr = open(os.dup(2), "w", buffering=1)  # noqa: SIM115 -- as long as the process
+    sys.stderr = open(os.dup(2), "w", buffering=1)  # noqa: SIM115 -- open until the process ends
     os.dup2(file, 2)
     os.close(file)
     faulthandler.enable(2)
@@ -47,7 +49,7 @@ class _PlainFormatter(logging.Formatter):
 
 
 def _is_of_ours(record: logging.LogRecord) -> bool:
-    # asyncio: of the loops in which Orbax writes; gcsfs: a traceback of each call it gives up
+    # asyncio runs Orbax's writes; gcsfs logs a traceback for each call that it gives up
     return record.name not in ("asyncio", "gcsfs") and "orbax" not in Path(record.pathname).parts
 
 
@@ -59,7 +61,7 @@ def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
-    if isinstance(failure.exc_value, OSError):  # such as the thread that writes TensorBoard's files
+    if isinstance(failure.exc_value, OSError):  # such as in the thread of TensorBoard's writer
         logging.warning("%s: %s", failure.thread, failure.exc_value)
     else:
         threading.__excepthook__(failure)

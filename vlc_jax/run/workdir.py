@@ -23,22 +23,43 @@ from vlc_jax.run.processes.peers import Peers
 from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 from vlc_jax.run.store.step_folders import steps_of
 
-SHOWN_IMAGES = 3  # named in a message
+LISTED_IMAGES = 3  # maximum number of images in a message
 # Config fields that may change when a run is resumed: none of them changes the trained parameters,
-# beyond the rounding of sums in another order. mesh and input.loader too: the order of data depends
-# on (seed, step) only.
+# beyond the rounding of sums in another order. mesh and input.loader are among them, since the
+# order of data depends on (seed, step) only.
 RESUMABLE = (
-    *("log_every", "checkpoint", "eval", "evals", "interpolate", "mesh", "platform"),
-    *("microbatch", "model.remat", "model.scan_layers", "plan"),
-    *("input.loader", "input.max_bad_share", "input.preview", "watchdog"),
-    *("model.attention", "compilation_cache"),
-    *("input.shards.stage", "input.shards.stage_gb"),
+    "log_every",
+    "checkpoint",
+    "eval",
+    "evals",
+    "interpolate",
+    "mesh",
+    "platform",
+    "microbatch",
+    "model.remat",
+    "model.scan_layers",
+    "plan",
+    "input.loader",
+    "input.max_bad_share",
+    "input.preview",
+    "watchdog",
+    "model.attention",
+    "compilation_cache",
+    "input.shards.stage",
+    "input.shards.stage_gb",
 )
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
-    *("model", "text", "lora", "frozen"),
-    *("input.image_size", "input.crop", "input.eval_crop", "input.interpolation"),
-    *("input.normalisation", "input.question"),
+    "model",
+    "text",
+    "lora",
+    "frozen",
+    "input.image_size",
+    "input.crop",
+    "input.eval_crop",
+    "input.interpolation",
+    "input.normalisation",
+    "input.question",
 )
 
 
@@ -46,11 +67,11 @@ class Workdir:
     """The folder of one run, locked against other jobs until `close`.
 
     Only process 0 writes the shared files; every process has its own log. A run in an object store
-    is written to a local folder, `path`, of which `flush` and a thread copy everything there but
-    the checkpoints, which Orbax writes there by itself.
+    is written to a local folder, `path`; `flush` and a thread upload its files. Orbax writes the
+    checkpoints into the store directly.
 
-    path: local, or an address.   peers: the other processes of the run, None if it has one.
-    name: `path` as it was given, absolute.
+    path: local, or an address.   peers: the other processes of the run; None for a single process.
+    name: the address, or the absolute path, for messages.
     Raises UsageError if the folder cannot be written or another running job has locked it.
     """
 
@@ -78,31 +99,32 @@ class Workdir:
 
     @property
     def owns_files(self) -> bool:
-        """True if this process may change shared files: process 0, and with a store every one, in
-        its own copy."""
+        """True if this process may change shared files.
+
+        Process 0 may; with a store every process may, in its own copy.
+        """
         return self.is_writer or self._remote is not None
 
     def below(self, name: str) -> "Workdir":
-        """The folder of another run in this one."""
+        """The workdir of another run in a folder of this one."""
         return Workdir(f"{self.name}/{name}")
 
-    def shown(self, path: Path) -> str:
-        """A path in the folder as a user finds it."""
+    def display_path(self, path: Path) -> str:
+        """A path in the workdir for messages: below `name`, which may be an address."""
         return f"{self.name}/{path.relative_to(self.path)}"
 
     def flush(self) -> None:
-        """Brings to an object store what was written since the last time. Raises OSError if the
-        store fails."""
+        """Uploads new files if the run is in an object store. Raises OSError if the store fails."""
         if self._remote is not None:
             self._remote.flush()
 
     @property
     def stacks(self) -> Path:
-        """The file for the stacks of this process, should it hang."""
+        """File for the stacks of this process if it hangs."""
         return self.path / "logs" / f"stacks_{jax.process_index():03d}.txt"
 
     def lost(self) -> tuple[int, str] | None:
-        """Exit code and message once another process of the run is lost."""
+        """(exit code, message) if another process of the run is lost, otherwise None."""
         return self._peers.lost() if self._peers is not None else None
 
     def announce(self, exit_code: int) -> None:
@@ -111,8 +133,8 @@ class Workdir:
             self._peers.announce(exit_code)
 
     def _take_lock(self):
-        # flock, not a file that exists: the kernel releases it with its process, so that the lock
-        # of a killed job is never in the way. The content is for the error message only.
+        # flock, not the existence of a file: the kernel releases it when the process ends, so that
+        # a killed job leaves no lock behind. The content is for the error message only.
         try:
             file = workdir_files.without_link(self.path / "lock").open("a+", errors="replace")
         except OSError as error:
@@ -137,12 +159,12 @@ class Workdir:
     def close(self) -> None:
         """Releases the lock and closes the log."""
         logging.getLogger().removeHandler(self._handler)
-        with contextlib.suppress(OSError):  # the last lines of a full disk's log
+        with contextlib.suppress(OSError):  # a full disk cannot take the last lines
             self._handler.close()
         if self._remote is not None:
             self._remote.close()
         if self._lock is not None:
-            self._lock.truncate(0)  # empty: the next job finds no sign of a killed one
+            self._lock.truncate(0)  # a lock file with content is of a killed job
             self._lock.close()
 
     def event(self, event: str, **fields: Any) -> None:
@@ -154,7 +176,7 @@ class Workdir:
             row = json.dumps({"time": now, "event": event, **fields}, default=str)
             with workdir_files.without_link(self.path / "events.jsonl").open("a+b") as file:
                 if file.tell() and not _ends_with_newline(file):
-                    row = "\n" + row  # half a row of a killed run must not swallow this one
+                    row = "\n" + row  # a killed run may have left a partial row
                 file.write(row.encode() + b"\n")
 
     def check_config(
@@ -165,10 +187,10 @@ class Workdir:
     ) -> None:
         """Compares `config` with the config.json of the run that is resumed or evaluated.
 
-        allow_change: log the differences as an event, refuse none.
+        allow_change: log differences as an event instead of refusing them.
         fields: compare only these fields (evaluation); None: all (training). RESUMABLE may differ.
-        Raises UsageError naming the fields that differ. Without a checkpoint nothing is compared,
-        since nothing is resumed.
+        Raises UsageError with the differing fields. Without a checkpoint nothing is resumed, and so
+        nothing is compared.
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
@@ -197,8 +219,10 @@ class Workdir:
         return bool(steps_of(self.path).steps())
 
     def check_data(self, fingerprints: Mapping[str, str], allow_change: bool) -> None:
-        """Compares fingerprints of the data with those in env.json, as `check_config` does, and
-        with those of the other processes."""
+        """Compares fingerprints of the data with env.json and with the other processes.
+
+        Raises UsageError as `check_config` does.
+        """
         if self._peers is not None:
             self._peers.agree("data", fingerprints, config_diff)
         if not (self.path / "env.json").exists() or not self._has_state():
@@ -212,9 +236,9 @@ class Workdir:
             )
 
     def check_images(self, sizes: Mapping[str, int], allow_change: bool) -> None:
-        """Compares the sizes of some image files with those in env.json, as `check_config` does.
+        """Compares the sizes of some image files with env.json, as `check_config` does.
 
-        Only files that were there both times: a bad record that is mended is no other data.
+        Only files that existed both times: repairing a bad record does not change the data set.
         """
         path = self.path / "env.json"
         if not path.exists() or not self._has_state():
@@ -225,9 +249,9 @@ class Workdir:
         lines = config_diff({k: saved[k] for k in common}, {k: sizes[k] for k in common})
         if lines and not allow_change:
             raise UsageError(
-                f"{len(lines)} of {len(common)} image files that were measured have other sizes "
-                f"than when the run in {self.name} was last started, in bytes:\n  "
-                + "\n  ".join(lines[:SHOWN_IMAGES])
+                f"{len(lines)} of {len(common)} checked image files have other sizes than when the "
+                f"run in {self.name} was last started, in bytes:\n  "
+                + "\n  ".join(lines[:LISTED_IMAGES])
                 + "\nrestore the images, use another --workdir, or --allow_config_change"
             )
 
@@ -237,20 +261,20 @@ class Workdir:
             write_json(self.path / "env.json", {**environment(), **fields})
 
     def finish(self, **fields: Any) -> None:
-        """Writes DONE: the run is complete."""
+        """Writes DONE, the mark of a complete run."""
         if self.is_writer:
             write_json(self.path / "DONE", fields)
             self.flush()
 
     @contextlib.contextmanager
     def after_done(self) -> Iterator[None]:
-        """Context of what follows DONE: storage that is full or fails costs a line, not the run."""
+        """Context manager after DONE: storage errors are printed, not raised."""
         try:
             yield
         except OSError as error:
             if error.errno not in STORAGE_ERRORS:
                 raise
-            if not self._is_incomplete:  # not in the log, which may be on the same storage
+            if not self._is_incomplete:  # printed, since the log may be on the same storage
                 print(f"the run is done, but not all of its files: {error}", file=sys.stderr)
             self._is_incomplete = True
 
@@ -259,20 +283,25 @@ class Workdir:
         if self.is_writer:
             (self.path / "DONE").unlink(missing_ok=True)
             write_json(self.path / "FAILED", {"exit_code": exit_code, "reason": reason})
-        self.flush()  # of another process its stacks
+        self.flush()  # by every process, for its stacks
 
 
-# Events that the terminal and the log show as warnings; what ends a run is a line of its own.
+# Events that terminal and log show as warnings; the error that ends a run is printed separately.
 LOUD = frozenset(
     {
-        *("batch_beyond_source", "bad_record", "config_change", "corrupt_checkpoint"),
-        *("evaluation_left", "hard_images_missing", "save_retry"),
+        "batch_beyond_source",
+        "bad_record",
+        "config_change",
+        "corrupt_checkpoint",
+        "evaluation_left",
+        "hard_images_missing",
+        "save_retry",
     }
 )
 
 
 def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Lines "field: old -> new" of every leaf that differs, fields by their dotted path."""
+    """Lines "field: old -> new" of every differing leaf; fields are dotted paths."""
     lines: list[str] = []
     for key in sorted({*old, *new}):
         before, after = old.get(key, "(absent)"), new.get(key, "(absent)")
@@ -286,7 +315,7 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def differing_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], fields: Sequence[str]
 ) -> list[str]:
-    """Lines of `config_diff` about these fields, those of RESUMABLE left out."""
+    """Lines of `config_diff` about `fields`, without those of RESUMABLE."""
     names = {line: line.split(":")[0] for line in config_diff(old, new)}
     return [d for d, n in names.items() if _is_below(n, fields) and not _is_below(n, RESUMABLE)]
 
@@ -294,29 +323,29 @@ def differing_fields(
 class SavedConfig(ConfigDict):
     """ConfigDict of a config.json. A missing field raises UsageError instead of AttributeError.
 
-    config.json may come from another version of vlc_jax: the user's problem, and no bug here.
+    config.json may be of another version of vlc_jax, which is a usage error and not a bug.
     """
 
     def __init__(self, content: Mapping[str, Any], path: Path):
         super().__init__(
             {k: SavedConfig(v, path) if isinstance(v, Mapping) else v for k, v in content.items()}
         )
-        object.__setattr__(self, "_path", path)  # else it would become a field of the config
+        object.__setattr__(self, "_path", path)  # a plain assignment would add a config field
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("_"):  # copy and pickle look for such names, and for this error
+            if name.startswith("_"):  # copy and pickle probe such names and expect AttributeError
                 raise
             raise UsageError(
-                f"{self._path} has no field {name!r}: it is no config of a run, or another version "
-                "of vlc_jax wrote it"
+                f"{self._path} has no field {name!r}: it is not the config of a run, or another "
+                "version of vlc_jax wrote it"
             ) from None
 
 
 def is_workdir(path: Path) -> bool:
-    """True if a run left the folder, and not another project."""
+    """True if the folder is the workdir of a run, not a folder of another project."""
     return (path / "checkpoints").is_dir() or (path / "env.json").exists()
 
 
@@ -329,25 +358,25 @@ def saved_config(workdir: Path) -> ConfigDict:
     try:
         return SavedConfig(content, path).lock()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(f"{path} is no config of a run: {error}") from error
+        raise UsageError(f"{path} is not the config of a run: {error}") from error
 
 
 def saved_fingerprints(workdir: Path) -> dict[str, Any]:
-    """Fingerprints of the data and weights that a run was trained on, {} where none are saved.
+    """Fingerprints of a run's training data and weights; {} if none are saved.
 
-    Raises UsageError if its env.json holds something else.
+    Raises UsageError if its env.json is malformed.
     """
     path = workdir / "env.json"
-    found = read_object(path).get("input", {}) if path.exists() else {}
-    if not isinstance(found, dict):
+    fingerprints = read_object(path).get("input", {}) if path.exists() else {}
+    if not isinstance(fingerprints, dict):
         raise UsageError(f"{path} holds no fingerprints under 'input'; repair or remove it")
-    return found
+    return fingerprints
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises UsageError naming the file if it holds none."""
-    if not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"{path} is no file")
+    """The object in a JSON file. Raises UsageError, with the path, if there is none."""
+    if not path.is_file():  # reading a pipe would block
+        raise UsageError(f"{path} is not a file")
     try:
         content = workdir_files.parse_json(path.read_text("utf-8"))
     except ValueError as error:
@@ -358,7 +387,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file all or nothing."""
+    """Writes a JSON file atomically."""
     workdir_files.replace(path, json.dumps(value, indent=1, default=str) + "\n")
 
 
@@ -372,20 +401,20 @@ def _ends_with_newline(file: BinaryIO) -> bool:
 
 
 class _Log(logging.FileHandler):
-    """Log of a run. Storage that takes no more of it is a line on stderr, once."""
+    """Log file of a run. A storage error is one line on stderr, printed once."""
 
     _is_failing = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            super().handleError(record)  # a wrong format string, say
+            super().handleError(record)  # such as an invalid format string
         elif not self._is_failing:
             self._is_failing = True
             print(f"lines are missing in {self.baseFilename}: {error}", file=sys.stderr)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # of a line that is still not written
+        with contextlib.suppress(OSError):  # from a buffered line
             super().close()
 
 

@@ -1,7 +1,7 @@
-"""A config becomes the things of a run, once: `resolve(config) -> Setup`.
+"""Builds everything a run needs from its config, once: `resolve(config) -> Setup`.
 
-With main and run/workdir this folder is the only one that sees a ConfigDict; everything else gets
-the ready things of a Setup, or keyword arguments.
+Only this folder, main and run/workdir see a ConfigDict; all other code takes the objects of a
+Setup, or keyword arguments.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ Mode = Literal["train", "eval", "weights", "plan"]
 
 
 def fetch_inputs(config: ConfigDict, mode: Mode) -> None:
-    """Copies what the config names in object stores to this host, for `resolve` to find there.
+    """Copies the config's files in object stores to this host, where `resolve` reads them.
 
-    Raises UsageError for a config that would be refused anyway, before anything is copied.
+    Raises UsageError for an invalid config before anything is copied.
     """
     validate.check(config, mode)
     addresses.localised(config)
@@ -44,12 +44,12 @@ def fetch_inputs(config: ConfigDict, mode: Mode) -> None:
 def resolve(
     config: ConfigDict, mode: Mode = "train", hardware: Sequence[Any] | None = None
 ) -> Setup:
-    """Makes everything a run needs; no parameters are computed or loaded, no benchmark is read.
+    """Builds everything a run needs; computes and loads no parameters, reads no benchmark.
 
     mode: "train" opens the training records, "eval" needs none. "weights", for the parameters of a
-    workdir, takes the devices there are, whatever that run had, every process holding all of them.
-    "plan", for shapes alone, reads no file; `hardware` are devices that need not be there.
-    Raises UsageError when parts of the config do not fit together, DataError for training records
+    workdir, uses the present devices, whatever that run had; each process holds all parameters.
+    "plan", for shapes alone, reads no file; its `hardware` may be devices that are not attached.
+    Raises UsageError when parts of the config contradict each other, DataError for training records
     that cannot be opened.
     """
     config = weights_config.completed(config)
@@ -73,14 +73,15 @@ def resolve(
         config = addresses.localised(config)
         tokenizer = data.make_tokenizer(config)
     model = model_setup.make_model(config, tokenizer)
-    # weights are also read elsewhere than they were trained
-    wanted = "auto" if mode == "weights" else config.model.attention
-    model = model_setup.with_attention(model, wanted, platform)
+    # weights may be read on another platform than they were trained on
+    implementation = "auto" if mode == "weights" else config.model.attention
+    model = model_setup.with_attention(model, implementation, platform)
     validate.check_tensor(mesh.shape.get("tensor", 1), model)
     if mode != "plan":
         validate.check_model(config, mode, tokenizer, model)
     parameters = model_setup.make_parameters(config, model)
-    training, steps = None, config.optimizer.warmup_steps + 1  # any: no shape depends on it
+    # any number of steps that the schedule accepts: no shape depends on it
+    training, steps = None, config.optimizer.warmup_steps + 1
     if mode == "train":
         training = _training(config, tokenizer, parameters)
         steps = training.steps
@@ -100,13 +101,13 @@ def resolve(
 
 
 def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
-    """The config with the type that config.model.dtype=auto is on a platform.
+    """The config with config.model.dtype=auto replaced by the platform's dtype.
 
-    config.json gets the type itself: a run that goes on elsewhere is refused, not computed in
-    another one.
+    config.json stores the resolved dtype: resuming on another platform is then refused, instead of
+    continuing in another dtype.
     """
     if not any(part and part.model.dtype == "auto" for part in (config, config.pretrain)):
-        return config  # a SavedConfig, which a copy would not be
+        return config  # uncopied: a copy of a SavedConfig is a plain ConfigDict
     config = config.copy_and_resolve_references()
     for part in (config, config.pretrain):
         if part and part.model.dtype == "auto":
@@ -115,9 +116,9 @@ def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:
 
 
 def of_model(config: ConfigDict, model: nn.Module, steps: int) -> Setup:
-    """The half of a Setup that a train step needs, for a model that was made without a config.
+    """A Setup without tokenizer, data and benchmarks, for a train step of a ready-made model.
 
-    It has no tokenizer, data or benchmarks: for speed/ and tests.
+    For speed/ and tests.
     """
     parameters = model_setup.make_parameters(config, model)
     return Setup(
@@ -155,7 +156,7 @@ def _training(
 
 
 def _of_length(parameters: Parameters, length: int) -> Parameters:
-    """Parameters of the model for shorter texts, for its FLOPs."""
+    """The same parameters, of the model with context length `length`; for counting FLOPs."""
     model = parameters.model
     return parameters._replace(model=model.clone(text=model.text.clone(context_length=length)))
 
@@ -163,7 +164,7 @@ def _of_length(parameters: Parameters, length: int) -> Parameters:
 def _evaluation(config: ConfigDict) -> EvaluationSetup:
     other, question = config.interpolate.get("other"), config.input.question
     text = {"text": config.text.to_dict()}
-    asked = {"question": question, **text} if question else {}
+    question_inputs = {"question": question, **text} if question else {}
     return EvaluationSetup(
         benchmarks=data.benchmarks(config),
         transform=data.image_transform(config, is_training=False),
@@ -175,7 +176,7 @@ def _evaluation(config: ConfigDict) -> EvaluationSetup:
         examples=config.eval.examples,
         preview=config.input.preview,
         inputs={
-            "image": {"normalisation": config.input.normalisation, **asked},
+            "image": {"normalisation": config.input.normalisation, **question_inputs},
             "text": text,
         },
         interpolation=Interpolation(other, validate.interpolation_shares(config)),

@@ -1,4 +1,4 @@
-"""Config fields that name object stores, with the local copies of what lies there."""
+"""Replaces object-store addresses in a config by local copies."""
 
 import os
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.run.workdir import SavedConfig
 
-# Written, or read by a library that knows addresses: they stay as they are.
+# Fields whose address stays: the library that reads and writes them supports object stores.
 KEPT = ("compilation_cache",)
 LOCAL = ("eval.cache", "input.shards.stage")  # written by several processes at once
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UsageError for an address of an unknown kind, or where a local folder is needed."""
+    """Raises UsageError for an address of an unknown kind, or in a field that must be local."""
     for name, value in _strings("", config.to_dict()):
         try:
             is_address = stores.is_url(value)
@@ -29,9 +29,9 @@ def check(config: ConfigDict) -> None:
 
 
 def localised(config: ConfigDict) -> ConfigDict:
-    """The config with a local copy in place of every address; itself if it has none.
+    """The config with every address replaced by its local copy; the config itself if it has none.
 
-    Copies what is not there yet. Raises UsageError for an address with nothing there.
+    Downloads missing copies. Raises UsageError for an address that does not exist.
     """
     content = config.to_dict()
     if not any(_is_fetched(name, value, config) for name, value in _strings("", content)):
@@ -43,7 +43,7 @@ def localised(config: ConfigDict) -> ConfigDict:
 
 
 def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
-    """A local path as it is; of an address, the copy. Raises UsageError naming the field."""
+    """Local path; addresses are downloaded first. Raises UsageError naming the field `name`."""
     try:
         return fetch.local(address)
     except (ValueError, PermissionError) as error:
@@ -51,16 +51,16 @@ def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
 
 
 def _is_fetched(name: str, value: str, config: ConfigDict) -> bool:
-    # shards with a stage are copied one by one
+    # staged shards are copied one by one during training
     is_staged = name == "input.shards.path" and config.input.shards.stage
     return name not in KEPT and not is_staged and stores.is_url(value)
 
 
 def _replaced(name: str, value: Any, config: ConfigDict) -> Any:
     if isinstance(value, Mapping):
-        return {key: _replaced(_below(name, key), each, config) for key, each in value.items()}
+        return {key: _replaced(_below(name, key), item, config) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_replaced(name, each, config) for each in value)
+        return type(value)(_replaced(name, item, config) for item in value)
     if isinstance(value, str) and _is_fetched(name, value, config):
         return str(copy_of(f"config.{name}", value))
     return value
@@ -69,9 +69,9 @@ def _replaced(name: str, value: Any, config: ConfigDict) -> Any:
 def _strings(name: str, value: Any) -> list[tuple[str, str]]:
     """Dotted name and value of every string."""
     if isinstance(value, Mapping):
-        parts = [_strings(_below(name, key), each) for key, each in value.items()]
+        parts = [_strings(_below(name, key), item) for key, item in value.items()]
     elif isinstance(value, list | tuple):
-        parts = [_strings(name, each) for each in value]
+        parts = [_strings(name, item) for item in value]
     else:
         return [(name, value)] if isinstance(value, str) else []
     return [pair for part in parts for pair in part]

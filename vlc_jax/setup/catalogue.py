@@ -12,7 +12,7 @@ from vlc_jax.models import variants
 
 def config_folder() -> Path:
     """The folder of the configs, in a checkout or in the installed package."""
-    # in a checkout it is a link to the folder that --config names
+    # resolved, since in a checkout it is a link to the folder configs/
     return Path(importlib.util.find_spec("vlc_jax.configs").submodule_search_locations[0]).resolve()
 
 
@@ -24,10 +24,10 @@ def config_names() -> list[str]:
 
 
 def find_config(text: str) -> str:
-    """`text`, a path or short name with arguments after a colon, with the path of its file.
+    """The --config value `text`, NAME or NAME:ARGUMENTS, with NAME replaced by the file's path.
 
-    A file that is there as written comes first, then "scenes/clip" or "configs/scenes/clip.py" in
-    the installed package. Raises UsageError, with the nearest name, if there is none.
+    NAME is an existing file, else "scenes/clip" or "configs/scenes/clip.py" of the installed
+    package. Raises UsageError, with the nearest name, if there is no such config.
     """
     name, colon, argument = text.partition(":")
     short = name.removeprefix("configs/").removesuffix(".py")
@@ -40,7 +40,7 @@ def find_config(text: str) -> str:
 
 
 def listing() -> str:
-    """Everything that can be named, for --list."""
+    """Text of --list: all configs, losses, heads, variants and benchmarks."""
     lines = ["Configs (--config NAME:argument=value,...; --config FILE works, too):", ""]
     for name in config_names():
         text = ast.get_docstring(ast.parse((config_folder() / f"{name}.py").read_text())) or ""
@@ -61,5 +61,5 @@ def listing() -> str:
 def _sentence(text: str) -> str:
     """The first sentence of a docstring, on one line."""
     paragraph = " ".join(text.split("\n\n")[0].split())
-    # not after "et al. 2024"
+    # no split before a digit, as in "et al. 2024"
     return re.split(r"(?<=[.:]) (?=[^\d])", paragraph)[0].rstrip(":")

@@ -19,7 +19,7 @@ def config() -> ConfigDict:
     if CONFIG.value is None:
         raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
     try:
-        CONFIG.value.lock()  # a file that could not be loaded says so when it is first touched
+        CONFIG.value.lock()  # ml_collections raises a file's load error at its first use
     except OSError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(f"cannot load --config: {lines[-1]}") from error
@@ -27,7 +27,7 @@ def config() -> ConfigDict:
 
 
 def parse_flags(argv: list[str]) -> list[str]:
-    """Flags -> values; a wrong one ends the process with one line and exit code 2."""
+    """Parses the flags; an invalid one ends the process with a one-line message and exit code 2."""
     try:
         return flags.FLAGS(with_config_paths(argv))
     except UsageError as error:
@@ -42,7 +42,7 @@ def parse_flags(argv: list[str]) -> list[str]:
         print(f"Usage: {message}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     except (TypeError, ValueError, OSError, flags.Error) as error:
-        # What a config file raises comes wrapped in a traceback; its last line says it.
+        # absl wraps an error of a config file in a traceback, whose last line is the message
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         message = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
         print(f"Usage: {message}", file=sys.stderr)
@@ -50,12 +50,14 @@ def parse_flags(argv: list[str]) -> list[str]:
 
 
 def with_config_paths(argv: list[str]) -> list[str]:
-    """The arguments with --config as a path, where it is a short name such as scenes/clip; in
-    evaluation, without one, that of the run that is watched or in the workdir."""
+    """The arguments with a short --config such as scenes/clip replaced by its path.
+
+    In --mode eval without --config, the config of the run in --watch or --workdir is added.
+    """
     argv = list(argv)
-    found = {name: _flag(argv, name) for name in ("config", "mode", "workdir", "watch")}
-    run = found["watch"] or found["workdir"]
-    if found["config"] is None and found["mode"] == "eval" and run:
+    values = {name: _flag(argv, name) for name in ("config", "mode", "workdir", "watch")}
+    run = values["watch"] or values["workdir"]
+    if values["config"] is None and values["mode"] == "eval" and run:
         if config_of_run.has_config(run):
             argv.insert(1, f"--config={config_of_run.__file__}:{run}")
         return argv
@@ -68,7 +70,7 @@ def with_config_paths(argv: list[str]) -> list[str]:
 
 
 def _flag(argv: list[str], name: str) -> str | None:
-    """The value of a flag, the last one given, in either form; None without one."""
+    """The last value of a flag, as `--name value` or `--name=value`; None if it is absent."""
     value = None
     for index, word in enumerate(argv):
         if word in (f"--{name}", f"-{name}"):

@@ -1,8 +1,8 @@
-"""The config of a run as a config file, so that its fields can be changed on the command line:
+"""A run's config as a config file, so that the command line can change its fields:
 
   python -m vlc_jax.main --mode eval --workdir runs/clip --config.evals.scenes_swap.split=test
 
-main gives it to --config where evaluation names a workdir and no config.
+main uses this file as --config if --mode eval names a workdir and no config.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ from vlc_jax.setup.addresses import copy_of
 
 
 def get_config(workdir: str) -> ConfigDict:
-    """The config in `workdir`, with the types that its JSON does not keep."""
+    """The config in `workdir`, with the types (tuples, placeholders) that JSON loses."""
     path = copy_of("--workdir", workdir)
     saved = saved_config(path).to_dict()
     return SavedConfig(_typed(saved, default.get_config()), path / "config.json").lock()
 
 
 def has_config(workdir: str) -> bool:
-    """True if a run has left its config in a local folder, or in one of an object store."""
+    """True if `workdir`, a local folder or one in an object store, has a config.json."""
     try:
         return stores.folder(workdir).stat("config.json") is not None
-    except (ValueError, OSError):  # said by whoever uses it
+    except (ValueError, OSError):  # reported when the workdir is read
         return False
 
 
@@ -37,7 +37,7 @@ def _typed(saved: Mapping[str, Any], default: ConfigDict) -> dict[str, Any]:
     for key in saved.keys() & default.keys():
         value, kind = saved[key], default.get_type(key)
         if isinstance(value, Mapping) and isinstance(default[key], ConfigDict):
-            # of names that the user chooses, such as config.evals: set as a whole or one by one
+            # an empty default has keys of the user's choice, such as config.evals
             is_open = not default[key]
             typed[key] = ConfigDict(value) if is_open else _typed(value, default[key])
         elif value is None:

@@ -38,25 +38,26 @@ from vlc_jax.types.setup import BenchmarkSetup
 Tokenizer = Tokenizer | TextVectors
 Transform = image_ops.ImageTransform | FeatureTransform
 
-# Fields of config.input.shards that say how training reads records, and not which they are.
+# Fields of config.input.shards that set how training reads records; the records do not change.
 READING = ("shuffle", "stage", "stage_gb")
-# Fields of config.model that image features depend on, and those that text features add.
+# Fields of config.model that image features depend on; text features depend on both tuples.
 IMAGE_FIELDS = ("variant", "activation", "epsilon", "dtype", "image")
 TEXT_FIELDS = ("vocab_size", "text")
 
 
 class TrainingData(NamedTuple):
-    """Training records, and what is made of them at each reading.
+    """Training source, tokenizer, transform, hard texts and loader options.
 
     hard_texts: "negatives" and "positives" of every caption, with their generators.
-    preview: records that are read and checked before anything is compiled.
-    max_bad_share: share of unusable records that ends the run.
+    preview: number of records that are read and checked before anything is compiled.
+    max_bad_share: share of unusable records at which the run ends.
     loader: further keyword arguments of `vlc_jax.input_pipeline.make_train`.
-    question: template of what is asked of every image; "": nothing. text_only_question: the same,
-      where a record is a text alone.
+    question: template of the question about every image; "": no question. text_only_question: the
+      same for records without an image.
     has_features: whether the records hold features of frozen towers instead of images.
-    feature_cache_key: of those features.
-    text_lengths: columns that the texts of a batch may have, ascending, up to all of them.
+    feature_cache_key: cache key of these features.
+    text_lengths: numbers of columns that the texts of a batch may have, ascending; the last one is
+      the context length.
     """
 
     source: Source
@@ -78,27 +79,29 @@ class TrainingData(NamedTuple):
 
     @property
     def has_duplicates(self) -> bool:
-        """True if a batch holds some record twice, since the source is smaller."""
+        """True if the batch is larger than the source, so that records repeat in it."""
         return self.batch_size // (1 + self.hard_images) > len(self.source)
 
     def fingerprints(self) -> dict[str, Any]:
-        """Identities of source, hard texts, noun phrases and text vectors, by which a resumed run
-        notices that its data changed."""
-        found = {"train": self.source.fingerprint}
-        found |= sampling.versions(self.hard_texts)
+        """Fingerprints of source, hard texts, noun phrases and text vectors.
+
+        A resumed run compares them to detect changed data.
+        """
+        versions = {"train": self.source.fingerprint}
+        versions |= sampling.versions(self.hard_texts)
         if self.noun_phrases:
-            found["noun_phrases"] = self.noun_phrases.version
+            versions["noun_phrases"] = self.noun_phrases.version
         if isinstance(self.tokenizer, TextVectors):
-            found["vectors"] = self.tokenizer.fingerprint
-        return found
+            versions["vectors"] = self.tokenizer.fingerprint
+        return versions
 
     @property
     def image_sizes(self) -> dict[str, int]:
-        """Name -> bytes of some of the image files, of a source that reads single files."""
+        """Name -> bytes of a sample of image files; {} if the source reads no single files."""
         return getattr(self.source, "image_sizes", {})
 
     def check_preview(self) -> None:
-        """Reads the first records as training will: bad data stops the run before it compiles."""
+        """Reads the first records as training does: bad data is refused before compiling."""
         report = preview(
             self.source,
             self.tokenizer,
@@ -113,7 +116,7 @@ class TrainingData(NamedTuple):
             logging.warning("%s", warning)
 
     def make_loader(self, start_step: int, known_bad: list[str]) -> Loader:
-        """Batches from `start_step` on; `known_bad` are records that earlier starts found."""
+        """Loader from `start_step` on; `known_bad`: ids of unusable records of earlier starts."""
         with usage_errors():
             return make_train(
                 self.source,
@@ -136,7 +139,7 @@ class TrainingData(NamedTuple):
 
 
 def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) -> TrainingData:
-    """The training half of config.input."""
+    """Training data of config.input, config.text and the batch fields."""
     return TrainingData(
         source=source(config, "train"),
         tokenizer=tokenizer,
@@ -158,14 +161,14 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
 
 
 def make_tokenizer(config: ConfigDict) -> Tokenizer:
-    """The configured tokenizer, or what reads vectors of texts from a file."""
+    """The configured tokenizer, or a TextVectors that reads precomputed vectors from a file."""
     name, functional = config.text.tokenizer, config.text.functional_words
     if name == "vectors" and functional.words:
         raise UsageError("config.text.functional_words are tokens, and a vector of a text has none")
     with usage_errors():
         options = tokenizer_options(config)
         if name == "conversation" and isinstance(config.model.head.get("prefix"), str):
-            # of conversations without an image, which bring what the head reads before one
+            # conversations without an image contain the text that the head reads before an image
             options = {**options, "before": config.model.head.prefix}
         plain = tokenizers.make_tokenizer(name, config.text.context_length, **options)
         if not functional.words:
@@ -174,10 +177,9 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
 
 
 class TokenizerShape(NamedTuple):
-    """Sizes of a tokenizer that shapes of a model and its batch depend on; a plan, which reads no
-    files, needs no more.
+    """Tokenizer properties that determine shapes; a plan, which reads no files, uses it instead.
 
-    has_marks: whether it marks tokens, of functional words or answers (`tokenizers.tokenize`).
+    has_marks: whether tokens of functional words or answers are marked (`tokenizers.tokenize`).
     """
 
     context_length: int
@@ -186,7 +188,7 @@ class TokenizerShape(NamedTuple):
 
 
 def tokenizer_shape(config: ConfigDict) -> TokenizerShape | TextVectors:
-    """In place of `make_tokenizer`; only vectors of texts are opened, for their width."""
+    """The configured tokenizer's shape, without reading files but text vectors, for their width."""
     if config.text.tokenizer == "vectors":
         return make_tokenizer(config)
     is_conversation = config.text.tokenizer in CONVERSATIONS
@@ -195,8 +197,10 @@ def tokenizer_shape(config: ConfigDict) -> TokenizerShape | TextVectors:
 
 
 def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:
-    """(training source, whether its hard images are read, benchmarks) for a tool that reads all
-    texts of a run and needs no tokenizer."""
+    """(training source, whether its hard images are read, benchmarks).
+
+    For a tool that reads all texts of a run and needs no tokenizer.
+    """
     return source(config, "train"), config.input.hard_images > 0, benchmarks(config)
 
 
@@ -213,7 +217,7 @@ def source(config: ConfigDict, split: str) -> Source:
 
 
 def source_options(config: ConfigDict) -> dict[str, Any]:
-    """The configured source's name and its own options, those of READING left out."""
+    """The configured source's name and its options, without those of READING."""
     name = config.input.source
     options = _options(config.input, name, config.input.source_options)
     left_out = READING if name == "shards" else ()
@@ -221,7 +225,7 @@ def source_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
-    """The options of the configured tokenizer: where its path is the workdir of a run, that run's.
+    """Options of the configured tokenizer; if its path is a workdir, the options of that run.
 
     Raises UsageError for a run with a tokenizer of another kind.
     """
@@ -233,21 +237,21 @@ def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
         if not path or not is_workdir(Path(path)):
             return {**options, "path": path} if path else options
         if path in folders:
-            raise UsageError(f"the tokenizer of {path} is that of {path}: name its files")
+            raise UsageError(f"the tokenizer path of the run in {path} leads to itself: name files")
         folders.append(path)
         config = saved_config(Path(path))
         if config.text.tokenizer != name:
             raise UsageError(
                 f"the run in {path} has the tokenizer {config.text.tokenizer!r}, not {name!r}: set "
-                "config.text.tokenizer to that, or name another file"
+                "config.text.tokenizer to it, or name another file"
             )
 
 
 def image_transform(config: ConfigDict, is_training: bool) -> Transform:
-    """Decoding, cropping and resizing of images.
+    """The transform that decodes, crops and resizes images.
 
-    Random crops and jitter belong to training; evaluation crops the centre, unless eval_crop says
-    otherwise. Stored features have no pixels in training.
+    Random crops and jitter are for training; evaluation crops the centre, unless eval_crop is set.
+    Stored features have no pixels in training.
     """
     if is_training and config.input.source == "features":
         return FeatureTransform()
@@ -266,7 +270,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
 
 
 def hard_texts(config: ConfigDict) -> dict[str, HardTexts]:
-    """Hard "negatives" and "positives" of every caption, their generators made."""
+    """Hard "negatives" and "positives" of every caption, with their generators."""
     with usage_errors():
         return {
             side: make_hard_texts(side, **_text_options(config, side))
@@ -275,14 +279,14 @@ def hard_texts(config: ConfigDict) -> dict[str, HardTexts]:
 
 
 def noun_phrases(config: ConfigDict) -> NounPhrases | None:
-    """The replacement of captions by their noun phrases; None where the share is 0."""
+    """Replaces captions by their noun phrases; None if the share is 0."""
     with usage_errors():
         options = config.input.noun_phrases
         return NounPhrases(**options) if options.share else None
 
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
-    """Name -> benchmark of config.evals; files are opened by `read` only."""
+    """Name -> benchmark of config.evals; only its `read` opens files."""
     return {name: _benchmark(config, name) for name in config.evals}
 
 
@@ -303,7 +307,7 @@ def _benchmark(config: ConfigDict, name: str) -> BenchmarkSetup:
 
 
 def _read_benchmark(name: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
-    """Raises UsageError for a wrong option."""
+    """Reads a benchmark. Raises UsageError for an invalid option."""
     try:
         return benchmark_readers.READERS[reader](**options)
     except (TypeError, ValueError) as error:
@@ -311,9 +315,10 @@ def _read_benchmark(name: str, reader: str, options: Mapping[str, Any]) -> Bench
 
 
 def feature_cache_key(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Cache key of precomputed features, beside weights and records: towers, pixels, requests.
+    """Cache key of precomputed features: towers, pixels and feature requests.
 
-    It has no text fields if only the image tower is frozen.
+    Weights and records are further parts of the key. No text fields if only the image tower is
+    frozen.
     """
     image, text = model.head.requests
     fields = config.model.to_dict()
@@ -335,11 +340,11 @@ def feature_cache_key(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer
 
 
 def check_features(source: Source, key: dict[str, Any]) -> None:
-    """Raises UsageError naming how stored features differ from what the config's towers give."""
-    stored, wanted = source.facts, json.loads(json.dumps(key))
-    differing = [name for name in wanted if stored.get(name) != wanted[name]]
+    """Raises UsageError if stored features are of other towers or pixels than `key`."""
+    stored, ours = source.facts, json.loads(json.dumps(key))  # by JSON: tuples become lists
+    differing = [name for name in ours if stored.get(name) != ours[name]]
     if differing:
-        lines = "; ".join(f"{name} {stored.get(name)}, not {wanted[name]}" for name in differing)
+        lines = "; ".join(f"{name} {stored.get(name)}, not {ours[name]}" for name in differing)
         raise UsageError(
             f"the features at config.input.features.path are of other towers or pixels: {lines}; "
             "store them again (vlc-jax cache_features) or change the config"
@@ -348,7 +353,7 @@ def check_features(source: Source, key: dict[str, Any]) -> None:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """A ValueError of the input pipeline, which knows no exit codes, becomes a UsageError."""
+    """Turns a ValueError of the input pipeline, which has no exit codes, into a UsageError."""
     try:
         yield
     except ValueError as error:
@@ -356,16 +361,16 @@ def usage_errors() -> Iterator[None]:
 
 
 def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
-    """Generators of the scenes are made for the world that the pictures are of."""
-    asked, scenes = config.input[side].to_dict(), config.input.scenes
+    """Options of hard texts; generators of scenes also get the world of the images."""
+    texts, scenes = config.input[side].to_dict(), config.input.scenes
     world = {"world": scenes.world, "world_options": scenes.world_options.to_dict()}
-    of_scenes = [kind for kind in asked["generators"] if kind.startswith("scenes_")]
-    options = {kind: world | asked["options"].get(kind, {}) for kind in of_scenes}
-    return asked | {"options": asked["options"] | options}
+    of_scenes = [kind for kind in texts["generators"] if kind.startswith("scenes_")]
+    options = {kind: world | texts["options"].get(kind, {}) for kind in of_scenes}
+    return texts | {"options": texts["options"] | options}
 
 
 def _options(group: ConfigDict, name: str, further: ConfigDict) -> dict[str, Any]:
-    """The fields of a source or tokenizer in the config, and further options; None is unset."""
+    """Options of a source or tokenizer from its config fields and `further`, without None."""
     listed = group[name].to_dict() if name in group else {}
     options = {**listed, **further.to_dict()}
     return {key: value for key, value in options.items() if value is not None}

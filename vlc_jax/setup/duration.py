@@ -1,4 +1,4 @@
-"""Duration of a run: epochs and examples become steps here, and nowhere else."""
+"""Duration of a run: the only place that converts epochs and examples to steps."""
 
 from ml_collections import ConfigDict
 
@@ -6,7 +6,7 @@ from vlc_jax.errors import UsageError
 
 
 def records_per_step(config: ConfigDict) -> int:
-    """Records of the epoch in a batch, whose other rows are their hard images.
+    """Records of a batch without hard images, which are further rows of it.
 
     Raises UsageError for a batch size that groups or sub-batches do not divide.
     """
@@ -27,12 +27,12 @@ def records_per_step(config: ConfigDict) -> int:
 def total_steps(config: ConfigDict, records: int) -> int:
     """Steps of the whole run, from config.steps, .epochs or .examples.
 
-    records: of the source. Hard images do not count.
+    records: number of records of the source, hard images not counted.
     """
-    given = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
-    if len(given) != 1:
-        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {given}")
-    ((unit, value),) = given.items()
+    durations = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
+    if len(durations) != 1:
+        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {durations}")
+    ((unit, value),) = durations.items()
     per_step = records_per_step(config)
     examples = {"steps": value * per_step, "epochs": value * records, "examples": value}[unit]
     steps = int(examples // per_step)

@@ -1,4 +1,4 @@
-"""Parameters of heads with a decoder, from folders of LLaVA and its kin and of language models."""
+"""Parameters of heads with a decoder, from LLaVA-like folders and from language models."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Keeping(NamedTuple):
-    """Choice of which arrays of a language model's files are kept, and where.
+    """Which arrays of a language model's files are loaded, and into which memory.
 
-    is_placed: they go to where the leaves of shapes lie, else to the memory of the host.
-    only: paths of those that are kept, in the tree of all parameters; None: all.
+    is_placed: onto the devices of the leaves of `shapes`; otherwise into host memory.
+    only: paths of the loaded arrays in the tree of all parameters; None: all.
     """
 
     is_placed: bool = False
@@ -31,21 +31,21 @@ class Keeping(NamedTuple):
 def load_llava(
     setup: "Setup", shapes: Mapping[str, Any], path: Path, keeping: Keeping
 ) -> dict[str, Any]:
-    """Image tower and head of a folder, a tree like `shapes` without a text tower.
+    """Image tower and head of a LLaVA-like folder, a tree like `shapes` without a text tower.
 
-    Raises UsageError for a model that has no decoder, or has a text tower.
+    Raises UsageError if the model has no decoder, or has a text tower.
     """
     if not has_decoder(setup) or weights_compatibility.has_text_tower(setup.model):
         raise UsageError(
-            f"{path} has a language model, which is a head without a text tower: set "
+            f"{path} has a language model, which needs a decoder head and no text tower: set "
             "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
         )
-    found = _load_shaped(path, {"image": shapes["image"], **shapes["head"]}, keeping)
-    head = {name: found[name] for name in ("projector", "lm") if name in found}
-    parts = {"image": found.get("image"), "head": head}
+    loaded = _load_shaped(path, {"image": shapes["image"], **shapes["head"]}, keeping)
+    head = {name: loaded[name] for name in ("projector", "lm") if name in loaded}
+    parts = {"image": loaded.get("image"), "head": head}
     bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
-    kept = {name: part for name, part in parts.items() if part}
-    return kept | {"logit_scale": own_logit_scale(setup), **bias}
+    params = {name: part for name, part in parts.items() if part}
+    return params | {"logit_scale": initial_logit_scale(setup), **bias}
 
 
 def has_decoder(setup: "Setup") -> bool:
@@ -53,17 +53,17 @@ def has_decoder(setup: "Setup") -> bool:
     return isinstance(setup.model.head, captioner.DecoderHead)
 
 
-def own_logit_scale(setup: "Setup") -> np.ndarray:
-    """The logarithm of the config's logit scale, for weights whose scores are of another kind."""
+def initial_logit_scale(setup: "Setup") -> np.ndarray:
+    """The config's initial logit scale (a logarithm), for weights with another kind of score."""
     return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
 
 
 def load_language_model(
     setup: "Setup", shapes: Mapping[str, Any], keeping: Keeping
 ) -> dict[str, Any]:
-    """The decoder at config.head_from; the projector stays to be initialised.
+    """The decoder's parameters at config.head_from, without a projector.
 
-    Raises UsageError for sizes other than those of the config.
+    Raises UsageError if its sizes differ from the config's.
     """
     path = Path(setup.origin.head_path)
     sizes = weights.llava.read_sizes(path)["lm"]
@@ -73,14 +73,14 @@ def load_language_model(
         names = [name for name in sizes if getattr(ours, name) != getattr(theirs, name)]
         differing = ", ".join(f"{n} {getattr(theirs, n)}, here {getattr(ours, n)}" for n in names)
         raise UsageError(
-            f"the language model at {path} is another one than config.model.head describes: "
-            f"{differing}; set config.model.head.decoder, and config.model.vocab_size"
+            f"the language model at {path} differs from config.model.head: {differing}; set "
+            "config.model.head.decoder, and config.model.vocab_size"
         )
     return {"head": _load_shaped(path, {"lm": shapes["head"]["lm"]}, keeping)}
 
 
 def _load_shaped(path: Path, shapes: Mapping[str, Any], keeping: Keeping) -> dict[str, Any]:
-    """Parts of LLaVA, or a language model alone, in the types of `shapes`."""
+    """Parts of a LLaVA, or a language model alone, in the dtypes of `shapes`."""
     like, only = weights.flatten(shapes), keeping.only
 
     def put(name: str, array: np.ndarray) -> Any:
@@ -91,6 +91,6 @@ def _load_shaped(path: Path, shapes: Mapping[str, Any], keeping: Keeping) -> dic
             return sharding.put_like(array, like[name])
         return array.astype(like[name].dtype, copy=False)
 
-    found = weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=put)
-    kept = {name: array for name, array in weights.flatten(found).items() if array is not None}
-    return weights.unflatten(kept)
+    loaded = weights.llava.load(path, weights.llava.read_sizes(path), shapes, put=put)
+    arrays = {name: array for name, array in weights.flatten(loaded).items() if array is not None}
+    return weights.unflatten(arrays)

@@ -1,8 +1,8 @@
-"""Parameters that are not initialised here: weights of other projects, and workdirs.
+"""Loads parameters from weights of other projects and from workdirs.
 
-config.init_from names a file or folder of another project (`vlc_jax.weights`) or the workdir of
-a run, whose latest valid checkpoint is taken; config.head_from a checkpoint of DCSM's authors, or
-the folder of a captioner's language model.
+config.init_from names a file or folder of another project (`vlc_jax.weights`), or the workdir of
+a run, whose latest valid checkpoint is loaded. config.head_from names a checkpoint of DCSM's
+authors, or the folder of a captioner's language model.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class Origin(NamedTuple):
     """Sources of the parameters that are not initialised from the seed.
 
     path: config.init_from.   head_path: config.head_from.   model_name: config.model.name.
-    metadata: of this config, with which that of the weights is compared.
+    metadata: of this config, to be compared with the metadata of the weights.
     """
 
     path: str | None
@@ -48,10 +48,10 @@ class Origin(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """The latest parameters of a workdir, frozen ones and adapter merged, and their step.
+    """The latest parameters of a workdir, with frozen ones and adapter merged, and their step.
 
-    trained: the trained ones among them; None at step 0, when nothing was.
-    batch_stats: running statistics of the model, {} without any.
+    trained: the trained parameters among them; None at step 0.
+    batch_stats: running statistics of the model; {} if it has none.
     """
 
     params: Any
@@ -61,7 +61,7 @@ class Latest(NamedTuple):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """Variables of Flax with which the model is applied."""
+        """The Flax variables for `model.apply`."""
         return {"params": self.params, "batch_stats": self.batch_stats}
 
 
@@ -73,22 +73,24 @@ def load(
     is_placed: bool = False,
     only: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The parameters at `path`, else at config.init_from, a tree like `shapes`, numpy arrays unless
-    `is_placed`.
+    """Loads the parameters at `path` (default config.init_from) as a tree like `shapes`.
 
-    They are float32, those of language models of the types in `shapes`.
-    is_placed: arrays of language models, and of what is in one folder with them, go to the devices
-      of `shapes` one by one, so that no two are in the memory of the host.
-    only: paths of those of them that are kept; the others are read, checked and let go. None: all.
-    shapes: of all parameters of the model. If the weights have another head, only the two towers
-    are loaded: a logit scale is made for one kind of score. But heads with a decoder (captioner,
-    vlm2vec) have the same parameters, which go from one to the other. If only one of the two models
-    has a text tower, or reads precomputed text vectors, only the image tower is loaded, but that
-    LLM2CLIP's adapter is the text tower of connector llm2clip. The head is that of
-    config.head_from, if that is set and `path` is not.
+    Arrays are numpy float32; arrays of language models have the dtypes of `shapes`.
 
-    Raises UsageError if their metadata (activation, epsilon, pixels, tokenizer) contradict the
-    config, WeightsError if the numbers do not fit the model.
+    Weights with another head give the two towers only, since a logit scale belongs to one kind of
+    score; but heads with a decoder (captioner, vlm2vec) share all parameters. If only one of the
+    two models has a text tower, or reads precomputed text vectors, only the image tower is loaded,
+    except that LLM2CLIP's adapter becomes the text tower of connector llm2clip. If config.head_from
+    is set and `path` is not, the head comes from config.head_from.
+
+    shapes: of all parameters of the model.
+    is_placed: arrays of a folder with a language model go to the devices of `shapes` one by one, so
+      that the host never holds two of them.
+    only: paths of the language model's arrays to return; the others are read, checked and dropped.
+      None: all.
+
+    Raises UsageError if the weights' metadata (activation, epsilon, pixels, tokenizer) contradict
+    the config, WeightsError if shapes do not fit the model.
     """
     keeping = init_decoder.Keeping(is_placed, only)
     params = _load(setup, shapes, Path(path or setup.origin.path), keeping)
@@ -111,7 +113,7 @@ def _load(
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
-        # tokens before the last blocks and the projection: these are not wanted
+        # raw tokens come from before the last blocks and the projection: load neither
         is_cut = model.head.requests[0].tokens == "raw"
         image = {"image": shapes["image"]}
         return weights.load(path, image, architecture(model), is_cut=is_cut)[0]
@@ -120,19 +122,20 @@ def _load(
 
 
 def _has_adapter(model: nn.Module, path: Path) -> bool:
-    """True if texts are vectors that pass LLM2CLIP's adapter, and the weights at `path` have it."""
-    is_wanted = isinstance(model.text, VectorTower) and model.text.connector == "llm2clip"
-    return is_wanted and weights.read(path, only_shapes=True)[1] == "hf_llm2clip"
+    """True if the model has LLM2CLIP's adapter for text vectors, and so have the weights."""
+    has_connector = isinstance(model.text, VectorTower) and model.text.connector == "llm2clip"
+    return has_connector and weights.read(path, only_shapes=True)[1] == "hf_llm2clip"
 
 
 def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    from vlc_jax.setup import resolve  # which imports this file
+    from vlc_jax.setup import resolve  # here: it imports this file
 
     theirs = resolve(saved_config(path), "weights")
-    if jax.process_count() == 1:  # a decoder may only fit where it is split as in this run
+    # a decoder may fit into memory only if it is split as in this run
+    if jax.process_count() == 1:
         theirs = theirs._replace(mesh=setup.mesh)
     ours, model = setup.origin.metadata, setup.model
-    # first: a tokenizer or an activation that differs may only follow from another variant
+    # first, since another variant explains differences in tokenizer and activation
     sizes = weights_compatibility.sizes(theirs.model)
     weights_compatibility.check_sizes(ours, model, sizes, path, theirs.origin.metadata.variant)
     text_towers = {type(theirs.model.text), type(model.text)}
@@ -147,7 +150,7 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
         params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
     elif theirs.origin.model_name != setup.origin.model_name:
         if init_decoder.has_decoder(theirs) and init_decoder.has_decoder(setup):
-            params["logit_scale"] = init_decoder.own_logit_scale(setup)
+            params["logit_scale"] = init_decoder.initial_logit_scale(setup)
         else:
             params, shapes = _towers(params), _towers(shapes)
     try:
@@ -157,9 +160,10 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
 
 
 def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """Head parameters from config.head_from; the logit scale is set to 1, the authors use none.
+    """Head parameters from config.head_from, with a logit scale of 1 since DCSM's authors use none.
 
-    Raises UsageError if the head is another one, or reads other texts than it was trained on.
+    Raises UsageError if the model has another head, or if its tokenizer or padding differ from
+    those of the head's training.
     """
     path, tokenizer = setup.origin.head_path, setup.tokenizer
     if setup.origin.model_name != "dcsm":
@@ -167,36 +171,36 @@ def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
             "config.head_from is a checkpoint of DCSM, config.model.name is "
             f"{setup.origin.model_name!r}"
         )
-    # the running moments too: no archive has them, and a head without any is refused
+    # shapes of the running moments, too: an archive that lacks them must be refused
     moments = setup.parameters.init_batch_stats().get("head", {})
     params, words = weights.dcsm.load(path, {**shapes["head"], **moments})
-    wanted = words or dcsm.WORDS
+    words = words or dcsm.WORDS
     functional = getattr(tokenizer, "words", ()), getattr(tokenizer, "position", None)
-    if "functional_words" in params and functional != (wanted, "word"):
+    if "functional_words" in params and functional != (words, "word"):
         raise UsageError(
-            f"the vectors at {path} stand for words found by their number in the text: "
-            f"set config.text.functional_words.position to 'word' and its words to {wanted}"
+            f"the functional words of {path} are located by their word index in the text: "
+            f"set config.text.functional_words.position to 'word' and its words to {words}"
         )
     if tokenizer.pad_id != tokenizer.eos_id:
         raise UsageError(
-            f"the head at {path} reads texts that are filled up with end tokens, here "
-            f"token {tokenizer.pad_id} fills them: set config.text.tokenizer to 'hf', its path to "
+            f"the head at {path} was trained on texts padded with the end token, this tokenizer "
+            f"pads with token {tokenizer.pad_id}: set config.text.tokenizer to 'hf', its path to "
             "the tokenizer.json of the towers, and its pad_token to the end token"
         )
     if not setup.model.text.padding_mask:
         raise UsageError(
-            f"the head at {path} reads padding tokens that attend to the text alone: set "
+            f"the head at {path} was trained with a text tower that masks padding: set "
             "config.model.text.padding_mask"
         )
     return {"head": params, "logit_scale": np.zeros((), np.float32)}  # a logarithm
 
 
 def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
-    """The frozen parameters (with LoRA every base parameter) and their fingerprints: "weights" of
-    the towers, on which stored features depend, "frozen" of all else.
+    """The frozen parameters (with LoRA all base parameters) and their fingerprints.
 
-    Towers come from config.init_from; what else is frozen and not there is initialised from the
-    seed. Both empty where nothing is frozen.
+    The fingerprint "weights" is of the towers, on which stored features depend, "frozen" of all
+    other frozen parameters. Towers come from config.init_from; other frozen parameters that are
+    missing there are initialised from the seed. Both results are empty if nothing is frozen.
     """
     parameters = setup.parameters
     if not parameters.has_frozen:
@@ -206,7 +210,8 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
     if not setup.origin.path:
         frozen = jax.tree.map(np.asarray, jax.jit(lambda: parameters.split(parameters.init())[1])())
     else:
-        # of several processes none has all of a placed array, which the fingerprint reads
+        # not placed with several processes: the fingerprint reads whole arrays, and no process
+        # holds all of a placed one
         is_placed, only = jax.process_count() == 1, weights.flatten(frozen_shapes).keys()
         loaded = load(setup, shapes, is_placed=is_placed, only=only)
         frozen = _complete(setup, loaded, frozen_shapes)
@@ -218,52 +223,52 @@ def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
 
 
 def digest(params: Mapping[str, Any]) -> str:
-    """Hash of parameters and their names."""
-    found = hashlib.sha256()
+    """Hash of parameters and their names: 16 hex digits of SHA-256."""
+    sha256 = hashlib.sha256()
     for name, array in sorted(weights.flatten(params).items()):
-        found.update(name.encode())
-        # a copy on the devices: an array keeps what it was asked for in the memory of the host
+        sha256.update(name.encode())
+        # of a copy on the devices: a jax.Array caches its host copy as long as it lives
         on_host = np.ascontiguousarray(array.copy() if isinstance(array, jax.Array) else array)
-        found.update(on_host.reshape(-1).view(np.uint8).data)  # as bytes: bfloat16 has no buffer
-    return found.hexdigest()[:16]
+        sha256.update(on_host.reshape(-1).view(np.uint8).data)  # as bytes: bfloat16 has no buffer
+    return sha256.hexdigest()[:16]
 
 
 def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:
-    """`loaded` restricted to `shapes`, missing leaves drawn from the seed.
+    """`loaded` restricted to `shapes`, with missing leaves initialised from the seed.
 
     Raises UsageError for a missing tower, with LoRA for any missing part.
     """
     parts = shapes if setup.parameters.lora else {k: v for k, v in shapes.items() if k in TOWERS}
     require_all(loaded, parts, setup.origin.path)
-    found = traverse_util.flatten_dict(loaded, sep="/")
-    wanted = traverse_util.flatten_dict(shapes, sep="/")
-    kept = {path: found[path] for path in wanted if path in found}
-    if len(kept) < len(wanted):
-        missing = [path for path in wanted if path not in kept]
+    available = traverse_util.flatten_dict(loaded, sep="/")
+    needed = traverse_util.flatten_dict(shapes, sep="/")
+    leaves = {path: available[path] for path in needed if path in available}
+    if len(leaves) < len(needed):
+        missing = [path for path in needed if path not in leaves]
 
-        def draw() -> dict[str, jax.Array]:  # the compiler leaves out all others
+        def draw() -> dict[str, jax.Array]:  # under jit, the compiler drops all other leaves
             drawn = traverse_util.flatten_dict(setup.parameters.init(), sep="/")
             return {path: drawn[path] for path in missing}
 
-        kept |= {path: np.asarray(array) for path, array in jax.jit(draw)().items()}
-    return traverse_util.unflatten_dict({path: kept[path] for path in wanted}, sep="/")
+        leaves |= {path: np.asarray(array) for path, array in jax.jit(draw)().items()}
+    return traverse_util.unflatten_dict({path: leaves[path] for path in needed}, sep="/")
 
 
 def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """The trained parameters found at config.init_from; those missing there are left out.
+    """The trained parameters at config.init_from, without those that are missing there.
 
     shapes: of all trained parameters.
     """
-    wanted = traverse_util.flatten_dict(shapes, sep="/")
+    trained = traverse_util.flatten_dict(shapes, sep="/")
     placed = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
-    loaded = load(setup, placed, only=wanted.keys())  # the others are there, frozen
-    found = traverse_util.flatten_dict(loaded, sep="/")
-    common = [path for path in wanted if path in found]
-    kept, like = (
+    loaded = load(setup, placed, only=trained.keys())  # the frozen ones are in memory already
+    available = traverse_util.flatten_dict(loaded, sep="/")
+    common = [path for path in trained if path in available]
+    params, like = (
         traverse_util.unflatten_dict({path: tree[path] for path in common}, sep="/")
-        for tree in (found, wanted)
+        for tree in (available, trained)
     )
-    return sharding.put_like(kept, like)
+    return sharding.put_like(params, like)
 
 
 def load_latest(
@@ -271,10 +276,9 @@ def load_latest(
     workdir: Path,
     on_event: "Callable[..., None] | None" = None,
 ) -> Latest:
-    """Parameters of the latest valid checkpoint of a workdir; if nothing was ever saved, those of
-    config.init_from. Nothing in the workdir is changed.
+    """Parameters of a workdir's latest valid checkpoint, or of config.init_from if it has none.
 
-    Raises UsageError when there is neither.
+    Changes nothing in the workdir. Raises UsageError if there is neither.
     """
     frozen, fingerprint = load_frozen(setup)
     state = _restore(setup, workdir, frozen, on_event or _warn)
@@ -295,7 +299,7 @@ def load_latest(
 def load_complete(setup: "Setup", path: str | None = None) -> dict[str, Any]:
     """All parameters of the model, on the devices; `path`: as in `load`.
 
-    Raises UsageError if a part of the model is not there.
+    Raises UsageError if the weights lack a part of the model.
     """
     shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
     params = load(setup, shapes, path, is_placed=True)
@@ -304,9 +308,9 @@ def load_complete(setup: "Setup", path: str | None = None) -> dict[str, Any]:
 
 
 def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
-    """Running statistics of a workdir with the same head, on the devices; of other weights those
-    before the first step. `path`: as in `load`.
+    """Running statistics of a workdir with the same head, on the devices.
 
+    For all other weights they are the initial ones. `path`: as in `load`.
     Raises WeightsError if the workdir's head has no such statistics.
     """
     moments = jax.eval_shape(setup.parameters.init_batch_stats)
@@ -315,7 +319,7 @@ def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
         return {}
     first, path = setup.parameters.init_batch_stats(), Path(path or setup.origin.path)
     if is_workdir(path):
-        from vlc_jax.setup import resolve  # which imports this file
+        from vlc_jax.setup import resolve  # here: it imports this file
 
         theirs = resolve(saved_config(path), "weights")
         if theirs.origin.model_name == setup.origin.model_name:
@@ -338,7 +342,7 @@ def _restore(
 
 
 def check_exists(setup: "Setup", workdir: Path) -> None:
-    """Raises UsageError if a run with no state yet is to start from nothing."""
+    """Raises UsageError if a run without checkpoints has a config.init_from that is missing."""
     path = setup.origin.path
     is_needed = path and not steps_of(workdir).exists()
     if is_needed and not Path(path).exists():
@@ -353,32 +357,34 @@ def require_all(params: Mapping[str, Any], shapes: Mapping[str, Any], source: st
 
 
 def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
-    """Raises WeightsError if the frozen parameters are not those that the run was trained with."""
+    """Raises WeightsError if the frozen parameters differ from those of the run's training."""
     saved = saved_fingerprints(workdir)
     for name, value in fingerprint.items():
         if saved.get(name) not in (None, value):
             raise WeightsError(
-                f"what is in {workdir} was trained on other weights ({saved[name]}) than those at "
+                f"the run in {workdir} was trained on other weights ({saved[name]}) than those at "
                 f"config.init_from now ({value}): restore them"
             )
 
 
 def _check_vectors(setup: "Setup", workdir: Path) -> None:
-    """Raises WeightsError if the file of text vectors changed since training. Another path is
-    allowed: the user chose it."""
+    """Raises WeightsError if the file of text vectors changed since training.
+
+    Another path is allowed: the user chose it.
+    """
     saved = saved_fingerprints(workdir).get("vectors")
     path = setup.config["text"].get("vectors", {}).get("path")
     is_same_path = path == saved_config(workdir).text.vectors.path
     if saved and is_same_path and setup.tokenizer.fingerprint != saved:
         raise WeightsError(
-            f"what is in {workdir} was trained on other vectors ({str(saved)[:16]}) than those in "
+            f"the run in {workdir} was trained on other vectors ({str(saved)[:16]}) than those in "
             f"{path} now ({setup.tokenizer.fingerprint[:16]}): restore them, or "
             "name a file with more texts by --config.text.vectors.path and --allow_config_change"
         )
 
 
 def architecture(model: nn.Module) -> weights.Architecture:
-    """Properties of a model, beside its shapes, that formats of weights need."""
+    """Properties of a model that readers of weights need besides its shapes."""
     return weights.Architecture(
         patch_size=model.image.patch_size or 0,
         heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},

@@ -1,4 +1,4 @@
-"""The config of weights of LLaVA, PaliGemma and Gemma 3: a captioner that scores by VQAScore."""
+"""Configs for weights of LLaVA, PaliGemma and Gemma 3: a captioner that scores by VQAScore."""
 
 import json
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import llava as models
 from vlc_jax.weights import llava, metadata, paligemma
 
-# Key of config.json in an exported folder, which no other program reads: how the run was asked,
-# {"prefix": what stands before the image, "tokenizer_options"} (tools/llava_folder.py).
+# Key of config.json in an exported folder (tools/llava_folder.py), ignored by other programs: the
+# prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}.
 PROMPT = "vlc_jax"
-# Of images, by `kind` of the sizes, where no preprocessor_config.json says so.
+# Interpolation of images by `kind` of the sizes, if preprocessor_config.json has none.
 INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
 
 
 def is_llava(path: str | Path) -> bool:
-    """True if a folder's config.json is of LLaVA (also in its own form), PaliGemma or Gemma 3, or a
-    file is of PaliGemma as big_vision writes it."""
+    """True for a folder of LLaVA (Hugging Face's or the authors'), PaliGemma or Gemma 3, by its
+    config.json, and for a PaliGemma file of big_vision."""
     if paligemma.is_paligemma(path):
         return True
     file = Path(path) / "config.json"
@@ -39,9 +39,9 @@ def is_llava(path: str | Path) -> bool:
 
 
 def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDict:
-    """The config with which the weights of LLaVA, PaliGemma or Gemma 3 are evaluated.
+    """The evaluation config for weights of LLaVA, PaliGemma or Gemma 3.
 
-    tokenizer: its file or folder; by default that of the weights.
+    tokenizer: its file or folder; by default the folder of the weights.
     Raises WeightsError for a config.json of another architecture.
     """
     sizes, path = llava.read_sizes(path), Path(path)
@@ -71,35 +71,39 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
                 **models.KINDS[kind],
                 "scores": "answer",
                 "prefix": _prefix(vocabulary, template),
-                # logits of 128 tokens: 1 GB, of Gemma's vocabulary, too
+                # rows per call: about 1 GB of logits of 128 tokens, also with Gemma's vocabulary
                 "chunk": 64 if kind == "llava" else 8,
             }
         )
-        _ask_as_exported(config, path)
+        _set_exported_prompt(config, path)
     return config
 
 
-def _ask_as_exported(config: ConfigDict, path: Path) -> None:
-    """Sets what a folder that was exported says under PROMPT."""
-    said = json.loads((path / "config.json").read_text()).get(PROMPT) if path.is_dir() else None
-    if said is None:
+def _set_exported_prompt(config: ConfigDict, path: Path) -> None:
+    """Sets prefix and tokenizer options from PROMPT in an exported folder's config.json."""
+    exported = json.loads((path / "config.json").read_text()).get(PROMPT) if path.is_dir() else None
+    if exported is None:
         return
-    prefix = said["prefix"]
+    prefix = exported["prefix"]
     prefix = prefix if isinstance(prefix, str) else tuple(prefix)
     config.model.head = ConfigDict({**config.model.head, "prefix": prefix})
     options = config.text.tokenizer_options
-    kept = {key: options[key] for key in ("path", "question")}
-    config.text.tokenizer_options = ConfigDict({**said["tokenizer_options"], **kept})
+    # the path is this machine's, and the question evaluation's
+    ours = {key: options[key] for key in ("path", "question")}
+    config.text.tokenizer_options = ConfigDict({**exported["tokenizer_options"], **ours})
 
 
 def _image(sizes: dict[str, Any]) -> dict[str, Any]:
-    """Fields of the image tower, with the blocks up to the hidden state that is used."""
+    """Fields of the image tower, cut behind the block whose hidden state the head reads."""
     image = {key: value for key, value in sizes["image"].items() if key != "image_size"}
     return image | {"depth": image["depth"] + 1 + sizes["layer"], "projection": None}
 
 
 def _tokenizer_files(path: Path) -> Path:
-    """A SentencePiece model, or tokenizer.json or its folder. Raises UsageError for neither."""
+    """Path of a SentencePiece model, or of tokenizer.json or its folder.
+
+    Raises UsageError if there is neither.
+    """
     if path.is_dir() and not (path / "tokenizer.json").exists():
         path = path / "tokenizer.model"
     if not path.exists():
@@ -111,23 +115,28 @@ def _tokenizer_files(path: Path) -> Path:
 
 
 def _pixels(path: Path, kind: str) -> dict[str, str]:
-    """Fields of config.input: padded to a square (LLaVA's own image_aspect_ratio), the centre, or
-    squashed (SigLIP's). Raises UsageError for a normalisation that is not SigLIP's."""
+    """Fields of config.input: crop, normalisation and interpolation.
+
+    LLaVA pads images to a square or crops the centre (its image_aspect_ratio); SigLIP towers
+    squash. Raises UsageError for a normalisation other than SigLIP's.
+    """
     if kind == "llava":
         config = json.loads((path / "config.json").read_text())
         return {"crop": "pad" if config.get("image_aspect_ratio") == "pad" else "centre"}
     pixels = {"crop": "none", "normalisation": "siglip"}
-    if path.is_file():  # of big_vision, whose resize is bilinear
+    if path.is_file():  # big_vision's format, whose resize is bilinear
         return pixels | {"interpolation": "bilinear"}
-    found = metadata.read(path, ("preprocessor_config.json",))
+    values = metadata.read(path, ("preprocessor_config.json",))
     for name in ("mean", "std"):
-        if found.get(name, (0.5, 0.5, 0.5)) != (0.5, 0.5, 0.5):
-            raise UsageError(f"{path}: images have {name} .5 here; the files say {found[name]}")
-    return pixels | {"interpolation": found.get("interpolation", INTERPOLATIONS[kind])}
+        if values.get(name, (0.5, 0.5, 0.5)) != (0.5, 0.5, 0.5):
+            raise UsageError(
+                f"{path}: preprocessor_config.json has {name} {values[name]}; only 0.5 is supported"
+            )
+    return pixels | {"interpolation": values.get("interpolation", INTERPOLATIONS[kind])}
 
 
 def _template(path: Path, sizes: Mapping[str, Any], vocabulary: DecoderTokenizer) -> str:
-    """The name of the prompt format of a checkpoint."""
+    """Name of a checkpoint's prompt template."""
     if "kind" in sizes:
         return {"paligemma": "paligemma", "gemma3": "gemma_3"}[sizes["kind"]]
     if sizes["family"] == "phi3":
@@ -141,7 +150,7 @@ def _template(path: Path, sizes: Mapping[str, Any], vocabulary: DecoderTokenizer
 def _tokenizer(
     files: Path, vocabulary: DecoderTokenizer, template: prompts.Template
 ) -> dict[str, Any]:
-    """Options of the tokenizer: VQAScore of every caption, and what follows the image."""
+    """Options of the tokenizer: VQAScore's question and the template behind the image."""
     ends = [name for name in template.terminators if name in vocabulary]
     return {
         "path": str(files),
@@ -152,19 +161,21 @@ def _tokenizer(
 
 
 def _image_token(path: Path, kind: str, vocabulary: DecoderTokenizer) -> dict[str, str]:
-    """Option of the tokenizer for a folder of Hugging Face's LLaVA, whose processor tokenizes a
-    prompt with the image in it; the other kinds have a special token behind the image, which parts
-    it from the text in either way."""
+    """Tokenizer option for a folder of Hugging Face's LLaVA, {} for the other kinds.
+
+    Its processor tokenizes a prompt with the image token in it. The other kinds have a special
+    token behind the image, which separates it from the text either way.
+    """
     if kind != "llava" or prompts.IMAGE not in vocabulary:
         return {}
-    is_own = "mm_vision_tower" in json.loads((path / "config.json").read_text())
-    return {} if is_own else {"image_token": prompts.IMAGE}
+    is_authors = "mm_vision_tower" in json.loads((path / "config.json").read_text())
+    return {} if is_authors else {"image_token": prompts.IMAGE}
 
 
 def _prefix(vocabulary: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
-    """Ids of the start token, if the vocabulary has one, and of the text before the image."""
+    """Ids of the start token, if there is one, and of the template's text before the image."""
     before = vocabulary.encode(template.text.partition(prompts.IMAGE)[0])
     start = vocabulary.start_token
-    if start is None or "<bos>" in template.text:  # Gemma's templates hold it, behind the image
+    if start is None or "<bos>" in template.text:  # Gemma's templates have it behind the image
         return tuple(before)
     return (vocabulary.id_of(start), *before)

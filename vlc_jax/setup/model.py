@@ -1,4 +1,4 @@
-"""Model of a run, the parameters of it that are trained, and how they are optimised."""
+"""Builds a run's model, its split into trained and frozen parameters, and its optimisation."""
 
 import logging
 from collections.abc import Callable
@@ -29,10 +29,10 @@ Schedule = Callable[[Any], Array]
 
 
 def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.Module:
-    """The configured towers and head, for texts as `tokenizer` gives them."""
+    """The model with the configured towers and head, for texts of `tokenizer`."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
     overrides.pop("logit_scale_max", None)  # read by make_optimization, no field of the model
-    overrides.pop("attention", None)  # with_attention's
+    overrides.pop("attention", None)  # read by with_attention
     if isinstance(overrides["head"].get("prefix"), str):
         overrides["head"]["prefix"] = _ids_before_image(overrides["head"]["prefix"], tokenizer)
     if isinstance(tokenizer, TextVectors):
@@ -46,27 +46,28 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.
 
 
 def _ids_before_image(text: str, tokenizer: Tokenizer | TokenizerShape) -> tuple[int, ...]:
-    """Ids of what a decoder reads before an image; none in a plan, which reads no vocabulary."""
+    """Token ids of the text before an image; () in --mode plan, which reads no vocabulary."""
     if isinstance(tokenizer, TokenizerShape):
         return ()
     if not isinstance(tokenizer, ConversationTokenizer):
         raise UsageError(
-            "config.model.head.prefix as a text wants config.text.tokenizer='conversation'; give "
-            "token ids"
+            "config.model.head.prefix as a text needs config.text.tokenizer='conversation'; set "
+            "token ids instead"
         )
     return tokenizer.before_image(text)
 
 
-def with_attention(model: nn.Module, wanted: str, platform: str) -> nn.Module:
-    """The model with the attention that `wanted` (config.model.attention) is on a platform.
+def with_attention(model: nn.Module, implementation: str, platform: str) -> nn.Module:
+    """The model with the attention implementation for a platform.
 
-    Logs what each tower has, and why. Raises UsageError for "cudnn" where that cannot be.
+    implementation: config.model.attention, where "auto" is resolved per tower. Logs the choice of
+    each tower and its reason. Raises UsageError for "cudnn" where it is not supported.
     """
     choices = {}
     for name in TOWERS:
         tower = getattr(model, name)
-        if isinstance(tower, Tower):  # not of vectors
-            choices[name] = _choose_attention(tower, wanted, platform)
+        if isinstance(tower, Tower):  # a tower of precomputed vectors has no attention
+            choices[name] = _choose_attention(tower, implementation, platform)
     described = (
         f"{name} {choice.implementation} ({choice.reason})" for name, choice in choices.items()
     )
@@ -78,14 +79,14 @@ def with_attention(model: nn.Module, wanted: str, platform: str) -> nn.Module:
     return model.clone(**changed)
 
 
-def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Choice:
+def _choose_attention(tower: Tower, implementation: str, platform: str) -> attention.Choice:
     is_text = isinstance(tower, text.TextTower)
     is_causal = is_text and tower.is_causal
     length = tower.context_length if is_text else tower.grid**2 + (tower.pooling == "cls")
     kind = {"dtype": jnp.dtype(tower.dtype).name, "head_dim": tower.width // tower.heads}
     mask = "causal" if is_causal else "none"
     return attention.choose(
-        wanted,
+        implementation,
         platform=platform,
         mask="lengths" if is_text and tower.padding_mask else mask,
         probe=partial(attention.failure, "cudnn", length=length, is_causal=is_causal, **kind),
@@ -94,9 +95,10 @@ def _choose_attention(tower: Tower, wanted: str, platform: str) -> attention.Cho
 
 
 def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
-    """Abilities of the model that is asked questions: it writes if its head does and the tokenizer
-    turns ids into text; its scores are of answers if the tokenizer marks these and the head reads
-    the marks.
+    """Abilities of the model for question benchmarks.
+
+    It writes text if its head decodes and the tokenizer turns ids into text. It scores answers if
+    the tokenizer marks answer tokens and the head reads the marks.
     """
     is_conversation = isinstance(tokenizer, ConversationTokenizer)
     return Abilities(
@@ -118,9 +120,9 @@ def normaliser(name: str) -> Callable[[Array], Array]:
 
 
 def make_parameters(config: ConfigDict, model: nn.Module) -> Parameters:
-    """The split into trained and frozen parameters that config.frozen and config.lora describe.
+    """The split into trained and frozen parameters, by config.frozen and config.lora.
 
-    Raises UsageError for a rule of config.frozen that matches nothing, or that leaves nothing.
+    Raises UsageError if a rule of config.frozen matches no parameter, or if all are frozen.
     """
     lora = config.lora.to_dict() if config.lora.targets else None
     shapes = jax.eval_shape(partial(models.init, model), jax.random.key(config.seed))
@@ -132,7 +134,8 @@ def make_parameters(config: ConfigDict, model: nn.Module) -> Parameters:
 def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) -> Optimization:
     """Optimizer, schedule over `steps`, and losses of the config.
 
-    Raises UsageError for a warmup that is too long, and for a multiplier that matches nothing.
+    Raises UsageError for a warmup longer than the run and for a learning rate multiplier that
+    matches no parameter.
     """
     shapes = parameters.trained_shapes()
     schedule = learning_rate(config, steps)
@@ -151,7 +154,7 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
             mu_dtype=c.mu_dtype,
         ),
         schedule=schedule,
-        losses=given_losses(config),
+        losses=configured_losses(config),
         sub_batches=config.sub_batches,
         rows_per_example=1 + config.input.hard_images,
         microbatch=config.microbatch,
@@ -160,8 +163,8 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
     )
 
 
-def given_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:
-    """config.losses without the options that are None, which are not set."""
+def configured_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:
+    """config.losses without unset options (None)."""
     return {
         name: {key: value for key, value in options.items() if value is not None}
         for name, options in config.losses.items()
@@ -169,7 +172,7 @@ def given_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:
 
 
 def learning_rate(config: ConfigDict, steps: int) -> Schedule:
-    """The schedule of the config over `steps`."""
+    """The config's learning rate schedule over `steps`."""
     c = config.optimizer
     return optimizer.schedule(
         c.schedule, c.learning_rate, steps, c.warmup_steps, c.end_learning_rate, c.timescale
@@ -177,9 +180,9 @@ def learning_rate(config: ConfigDict, steps: int) -> Schedule:
 
 
 def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
-    """FLOPs of one row of the batch in training, all its texts included (models/flops.py).
+    """Training FLOPs of one row of the batch, all its texts included (models/flops.py).
 
-    A frozen tower costs its forward pass, or nothing where its features are stored.
+    A frozen tower costs its forward pass, or nothing if its features are stored.
     """
     negatives, positives = config.input.negatives, config.input.positives
     of_negatives = negatives.count + negatives.of_positives * positives.count
@@ -194,6 +197,6 @@ def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
     frozen = stored or parameters.frozen_towers()
     towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
     trained = parameters.trained_share("head")
-    asked = parameters.model.text.context_length if config.input.question else 0
-    of_head = {"pairs": pairs, "texts": texts, "frozen": frozen, "question": asked}
+    question = parameters.model.text.context_length if config.input.question else 0
+    of_head = {"pairs": pairs, "texts": texts, "frozen": frozen, "question": question}
     return towers + flops.head(parameters.model, **of_head, trained=trained)

@@ -17,7 +17,7 @@ SCHEDULES = ("cosine", "linear", "rsqrt", "constant")
 def schedule(
     name: str, peak: float, steps: int, warmup_steps: int = 0, end: float = 0.0, timescale: int = 0
 ) -> Callable[[Any], jax.Array]:
-    """The learning rate at an update, counted from 0.
+    """The learning rate as a function of the step, counted from 0.
 
     Warmup is linear, peak * (step + 1) / warmup_steps, as in open_clip; then
       cosine    end + (peak - end) / 2 * (1 + cos(pi * t)),  t from 0 to 1 over the remaining steps
@@ -57,11 +57,10 @@ def path_names(params: Any) -> Any:
 
 
 def multipliers(params: Any, rules: Sequence[tuple[str, float]]) -> Any:
-    """A tree of learning rate multipliers: the first rule whose regex matches the whole path,
-    else 1.
+    """A tree of learning rate multipliers, by the first rule whose regex matches the whole path.
 
-    Raises UsageError for a rule that matches nothing, since a misspelt regex would otherwise train
-    at the full rate, and for a multiplier that is not positive.
+    Parameters without a matching rule have 1. Raises UsageError for a rule that matches no
+    parameter (a misspelt regex would train at the full rate) and for a factor that is not positive.
     """
     names = path_names(params)
     paths = jax.tree.leaves(names)
@@ -112,7 +111,7 @@ def make(
 
     clip_norm: of the gradient of all trained parameters; 0 or None: no clipping.
     decay_exclude, learning_rate_multipliers: see `decay_mask` and `multipliers`.
-    mu_dtype: in which the first moment is kept, float32 | bfloat16; updates are float32.
+    mu_dtype: of the stored first moment, float32 | bfloat16; updates are float32.
     """
     known("mu_dtype", mu_dtype, MU_DTYPES)
     factors = multipliers(params, learning_rate_multipliers)
@@ -120,7 +119,7 @@ def make(
         optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity(),
         optax.scale_by_adam(b1=b1, b2=b2, eps=eps, mu_dtype=mu_dtype),
         optax.add_decayed_weights(weight_decay, mask=lambda p: decay_mask(p, decay_exclude)),
-        # after the decay, as a lower learning rate of that parameter would scale both
+        # after the decay: a multiplier scales update and decay alike, as a learning rate does
         optax.stateless(lambda updates, _: jax.tree.map(lambda u, f: u * f, updates, factors)),
         optax.scale_by_learning_rate(learning_rate),
     )

@@ -1,4 +1,4 @@
-"""Setups that `--mode plan` compiles: that of a config, and of settings near it."""
+"""Setups that `--mode plan` compiles: the config's, and variations by config.plan.search."""
 
 import itertools
 import math
@@ -20,13 +20,13 @@ from vlc_jax.types.setup import Setup
 
 
 class Planned(NamedTuple):
-    """A training step that is not run, or with `is_scored` the scores of a batch of pairs.
+    """A training step to compile but not to run, or with `is_scored` the scoring of a batch.
 
-    flags: settings that differ from the config's, as the command line has them.
+    flags: settings that differ from the config's: field -> value.
     batch: shapes of the global batch.   batch_size: rows of it.
-    flops: analytic ones of a step, forward and backward, without what is computed twice; 0 of
-      scores, whose program says them.
-    steps: of the whole run; None where that depends on the number of records.
+    flops: analytic FLOPs of a step, forward and backward, without rematerialisation; 0 for scoring,
+      whose FLOPs are read from the program.
+    steps: of the whole run; None if it depends on the number of records.
     """
 
     flags: Mapping[str, Any]
@@ -38,31 +38,33 @@ class Planned(NamedTuple):
     is_scored: bool = False
 
 
-# What a setting of config.plan.search is in the config, and the values that are tried.
+# Setting of config.plan.search -> (config field, values to try).
 Values = Callable[[ConfigDict, Sequence[Any]], Sequence[Any]]
 SEARCHED: dict[str, tuple[str, Values]] = {
     "remat": (
         "model.remat",
-        lambda config, found: [
-            name for name in layers.REMAT if name != "offload" or runtime.has_pinned_host(found[0])
+        lambda config, devices: [
+            name
+            for name in layers.REMAT
+            if name != "offload" or runtime.has_pinned_host(devices[0])
         ],
     ),
     "fsdp": (
         "mesh.fsdp",
-        lambda config, found: [n for n in (1, 8, 64) if len(found) % n == 0],
+        lambda config, devices: [n for n in (1, 8, 64) if len(devices) % n == 0],
     ),
     "implementation": (
         "losses.{}.implementation",
-        lambda config, found: ("dense", "ring") if len(found) > 1 else ("dense", "chunked"),
+        lambda config, devices: ("dense", "ring") if len(devices) > 1 else ("dense", "chunked"),
     ),
 }
-# Settings of config.plan.search of which the largest that fits is looked for.
+# Settings of config.plan.search whose largest fitting value is searched.
 LARGEST = ("microbatch", "batch_size")
-SCORED = ("image", "question", "text", "text_marks")  # what scores read of a batch
-FEATURE_DTYPE = "bfloat16"  # of stored features where no file says, the default of cache_features
-END = 64  # times the batch of the config, at which that search ends where nothing limits it
-CLOSE = 1.1  # what fits and what does not are no further apart
-# Gives steps, and takes whether the last one fits.
+SCORED = ("image", "question", "text", "text_marks")  # keys of a batch that scoring reads
+FEATURE_DTYPE = "bfloat16"  # of stored features, the default of cache_features
+END = 64  # upper bound of the searched batch size, as a multiple of the config's
+CLOSE = 1.1  # the search stops at this ratio of the smallest failing and the largest fitting batch
+# Yields steps; each is answered by whether it fits.
 Steps = Generator[Planned, bool | None, None]
 Sizes = Generator[Planned, bool | None, tuple[Mapping[str, Any], bool]]
 
@@ -76,68 +78,68 @@ def topologies(config: ConfigDict) -> list[str]:
 
 
 def of_topologies(config: ConfigDict) -> Iterator[tuple[str, Planned | UsageError]]:
-    """Each slice of config.plan.topology with the config's step on it, or why there is none."""
+    """Yields (topology, step of the config on it), or the UsageError that rules the step out."""
     validate.check(config, "plan")
     for name in topologies(config):
-        found = runtime.of_topology(name)  # one that there is not ends the plan
+        devices = runtime.of_topology(name)  # outside the try: an unknown name ends the plan
         try:
-            yield name, _planned(config, {}, found)
-        except UsageError as error:  # a batch that the devices do not divide
+            yield name, _planned(config, {}, devices)
+        except UsageError as error:  # such as a batch that the devices do not divide
             yield name, error
 
 
 def planned(config: ConfigDict) -> Steps:
-    """The step of the config first, then those of config.plan.search: all combinations of
-    SEARCHED, and for each the largest micro-batch, then the largest batch, that fits.
+    """Yields the config's step, then the steps of config.plan.search.
 
-    Raises UsageError for a config that could not be trained; settings of a search that could not
-    are left out.
+    The search takes all combinations of SEARCHED, and for each the largest micro-batch that fits,
+    then the largest batch.
+    Raises UsageError for a config that cannot be trained; such settings of a search are skipped.
     """
     validate.check(config, "plan")
     topology = config.plan.topology
-    found = runtime.there() if topology is None else runtime.of_topology(topology)
+    devices = runtime.all_devices() if topology is None else runtime.of_topology(topology)
     # the command line gives "remat,microbatch" as one string
     names = [name for each in config.plan.search for name in each.split(",")]
     for name in names:
         known("setting of config.plan.search", name, (*SEARCHED, *LARGEST))
     if names and _is_scored(config):
         raise UsageError("config.plan.search is for training: config.plan.step=score has nothing")
-    config_fits = yield _planned(config, {}, found)
+    config_fits = yield _planned(config, {}, devices)
     options = [
-        [(_field(config, name), value) for value in SEARCHED[name][1](config, found)]
+        [(_field(config, name), value) for value in SEARCHED[name][1](config, devices)]
         for name in names
         if name in SEARCHED
     ]
     for settings in itertools.product(*options):
         flags = {name: value for name, value in settings if _value(config, name) != value}
-        fits = config_fits if not flags else (yield from _try(config, flags, found))
+        fits = config_fits if not flags else (yield from _try(config, flags, devices))
         if fits is None:  # cannot be trained
             continue
         if "microbatch" in names:
-            flags, fits = yield from _largest_microbatch(config, flags, found, fits)
+            flags, fits = yield from _largest_microbatch(config, flags, devices, fits)
         if "batch_size" in names:
-            yield from _largest_batch(config, flags, found, fits)
+            yield from _largest_batch(config, flags, devices, fits)
 
 
 def _try(
-    config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any]
+    config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any]
 ) -> Generator[Planned, bool | None, bool | None]:
-    """Gives the step with these settings; whether it fits, None for one that cannot be trained."""
+    """Yields the step with these settings; returns whether it fits, None if it is invalid."""
     changed = config.copy_and_resolve_references()
     with changed.unlocked():
         changed.update_from_flattened_dict(flags)
     try:
-        step = _planned(changed.lock(), flags, found)
-    except UsageError:  # a micro-batch that does not divide this batch, fsdp beside ring
+        step = _planned(changed.lock(), flags, devices)
+    except UsageError:  # such as a micro-batch that does not divide this batch, or fsdp with ring
         return None
     return bool((yield step))
 
 
 def _largest_microbatch(
-    config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any], fits: bool
+    config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any], fits: bool
 ) -> Sizes:
-    """Bisects the micro-batches that divide the rows; the settings with the largest that fits."""
-    rows, count = config.batch_size // config.sub_batches, len(found)
+    """Bisects the micro-batches that divide the rows; returns the settings of the largest fit."""
+    rows, count = config.batch_size // config.sub_batches, len(devices)
     if config.microbatch is None and fits:  # all rows at once
         return flags, fits
     sizes: list[int | None] = [n for n in range(count, rows, count) if rows % n == 0]
@@ -147,21 +149,21 @@ def _largest_microbatch(
     while high - low > 1:
         middle = (low + high) // 2
         changed = {**flags, "microbatch": sizes[middle]}
-        low, high = (middle, high) if (yield from _try(config, changed, found)) else (low, middle)
+        low, high = (middle, high) if (yield from _try(config, changed, devices)) else (low, middle)
     if low in (-1, start):
         return flags, fits
     return {**flags, "microbatch": sizes[low]}, True
 
 
 def _largest_batch(
-    config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any], fits: bool
+    config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any], fits: bool
 ) -> Sizes:
-    """Doubles or halves the batch, then bisects; the settings with the largest that fits."""
+    """Doubles or halves the batch, then bisects; returns the settings of the largest fit."""
     microbatch = flags.get("microbatch", config.microbatch) or 1
-    unit = math.lcm(len(found), microbatch, 1 + config.input.hard_images) * config.sub_batches
+    unit = math.lcm(len(devices), microbatch, 1 + config.input.hard_images) * config.sub_batches
     size = config.batch_size
     low, high = (size, END * size + unit) if fits else (0, size)
-    is_bounded = not fits  # whether something was seen not to fit
+    is_bounded = not fits  # whether `high` is a size that does not fit
     while high - low > unit and high > CLOSE * low:
         if not is_bounded:
             size = min(2 * low, END * config.batch_size) // unit * unit
@@ -171,15 +173,15 @@ def _largest_batch(
             size = (low + high) // 2 // unit * unit
         if size in (low, high):
             break
-        if (yield from _try(config, {**flags, "batch_size": size}, found)):
+        if (yield from _try(config, {**flags, "batch_size": size}, devices)):
             low = size
         else:
             high, is_bounded = size, True
     return ({**flags, "batch_size": low} if low else flags), bool(low)
 
 
-def _planned(config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any]) -> Planned:
-    setup = resolve(config, "plan", found)
+def _planned(config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any]) -> Planned:
+    setup = resolve(config, "plan", devices)
     batch, rows = batch_shapes(config, setup.mesh, setup.parameters), config.batch_size
     if is_scored := _is_scored(config):
         batch, rows = _scored_rows(batch, config.eval.batch_size), config.eval.batch_size
@@ -192,7 +194,7 @@ def _planned(config: ConfigDict, flags: Mapping[str, Any], found: Sequence[Any])
         batch=batch,
         batch_size=rows,
         flops=flops,
-        # epochs are of a source, which is not opened
+        # the length of an epoch is unknown: a plan does not open the source
         steps=duration.total_steps(config, 0) if config.epochs is None else None,
         is_scored=is_scored,
     )
@@ -206,19 +208,19 @@ def _is_scored(config: ConfigDict) -> bool:
 def _scored_rows(
     batch: Mapping[str, jax.ShapeDtypeStruct], rows: int
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    kept = {key: x for key, x in batch.items() if key in SCORED}
     return {
         key: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype, sharding=x.sharding)
-        for key, x in kept.items()
+        for key, x in batch.items()
+        if key in SCORED
     }
 
 
 def batch_shapes(
     config: ConfigDict, mesh: Mesh, parameters: Parameters
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes, dtypes and shardings of a global training batch as `BatchIterator` gives it.
+    """Shapes, dtypes and shardings of a global training batch of `BatchIterator`.
 
-    Stored features are those that the frozen towers of the model would give, in FEATURE_DTYPE.
+    Stored features have the shapes of the frozen towers' features, in FEATURE_DTYPE.
     """
     rows, size, tokenizer = config.batch_size, config.input.image_size, data.tokenizer_shape(config)
     negatives, positives = config.input.negatives, config.input.positives
@@ -258,10 +260,12 @@ def _feature_shapes(
     batch = {key: jax.ShapeDtypeStruct(*shape) for key, shape in texts.items() if "text" in key}
     batch["image"] = jax.ShapeDtypeStruct((config.batch_size, size, size, 3), "float32")
     towers = partial(parameters.model.apply, method="tower_features")
-    found = jax.eval_shape(towers, {"params": parameters.shapes}, batch)
+    features = jax.eval_shape(towers, {"params": parameters.shapes}, batch)
     stored = [name for name in TOWERS if name in config.frozen]
     return {
-        key: (x.shape, FEATURE_DTYPE) for key, x in found.items() if any(n in key for n in stored)
+        key: (x.shape, FEATURE_DTYPE)
+        for key, x in features.items()
+        if any(name in key for name in stored)
     }
 
 

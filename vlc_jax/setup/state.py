@@ -12,7 +12,7 @@ from vlc_jax.types.setup import Setup
 
 
 def init_state(setup: Setup, frozen: Any) -> State:
-    """The state before the first step; an adapter is made for the `frozen` parameters."""
+    """The state before the first step; with LoRA, the adapter of the `frozen` parameters."""
     params = setup.parameters.init_trained(frozen)
     return State(
         step=jnp.zeros((), jnp.int32),
@@ -23,5 +23,5 @@ def init_state(setup: Setup, frozen: Any) -> State:
 
 
 def state_shapes(setup: Setup, frozen: Any) -> State:
-    """Shapes, dtypes and shardings of `init_state`; nothing is allocated."""
+    """Shapes, dtypes and shardings of `init_state`, without allocating it."""
     return sharding.place_shapes(setup.mesh, jax.eval_shape(partial(init_state, setup), frozen))

@@ -1,7 +1,7 @@
 """Config validation, before anything is built.
 
-`check` sees the config alone, `check_model` what was made of it; whatever else can be wrong with a
-value (a path, a size, a name of a table) its own owner refuses.
+`check` reads the config alone, `check_model` also the tokenizer and the model built from it. Paths,
+sizes and names of tables are checked by the modules that use them.
 """
 
 import re
@@ -16,13 +16,13 @@ from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.setup import addresses
-from vlc_jax.setup.model import abilities, given_losses
+from vlc_jax.setup.model import abilities, configured_losses
 
-WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of --mode eval, where the config names none
+WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # default of config.interpolate.alpha
 
 
 def check(config: ConfigDict, mode: str) -> None:
-    """Raises UsageError for fields that contradict each other or their range.
+    """Raises UsageError for fields that are out of range or contradict each other.
 
     mode: as in `setup.resolve`.
     """
@@ -36,15 +36,18 @@ def check(config: ConfigDict, mode: str) -> None:
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
     for name in config.losses:
         known("loss", name, losses.LOSSES)
-    if mode in ("train", "plan"):  # a run that is evaluated may be of a version with other options
-        losses.check(given_losses(config))
+    # in training only: an evaluated run may be of a version whose losses had other options
+    if mode in ("train", "plan"):
+        losses.check(configured_losses(config))
     if mode != "weights":
         check_evals(config)
 
 
 def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = None) -> None:
-    """Raises UsageError for options of protocols that the first evaluation would refuse, after
-    hours of training. abilities: of the model; None: not known yet."""
+    """Raises UsageError for invalid options of protocols, before hours of training.
+
+    abilities: of the model; None: not known yet.
+    """
     for name, options in config.evals.items():
         try:
             evaluators.check(options.get("reader", name), options.to_dict(), abilities)
@@ -53,9 +56,10 @@ def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = Non
 
 
 def check_forms(config: ConfigDict) -> None:
-    """Raises UsageError for a field that is no table, pair or regular expression, and must be."""
+    """Raises UsageError for a field that must be a table, pair or regular expression and is not."""
     for name, options in config.evals.items():
-        if not re.fullmatch(r"\w[\w.-]*", name):  # of a folder, and "@" is of other questions
+        # the name becomes a folder, where "@" separates results for other questions
+        if not re.fullmatch(r"\w[\w.-]*", name):
             raise UsageError(
                 f"config.evals: {name!r} names a folder of results: letters, digits, '_', '-' and "
                 "'.' only"
@@ -67,7 +71,7 @@ def check_forms(config: ConfigDict) -> None:
             )
     if config.pretrain and "optimizer" not in config.pretrain:
         raise UsageError(
-            "config.pretrain is a whole config of the run to do first, as a config file makes it; "
+            "config.pretrain is the complete config of a run to train first, as of a config file; "
             f"got {config.pretrain.to_dict()}"
         )
     for side in ("negatives", "positives"):
@@ -78,13 +82,12 @@ def check_forms(config: ConfigDict) -> None:
                     f"config.input.{side} has no {field!r}; set its fields one by one, as "
                     f"--config.input.{side}.count=1"
                 )
-    for name, pair, form in (
-        ("input.crop_scale", config.input.crop_scale, "(smallest area, largest area)"),
-        *(
-            ("optimizer.learning_rate_multipliers", each, "((regex, factor), ...)")
-            for each in config.optimizer.learning_rate_multipliers
-        ),
-    ):
+    pairs = [("input.crop_scale", config.input.crop_scale, "(smallest area, largest area)")]
+    pairs += [
+        ("optimizer.learning_rate_multipliers", rule, "((regex, factor), ...)")
+        for rule in config.optimizer.learning_rate_multipliers
+    ]
+    for name, pair, form in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UsageError(f"config.{name} is {form}; got {pair!r}")
     patterns = {
@@ -108,24 +111,35 @@ def check_forms(config: ConfigDict) -> None:
 
 def check_ranges(config: ConfigDict) -> None:
     """Raises UsageError for a number out of its range; None is a field that is not set."""
-    least = {
+    minima = {
         1: (
-            *("batch_size", "sub_batches", "log_every", "eval.batch_size", "eval.every"),
-            *("checkpoint.keep_last", "checkpoint.every"),
+            "batch_size",
+            "sub_batches",
+            "log_every",
+            "eval.batch_size",
+            "eval.every",
+            "checkpoint.keep_last",
+            "checkpoint.every",
         ),
         0: (
-            *("optimizer.learning_rate", "optimizer.end_learning_rate", "optimizer.warmup_steps"),
-            *("optimizer.weight_decay", "optimizer.clip_norm", "input.preview"),
-            *("input.max_bad_share", "input.hard_images", "eval.examples"),
+            "optimizer.learning_rate",
+            "optimizer.end_learning_rate",
+            "optimizer.warmup_steps",
+            "optimizer.weight_decay",
+            "optimizer.clip_norm",
+            "input.preview",
+            "input.max_bad_share",
+            "input.hard_images",
+            "eval.examples",
             "checkpoint.keep_every",
         ),
     }
-    for limit, names in least.items():
+    for limit, names in minima.items():
         for name in names:
             value = config
             for key in name.split("."):
                 value = value[key]
-            # negated, since NaN is in no range
+            # not `value < limit`: NaN must be refused, too
             if value is not None and not value >= limit:
                 raise UsageError(f"config.{name} must be at least {limit}; got {value}")
     for name, value in config.watchdog.items():
@@ -137,8 +151,7 @@ def check_ranges(config: ConfigDict) -> None:
 
 
 def check_microbatch(config: ConfigDict, devices: int) -> None:
-    """Raises UsageError unless micro-batches of config.microbatch rows fill every sub-batch, and
-    every one of the `devices` has equally many of their rows."""
+    """Raises UsageError unless config.microbatch, a multiple of `devices`, divides a sub-batch."""
     rows = config.microbatch
     if rows is None:
         return
@@ -154,14 +167,14 @@ def check_microbatch(config: ConfigDict, devices: int) -> None:
 
 
 def check_tensor(size: int, model: nn.Module) -> None:
-    """Raises UsageError unless the model has a decoder that config.mesh.tensor=`size` splits."""
+    """Raises UsageError unless config.mesh.tensor=`size` can split the model's decoder."""
     if size == 1:
         return
     heads = getattr(model.head, "key_value_heads", None)
     if heads is None:
         raise UsageError(
             f"config.mesh.tensor={size} splits the decoder of a captioner, and this model has none:"
-            " set config.mesh.tensor=1, and config.mesh.fsdp to split its parameters"
+            " set config.mesh.tensor=1; config.mesh.fsdp splits its parameters"
         )
     if heads % size:
         fitting = [n for n in range(1, heads + 1) if heads % n == 0]
@@ -178,22 +191,22 @@ def check_frozen(config: ConfigDict) -> None:
         raise UsageError("config.frozen keeps pretrained towers as they are: set config.init_from")
     if config.input.source == "features" and not config.init_from:
         raise UsageError(
-            "config.input.source=features holds what frozen towers gave: set config.init_from to "
+            "config.input.source=features reads features of frozen towers: set config.init_from to "
             "the same towers"
         )
     if config.head_from and (config.lora.targets or not has_weights):
         raise UsageError(
-            "config.head_from is the head of towers at config.init_from: set that, and no "
-            "config.lora.targets"
+            "config.head_from is a head for the towers at config.init_from: set config.init_from, "
+            "and leave config.lora.targets empty"
         )
     if config.frozen and config.lora.targets:
         raise UsageError(
-            "config.lora freezes all it does not name (config.lora.full): leave config.frozen empty"
+            "config.lora freezes everything but config.lora.full: leave config.frozen empty"
         )
 
 
 def check_lora(config: ConfigDict) -> None:
-    """Raises UsageError for an adapter without weights, or of a strength that is no number."""
+    """Raises UsageError for an adapter without weights, or with an invalid alpha or dropout."""
     if not config.lora.targets:
         return
     if not (config.init_from or config.pretrain):
@@ -205,7 +218,7 @@ def check_lora(config: ConfigDict) -> None:
 
 
 def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
-    """config.interpolate.alpha. Raises UsageError for what are no shares."""
+    """The shares config.interpolate.alpha. Raises UsageError for values outside [0, 1]."""
     for name in config.interpolate:
         known("field of config.interpolate", name, ("other", "alpha"))
     shares = config.interpolate.get("alpha", WISE_FT_SHARES)
@@ -221,8 +234,8 @@ def check_model(
     tokenizer: Tokenizer | TextVectors,
     model: nn.Module,
 ) -> None:
-    """Raises UsageError where tokenizer and model do not fit together, or the benchmarks ask for
-    what they cannot do. mode: as in `setup.resolve`."""
+    """Raises UsageError if the tokenizer does not fit the model, or if a benchmark needs an ability
+    that the model lacks. mode: as in `setup.resolve`."""
     if not isinstance(tokenizer, TextVectors):
         check_vocabulary(tokenizer, model.text.vocab_size)
     if mode != "weights":
@@ -233,7 +246,7 @@ def check_model(
 
 
 def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
-    """Raises UsageError for config.text.lengths of texts whose scores read their padding."""
+    """Raises UsageError for invalid config.text.lengths, or for a model that reads padding."""
     lengths, longest = list(config.text.lengths), config.text.context_length
     if not lengths:
         return
@@ -242,9 +255,9 @@ def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
             f"config.text.lengths ascend, from 2 to below config.text.context_length={longest}; "
             f"got {config.text.lengths}"
         )
-    wanted = model.head.requests[1].tokens
+    tokens = model.head.requests[1].tokens
     if config.input.source == "features" or not (
-        wanted == "ids" or (wanted == "none" and model.text.takes_shorter)
+        tokens == "ids" or (tokens == "none" and model.text.takes_shorter)
     ):
         raise UsageError(
             "config.text.lengths leave out padding, which this model or its stored features read: "
@@ -253,7 +266,7 @@ def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
 
 
 def check_question(config: ConfigDict, model: nn.Module) -> None:
-    """Raises UsageError for config.input.question before a head that reads none."""
+    """Raises UsageError for config.input.question with a head that reads no question."""
     question = config.input.question
     if question and not model.head.reads_question:
         raise UsageError(
@@ -268,8 +281,11 @@ def check_text_only(
     tokenizer: Tokenizer | TextVectors,
     model: nn.Module,
 ) -> None:
-    """Raises UsageError for records without an image before a model that needs one, or that would
-    be asked otherwise than its records with one."""
+    """Raises UsageError for records without an image if the model cannot read them.
+
+    A captioner reads them without a question; an embedder (vlm2vec) needs a question for records
+    with and without an image.
+    """
     if not has_text_only(source):
         return
     leave_out = "leave them out (config.input.llava.text_only=False, or shards without --text-only)"
@@ -288,8 +304,8 @@ def check_text_only(
         )
     if not is_embedder and model.head.prefix and not getattr(tokenizer, "before", ""):
         raise UsageError(
-            "a conversation without an image begins with the text that the head reads before one: "
-            f"write config.model.head.prefix as a text, or {leave_out}"
+            "a conversation without an image begins with the text that the head reads before an "
+            f"image: write config.model.head.prefix as a text, or {leave_out}"
         )
 
 
@@ -300,13 +316,13 @@ def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
     if num_words != num_vectors:
         raise UsageError(
             f"config.text.functional_words.words are {num_words}, the head {config.model.name} has "
-            f"{num_vectors} of them: set config.model.head.num_functional_words to their number "
-            "(dcsm alone reads them)"
+            f"{num_vectors} vectors: set config.model.head.num_functional_words to {num_words} "
+            "(only dcsm reads them)"
         )
 
 
 def check_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> None:
-    """Raises UsageError if any id of the tokenizer lies beyond the model's embedding table."""
+    """Raises UsageError if an id of the tokenizer lies beyond the model's embedding table."""
     needed = max(tokenizer.vocab_size, tokenizer.pad_id + 1, tokenizer.eos_id + 1)
     if needed > vocab_size:
         raise UsageError(

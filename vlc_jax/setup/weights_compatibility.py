@@ -1,6 +1,6 @@
 """Checks of a checkpoint's metadata (activation, epsilon, preprocessing, tokenizer) against ours.
 
-Weights load without complaint when one of these is wrong, and are worse for it.
+Weights load without an error when one of these is wrong, and then score worse.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.text import TextTower
 from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
 
-# Rows of an embedding table beyond the tokenizer's ids: tables are padded to round sizes.
+# Maximum of embedding rows beyond the tokenizer's ids: tables are padded to round sizes.
 MAX_SPARE_ROWS = 1024
-# Share of tokens that may differ: files of one tokenizer name some special tokens differently.
+# Maximum share of differing tokens: files of one tokenizer name some special tokens differently.
 MAX_DIFFERING = 0.01
 
 
 class Metadata(NamedTuple):
-    """Metadata of a model's weights, and the config fields that decide it.
+    """Metadata of a model's weights, and the config fields that set it.
 
-    values: keys of `weights.metadata.FIELDS` -> value; without text where there is no text tower.
+    values: keys of `weights.metadata.FIELDS` -> value; no text keys without a text tower.
     fields: the same keys -> config field.
     tokenizer, variant: their names in the config, for messages.
     """
@@ -49,7 +49,7 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
         "interpolation": config.input.interpolation,
     }
     crop = image_transform(config, is_training=False).crop
-    if crop != "pad":  # LLaVA's, with which it reads a CLIP that was trained on crops
+    if crop != "pad":  # LLaVA pads the images of a CLIP that was trained on crops
         values["crop"] = crop
     if has_text_tower(model):
         values |= {
@@ -73,7 +73,7 @@ def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: st
     try:
         check_metadata(ours, model, weights.metadata.read(path), path)
     except UsageError:
-        # The cause, if they are of another variant. Looked for now: it takes reading all of them.
+        # another variant would be the cause; checked only now, since it reads all arrays
         check_sizes(ours, model, _sizes_of_file(path), path)
         raise
 
@@ -85,8 +85,10 @@ def check_sizes(
     path: str | Path,
     variant: str = "",
 ) -> None:
-    """Raises UsageError naming the sizes (keys of `sizes`) in which towers at `path` differ: they
-    are of another variant (called `variant`, if known), and all else that differs may follow.
+    """Raises UsageError if the towers at `path` have other sizes (keys of `sizes`).
+
+    They are then of another variant (named `variant`, if known), which may explain all other
+    differences.
     """
     differing = [
         f"{name} {theirs[name]}, here {value}"
@@ -103,30 +105,31 @@ def check_sizes(
 
 
 def sizes(model: nn.Module) -> dict[str, int]:
-    """Widths and depths of the towers there are, and the patch size."""
+    """Widths and depths of the model's towers, and the patch size."""
     image, text = model.image, model.text
-    found = {"image width": image.width, "image depth": image.depth}
+    values = {"image width": image.width, "image depth": image.depth}
     if image.patch_size:
-        found["patch size"] = image.patch_size
+        values["patch size"] = image.patch_size
     if has_text_tower(model):
-        found |= {"text width": text.width, "text depth": text.depth}
-    return found
+        values |= {"text width": text.width, "text depth": text.depth}
+    return values
 
 
 def _sizes_of_file(path: str | Path) -> dict[str, int]:
     try:
-        found = weights.sizes.read(weights.read(path)[0])
+        values = weights.sizes.read(weights.read(path)[0])
     except WeightsError:
         return {}
     names = ("image width", "image depth", "text width", "text depth", "patch size")
-    return dict(zip(names, (*found.image, *found.text, found.patch_size), strict=True))
+    return dict(zip(names, (*values.image, *values.text, values.patch_size), strict=True))
 
 
 def check_metadata(
     ours: Metadata, model: nn.Module, theirs: Mapping[str, Any], path: str | Path
 ) -> None:
-    """Raises UsageError naming each value of the weights at `path` that the config contradicts, and
-    the field that sets it.
+    """Raises UsageError if the config contradicts metadata of the weights at `path`.
+
+    The message lists each differing value and the config field that sets it.
     """
     values = dict(ours.values)
     if "context_length" in values.keys() & theirs.keys() and may_cut_text(model):
@@ -138,8 +141,8 @@ def check_metadata(
     ]
     if differing:
         raise UsageError(
-            f"what is known of the weights at {path} is that {'; '.join(sorted(differing))}: set "
-            "the fields in brackets accordingly"
+            f"the config contradicts the metadata of the weights at {path}: "
+            f"{'; '.join(sorted(differing))}; set the fields in brackets accordingly"
         )
 
 
@@ -150,8 +153,10 @@ def check_tokenizer(
     theirs: Mapping[str, int] | None,
     path: str | Path,
 ) -> None:
-    """Raises UsageError if the tokenizer is not that of the weights at `path`: most of their rows
-    have no id, or their vocabulary `theirs` (token -> id, if known) numbers the tokens otherwise.
+    """Raises UsageError if the tokenizer does not belong to the weights at `path`.
+
+    It does not if more than MAX_SPARE_ROWS embedding rows have no id, or if the weights' vocabulary
+    `theirs` (token -> id, if known) has other ids for the tokens.
     """
     rows = model.text.vocab_size
     rule = f"use the tokenizer that belongs to {path} (config.text.tokenizer, and its path)"
@@ -163,7 +168,7 @@ def check_tokenizer(
     vocabulary = tokenizer.vocabulary()
     differing = [token for token, index in (theirs or {}).items() if vocabulary.get(token) != index]
     if theirs and len(differing) > MAX_DIFFERING * len(theirs):
-        # the middle one by id: first and last ids are special tokens, which say little
+        # the example is the middle one by id: first and last ids are special tokens
         token = sorted(differing, key=theirs.__getitem__)[len(differing) // 2]
         raise UsageError(
             f"tokenizer {ours.tokenizer!r} is not the one of {path}: {len(differing)} of "
@@ -173,30 +178,32 @@ def check_tokenizer(
 
 
 def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Treatment of case, punctuation, ends and padding, observed on the ids of a tokenizer.
+    """Treatment of case, punctuation, end token and padding, measured on a tokenizer's ids.
 
-    The padding only where the text tower reads it (SigLIP).
+    The padding token only if the text tower reads it (SigLIP).
     """
-    found = {"padding_side": "right"}
+    values = {"padding_side": "right"}
     plain, capital, points = tokenizer(["a red dog", "A RED Dog", "a red, dog!"])
-    found["lower_case"] = bool((plain == capital).all())
-    found["strips_punctuation"] = bool((plain == points).all())
+    values["lower_case"] = bool((plain == capital).all())
+    values["strips_punctuation"] = bool((plain == points).all())
     names = {index: token for token, index in tokenizer.vocabulary().items()}
     if tokenizer.eos_id in names:
-        found["eos_token"] = names[tokenizer.eos_id]
+        values["eos_token"] = names[tokenizer.eos_id]
     if tokenizer.pad_id in names and not may_cut_text(model):
-        found["pad_token"] = names[tokenizer.pad_id]
-    return found
+        values["pad_token"] = names[tokenizer.pad_id]
+    return values
 
 
 def may_cut_text(model: nn.Module) -> bool:
-    """True if text features cannot depend on positions after the end token (causal, pooled there);
-    the table of positions may then be cut."""
+    """True if the table of text positions may be cut: a causal tower, pooled at the end token.
+
+    No feature then depends on positions after the end token.
+    """
     return has_text_tower(model) and model.text.is_causal and model.text.pooling == "eos"
 
 
 def has_text_tower(model: nn.Module) -> bool:
-    """False if texts come as vectors from a file, and if the head reads token ids itself."""
+    """False if texts are precomputed vectors, or if the head reads token ids itself."""
     return isinstance(model.text, TextTower)
 
 

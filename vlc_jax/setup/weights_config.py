@@ -1,5 +1,4 @@
-"""The config of weights, from the arrays of other projects and the files beside them, or as a run
-has it."""
+"""Config of weights: inferred from other projects' arrays and files, or read from a run."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -18,26 +17,26 @@ from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, llava_config
 
-# Family of `pretrained.FAMILIES` -> families of variants that it preprocesses for.
+# Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
     "clip": ("openai", "open_clip", "eva01", "eva02", "eva02_e"),
     "siglip": ("siglip",),
     "siglip2": ("siglip",),
 }
-# Format of weights -> families of variants, whose blocks have the same names.
+# Format of weights -> variant families with the same block names.
 EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
-OF_WEIGHTS = "init_from"  # config.model.name of a model that is taken from there
-# Fields of config.model that do not belong to a model.
+OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"
+# Fields of config.model that depend on the devices, not on the weights.
 OF_DEVICES = ("dtype", "attention", "remat", "scan_layers")
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
 
 
 def completed(config: ConfigDict) -> ConfigDict:
-    """The config itself; with config.model.name=init_from, one whose model, texts and pixels are
-    those of the weights or the run at config.init_from, in all fields that are as in
-    configs/default.py.
+    """The config itself, or with config.model.name=init_from one completed from the weights.
 
-    Raises UsageError without config.init_from, or for a path with nothing there.
+    Fields of model, texts and pixels that have the default of configs/default.py are then set from
+    the weights or the run at config.init_from.
+    Raises UsageError without config.init_from, or for a path that does not exist.
     """
     if config.model.name != OF_WEIGHTS:
         return config
@@ -63,11 +62,11 @@ def completed(config: ConfigDict) -> ConfigDict:
 
 
 def _fill(ours: ConfigDict, theirs: Mapping[str, Any], plain: ConfigDict) -> None:
-    """Sets the fields of `ours` that are as in `plain` to those of `theirs`."""
+    """Sets the fields of `ours` that have the default value (`plain`) to the value of `theirs`."""
     for name, value in theirs.items():
         if isinstance(value, Mapping) and plain.get(name):
             _fill(ours[name], value, plain[name])
-        elif isinstance(value, Mapping):  # of names that the user chooses
+        elif isinstance(value, Mapping):  # empty by default: keys of the user's choice
             ours[name] = ConfigDict({**value, **ours[name].to_dict()})
         elif ours[name] == plain[name]:
             ours[name] = value
@@ -82,14 +81,15 @@ def config_of_weights(
     image_size: int | None = None,
     activation: str | None = None,
 ) -> ConfigDict:
-    """The config with which weights of OpenAI, open_clip, Hugging Face or big_vision are evaluated.
+    """The evaluation config for weights of OpenAI, open_clip, Hugging Face or big_vision.
 
-    tokenizer: its file or folder; by default it is looked for in the folder of the weights.
-    family: clip | siglip | siglip2, variant: a name of `models.variants.VARIANTS`, image_size:
-    pixels; by default those of the arrays. activation: by default that of the files beside the
-    weights, and without any the variant's (of CLIP's: OpenAI's quick_gelu).
+    tokenizer: its file or folder; by default searched in the folder of the weights.
+    family: clip | siglip | siglip2; variant: a name of `models.variants.VARIANTS`; image_size: in
+      pixels; all three by default inferred from the arrays.
+    activation: by default from the files beside the weights, else the variant's (of CLIP variants
+      OpenAI's quick_gelu).
 
-    Raises UsageError if the arrays are of no known variant, WeightsError if they cannot be read.
+    Raises UsageError if the arrays match no known variant, WeightsError if they cannot be read.
     """
     if llava_config.is_llava(path):
         return llava_config.config_of_llava(path, tokenizer)
@@ -131,41 +131,41 @@ def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
 def _variant(
     path: str | Path, sizes: weights.sizes.Sizes, family: str, eva: Collection[str]
 ) -> str:
-    found = [
+    matches = [
         name
-        for name, each in variants.VARIANTS.items()
-        if each.family in VARIANT_FAMILIES[family]
-        and (each.family in eva if eva else not each.family.startswith("eva"))
-        and (each.image[:2], each.text[:2]) == (sizes.image, sizes.text)
-        and each.patch_size == sizes.patch_size
+        for name, variant in variants.VARIANTS.items()
+        if variant.family in VARIANT_FAMILIES[family]
+        and (variant.family in eva if eva else not variant.family.startswith("eva"))
+        and (variant.image[:2], variant.text[:2]) == (sizes.image, sizes.text)
+        and variant.patch_size == sizes.patch_size
     ]
-    # of one model at several resolutions, the one that the positions are of
+    # resolutions of one model have the same sizes: prefer the one with this position grid
     of_grid = [
-        n for n in found if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
+        n for n in matches if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
     ]
-    if not found:
+    if not matches:
         raise UsageError(
-            f"the weights at {path} are of no variant here: image tower (width, depth) "
+            f"the weights at {path} match no known variant: image tower (width, depth) "
             f"{sizes.image} with patches of {sizes.patch_size}, text tower {sizes.text}; name one "
             f"as variant=..., of {', '.join(variants.VARIANTS)}"
         )
-    return (of_grid or found)[0]
+    return (of_grid or matches)[0]
 
 
 def _apply(config: ConfigDict, metadata: dict[str, Any]) -> None:
-    """Activation, epsilon and pixels as the files beside the weights have them."""
+    """Sets activation, epsilon and preprocessing from the files beside the weights."""
     for field in ("activation", "epsilon"):
         values = {part: metadata.get(f"{part}_{field}") for part in ("image", "text")}
         for part, value in values.items():
             if value is not None:
                 config.model[part][field] = value
     if "mean" in metadata and "std" in metadata:
-        found = metadata["mean"], metadata["std"]
-        names = [n for n, value in image_ops.NORMALISATIONS.items() if np.allclose(value, found)]
+        moments = metadata["mean"], metadata["std"]
+        names = [n for n, value in image_ops.NORMALISATIONS.items() if np.allclose(value, moments)]
         if not names:
             raise UsageError(
-                f"pixels are normalised by mean and deviation {found}, here by those of "
-                f"{', '.join(image_ops.NORMALISATIONS)}"
+                f"the weights' images have mean and standard deviation {moments}; only those of "
+                f"{', '.join(image_ops.NORMALISATIONS)} are supported"
             )
         config.input.normalisation = names[0]
     for key, field in (("interpolation", "interpolation"), ("crop", "eval_crop")):

@@ -1,4 +1,4 @@
-"""Training batches: the loader's rows as global arrays on the devices."""
+"""Training batches: the loader's rows as global arrays, sharded over the devices."""
 
 import jax
 import numpy as np
@@ -11,13 +11,13 @@ from vlc_jax.run.workdir import Workdir
 from vlc_jax.train.step import Batch
 from vlc_jax.types.setup import Setup
 
-POLL_SECONDS = 0.5  # how long a wait for data lasts before signals are looked at
+POLL_SECONDS = 0.5  # interval at which a wait for data checks for signals
 
 
 class BatchIterator:
-    """The next global batch, sharded over the devices.
+    """Iterator over global batches, sharded over the devices.
 
-    Records that cannot be used, found by this start or an earlier one, are events of the workdir.
+    Each unusable record, of this start or an earlier one, is an event of the workdir.
     """
 
     def __init__(self, setup: Setup, workdir: Workdir, start_step: int):
@@ -36,11 +36,10 @@ class BatchIterator:
         self._bad = set(self._loader.bad)
 
     def next(self, stop: StopSignal, clock: StepClock) -> Batch:
-        """The next batch, with `stop` saying on each row whether its process should stop; `clock`
-        counts the wait for the loader, and what it read.
+        """The next batch; `clock` measures the wait for the loader and counts its shard reads.
 
-        Raises PreemptedError when a signal arrives during the wait, in a run of one process.
-        Several must stop at the same step, so they exchange it with the batch.
+        Raises PreemptedError if a signal arrives during the wait of a single process. Several
+        processes must stop at the same step: row `stop` of the batch tells the others of a signal.
         """
         with clock.waiting():
             while (batch := self._loader.next(timeout=POLL_SECONDS)) is None:
@@ -56,7 +55,7 @@ class BatchIterator:
         return sharding.put_batch(self._mesh, rows)
 
     def _shortened(self, batch: batch_contract.Batch) -> batch_contract.Batch:
-        """The batch with texts of the first of the lengths that holds those of all processes."""
+        """The batch with texts cut to the smallest length that suffices on all processes."""
         lengths, tokenizer = self._data.text_lengths, self._data.tokenizer
         if len(lengths) == 1:
             return batch
@@ -66,11 +65,11 @@ class BatchIterator:
         return batch_contract.with_text_length(batch, length)
 
     def record_ids(self, step: int) -> list[str]:
-        """The ids of the records of the batch of `step`, counted from 0."""
+        """Ids of the records in the batch of `step`, counted from 0."""
         return self._loader.record_ids(step)
 
     def close(self) -> None:
-        if self._loader.stand_ins:  # of this process
+        if self._loader.stand_ins:  # of this process only
             self._workdir.event(
                 "hard_images_missing", step=self._loader.step, rows=self._loader.stand_ins
             )
@@ -78,7 +77,7 @@ class BatchIterator:
 
 
 def _effect_of_duplicates(setup: Setup) -> str:
-    """Warning: records that are in a batch more than once, and their effect on the losses."""
+    """Warning about records that repeat in a batch, and their effect on the losses."""
     keeping = [
         f"config.losses.{name}.duplicates=mask"
         for name, options in setup.optimization.losses.items()

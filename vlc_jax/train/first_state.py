@@ -1,4 +1,4 @@
-"""Frozen parameters and the state that a run begins with: restored, loaded or initialised."""
+"""Frozen parameters and first state of a run: restored, loaded or initialised."""
 
 from functools import partial
 from typing import Any
@@ -17,9 +17,9 @@ from vlc_jax.types.setup import Setup
 
 
 def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
-    """The frozen parameters that a step needs, and fingerprints of them and of the data.
+    """The frozen parameters that a step needs, and fingerprints of frozen parameters and data.
 
-    Raises UsageError where stored features are of other towers.
+    Raises UsageError if stored features are of other towers.
     """
     frozen, fingerprint = init_from.load_frozen(setup)
     data = setup.training.data
@@ -27,16 +27,16 @@ def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
         check_features(
             data.source, {**data.feature_cache_key, "weights": fingerprint.get("weights")}
         )
-        # their features are stored; evaluation loads the towers when it needs them
+        # a step reads stored features; evaluation loads the towers itself
         frozen = {name: part for name, part in frozen.items() if name not in TOWERS}
     return frozen, {**data.fingerprints(), **fingerprint}
 
 
 def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State, Checkpoints]:
-    """The latest valid checkpoint of the workdir; if nothing was ever saved, the first state.
+    """The state of the workdir's latest valid checkpoint, or the initial state if it has none.
 
-    That is an adapter of the frozen parameters, or the trained ones, those of config.init_from if
-    it is set.
+    The initial state is an adapter of the frozen parameters, or the trained parameters, loaded from
+    config.init_from if that is set.
     """
     training, shapes = setup.training, state_shapes(setup, frozen)
     checkpoints = Checkpoints(
@@ -50,12 +50,13 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     if state is not None:
         return state, checkpoints
     loaded, batch_stats = {}, {}
-    if setup.origin.path and not setup.parameters.lora:  # read before anything is allocated
+    # read before the state is allocated
+    if setup.origin.path and not setup.parameters.lora:
         loaded = init_from.load_trained(setup, shapes.params)
     if setup.origin.path:
         batch_stats = init_from.load_batch_stats(setup)
-    where = jax.tree.map(lambda x: x.sharding, shapes)
-    state = jax.jit(partial(init_state, setup), out_shardings=where)(frozen)
+    shardings = jax.tree.map(lambda x: x.sharding, shapes)
+    state = jax.jit(partial(init_state, setup), out_shardings=shardings)(frozen)
     state = state._replace(
         params=merge_trees(state.params, loaded),
         batch_stats=merge_trees(state.batch_stats, batch_stats),

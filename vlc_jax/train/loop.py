@@ -1,4 +1,4 @@
-"""The train loop: one batch after another, metrics read one step late, saves and evaluations."""
+"""The train loop: steps, metrics read one step late, checkpoints and evaluations."""
 
 import contextlib
 from functools import partial
@@ -31,20 +31,20 @@ def train(
     allow_change: bool,
     pretraining: Setup | None = None,
 ) -> None:
-    """Trains from the latest checkpoint of `workdir`, or from the start, to the end.
+    """Trains to the last step, from the latest checkpoint of `workdir` or from the start.
 
-    pretraining: a run to train or resume first, in WORKDIR/pretrain, and to start from. Raises
-    UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after SIGTERM or
-    SIGINT once the state is saved.
+    pretraining: a run to train or resume first in WORKDIR/pretrain; its parameters initialise this
+    one. Raises UsageError, DataError, DivergedError, CheckpointError, and PreemptedError after
+    SIGTERM or SIGINT once the state is saved.
     """
-    # before the first run, which may take hours: weights that this one needs may be missing
+    # before pretraining, which may take hours: missing weights are refused now
     init_from.check_exists(setup, workdir.path)
     if pretraining is not None:
-        # before another run takes its time
+        # before pretraining: bad data is refused now
         stop.interrupt(setup.training.data.check_preview, has_begun=False)
-        setup = after(pretraining, setup, workdir, stop, allow_change)
+        setup = run_pretraining(pretraining, setup, workdir, stop, allow_change)
     training = setup.training
-    # behind it, since the config of a pretrained run says where it starts from
+    # after pretraining, which sets init_from in the config
     workdir.check_config(setup.config, allow_change)
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
@@ -58,11 +58,11 @@ def train(
     start = int(state.step)
     if start > training.steps:
         raise UsageError(
-            f"the state in {workdir.name} is at step {start}, beyond the {training.steps} the "
-            "config asks for; ask for more steps or use another --workdir"
+            f"the state in {workdir.name} is at step {start}, beyond the {training.steps} steps of "
+            "the config; set more steps or use another --workdir"
         )
-    evaluation.forget_after(start)  # of steps that are trained anew
-    # from here on the folder is this run's: whatever is refused above leaves it as it was
+    evaluation.forget_after(start)  # later steps are trained again
+    # only now does the run write into the folder: errors above leave it unchanged
     workdir.claim(setup.config)
     counts = setup.parameters.count(frozen, state.params)
     facts = {"hardware": runtime.hardware(), "parameters": counts, "input": fingerprints}
@@ -73,14 +73,15 @@ def train(
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
     run = Run(setup, frozen, batches, log, checkpoints, evaluation)
     watchdog = Watchdog(
-        *(log.clock, *training.watchdog),
+        log.clock,
+        *training.watchdog,
         stacks=workdir.stacks,
         on_hang=partial(workdir.fail, ExitCode.HANG),
         lost=workdir.lost,
         announce=partial(workdir.announce, ExitCode.HANG),
     )
-    # each is called, whatever the others raise, the last one first: the watchdog closes behind the
-    # wait for a save, which may never end
+    # callbacks run in reverse order, whatever the others raise: the watchdog closes last, since the
+    # wait for a save may hang
     with contextlib.ExitStack() as last:
         last.callback(watchdog.close)
         last.callback(checkpoints.wait)
@@ -91,7 +92,7 @@ def train(
 
 
 def finish(workdir: Workdir, evaluation: Evaluation, steps: int) -> None:
-    """Marks the run as done, then prints and writes what it found."""
+    """Marks the run as done, then prints and writes its results."""
     workdir.finish(step=steps)
     with workdir.after_done():
         workdir.event("done", step=steps)
@@ -100,7 +101,7 @@ def finish(workdir: Workdir, evaluation: Evaluation, steps: int) -> None:
 
 
 class Run(NamedTuple):
-    """The train loop, with everything of a run but its state."""
+    """The train loop of a run; the training state is passed to `loop`."""
 
     setup: Setup
     frozen: Any
@@ -110,10 +111,10 @@ class Run(NamedTuple):
     evaluation: Evaluation
 
     def loop(self, state: State, stop: StopSignal) -> None:
-        """Trains `state` to the last step, saving and evaluating it when due.
+        """Trains `state` to the last step, with checkpoints and evaluations.
 
-        Raises PreemptedError once the state is saved, DivergedError after a step whose update was
-        not applied.
+        Raises PreemptedError once the state is saved, DivergedError after a non-finite step, whose
+        update is not applied.
         """
         setup, log, batches = self.setup, self.log, self.batches
         steps, start = setup.training.steps, int(state.step)
@@ -124,16 +125,16 @@ class Run(NamedTuple):
                 batch = batches.next(stop, log.clock)
                 self.compile(one_step, state, batch, stop)
             while True:
-                # saved before it is evaluated: a long evaluation must not cost steps
+                # saved before the evaluation: a kill during a long one must not lose steps
                 if is_due(step, setup.training.checkpoint["every"], steps):
                     self.save(step, state)
                 if is_due(step, setup.evaluation.every, steps):
                     self.evaluate(step, state)
                 if step == steps:
                     return
-                if not one_step.has(batch):  # of another length of texts
+                if not one_step.has(batch):  # texts of another length
                     self.compile(one_step, state, batch, stop)
-                # the step must cause no implicit transfer; log and batches, outside, move data
+                # a step must cause no implicit transfer; log and batches transfer outside
                 with jax.transfer_guard("disallow"):
                     state, metrics = one_step(state, batch)
                 if len(setup.training.data.text_lengths) > 1:
@@ -143,10 +144,10 @@ class Run(NamedTuple):
                 # for the host
                 log.append(step, metrics)
                 log.raise_if_stopped(stop)
-                if step < steps:  # fetched while the step runs
+                if step < steps:  # read while the step runs
                     batch = batches.next(stop, log.clock)
         except PreemptedError:
-            if step > start:  # else it is on disk, or as the seed makes it
+            if step > start:  # otherwise the state is on disk already, or initial
                 self.save(step, state)
             raise
 
@@ -154,19 +155,21 @@ class Run(NamedTuple):
         self, one_step: train_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal
     ) -> None:
         """Compiles the step for a batch, unless a signal arrives."""
-        self.log.flush()  # what a step before it found
+        self.log.flush()  # a divergence of the previous step is reported before a long compilation
         with self.log.clock.paused():
             stop.interrupt(partial(one_step.compile, state, batch), has_begun=len(one_step) > 0)
 
     def save(self, step: int, state: State) -> None:
-        """Saves the state, once the step that made it is known to be finite."""
+        """Saves the state, after checking that its step was finite."""
         self.log.flush()
         with self.log.clock.paused():
             self.checkpoints.save(step, state)
 
     def evaluate(self, step: int, state: State) -> None:
-        """Runs every benchmark on the state, unless all results are there; before the last step
-        within config.eval.seconds."""
+        """Runs every benchmark on the state, unless all results exist.
+
+        Before the last step, no benchmark starts after config.eval.seconds.
+        """
         if self.evaluation.is_complete(step):
             return
         self.log.flush()
@@ -174,7 +177,7 @@ class Run(NamedTuple):
             params, parameters = state.params, self.setup.parameters
             if parameters.has_frozen:
                 frozen = self.frozen
-                if self.setup.training.data.has_features:  # a step needs no towers, evaluation does
+                if self.setup.training.data.has_features:  # only evaluation needs the towers
                     frozen = init_from.load_frozen(self.setup)[0]
                 params = jax.jit(parameters.merge)(frozen, params)
             variables = {"params": params, "batch_stats": state.batch_stats}
@@ -184,15 +187,16 @@ class Run(NamedTuple):
 
 
 def is_due(step: int, every: int | None, steps: int) -> bool:
-    """True if something done every so many steps, and always after the last, is due now."""
+    """True if something done every `every` steps and after the last step is due at `step`."""
     return step == steps or bool(every and step and step % every == 0)
 
 
-def after(
+def run_pretraining(
     first: Setup, setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool
 ) -> Setup:
-    """Trains or resumes the run `first` in WORKDIR/pretrain; returns `setup` with
-    config.init_from pointing at it.
+    """Trains or resumes the run `first` in WORKDIR/pretrain.
+
+    Returns `setup` with config.init_from set to that folder.
     """
     folder = workdir.below("pretrain")
     try:
@@ -201,6 +205,6 @@ def after(
             train(first, folder, stop, allow_change)
     finally:
         folder.close()
-    sharding.any_process(False)  # process 0 has put the last state in place
+    sharding.any_process(False)  # barrier: process 0 has finished writing the last state
     origin = setup.origin._replace(path=str(folder.path))
     return setup._replace(config={**setup.config, "init_from": folder.name}, origin=origin)

@@ -1,4 +1,4 @@
-"""Metrics of training, read one step late: to metrics.jsonl, TensorBoard and the progress line."""
+"""Writes training metrics, one step late, to metrics.jsonl, TensorBoard and the progress line."""
 
 import math
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from vlc_jax.types.setup import Setup
 
 
 class MetricsLog:
-    """Metrics of each step, read while the next one runs.
+    """Log of the metrics of each step, read while the next one runs.
 
-    record_ids: step, counted from 0 -> ids of the records of its batch, for the report of a
-    divergence.   checkpoints: likewise, to name the last good one.
+    record_ids: step (from 0) -> ids of the batch's records, for the message of a divergence.
+    checkpoints: to name the last good one in that message.
     """
 
     def __init__(
@@ -45,25 +45,25 @@ class MetricsLog:
         self._is_stopped = False
 
     def append(self, step: int, metrics: dict[str, jax.Array]) -> None:
-        """Takes the metrics of `step`, which may still be running, and reads those before."""
+        """Reads the previous step's metrics and stores those of `step`, which may still run."""
         self.flush()
         self._pending = (step, metrics)
 
     def flush(self) -> None:
-        """Reads what is pending. Raises DivergedError if that step was not finite."""
+        """Reads and logs the pending metrics. Raises DivergedError if their step was not finite."""
         if self._pending is None:
             return
         (step, metrics), self._pending = self._pending, None
         values = {name: float(value) for name, value in sharding.to_host(metrics).items()}
         self._is_stopped = bool(values.pop("stop"))
         if not values.pop("is_finite"):
-            # before a row is written: the step changed nothing, and a resumed run makes it again
+            # before a row is written: a resumed run repeats the step, whose update was not applied
             self._raise_diverged(step, values)
         length = int(values.get("text_length", 0))
         flops = self._flops_of_length.get(length)
         self.clock.tick(None if flops is None else float(flops))
         row = {f"train/{name}": value for name, value in values.items()}
-        # 1 is the loss of guessing, whatever the batch size: ln B for InfoNCE
+        # InfoNCE of a random model is ln B, so that chance is 1 for any batch size
         row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self._rows_contrasted, 2))
         if step % self.log_every == 0 or step == self.steps:
             row |= self.clock.read() | {"perf/memory_gb": runtime.memory_gb()}
@@ -72,7 +72,7 @@ class MetricsLog:
             self.progress.show(step, row, self.clock.eta(self.steps - step))
 
     def evaluated(self, step: int, results: list[dict[str, Any]]) -> None:
-        """Headline numbers of an evaluation, to TensorBoard."""
+        """Writes the headline numbers of an evaluation to TensorBoard."""
         if self.writer is not None:
             for row in results:
                 name = row["summary"][0]
@@ -80,10 +80,10 @@ class MetricsLog:
                 self.writer.mirror(step, {f"eval/{row['benchmark']}/{name}": value})
 
     def raise_if_stopped(self, stop: StopSignal) -> None:
-        """Raises PreemptedError at the same step on every process once any of them was asked to."""
+        """Raises PreemptedError, on every process at the same step, once one got a signal."""
         if jax.process_count() == 1:
             stop.check()
-        elif self._is_stopped:  # of the step before, which all processes have read by now
+        elif self._is_stopped:  # a metric of the previous step, equal on all processes
             raise PreemptedError(stop.name or "a signal to another process")
 
     def _raise_diverged(self, step: int, values: dict[str, float]) -> None:

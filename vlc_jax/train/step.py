@@ -1,4 +1,4 @@
-"""One step of training as a pure function, and compiled: forward, backward, update."""
+"""The train step (forward, backward, update), as a pure function and compiled."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ Step = Callable[[State, Any, Batch], tuple[State, dict[str, jax.Array]]]
 
 
 def make_step(setup: Setup) -> Step:
-    """One step of the run as a pure function of state, frozen parameters and batch.
+    """The train step of a run, a pure function of state, frozen parameters and batch.
 
-    A step whose loss or gradient is not finite leaves the state as it was.
+    A step with a non-finite loss or gradient returns the state unchanged.
     """
     model, parameters, optimization = setup.model, setup.parameters, setup.optimization
     sub_batches = optimization.sub_batches
@@ -47,13 +47,13 @@ def make_step(setup: Setup) -> Step:
         if sub_batches == 1:
             return sub_batch_loss(variables, batch, key)
         parts = split_batch(batch, sub_batches, optimization.rows_per_example)
-        # rematerialised, so that the activations of one sub-batch are alive at a time
+        # rematerialised, so that only one sub-batch's activations are alive at a time
         body = jax.checkpoint(lambda part: sub_batch_loss(variables, *part))
         keys = jax.random.split(key, sub_batches)
         return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, (parts, keys)))
 
     def step(state: State, frozen: Any, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
-        # a function of (seed, step), so that a resumed run draws what an unbroken one does
+        # a function of (seed, step), so that a resumed run draws the same numbers
         key = jax.random.fold_in(jax.random.key(optimization.seed), state.step)
         (value, (metrics, batch_stats)), grads = jax.value_and_grad(loss, has_aux=True)(
             state.params, frozen, state.batch_stats, batch, key
@@ -66,62 +66,61 @@ def make_step(setup: Setup) -> Step:
         # the bound
         params = clamp_logit_scale(params, optimization.logit_scale_max)
         new = State(state.step + 1, params, opt_state, batch_stats)
-        # the whole state, moments of Adam and the step count included
+        # the whole state: a NaN must not enter Adam's moments, nor advance the step count
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {
             **metrics,
             "grad_norm": norm,
             "learning_rate": optimization.schedule(state.step),
             "is_finite": is_finite,
-            "stop": jnp.any(batch["stop"]),  # of any process: all stop at the same step
+            "stop": jnp.any(batch["stop"]),  # over processes, so that all stop at the same step
         }
 
     return step
 
 
 def normalised(setup: Setup, batch: Batch) -> Batch:
-    """The batch with its images, if it has any, as the model takes them."""
+    """The batch with normalised float32 images, if it has images."""
     return {**batch, "image": setup.normalise(batch["image"])} if "image" in batch else batch
 
 
 def with_features(setup: Setup, variables: Any, batch: Batch, rows: int, key: jax.Array) -> Batch:
-    """The batch with what the model makes of each row (`CLIP.micro_features`), computed `rows` rows
-    at a time, and no images.
+    """The batch with per-row features (`CLIP.micro_features`) in place of images.
 
-    Value and gradient of a loss of it are those of the whole batch, with the activations of `rows`
-    rows in memory, since the backward pass encodes each micro-batch again (GradCache; Gao et al.
-    2021, arXiv:2101.06983). What mixes rows, draws random numbers or keeps statistics is in the
-    head (unless it is row-wise) and the loss, which see the whole batch; the dropout of adapters is
-    drawn from `key` for each micro-batch, the same in both passes.
+    Features are computed in micro-batches of `rows` rows. Value and gradient of a loss equal those
+    of the whole batch, but only `rows` rows of activations are in memory, since the backward pass
+    encodes each micro-batch again (GradCache; Gao et al. 2021, arXiv:2101.06983). Operations across
+    rows, random numbers and running statistics belong to the head (unless it is row-wise) and the
+    loss, which see the whole batch. The dropout of adapters is drawn from `key` per micro-batch,
+    identically in both passes.
     """
     count = len(batch["mask"]) // rows
 
     @jax.checkpoint
     def encode(variables: Any, batch: Batch, index: jax.Array) -> Batch:
         def part(x: jax.Array) -> jax.Array:
-            # rows index, index + count, ...: of each device's share, none of which has to move
+            # rows index, index + count, ...: the same number on each device, so that none moves
             x = x.reshape(rows, count, *x.shape[1:])
             return types.shard_batch(jax.lax.dynamic_index_in_dim(x, index, 1, keepdims=False))
 
         # normalised here: the whole batch in float32 is four times as large as in uint8
         inputs = normalised(setup, jax.tree.map(part, batch))
-        own_key = jax.random.fold_in(key, index)
-        params = setup.parameters.with_dropout(variables["params"], own_key)
+        params = setup.parameters.with_dropout(variables["params"], jax.random.fold_in(key, index))
         return setup.model.apply({**variables, "params": params}, inputs, method="micro_features")
 
-    # over an index and not over parts of the batch, which would be a copy of all pixels
-    found = jax.lax.map(lambda index: encode(variables, batch, index), jnp.arange(count))
-    features = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), found)
-    kept = {key: x for key, x in batch.items() if key != "image"}
-    return kept | jax.tree.map(types.shard_batch, features)
+    # mapped over an index: mapping over a split batch would copy all pixels
+    parts = jax.lax.map(lambda index: encode(variables, batch, index), jnp.arange(count))
+    features = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), parts)
+    without_images = {key: x for key, x in batch.items() if key != "image"}
+    return without_images | jax.tree.map(types.shard_batch, features)
 
 
 def clamp_logit_scale(
     params: Mapping[str, Any], maximum: float | None, minimum: float | None = 1.0
 ) -> dict[str, Any]:
-    """`params` with the (linear) logit scale clipped to [minimum, maximum]; None is no bound.
+    """`params` with the (linear) logit scale clipped to [minimum, maximum]; None: no bound.
 
-    A frozen scale is not among the trained `params` and stays as it is.
+    A frozen scale is not in the trained `params` and is not clipped.
 
     CLIP clamps to [1, 100] after every optimizer step. Published SigLIP weights have a scale of
     about 117, so finetuning them needs `maximum=None`.
@@ -133,10 +132,10 @@ def clamp_logit_scale(
 
 
 def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
-    """(batch, ...) as (sub_batches, batch / sub_batches, ...).
+    """Reshapes (batch, ...) to (sub_batches, batch / sub_batches, ...).
 
     `group` neighbouring rows stay together. Groups are assigned round-robin, so that every device
-    has a share of every sub-batch.
+    holds a part of every sub-batch.
     """
 
     def split(x: jax.Array) -> jax.Array:
@@ -147,8 +146,7 @@ def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
 
 
 class CompiledSteps:
-    """A step of the run for every shape of a batch, compiled when it is first needed; `texts` of
-    different lengths have different ones."""
+    """The train step, compiled once per text shape of the batch."""
 
     def __init__(self, setup: Setup, frozen: Any) -> None:
         self._setup, self._frozen = setup, frozen
@@ -158,11 +156,11 @@ class CompiledSteps:
         return len(self._steps)
 
     def has(self, batch: Batch) -> bool:
-        """True if nothing is to be compiled for this batch."""
+        """True if the step of this batch's shape is compiled."""
         return batch["text"].shape in self._steps
 
     def compile(self, state: State, batch: Batch) -> None:
-        """Compiles the step for this batch."""
+        """Compiles the step for this batch's shape."""
         step = compile_step(self._setup, state, self._frozen, batch)
         self._steps[batch["text"].shape] = step
 
@@ -176,13 +174,15 @@ def compile_step(
     frozen: Any,
     batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct],
 ) -> Step:
-    """Compiles a step for these arrays or shapes; the new state replaces `state` and lies where it
-    lay."""
-    where = jax.tree.map(lambda x: x.sharding, state)
+    """Compiles the train step for these arrays or shapes.
+
+    `state` is donated; the new state has the same shardings.
+    """
+    shardings = jax.tree.map(lambda x: x.sharding, state)
     step = jax.jit(
         make_step(setup),
-        out_shardings=(where, sharding.replicated(setup.mesh)),
+        out_shardings=(shardings, sharding.replicated(setup.mesh)),
         donate_argnums=0,
     )
-    with jax.set_mesh(setup.mesh):  # here, since the mesh of a context belongs to one thread
+    with jax.set_mesh(setup.mesh):  # a mesh context is per thread, and this may run in another one
         return step.lower(state, frozen, batch).compile()

@@ -1,21 +1,21 @@
-"""Axis names of arrays, and the named tuples of arrays that models, losses and evaluation share.
+"""Axis names, and the named tuples of arrays that models, losses and evaluation share.
 
-Axis words (jaxtyping signatures use them, einsum letters are their initials):
+Axis words of jaxtyping signatures; einsum letters are their initials:
   batch                    examples of the global training batch
   images, texts            rows and columns of a score matrix
-  height, width, channels  pixels; a width without a height is that of a decoder or of text vectors
+  height, width, channels  pixels; without a height, width is of a decoder or of text vectors
   patches                  image tokens, the class token included if there is one
   length                   text tokens
   embed                    width of an embedding or of a tower
   heads, head              attention heads, and the width of one
-  groups                   heads of keys and values of a decoder
-  layers, slots            blocks of a decoder, and places of its cache or of a padded text
+  groups                   key-value heads of a decoder
+  layers, slots            blocks of a decoder, and positions of its cache or of a padded text
   vocab                    token ids of a decoder, one per logit
   steps, ends              tokens of an answer, and ids that end it
   maps                     similarity maps of image-text pairs, in DCSM's network
   options                  captions to choose from
   negatives, positives     hard negatives, hard positives of one example
-  cases, examples          cases of a benchmark, and decisions over which a metric is the mean
+  cases, examples          cases of a benchmark, and the decisions that a metric averages
   queries                  rows whose options are ranked; in attention, tokens that attend
 
 `scores[i, j]` is always image i against text j.
@@ -35,7 +35,7 @@ class FeatureRequest(NamedTuple):
     """The features a head needs from a tower, besides `pooled`.
 
     tokens: none | raw (output of the last block) | normed (after the last layer norm) | projected
-      (into the shared embedding) | ids (of texts: their token ids, for which no tower is run).
+      (into the shared embedding) | ids (token ids of texts; the tower does not run).
     is_unit: whether `pooled` and projected tokens are scaled to unit length.
     """
 
@@ -44,22 +44,22 @@ class FeatureRequest(NamedTuple):
 
     @property
     def has_tokens(self) -> bool:
-        """True if a tower computes the features of every token."""
+        """True if a tower returns the features of every token."""
         return self.tokens not in ("none", "ids")
 
 
 POOLED_ONLY = FeatureRequest()
 
 
-NOT_ASKED = -1  # in place of a token id behind the end of a question
+NOT_ASKED = -1  # padding of the token ids of a question
 
 
 class ImageFeatures(NamedTuple):
     """Features of images; `pooled` has unit length for CLIP and SigLIP.
 
-    question: token ids of what is asked of each image, NOT_ASKED behind the last one; only for
-      heads that read it.
-    has_image: False where there is none, of a text alone; None: all have one.
+    question: token ids of the question about each image, padded with NOT_ASKED; only for heads that
+      read it.
+    has_image: False for a row without an image (text only); None: all rows have one.
     """
 
     pooled: Float[Array, "images embed"]
@@ -71,12 +71,12 @@ class ImageFeatures(NamedTuple):
 class TextFeatures(NamedTuple):
     """Features of texts; `mask` is True on real tokens, the end-of-text token included.
 
-    marks: 1 + the index of the functional word that stands there, 0 for none
-      (input_pipeline/tokenizers/functional_words.py); of conversations, 1 on the tokens of answers;
+    marks: 1 + index of the functional word at a token, 0 for other tokens
+      (input_pipeline/tokenizers/functional_words.py); in conversations, 1 on the tokens of answers;
       only for heads that read it.
     ids: only for heads that request them.
-    shared: ids that stand before all texts of an image, NOT_ASKED before the first one; only for
-      heads that read them once (`Head.reads_shared`), a row per image.
+    shared: ids of the common prefix of all texts of an image, padded on the left with NOT_ASKED, a
+      row per image; only for heads that read the prefix once (`Head.reads_shared`).
     """
 
     pooled: Float[Array, "*texts embed"]
@@ -88,19 +88,19 @@ class TextFeatures(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Everything a loss may want from one forward pass; None where the model or the batch lacks it.
+    """Everything a loss may need from one forward pass; None if the model or the batch lacks it.
 
     `scores` are similarities (cosines for CLIP) before `logit_scale` and `logit_bias`:
     logits = logit_scale * scores + logit_bias. `logit_scale` here is linear, 1 / temperature; the
     parameter of that name is its logarithm, as in OpenAI's checkpoints.
 
-    Hard negatives and positives are texts with an axis more, `pooled` (texts, negatives, embed):
+    Hard negatives and positives are texts with another axis, `pooled` (texts, negatives, embed):
     `negative_scores[i, j, k]` is image i against negative k of example j, `own_negative_scores[i,
-    k]` image i against its own, `own_scores[i]` against its caption. XLA drops the computation of
-    those that no loss reads.
+    k]` image i against negative k of example i, `own_scores[i]` image i against its caption. XLA
+    removes the computation of fields that no loss reads.
 
-    token_groups: SPARC's language-grouped patch embedding of each token of the own caption, of unit
-      length.
+    token_groups: SPARC's language-grouped patch embedding of each token of the image's caption, of
+      unit length.
     """
 
     image: ImageFeatures
@@ -119,11 +119,11 @@ class Outputs(NamedTuple):
 
 
 class State(NamedTuple):
-    """Training state between two steps: all that a checkpoint holds. `step` counts updates.
+    """Training state between two steps: the content of a checkpoint. `step` counts updates.
 
-    `params` are the trained parameters: all of them, those that are not frozen, or an adapter
+    `params` are the trained parameters: all parameters, those that are not frozen, or an adapter
     (`models.lora`) of frozen ones. `batch_stats` are the running statistics of the model (Flax's
-    mutable collection of that name), which the optimizer never sees; {} for a model without any.
+    mutable collection of that name), which the optimizer does not update; {} if there are none.
     """
 
     step: Array
@@ -145,9 +145,9 @@ def _batch_axes() -> tuple[str, ...]:
 
 
 def _splits(rows: int) -> bool:
-    """True if there is a mesh (`jax.set_mesh`) whose devices divide this many rows."""
+    """True inside `jax.set_mesh` of several devices whose number divides `rows`."""
     mesh = jax.sharding.get_abstract_mesh()
-    if jax.sharding.AxisType.Manual in mesh.axis_types:  # inside shard_map: one device's own rows
+    if jax.sharding.AxisType.Manual in mesh.axis_types:  # inside shard_map: rows of one device
         return False
     size = math.prod(mesh.shape[name] for name in _batch_axes())
     return not mesh.empty and size > 1 and rows % size == 0
@@ -158,15 +158,15 @@ def _has_explicit_axes() -> bool:
 
 
 def shard_batch(x: jax.Array) -> jax.Array:
-    """The same array with axis 0 sharded over the mesh, if there is one that divides it.
+    """The same array with axis 0 sharded over the mesh, if there is a mesh that divides it.
 
-    Models say this of the activations of each block: with sharded parameters the compiler may
+    Models apply it to the activations of each block: with sharded parameters the compiler may
     otherwise replicate activations on every device.
     """
     if not _splits(len(x)):
         return x
     spec = jax.P(_batch_axes())
-    # on Explicit axes a constraint would only assert the sharding that the array has already
+    # on Explicit axes a constraint only asserts the present sharding, so reshard
     return (
         jax.sharding.reshard(x, spec)
         if _has_explicit_axes()
@@ -177,8 +177,8 @@ def shard_batch(x: jax.Array) -> jax.Array:
 def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., Any]:
     """f with shardings chosen by the compiler, also on a mesh with Explicit axes.
 
-    splits_rows: there, axis 0 of the result is sharded as that of f's first argument; otherwise the
-      result is replicated.
+    splits_rows: on Explicit axes, whether axis 0 of the result is sharded over the batch axes, as
+      axis 0 of f's first argument; otherwise the result is replicated.
     """
     if not _has_explicit_axes():
         return f
@@ -192,20 +192,20 @@ def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., A
 
 
 def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) -> jax.Array:
-    """f(rows, replicated) by shard_map: each device computes f of its own rows.
+    """f(rows, replicated) by shard_map: each device computes f on its shard of the rows.
 
-    f is row-wise, axis 0 of its result is that of `rows` (a tree of arrays); `replicated` holds all
-    other arrays that f reads. Without a mesh, or where its devices do not divide the rows, plain f.
-    The compiler may otherwise send the rows around.
+    f is row-wise: axis 0 of its result is axis 0 of `rows` (a tree of arrays); `replicated` holds
+    all other arrays that f reads. Without a mesh, or if its devices do not divide the rows, f is
+    called directly. Without shard_map the compiler may move the rows between devices.
     """
     if not _splits(len(jax.tree.leaves(rows)[0])):
         return f(rows, replicated)
     split = jax.P(_batch_axes())
-    if _has_explicit_axes():  # where shard_map does not move what lies otherwise
+    if _has_explicit_axes():  # shard_map does not reshard its inputs there
         rows, replicated = (
             jax.sharding.reshard(rows, split),
             jax.sharding.reshard(replicated, jax.P()),
         )
-    # check_vma=False: f's custom derivatives do not say over which axes their results vary
+    # check_vma=False: f's custom derivatives do not declare the axes over which results vary
     mapped = jax.shard_map(f, in_specs=(split, jax.P()), out_specs=split, check_vma=False)
     return mapped(rows, replicated)

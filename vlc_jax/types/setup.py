@@ -1,6 +1,6 @@
-"""Setup of a run: everything that `vlc_jax.setup.resolve` makes from a config.
+"""Setup of a run: everything that `vlc_jax.setup.resolve` builds from a config.
 
-A leaf, so that whoever takes a Setup imports none of what it is made of.
+Types are imported for type checking only, so that a user of Setup does not import its parts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class Optimization(NamedTuple):
     """Losses and optimizer of a training step.
 
-    optimizer, schedule: the schedule is inside the optimizer, too; here for the metrics.
+    schedule: also inside the optimizer; kept for the metrics.
     losses: name of `losses.LOSSES` -> weight and options.
-    sub_batches: the batch is split into that many contrastive sub-batches without shared negatives.
-    rows_per_example: neighbouring rows that stay together then, an image and its hard images.
+    sub_batches: number of contrastive sub-batches, which share no negatives.
+    rows_per_example: neighbouring rows that stay in one sub-batch, an image and its hard images.
     microbatch: rows that the towers encode at a time, over all devices; None: all.
     logit_scale_max: clamp of the (linear) logit scale after each update; None: no clamp.
     seed: of dropout.
@@ -47,8 +47,8 @@ class BenchmarkSetup(NamedTuple):
     """A benchmark of config.evals: its reader, and the options of its protocol.
 
     reader: a key of evaluators.EVALUATIONS and of vlc_jax.input_pipeline.benchmarks.READERS.
-    options: all that config.evals says of it.
-    reader_options: those of the reader, with what they leave to config.input (the source).
+    options: all its options in config.evals.
+    reader_options: options of the reader, completed from config.input (the source).
     """
 
     reader: str
@@ -59,9 +59,9 @@ class BenchmarkSetup(NamedTuple):
 
 
 class Interpolation(NamedTuple):
-    """WiSE-FT: evaluate (1 - alpha) other + alpha ours for each share; other None: nothing mixed.
+    """WiSE-FT: evaluates (1 - alpha) * other + alpha * ours for each share alpha.
 
-    other: weights as config.init_from names them.
+    other: path of weights, as in config.init_from; None: no interpolation.
     """
 
     other: str | None
@@ -69,17 +69,18 @@ class Interpolation(NamedTuple):
 
 
 class EvaluationSetup(NamedTuple):
-    """The benchmarks of a run, and how images and texts reach the model.
+    """The benchmarks of a run, and the preprocessing of their images and texts.
 
     every: steps between evaluations; None: after the last step only.
-    seconds: after which an evaluation inside training begins no further benchmark; None: never.
+    seconds: time budget of an intermediate evaluation, after which no further benchmark starts;
+      None: no limit.
     batch_size: images or texts per forward pass, over all devices.
-    cache: folder of pooled features for later runs; None: none are kept.
-    examples: cases per benchmark whose images are kept for the report.
+    cache: folder of pooled features for later runs; None: no cache.
+    examples: cases per benchmark whose images are saved for the report.
     preview: cases per benchmark that are decoded before training.
-    question: template of what is asked of every image; "": nothing.
-    inputs: "image" and "text" -> what decides the model's input beside transform and tokenizer, for
-      what is kept of features.
+    question: template of the question about every image; "": no question.
+    inputs: "image" and "text" -> config values besides transform and tokenizer that change the
+      model's input; part of the feature cache's key.
     """
 
     benchmarks: Mapping[str, BenchmarkSetup]
@@ -98,11 +99,12 @@ class EvaluationSetup(NamedTuple):
 class TrainingSetup(NamedTuple):
     """The training half of a run.
 
-    checkpoint: every, keep_last and keep_every (steps), as config.checkpoint has them.
+    checkpoint: every, keep_last and keep_every (steps) of config.checkpoint.
     log_every: steps between rows of metrics.jsonl.
     flops_per_example: of one row of the batch, forward and backward, with texts of full length.
-    flops_of_length: the same for each length that texts may have (config.text.lengths).
-    watchdog: seconds, and mean steps, without a finished step that are a hang; 0 seconds: never.
+    flops_of_length: the same for each text length (config.text.lengths).
+    watchdog: (seconds, multiple of the mean step time) without a finished step that count as a
+      hang; 0 seconds: no watchdog.
     """
 
     data: TrainingData
@@ -120,14 +122,14 @@ class TrainingSetup(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """Everything a run needs, made from its config.
+    """Everything a run needs, built from its config.
 
-    config: the whole of it as a plain dict, for config.json and for provenance only; `auto` of
-      model.dtype is resolved.
-    tokenizer_path: its files, which an export copies; None for one without.
+    config: the whole config as a plain dict, for config.json and provenance only; model.dtype=auto
+      is resolved.
+    tokenizer_path: the tokenizer's files, which an export copies; None if it has none.
     normalise: uint8 pixels -> float32, on the devices.
-    training: None where a run is not to be trained (--mode eval, tools that read weights).
-    tokenizer, origin, evaluation: nothing but shapes, None and None in --mode plan.
+    training: None outside training (--mode eval, tools that read weights).
+    tokenizer, origin, evaluation: in --mode plan a TokenizerShape, None and None.
     """
 
     config: Mapping[str, Any]

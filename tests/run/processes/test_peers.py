@@ -88,7 +88,7 @@ def test_a_crash_is_infrastructure_and_not_blamed_on_those_it_ends(tmp_path, cra
     does[crashed] = "abort"
     codes, texts = ends(start(tmp_path, *does))
     assert codes == [30, 30]
-    assert "JAX ended this process with 134; what JAX printed is in" in texts[crashed]
+    assert "JAX ended this process with 134; the output of JAX is in" in texts[crashed]
     assert f"process {crashed} of 2" in texts[1 - crashed]
 
 
@@ -125,7 +125,7 @@ def test_a_second_job_is_refused_and_the_first_goes_on(tmp_path):
     codes, texts = ends(start(tmp_path, "0", "0"))
     assert codes == [2, 2]
     for pid, text in zip(pids, texts, strict=True):
-        assert f"lives already, on host {os.uname().nodename} with pid {pid}; stop it" in text
+        assert f"is running already, on host {os.uname().nodename} with pid {pid}; stop it" in text
     for job in jobs:
         job.send_signal(signal.SIGTERM)
     assert ends(jobs)[0] == [75, 75]

@@ -13,7 +13,7 @@ import jax
 from vlc_jax.errors import PreemptedError
 
 T = TypeVar("T")
-# Signal -> what the parent of a guarded process sends in its place (guard.py).
+# Signal -> signal that the parent of a guarded process sends in its place (guard.py).
 FORWARDED = {signal.SIGTERM: signal.SIGUSR1, signal.SIGINT: signal.SIGUSR2}
 
 
@@ -24,7 +24,7 @@ class StopSignal:
         self.name = ""  # of the first signal that arrived
 
     def install(self, is_guarded: bool = False) -> "StopSignal":
-        """is_guarded: listen to what the parent of this process sends in place of a signal."""
+        """Installs the handlers; is_guarded: of the signals in FORWARDED, sent by the parent."""
         for number, forwarded in FORWARDED.items():
             signal.signal(forwarded if is_guarded else number, partial(self._receive, number))
         return self
@@ -36,7 +36,7 @@ class StopSignal:
     def _receive(self, number: int, received: int, frame: object) -> None:
         if self.is_set:
             # Not sys.exit: its exception could be caught, and exit handlers wait for threads.
-            os._exit(128 + number)  # as a shell reports a process that died of a signal
+            os._exit(128 + number)  # the shell's code for a process killed by this signal
         self.name = signal.Signals(number).name
         # os.write: a handler may interrupt a print, and buffered files are not reentrant.
         os.write(
@@ -50,13 +50,13 @@ class StopSignal:
             raise PreemptedError(self.name)
 
     def interrupt(self, work: Callable[[], T], has_begun: bool = True) -> T:
-        """The result of `work()`, run on another thread, unless a signal arrives first.
+        """The result of `work()`, run on another thread so that a signal can interrupt it.
 
         For long calls that do not return to Python, such as a compilation or a read from hanging
         storage: Python handles signals on the main thread only, between bytecodes. Raises
-        PreemptedError on a signal; `work` then goes on until the process ends. Several processes
-        must save the same step: there `work` runs on this thread and is not interrupted, unless
-        the run has not begun; the others then notice that this one left.
+        PreemptedError on a signal; `work` then continues until the process ends. Several processes
+        must save the same step: with them `work` runs on this thread, uninterrupted, unless
+        `has_begun` is False, where the others notice that this process is gone.
         """
         if jax.process_count() > 1 and has_begun:
             return work()
@@ -72,7 +72,7 @@ class StopSignal:
         thread = threading.Thread(target=run, daemon=True)  # daemon: does not hold up the exit
         thread.start()
         while thread.is_alive():
-            # A join without timeout resumes after the handler has run, and the flag is not read.
+            # With a timeout: a join without one continues after the handler, without a check.
             thread.join(timeout=0.1)
             self.check()
         if failure:

@@ -1,4 +1,4 @@
-"""Watchdog: ends a run that makes no progress, with the stacks of all threads in its logs."""
+"""Watchdog: ends a run that makes no progress, after writing the stacks of all its threads."""
 
 import contextlib
 import faulthandler
@@ -12,21 +12,21 @@ from vlc_jax.errors import ExitCode
 from vlc_jax.run.metrics import StepClock
 
 POLL_SECONDS = 1.0
-LAST_WORDS_SECONDS = 5.0  # for the files of the workdir, whose storage may be what hangs
-ANNOUNCE_SECONDS = 25.0  # for other processes to learn of it, with an object store between them
+LAST_WORDS_SECONDS = 5.0  # timeout of the last writes to the workdir, whose storage may hang
+ANNOUNCE_SECONDS = 25.0  # timeout of telling other processes, through an object store
 
 
 class Watchdog:
-    """Ends the process with ExitCode.HANG when no step finishes for `seconds` and for `factor`
-    times the mean step.
+    """Ends the process with ExitCode.HANG when no step finishes for too long.
 
-    Seconds that this process was awake: a suspended one has not hung. Off while `clock` is paused:
-    compilations, saves and evaluations take what they take. 0 seconds: no watchdog.
+    That is `seconds`, but at least `factor` times the mean step. Only seconds in which this process
+    was awake count, so that a suspended process is not ended. Off while `clock` is paused, in
+    compilations, saves and evaluations. 0 seconds: no watchdog.
 
     stacks: file for the stacks.   on_hang: called with the reason; may not return.
     announce: called before the end, to wait until the other processes know.
-    lost: as `Peers.lost`. The process that says it hangs may only wait for this one, so this one
-      leaves its stacks, too.
+    lost: as `Peers.lost`. A process that reports a hang may be waiting for this one, so this one
+      writes its stacks, too.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Watchdog:
             reason += f"; the stacks of all threads are in {self._stacks}"
         print(f"{kind}: {reason}", file=sys.stderr, flush=True)
         _for_at_most(LAST_WORDS_SECONDS, self._on_hang, reason)
-        # the others end as this one does, and leave their stacks before
+        # before the end: the other processes write their stacks and end, too
         _for_at_most(ANNOUNCE_SECONDS, self._announce)
         os._exit(ExitCode.HANG)
 

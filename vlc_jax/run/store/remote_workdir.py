@@ -1,4 +1,4 @@
-"""RemoteWorkdir: the workdir of a run in an object store, and the local folder it is written to."""
+"""RemoteWorkdir: a workdir in an object store, mirrored from a local folder."""
 
 import os
 import shutil
@@ -12,9 +12,9 @@ from vlc_jax.run.store.store_lock import StoreLock
 
 
 class RemoteWorkdir:
-    """The run at `url`, locked by process 0 until `close`; `path` is the local folder.
+    """The workdir at `url`, locked by process 0 until `close`; `path` is the local folder.
 
-    Raises UsageError if the store cannot be used or a living job has the lock.
+    Raises UsageError if the store cannot be used, or if a live job has the lock.
     """
 
     def __init__(self, url: str, index: int):
@@ -25,16 +25,17 @@ class RemoteWorkdir:
             remote = stores.folder(url)
             if index == 0:
                 self._lock = StoreLock(remote, _end)
-            # the store has what counts: what a killed job left here may be of another run
+            # the store has the valid files: those of a killed job here may be of another run
             shutil.rmtree(self.path, ignore_errors=True)
             self.path.mkdir(parents=True)
             self._mirror = Mirror(
-                *(self.path, remote),
+                self.path,
+                remote,
                 includes=_is_of_the_run if index == 0 else (lambda name: name in logs),
             )
             self._mirror.download(_is_of_the_run)
             (self.path / fetch.STORE).write_text(url)
-        except StoreError:  # which may be back when the run is started again
+        except StoreError:  # not the user's fault: a later start may succeed
             self._release()
             raise
         except (ValueError, OSError) as error:
@@ -43,18 +44,15 @@ class RemoteWorkdir:
         self._mirror.start()
 
     def flush(self) -> None:
-        """Brings what was written to the store. Raises OSError if it fails."""
+        """Uploads the files written since the last time. Raises OSError if it fails."""
         self._mirror.flush()
 
     def close(self) -> None:
-        """Brings the last files to the store and releases the lock; what could not be brought is a
-        line."""
+        """Uploads the last files and releases the lock; a failed upload prints a line."""
         try:
             self._mirror.close()
         except OSError as error:
-            print(
-                f"the last files of {self.url} are in {self.path} alone: {error}", file=sys.stderr
-            )
+            print(f"the last files of {self.url} are only in {self.path}: {error}", file=sys.stderr)
         self._release()
 
     def _release(self) -> None:
@@ -67,6 +65,6 @@ def _is_of_the_run(name: str) -> bool:
 
 
 def _end(message: str) -> None:
-    """Ends a process that must not write any more."""
+    """Ends a process that lost its lock and so must not write any more."""
     print(f"Peer: {message}", file=sys.stderr, flush=True)
     os._exit(ExitCode.INFRASTRUCTURE)

@@ -1,8 +1,8 @@
-"""The folders of saved steps, on a file system or in an object store: begun, committed, damaged.
+"""Folders of checkpoint steps, on a file system or in an object store.
 
-A step is complete once it has a manifest.json with the sha256 of every file. On a file system it is
-written under another name and renamed. A store has no rename: there the manifest, which is written
-last and removed first, is the mark of a complete step.
+A complete step has a manifest.json with the sha256 of every file. On a file system it is written
+under another name and renamed. A store has no rename: there the manifest, which is written last and
+removed first, marks a complete step.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, folde
 from vlc_jax.input_pipeline.stores.fetch import STORE
 
 MANIFEST = "manifest.json"
-THREADS_DISK = 4  # that hash; training goes on meanwhile and needs the other cores
-THREADS_STORE = 16  # that wait for the store more than they compute
-Share = tuple[int, int]  # (index, count): every count-th file of a step, from the index-th on
+THREADS_DISK = 4  # to hash files; training continues meanwhile and needs the other cores
+THREADS_STORE = 16  # more, since they mostly wait for the store
+Share = tuple[int, int]  # (index, count): every count-th file of a step, starting at index
 WHOLE: Share = (0, 1)
 
 
 def steps_of(workdir: Path) -> "LocalSteps | StoreSteps":
-    """The steps of the run in `workdir`, those of a run in a store from the copy of its files."""
+    """The steps of the run in `workdir`, which may be the local copy of a run in a store."""
     if (workdir / STORE).is_file():
         return StoreSteps(folder(f"{(workdir / STORE).read_text()}/checkpoints"))
     return LocalSteps(workdir / "checkpoints")
@@ -46,12 +46,12 @@ class LocalSteps:
 
     def steps(self) -> list[int]:
         """Steps with a complete folder, oldest first."""
-        # isdecimal: "\u00b2" is a digit, and no number
+        # isdecimal: int() refuses "\u00b2", which isdigit accepts
         names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
         return sorted(int(name) for name in names if name.isdecimal())
 
     def where(self, step: int) -> str:
-        """The path at which Orbax finds a complete step."""
+        """The path from which Orbax reads a complete step."""
         return f"{self.path / str(step)}/state"
 
     def where_written(self, step: int) -> str:
@@ -59,12 +59,12 @@ class LocalSteps:
         return f"{self._writing(step)}/state"
 
     def begin(self, step: int) -> None:
-        """Removes what a killed run or a failed try left of a step, and makes its folder."""
+        """Makes the folder of a step, after removing leftovers of a killed run or a failed try."""
         shutil.rmtree(self._writing(step), ignore_errors=True)
         self._writing(step).mkdir()
 
     def commit(self, step: int) -> None:
-        """Makes a written step a complete one."""
+        """Marks a written step as complete."""
         # In this order: a folder with a bare number always has its manifest.
         write_manifest(self._writing(step))
         self._writing(step).rename(self.path / str(step))
@@ -76,7 +76,7 @@ class LocalSteps:
         shutil.rmtree(deleting)
 
     def clean(self) -> None:
-        """Removes what interrupted saves and deletions left behind."""
+        """Removes leftovers of interrupted saves and deletions."""
         for pattern in (".*.writing", ".*.deleting"):
             for left_over in self.path.glob(pattern):
                 shutil.rmtree(left_over, ignore_errors=True)
@@ -88,8 +88,7 @@ class LocalSteps:
         (self.path / str(step)).rename(aside)
 
     def damage(self, step: int, share: Share = WHOLE) -> str | None:
-        """Description of the damage of a step, None if every file of the share matches its
-        manifest."""
+        """Description of a step's damage; None if every file of the share matches the manifest."""
         return _damage(LocalFolder(self.path / str(step)), share, THREADS_DISK)
 
     def _writing(self, step: int) -> Path:
@@ -110,13 +109,13 @@ class StoreSteps:
         """Stores have no folders."""
 
     def steps(self) -> list[int]:
-        """Steps with a mark, oldest first; costs two calls of the store for a step, however many
-        objects it has."""
-        begun = self._begun()
-        marks = _each(lambda step: self._objects.stat(f"{step}/{MANIFEST}"), begun, THREADS_STORE)
-        return sorted(step for step, mark in zip(begun, marks, strict=True) if mark)
+        """Complete steps, oldest first; at most two calls of the store per step."""
+        steps = self._all_steps()
+        marks = _each(lambda step: self._objects.stat(f"{step}/{MANIFEST}"), steps, THREADS_STORE)
+        return sorted(step for step, mark in zip(steps, marks, strict=True) if mark)
 
-    def _begun(self) -> list[int]:
+    def _all_steps(self) -> list[int]:
+        """Complete and incomplete steps."""
         return [int(name) for name in self._objects.folders() if name.isdecimal()]
 
     def where(self, step: int) -> str:
@@ -139,7 +138,7 @@ class StoreSteps:
         self._remove_all(f"{step}/")
 
     def clean(self) -> None:
-        for step in {*self._begun()} - {*self.steps()}:
+        for step in {*self._all_steps()} - {*self.steps()}:
             self._remove_all(f"{step}/")
 
     def set_aside(self, step: int) -> None:
@@ -164,13 +163,13 @@ def write_manifest(path: Path) -> None:
     with (path / MANIFEST).open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())  # on disk before the rename that follows, also in a power cut
+        os.fsync(file.fileno())  # before the rename that follows: a power cut must not reorder them
 
 
 def _damage(saved: Folder, share: Share, threads: int) -> str | None:
     try:
         sums = json.loads(saved.read(MANIFEST))["sha256"]
-    except StoreError:  # the store fails, which says nothing of the step
+    except StoreError:  # a failing store does not mean that the step is damaged
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"
@@ -202,6 +201,6 @@ def _sha256(saved: Folder, name: str) -> str:
 
 
 def _each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
-    """The results for `items`, in their order; what is not begun when nobody asks on is left."""
+    """Yields the results for `items` in order; closing the generator cancels waiting items."""
     with ThreadPoolExecutor(threads) as pool:
         yield from pool.map(work, items)

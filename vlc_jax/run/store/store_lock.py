@@ -1,8 +1,9 @@
-"""StoreLock: one owner of a folder in an object store, which has no locks.
+"""StoreLock: an exclusive lock of a folder in an object store, which has no locks.
 
-Owners are numbered: lock/000001.json, lock/000002.json, ... each is created only where nothing is,
-and renewed by its owner. The owner is the one with the highest number, until it says that it is
-over. Who finds one that is not over watches it first: a living owner renews it.
+Owners are numbered files lock/000001.json, lock/000002.json, ..., each created atomically (only if
+it does not exist) and rewritten by its owner. The owner is the file with the highest number, until
+its `is_over` is set. A job that finds another owner watches its file first: a live owner rewrites
+it.
 """
 
 import contextlib
@@ -22,16 +23,16 @@ from vlc_jax.input_pipeline.stores import Folder
 from vlc_jax.run import workdir_files
 
 BEAT_SECONDS = 10.0
-SILENT_BEATS = 3  # an owner that renews nothing for so long is dead
+SILENT_BEATS = 3  # without a rewrite for so many beats an owner is dead
 
 
 class StoreLock:
     """The lock of `folder`, held from construction until `release`.
 
-    on_lost: called with a line from a thread once another job took the lock, which it can only if
-    this one could not renew it for SILENT_BEATS.
+    on_lost: called from a thread with a line once another job took the lock, which can happen only
+    if this job could not rewrite its file for SILENT_BEATS.
 
-    Raises UsageError if a living job has it.
+    Raises UsageError if a live job has the lock.
     """
 
     def __init__(self, folder: Folder, on_lost: Callable[[str], None]):
@@ -48,19 +49,19 @@ class StoreLock:
         threading.Thread(target=self._renew, daemon=True, name="lock").start()
 
     def release(self) -> None:
-        """Lets the next job have it."""
+        """Releases the lock."""
         self._is_over.set()
-        with contextlib.suppress(OSError):  # else the next job waits until it is silent
+        with contextlib.suppress(OSError):  # on failure the next job waits for SILENT_BEATS
             self._write(is_over=True)
 
     def _take(self) -> int:
         number = max(self._numbers(), default=0)
         holder = self._read(number) if number else None
         if holder is not None and not holder.get("is_over"):
-            self._refuse_a_living_one(number, holder)
+            self._refuse_live_owner(number, holder)
             logging.warning("recovered the lock of a job that died: %s", _name(holder))
         created = self._folder.create(_object(number + 1), json.dumps(self._mine).encode())
-        # A store that was asked twice, since its first answer got lost, refuses the second time.
+        # A retried request whose first answer got lost is refused, although the file is ours.
         is_mine = created or (self._read(number + 1) or {}).get("start") == self._mine["start"]
         newest = max(self._numbers(), default=0)
         if not is_mine or newest != number + 1:  # another job was quicker
@@ -70,13 +71,15 @@ class StoreLock:
         self._folder.remove(*(_object(old) for old in self._numbers() if old <= number))
         return number + 1
 
-    def _refuse_a_living_one(self, number: int, holder: dict[str, Any]) -> None:
+    def _refuse_live_owner(self, number: int, holder: dict[str, Any]) -> None:
         if holder.get("pid_space") == _pid_space() and not Path(f"/proc/{holder['pid']}").exists():
-            return  # on this very host, where processes can be asked for
+            return  # it was a process of this host and is gone
         seconds = BEAT_SECONDS * SILENT_BEATS
         logging.warning(
-            "%s is locked by %s; waiting %.0f s to see whether it lives",
-            *(self._folder.name, _name(holder), seconds),
+            "%s is locked by %s; waiting %.0f s to see whether it is alive",
+            self._folder.name,
+            _name(holder),
+            seconds,
         )
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -95,7 +98,7 @@ class StoreLock:
 
     def _renew(self) -> None:
         while not self._is_over.wait(BEAT_SECONDS):
-            with contextlib.suppress(OSError):  # a store that is away for a while
+            with contextlib.suppress(OSError):  # the store may be unreachable for a while
                 newest = max(self._numbers(), default=0)
                 if newest > self._number:
                     holder = _name(self._read(newest) or {})
@@ -114,10 +117,10 @@ class StoreLock:
 
     def _read(self, number: int) -> dict[str, Any] | None:
         try:
-            found = workdir_files.parse_json(self._folder.read(_object(number)))
+            content = workdir_files.parse_json(self._folder.read(_object(number)))
         except (FileNotFoundError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return content if isinstance(content, dict) else None
 
 
 def _object(number: int) -> str:
@@ -129,8 +132,7 @@ def _name(holder: dict[str, Any]) -> str:
 
 
 def _pid_space() -> str:
-    """The id of the boot and the container within which pids are comparable; random if it is
-    unknown."""
+    """Id of the boot and container, in which pids are unique; random if it is unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
