@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from vlc_jax import errors, types
 from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc
 
-Values = Callable[..., Float[Array, "batch"]]
+Values = Callable[..., Float[Array, " batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
 HardText = Literal["negative", "positive"]
 
@@ -50,7 +50,7 @@ class Loss(NamedTuple):
 
     def values(
         self, implementation: str, outputs: types.Outputs, pair_masks: masks.PairMasks, **options
-    ) -> Float[Array, "batch"]:
+    ) -> Float[Array, " batch"]:
         """The loss of each example."""
         inputs = self.inputs if implementation == "dense" else self.embeddings
         return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
@@ -281,7 +281,7 @@ def _per_example(
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
     **options: Any,
-) -> tuple[Float[Array, "batch"], Bool[Array, "batch"]]:
+) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
     """The loss of each example, and which of them count in its mean."""
     del weight  # `total` applies it
     loss = LOSSES[name]
@@ -304,7 +304,7 @@ def _per_example(
     return values, _is_counted(loss, pair_masks)
 
 
-def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, "batch"]:
+def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, " batch"]:
     is_counted = pair_masks.mask
     if loss.mean_over == "examples_with_hard_texts":
         own = {"negative": masks.own_negatives, "positive": masks.own_positives}

@@ -11,12 +11,12 @@ EXPONENTS = {"token": 1.0, "square": 0.5, "sample": 0.0}
 
 
 def caption(
-    own_scores: Float[Array, "batch"],
-    lengths: Int[Array, "batch"],
-    mask: Bool[Array, "batch"],
+    own_scores: Float[Array, " batch"],
+    lengths: Int[Array, " batch"],
+    mask: Bool[Array, " batch"],
     *,
     reduction: str = "token",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The part of each caption in the weighted mean over those of the batch, times the batch.
 
         loss_i = - (w_i / w) 1/n_i sum_t log p(y_it | v_i, y_i<t),   w = mean of w_i over examples

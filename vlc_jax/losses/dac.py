@@ -15,7 +15,7 @@ def mil(
     scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch batch positives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """MIL-NCE (Miech et al. 2020, equation 1) as DAC uses it: at least one sentence of a bag fits.
 
         loss_i = log(sum_jk exp(a_ijk) + sum_jk exp(a_jik)) - log(sum_k exp(a_iik))
@@ -37,7 +37,7 @@ def negative_bag(
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch positives"],
     negative_mask: Bool[Array, "batch negatives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The own bag against the own hard negatives.
 
         loss_i = log(sum_k exp(a_iik) + sum_k exp(a-_ik)) - log(sum_k exp(a_iik))

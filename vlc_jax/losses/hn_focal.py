@@ -28,14 +28,14 @@ def check(gamma: float, label_smoothing: float) -> None:
 
 
 def hn_focal(
-    own_scores: Float[Array, "batch"],
+    own_scores: Float[Array, " batch"],
     own_negative_scores: Float[Array, "batch negatives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch negatives"],
     *,
     gamma: float = 2.0,
     label_smoothing: float = 0.02,
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The focal loss of the own caption (class 0) against the own hard negatives (classes 1, ...).
 
         p = softmax(s x_i.t_i, s x_i.n_i1, ...)        y_c = (1 - e) [c = 0] + e / classes

@@ -42,7 +42,7 @@ def dense(
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
     *,
     direction: str = "both",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss."""
     # float32: logits reach 100, where bfloat16 has steps of 0.5
     logits = logit_scale * scores.astype(jnp.float32)
@@ -64,7 +64,7 @@ def chunked(
     *,
     chunk: int,
     direction: str = "both",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """InfoNCE per example from unit-length embeddings, `chunk` images at a time.
 
     Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
@@ -85,7 +85,7 @@ def ring(
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
     direction: str = "both",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """InfoNCE per example of a batch sharded over the mesh `axes`, with no all-gather.
 
     Each device keeps its images and the logsumexp of their rows; texts visit the devices in turn,
@@ -110,7 +110,7 @@ def _tile(
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
     logit_scale: Float[Array, ""],
-) -> tuple[Float[Array, "images"], Float[Array, "texts"]]:
+) -> tuple[Float[Array, " images"], Float[Array, " texts"]]:
     """The logsumexp of the rows and of the columns of one tile of logits."""
     logits = logit_scale * tiles.scores(image, texts.text)
     rows, columns = _logsumexps(logits, masks.captions(pair_masks, texts.pair_masks))
@@ -139,6 +139,6 @@ def _own_logits(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     # no einsum: accelerators would round its factors, and the own logit be unlike its tile's
     return logit_scale * jnp.sum(image * text, axis=1)

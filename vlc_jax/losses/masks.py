@@ -41,8 +41,8 @@ class PairMasks(NamedTuple):
     for a duplicate.
     """
 
-    mask: Bool[Array, "batch"]
-    index: Int[Array, "batch"]
+    mask: Bool[Array, " batch"]
+    index: Int[Array, " batch"]
     negative_mask: Bool[Array, "batch negatives"] | None = None
     positive_mask: Bool[Array, "batch positives"] | None = None
     hashes: Hashes | None = None

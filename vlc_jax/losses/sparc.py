@@ -18,7 +18,7 @@ def local(
     tokens: Float[Array, "batch length embed"],
     mask: Bool[Array, "batch length"],
     logit_scale: Float[Array, ""],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The mean over the real tokens of each example, times their number over its mean in the batch.
 
     `mask` is the padding mask of the tokens.

@@ -13,11 +13,11 @@ from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def negative(
-    own_scores: Float[Array, "batch"],
+    own_scores: Float[Array, " batch"],
     own_negative_scores: Float[Array, "batch negatives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch negatives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The negative loss: cross-entropy of the own caption against the own hard negatives.
 
         loss_i = log(exp(s x_i.t_i) + sum_k exp(s x_i.n_ik)) - s x_i.t_i
@@ -35,7 +35,7 @@ def analogy(
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch batch positives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The analogy loss: each hard positive is retrieved by its image and by its caption.
 
         loss_i = 1/2 [logsumexp_j(s x_i.p_j) - s x_i.p_i] + 1/2 [logsumexp_j(s t_i.p_j) - s t_i.p_i]
@@ -53,7 +53,7 @@ def analogy_symmetric(
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch batch positives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The analogy loss (`analogy`), each term averaged with the one of the transposed scores.
 
     There a hard positive that is missing is a missing row; the images and captions of examples

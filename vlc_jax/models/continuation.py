@@ -31,7 +31,7 @@ class Prompt(NamedTuple):
         return {"valid": jnp.pad(self.valid, more, constant_values=True), "prefix": prefix}
 
     @property
-    def last(self) -> Int[Array, "batch"]:
+    def last(self) -> Int[Array, " batch"]:
         """The slot of the last token of each prompt."""
         return self.valid.shape[1] - 1 - jnp.argmax(self.valid[:, ::-1], axis=1)
 

@@ -316,7 +316,7 @@ class DCSM(heads.Head):
 
 
 def _keys(
-    key: jax.Array | None, images: Int[Array, "images"], texts: Int[Array, "images texts"]
+    key: jax.Array | None, images: Int[Array, " images"], texts: Int[Array, "images texts"]
 ) -> jax.Array | None:
     """A key for every map, image by image, from the indices of its image and text in the batch, so
     that dropout does not depend on chunks and devices."""

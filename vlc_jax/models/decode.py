@@ -62,7 +62,7 @@ def greedy(
     decoder: lm.Decoder,
     params: Any,
     prompt: Prompt,
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     *,
     steps: int,
     rope_length: int | None = None,
@@ -81,7 +81,7 @@ def m3id(
     params: Any,
     prompt: Prompt,
     without_image: Prompt,
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID,
     *,
     steps: int,
@@ -103,7 +103,7 @@ def stream(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None = None,
     *,
     steps: int,
@@ -130,8 +130,8 @@ class _State(NamedTuple):
 
     step: Int[Array, ""]
     ids: Int[Array, "batch steps"]
-    token: Int[Array, "batch"]
-    done: Bool[Array, "batch"]
+    token: Int[Array, " batch"]
+    done: Bool[Array, " batch"]
     caches: tuple[lm.Cache, ...]
 
 
@@ -139,7 +139,7 @@ def _decode(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     steps: int,
     rope_length: int | None,
@@ -164,7 +164,7 @@ def _chosen(
     logits: tuple[Float[Array, "batch vocab"], ...],
     step: Int[Array, ""],
     numbers: M3ID | None,
-) -> Int[Array, "batch"]:
+) -> Int[Array, " batch"]:
     if numbers is None:
         return jnp.argmax(logits[0], axis=-1)
     with_image, without = (jax.nn.log_softmax(x) for x in logits)
@@ -178,7 +178,7 @@ def _first_token(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     *,
     steps: int,
@@ -199,7 +199,7 @@ def _next_token(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     state: _State,
     *,

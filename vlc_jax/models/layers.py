@@ -196,7 +196,7 @@ class Attention(nn.Module):
         x: Float[Array, "batch length embed"],
         *,
         is_causal: bool = False,
-        positions: Int[Array, "batch"] | None = None,
+        positions: Int[Array, " batch"] | None = None,
         rotations: tuple[rope.Rotation, rope.Rotation] | None = None,
     ) -> Float[Array, "batch queries embed"]:
         batch, length, width = x.shape
@@ -260,9 +260,9 @@ class Block(nn.Module):
     def __call__(
         self,
         x: Float[Array, "batch length embed"],
-        positions: Int[Array, "batch"] | None = None,
+        positions: Int[Array, " batch"] | None = None,
         rotation: rope.Rotation | None = None,
-        ends: Int[Array, "batch"] | None = None,
+        ends: Int[Array, " batch"] | None = None,
     ) -> Float[Array, "batch queries embed"]:
         """All tokens, or with `positions` one of each example, (batch, 1, embed), without the work
         that only other tokens need. `rotation`: RoPE of queries and keys. `ends`: the last token
@@ -301,7 +301,7 @@ def _same(x: jax.Array) -> jax.Array:
 
 
 def at(
-    x: Float[Array, "batch length embed"], positions: Int[Array, "batch"]
+    x: Float[Array, "batch length embed"], positions: Int[Array, " batch"]
 ) -> Float[Array, "batch 1 embed"]:
     """The features at one position of each example."""
     return jnp.take_along_axis(x, positions[:, None, None], axis=1)

@@ -127,7 +127,7 @@ def table(angles: np.ndarray, num_prefix_tokens: int = 0, layout: str = "interle
     return Rotation(*(jnp.asarray(wave(angles), jnp.float32) for wave in (np.cos, np.sin)), layout)
 
 
-def at(rotation: Rotation, positions: Int[Array, "batch"]) -> Rotation:
+def at(rotation: Rotation, positions: Int[Array, " batch"]) -> Rotation:
     """The rows of a table at one position of each example, (batch, 1, pairs)."""
     return jax.tree.map(lambda wave: wave[0, positions][:, None], rotation)
 

@@ -138,7 +138,7 @@ class SPARC(heads.Head):
         self,
         patches: Float[Array, "patches embed"],
         tokens: Float[Array, "length embed"],
-        counts: Bool[Array, "length"],
+        counts: Bool[Array, " length"],
     ) -> Float[Array, ""]:
         groups = layers.l2_normalize(_mean(grouped(patches, tokens), counts))
         return jnp.sum(groups * layers.l2_normalize(_mean(layers.l2_normalize(tokens), counts)))

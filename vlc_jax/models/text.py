@@ -11,7 +11,7 @@ from vlc_jax.models import layers
 from vlc_jax.models.tower import Tower, tokens_of
 
 
-def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "batch"]:
+def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, " batch"]:
     """Position of the first `eos_id` of each row; the last position where a row has none.
 
     For CLIP's vocabulary, whose end token has the largest id, this is OpenAI's `argmax(ids)`.

@@ -58,9 +58,9 @@ class Tower(nn.Module, kw_only=True):
         x: Float[Array, "batch length embed"],
         *,
         is_causal: bool,
-        positions: Int[Array, "batch"] | None = None,
+        positions: Int[Array, " batch"] | None = None,
         rotation: rope.Rotation | None = None,
-        ends: Int[Array, "batch"] | None = None,
+        ends: Int[Array, " batch"] | None = None,
     ) -> Float[Array, "batch queries embed"]:
         """The stack of blocks; with `positions` the last one computes only those tokens, (batch, 1,
         embed); `ends` as in `Block`.
@@ -96,7 +96,7 @@ class Tower(nn.Module, kw_only=True):
         count: int,
         x: Float[Array, "batch length embed"],
         rotation: rope.Rotation | None,
-        ends: Int[Array, "batch"] | None,
+        ends: Int[Array, " batch"] | None,
     ) -> Float[Array, "batch length embed"]:
         """The first `count` blocks as one loop, which is compiled once.
 
