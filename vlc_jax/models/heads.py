@@ -194,11 +194,11 @@ def dot_options(
 
 
 def map_chunks(
-    score: Callable[[Any], Float[Array, "part *axes"]],
+    score: Callable[[Any], Float[Array, " part *axes"]],
     rows: Any,
     chunk: int,
     remat: bool = True,
-) -> Float[Array, "images *axes"]:
+) -> Float[Array, " images *axes"]:
     """`score` of all rows of a tree of arrays: lax.map over chunks of about `chunk` rows.
 
     remat: recompute each chunk in the backward pass, so that the activations of one chunk at a time
