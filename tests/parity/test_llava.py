@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests.support import plain_llava
 from vlc_jax.errors import WeightsError
 from vlc_jax.losses import infonce, masks
 from vlc_jax.models import captioner, decode, layers, llava, lm, lora, rope
@@ -143,7 +144,7 @@ def test_image_tokens_and_their_selections(whole, io):
     model, params = whole
     images = jnp.asarray(io["images"])
     tokens = {
-        select: decode.image_tokens(model.clone(select=select), params, images)
+        select: plain_llava.image_tokens(model.clone(select=select), params, images)
         for select in llava.SELECTIONS
     }
     whole = io["projected"]  # the class token first
@@ -170,8 +171,8 @@ def prompts(whole, io, rows=slice(None), padding="left", without_image=False):
     model, params = whole
     ids = jnp.asarray(io[f"{padding}/ids"][rows], jnp.int32)
     valid = jnp.asarray(io[f"{padding}/mask"][rows].astype(bool))
-    tokens = decode.image_tokens(model, params, jnp.asarray(io["images"][rows]))
-    return decode.embed_prompt(model, params, ids, valid, None if without_image else tokens)
+    tokens = plain_llava.image_tokens(model, params, jnp.asarray(io["images"][rows]))
+    return plain_llava.embed_prompt(model, params, ids, valid, None if without_image else tokens)
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])

@@ -13,36 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.models import llava, lm
+from vlc_jax.models import lm
 from vlc_jax.models.continuation import Prompt, apply, prefill
-
-
-@partial(jax.jit, static_argnames="model")
-def image_tokens(
-    model: llava.LLaVA, params: Any, image: Float[Array, "batch height width channels"]
-) -> Float[Array, "batch patches embed"]:
-    """Image tokens of normalised pixels, which prompts with the same image can share; of the plain
-    model, for comparisons (runs have Captioner.image)."""
-    return model.apply({"params": params}, image, method="image_tokens")
-
-
-@partial(jax.jit, static_argnames="model")
-def embed_prompt(
-    model: llava.LLaVA,
-    params: Any,
-    ids: Int[Array, "batch length"],
-    valid: Bool[Array, "batch length"],
-    tokens: Float[Array, "batch patches embed"] | None,
-) -> Prompt:
-    """Prompts of token ids, with the image tokens of row i at its image slots; of the plain model,
-    for comparisons (runs have Captioner.prompt).
-
-    tokens: None for prompts without their images, whose slots then hold no token: those of M3ID.
-    """
-    if tokens is None:
-        valid = valid & (ids != model.image_id)
-    embeds = model.apply({"params": params}, ids, tokens, method="embed")
-    return Prompt(embeds, valid, model.prefix(ids))
 
 
 class M3ID(NamedTuple):
