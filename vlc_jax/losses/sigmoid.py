@@ -71,7 +71,7 @@ def ring(
     """Sigmoid loss per image of a batch sharded over the mesh `axes`, with no all-gather.
 
     Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper), with
-    their hard negatives. The backward pass is such a ring, too.
+    their hard negatives. The backward pass is a ring, too.
     """
 
     def local(ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, numbers: tuple) -> jax.Array:
@@ -103,7 +103,7 @@ def _row_sums(
     rows: masks.PairMasks,
     columns: masks.PairMasks,
 ) -> Float[Array, " images"]:
-    """The loss of each image, summed over the texts that the masks let in."""
+    """The loss of each image, summed over the texts that the masks include."""
     # softplus: log(sigmoid(x)) is -inf below about x = -100, where sigmoid is 0
     loss = jax.nn.softplus(jnp.where(masks.is_own(rows, columns), -logits, logits))
     value = jnp.sum(jnp.where(masks.captions(rows, columns), loss, 0.0), axis=1)
