@@ -248,7 +248,7 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options)
 
 
 def test_patches_that_make_no_squares_are_refused():
-    with pytest.raises(errors.UsageError, match="4 patches are no 3 x 3 equal squares"):
+    with pytest.raises(errors.UsageError, match="4 patches cannot be pooled to 3 x 3"):
         make(projection="pooled", side=3)
 
 

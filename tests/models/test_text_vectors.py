@@ -146,7 +146,7 @@ def test_vectors_of_another_width_and_token_ids_are_refused():
     for text in (jnp.zeros((2, WIDTH + 1)), jnp.zeros((2, WIDTH), jnp.int32)):
         with pytest.raises((UsageError, TypeError), match=r"vectors of width 6|Float"):
             tower.apply({"params": params}, text)
-    with pytest.raises(UsageError, match="a vector of a text has none"):
+    with pytest.raises(UsageError, match="text vectors have no tokens"):
         tower.apply({"params": params}, jnp.asarray(VECTORS), types.FeatureRequest("projected"))
 
 

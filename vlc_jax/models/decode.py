@@ -1,8 +1,8 @@
 """Greedy decoding and M3ID decoding from a cached prompt.
 
-All take the embeddings of a prompt, image tokens included (models.captioner.Captioner.prompt), and
-run the prompt through the language model once. Programs are compiled once per shape, decoder and
-number of steps.
+All functions take the embeddings of a prompt, image tokens included
+(models.captioner.Captioner.prompt), and run the prompt through the language model once. Programs
+are compiled once per shape, decoder and number of steps.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from vlc_jax.models.continuation import Prompt, apply, prefill
 class M3ID(NamedTuple):
     """Parameters of M3ID decoding.
 
-    alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the first token, of
-      which the paper does not say if it is 0, where it is never changed, or 1.
+    alpha: 0.6 in the paper.   decay: lambda, 0.15 in the paper.   first_step: t of the first token,
+      0 or 1; the paper leaves it open. At 0 the first token is the one of greedy decoding.
     """
 
     alpha: float | Float[Array, ""] = 0.6
     decay: float | Float[Array, ""] = 0.15
-    first_step: int | Int[Array, ""] = 1  # at 0 an answer of one token is that of greedy decoding
+    first_step: int | Int[Array, ""] = 1
 
 
 @partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
@@ -39,9 +39,9 @@ def greedy(
     steps: int,
     rope_length: int | None = None,
 ) -> Int[Array, "batch steps"]:
-    """Ids of the likeliest next tokens, up to the first of `terminators`, which is kept.
+    """Ids of the likeliest next tokens, up to and including the first of `terminators`.
 
-    Behind it are copies of the first terminator. The loop ends when every row has ended.
+    The rest of a row is filled with terminators[0]. The loop ends when every row has ended.
     rope_length: see lm.Decoder.
     """
     return _decode(decoder, params, (prompt,), terminators, None, steps, rope_length)
@@ -59,13 +59,13 @@ def m3id(
     steps: int,
     rope_length: int | None = None,
 ) -> Int[Array, "batch steps"]:
-    """Greedy decoding by M3ID (Favero et al. 2024, arXiv:2403.14003): the less the next token is
-    sure, and the later it comes, the more the image counts.
+    """Greedy decoding by M3ID (Favero et al. 2024, arXiv:2403.14003): the image gets more weight at
+    uncertain and at later tokens.
 
     With l_c and l_u the log probabilities given the text so far, with and without the image, the
     next token maximises l_c + [max l_c < log alpha] (exp(decay t) - 1) (l_c - l_u).
 
-    without_image: the same prompts, their image tokens removed.
+    without_image: the same prompts without their image tokens.
     """
     both = (prompt, without_image)
     return _decode(decoder, params, both, terminators, numbers, steps, rope_length)
@@ -81,9 +81,9 @@ def stream(
     steps: int,
     rope_length: int | None = None,
 ) -> Iterator[int]:
-    """The ids of `greedy`, or with `numbers` of `m3id`, as they come, without the terminator.
+    """Yields the ids of `greedy`, or with `numbers` of `m3id`, one by one, without the terminator.
 
-    prompts: of one row, with the image and for M3ID without it.
+    prompts: one row each, with the image and for M3ID also without it.
     """
     fixed = {"steps": steps, "rope_length": rope_length}
     state = _first_token(decoder, params, prompts, terminators, numbers, **fixed)
@@ -97,8 +97,8 @@ def stream(
 
 
 class _State(NamedTuple):
-    """State of decoding: the number of tokens so far, all ids, the last one, whether a row has
-    ended, and a cache for each prompt of a row."""
+    """State of decoding: number of tokens so far, all ids, the last id, whether a row has ended,
+    and one cache per prompt of a row."""
 
     step: Int[Array, ""]
     ids: Int[Array, "batch steps"]
@@ -116,14 +116,13 @@ def _decode(
     steps: int,
     rope_length: int | None,
 ) -> Int[Array, "batch steps"]:
-    """Tokens chosen from the logits of several prompts of each row, every one of which is continued
-    by the chosen tokens."""
+    """Chosen tokens of each row, from the logits of all its prompts; each prompt is continued by
+    the chosen tokens."""
     fixed = {"steps": steps, "rope_length": rope_length}
-    given = (decoder, params, prompts, terminators, numbers)
     return jax.lax.while_loop(
         lambda state: (state.step < steps) & ~state.done.all(),
-        lambda state: _next_token(*given, state, **fixed),
-        _first_token(*given, **fixed),
+        lambda state: _next_token(decoder, params, prompts, terminators, numbers, state, **fixed),
+        _first_token(decoder, params, prompts, terminators, numbers, **fixed),
     ).ids
 
 
@@ -156,10 +155,10 @@ def _first_token(
     steps: int,
     rope_length: int | None,
 ) -> _State:
-    # steps - 1 slots: the last token is chosen and never read
+    # steps - 1 slots: the last token is chosen, but never fed back
     prefilled = [prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
     token = _chosen(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32), numbers)
-    # terminators, not zeros: the loop of `_decode` may stop before it has written all of them
+    # terminators, not zeros: the loop of `_decode` may stop before it has written all columns
     ids = jnp.full((len(token), steps), terminators[0]).at[:, 0].set(token)
     token, done = token.astype(ids.dtype), jnp.isin(token, terminators)
     caches = tuple(cache for _, cache in prefilled)
@@ -182,13 +181,13 @@ def _next_token(
     logits, grown = [], []
     for prompt, cache in zip(prompts, state.caches, strict=True):
         valid, start = prompt.with_more_slots(steps - 1)["valid"], prompt.valid.shape[1]
-        # token number `step` is not in the cache yet: its slot is step - 1 behind the prompt
+        # the last token is not in the cache yet: its slot is start + step - 1
         at = {"start": start + state.step - 1, "rope_length": rope_length}
         hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
         logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
         grown.append(cache)
     token = _chosen(tuple(logits), state.step, numbers)
-    # rows that have ended are still computed with the batch; their tokens do not count
+    # ended rows are still computed with the batch; their tokens are overwritten
     token = jnp.where(state.done, terminators[0], token).astype(state.ids.dtype)
     ids = state.ids.at[:, state.step].set(token)
     done = state.done | jnp.isin(token, terminators)
