@@ -223,7 +223,7 @@ def test_published_adapter_sizes():
         ({"targets": ".*/query/kernel", "full": "logit_sclae"}, "matches no whole name"),
         ({"targets": ".*/query/kernel", "initialisation": "xavier"}, "gaussian"),
         ({"targets": ".*/query_key_value/kernel", "b_initialisation": "gaussian"}, "xavier"),
-        ({"targets": ".*/query/kernel", "b_initialisation": "xavier"}, "has none of"),
+        ({"targets": ".*/query/kernel", "b_initialisation": "xavier"}, "matches none"),
         ({"targets": ".*/convolution/kernel", "dora": True}, "DoRA has no columns"),
         ({"targets": ".*/patch_embedding/.*"}, "the same matrix"),
     ],

@@ -52,8 +52,7 @@ def attention_mask(
     window: int | None = None,
     prefix: Bool[Array, "batch slots"] | None = None,
 ) -> Bool[Array, "batch length slots"]:
-    """Attention mask of the queries in slots start .. start + length - 1: True on the slots they
-    see.
+    """Attention mask of queries in slots start .. start + length - 1; True on the slots they see.
 
     A query sees valid slots; in a causal model only earlier ones and itself, and later ones in the
     same contiguous run of `prefix`. window: only the last `window` tokens, itself included.
