@@ -99,7 +99,7 @@ def command_line_parser() -> argparse.ArgumentParser:
 def embed(args: argparse.Namespace) -> str:
     """Runs or resumes the command; returns the summary line."""
     if args.out.suffix != ".npy":
-        raise UsageError(f"--out must be a file X.npy; got {args.out}")
+        raise UsageError(f"--out is a file X.npy; got {args.out}")
     with usage_errors():
         items = images(args) if args.images else texts(args)
     model = command.model(args)

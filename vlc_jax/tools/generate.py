@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def generate() -> str:
         if args.max_tokens < 1:
-            raise UsageError(f"--max_tokens must be at least 1; got {args.max_tokens}")
+            raise UsageError(f"--max_tokens is at least 1; got {args.max_tokens}")
         pieces = command.model(args).stream(
             args.image,
             args.prompt,
