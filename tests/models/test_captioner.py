@@ -254,7 +254,7 @@ def test_patches_that_make_no_squares_are_refused():
 
 def test_answers_without_marks_are_refused():
     head, variables, image, text, both = make()
-    with pytest.raises(errors.UsageError, match="the texts have none"):
+    with pytest.raises(errors.UsageError, match="the texts have no marks"):
         apply(head.clone(scores="answer"), variables, image, text, method=both)
 
 

@@ -126,7 +126,7 @@ def test_the_other_options_of_a_model_stay_those_of_the_image():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"name": "dcsm"}, "dcsm reads the tokens of a text.*take clip, labclip or pacl"),
+        ({"name": "dcsm"}, "dcsm reads the tokens of a text.*use clip, labclip or pacl"),
         ({"name": "sparc"}, "sparc reads the tokens of a text"),
         ({"context_length": 9}, "context_length is of tokens"),
         ({"text": {"conector": "linear"}}, "did you mean 'connector'"),

@@ -337,7 +337,7 @@ def test_a_missing_image_tower_is_taken_from_the_folder_of_clip(folder, whole, t
 def test_models_that_ours_are_not_are_refused(folder, tmp_path, change):
     config = json.loads((folder / "llava" / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
-    with pytest.raises(WeightsError, match="known|supported"):
+    with pytest.raises(WeightsError, match=r"known|supported"):
         weights.read_sizes(tmp_path)
 
 
