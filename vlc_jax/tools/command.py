@@ -33,7 +33,7 @@ def model(args: argparse.Namespace) -> inference.Model:
 
 
 def start(do: Callable[[], str]) -> None:
-    """Runs a tool with its own flags and those of vlc_jax.main."""
+    """Runs a tool with its own flags and the flags of vlc_jax.main."""
 
     @addresses.allowed
     def with_flags(words: Sequence[str] | None) -> None:

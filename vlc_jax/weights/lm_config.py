@@ -249,7 +249,7 @@ def _original(config: Mapping[str, Any]) -> dict[str, Any]:
 def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str, Any]]:
     if family not in FAMILIES:
         raise WeightsError(
-            f"model_type {family!r} is no language model known here: {', '.join(FAMILIES)}"
+            f"model_type {family!r} is no known language model: {', '.join(FAMILIES)}"
         )
     c = FAMILIES[family] | {k: v for k, v in text.items() if v is not None or k == "sliding_window"}
     for name in ("attention_bias", "mlp_bias", "use_bidirectional_attention"):

@@ -51,9 +51,9 @@ def fit(
 def resample(grid: np.ndarray, side: int) -> np.ndarray:
     """A (rows, columns, width) grid resampled to (side, side, width): antialiased bicubic, float32.
 
-    Keys' kernel with a = -1/2, widened when the grid shrinks: what Pillow, jax.image.resize and
-    torch's `interpolate(mode="bicubic", antialias=True)` (open_clip) compute. Hugging Face does
-    not antialias and big_vision resamples linearly.
+    Keys' kernel with a = -1/2, widened when the grid shrinks, as in Pillow, jax.image.resize and
+    torch's `interpolate(mode="bicubic", antialias=True)` (open_clip). Hugging Face does not
+    antialias and big_vision resamples linearly.
     """
     rows, columns = (_weights(n, side) for n in grid.shape[:2])
     # float64: the weights of a row then sum to 1 to the last bit of float32.
