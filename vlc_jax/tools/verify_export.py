@@ -1,4 +1,4 @@
-"""Check that the library of an exported folder computes the same scores from it."""
+"""Checks that the library of an exported folder computes the same scores from it."""
 
 import functools
 import os
