@@ -99,7 +99,7 @@ class _Storage(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """The object that a name in a pickle refers to. Wrapped, because a pickle can set the state of
+    """The object that a name in a pickle refers to. A tuple, since a pickle can set the state of
     any object it names: on a bare dtype or function it would change the whole process."""
 
     value: Any
