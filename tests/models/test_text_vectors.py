@@ -128,7 +128,7 @@ def test_the_other_options_of_a_model_stay_those_of_the_image():
     [
         ({"name": "dcsm"}, "dcsm reads the tokens of a text.*use clip, labclip or pacl"),
         ({"name": "sparc"}, "sparc reads the tokens of a text"),
-        ({"context_length": 9}, "context_length is of tokens"),
+        ({"context_length": 9}, "context_length needs a text tower"),
         ({"text": {"conector": "linear"}}, "did you mean 'connector'"),
         ({"text": {"connector": "mlp"}}, "connector of the text tower.*mlp2x_gelu"),
         ({"text": {"depth": 3}}, "option of the text tower"),
