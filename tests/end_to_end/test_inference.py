@@ -267,5 +267,5 @@ def test_a_model_that_no_other_project_has_is_not_exported_and_says_how_it_is_us
     done = helpers.python(*words, "--out", tmp_path / "out")
     assert done.returncode == 3
     assert "(mini): " in done.stderr
-    assert "by vlc_jax.load" in done.stderr
+    assert "with vlc_jax.load" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -168,8 +168,8 @@ def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tm
     np.testing.assert_allclose(TextVectors(out)(TEXTS), adapt(text_encoder(TEXTS)), atol=1e-5)
     others_are_encoded(out, lambda texts: adapt(text_encoder(texts)))
     for changes, words in (
-        ({"format": None}, "is a language model: say how it reads texts, --format=plain or"),
-        ({"model": folder / "one"}, "is of language models: name the folder of one with --model"),
+        ({"format": None}, "is a language model: set the format of its texts, --format=plain or"),
+        ({"model": folder / "one"}, "is for language models: set --model to the folder of one"),
     ):
         done = embedded(out=tmp_path / "y.npy", **changes)
         assert done.returncode == 2

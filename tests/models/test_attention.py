@@ -42,14 +42,14 @@ def test_where_a_condition_fails_auto_is_xla_and_cudnn_is_refused(change, reason
     choice = attention.choose("auto", **GOOD | change, probe=no_probe)
     assert choice.implementation == "xla"
     assert reason in choice.reason
-    with pytest.raises(UsageError, match=f"config.model.attention=cudnn: .*{reason}; say auto"):
+    with pytest.raises(UsageError, match=f"config.model.attention=cudnn: .*{reason}; use auto"):
         attention.choose("cudnn", **GOOD | change, probe=no_probe)
 
 
 def test_what_the_probe_finds_decides_where_all_else_speaks_for_cudnn():
     choice = attention.choose("auto", **GOOD, probe=lambda: "cudnn fails: too old")
     assert choice == attention.Choice("xla", "cudnn fails: too old")
-    with pytest.raises(UsageError, match="cudnn fails: too old; say auto or xla"):
+    with pytest.raises(UsageError, match="cudnn fails: too old; use auto or xla"):
         attention.choose("cudnn", **GOOD, probe=lambda: "cudnn fails: too old")
 
 
@@ -70,7 +70,7 @@ def test_the_probe_finds_what_fails_and_what_computes_something_else(monkeypatch
         return computed(*arrays, is_causal=is_causal)
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", forgets_the_mask)
-    assert attention.failure("cudnn", **kind) == "cudnn gives other numbers than XLA"
+    assert attention.failure("cudnn", **kind) == "cudnn gives results that differ from XLA's"
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -151,6 +151,6 @@ def test_on_a_cpu_auto_changes_nothing_and_cudnn_is_refused():
     assert model_setup.with_attention(net, "auto", "cpu") == net
     config = default.get_config()
     config.model.attention = "cudnn"
-    with pytest.raises(UsageError, match="NVIDIA GPUs, this is cpu; say auto or xla"):
+    with pytest.raises(UsageError, match="NVIDIA GPUs, this is cpu; use auto or xla"):
         resolve(config, "eval")
     assert resolve(config, "weights").model.image.attention == "xla"  # of a run on a GPU

@@ -248,13 +248,13 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options)
 
 
 def test_patches_that_make_no_squares_are_refused():
-    with pytest.raises(errors.UsageError, match="4 patches are no 3 x 3 equal squares"):
+    with pytest.raises(errors.UsageError, match="4 patches cannot be pooled to 3 x 3"):
         make(projection="pooled", side=3)
 
 
 def test_answers_without_marks_are_refused():
     head, variables, image, text, both = make()
-    with pytest.raises(errors.UsageError, match="the texts have none"):
+    with pytest.raises(errors.UsageError, match="the texts have no marks"):
         apply(head.clone(scores="answer"), variables, image, text, method=both)
 
 

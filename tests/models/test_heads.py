@@ -184,7 +184,7 @@ def test_marks_of_captions_and_hard_texts_reach_the_head(features):
     np.testing.assert_array_equal(outputs.text.marks, text.marks)
     np.testing.assert_array_equal(outputs.negative_text.marks, negatives.marks)
     del batch["text_marks"], batch["negative_text_marks"]
-    with pytest.raises(errors.UsageError, match="2 functional words, and no text_marks say"):
+    with pytest.raises(errors.UsageError, match="words, and the batch has no text_marks"):
         jax.eval_shape(model.apply, variables, batch)
 
 

@@ -160,9 +160,9 @@ def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
         return lora.attach(params, trained, ALPHA)
 
     name = "image/patch_embedding/convolution/kernel"
-    with pytest.raises(UsageError, match=f"{name} is none: set config.lora.dropout=0"):
+    with pytest.raises(UsageError, match=f"{name} is not one: set config.lora.dropout=0"):
         jax.eval_shape(functools.partial(attach, targets=name), make("clip")[1])
-    with pytest.raises(UsageError, match="stem_1/kernel is none"):
+    with pytest.raises(UsageError, match="stem_1/kernel is not one"):
         jax.eval_shape(functools.partial(attach, targets="image/stem_1/kernel"), make("mini")[1])
 
 

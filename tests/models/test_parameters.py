@@ -94,7 +94,7 @@ def test_trained_parameters_in_bfloat16_are_refused():
     half = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, "bfloat16"), SHAPES["text"])
     shapes = {**SHAPES, "text": half}
     Parameters(MODEL, 0, shapes, ("text",)).check_frozen()
-    with pytest.raises(UsageError, match=r"text/.* is held in bfloat16, as only frozen parameters"):
+    with pytest.raises(UsageError, match=r"text/.* has dtype bfloat16; only frozen parameters may"):
         Parameters(MODEL, 0, shapes).check_frozen()
 
 

@@ -126,9 +126,9 @@ def test_the_other_options_of_a_model_stay_those_of_the_image():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"name": "dcsm"}, "dcsm reads the tokens of a text.*take clip, labclip or pacl"),
+        ({"name": "dcsm"}, "dcsm reads the tokens of a text.*use clip, labclip or pacl"),
         ({"name": "sparc"}, "sparc reads the tokens of a text"),
-        ({"context_length": 9}, "context_length is of tokens"),
+        ({"context_length": 9}, "context_length needs a text tower"),
         ({"text": {"conector": "linear"}}, "did you mean 'connector'"),
         ({"text": {"connector": "mlp"}}, "connector of the text tower.*mlp2x_gelu"),
         ({"text": {"depth": 3}}, "option of the text tower"),
@@ -146,7 +146,7 @@ def test_vectors_of_another_width_and_token_ids_are_refused():
     for text in (jnp.zeros((2, WIDTH + 1)), jnp.zeros((2, WIDTH), jnp.int32)):
         with pytest.raises((UsageError, TypeError), match=r"vectors of width 6|Float"):
             tower.apply({"params": params}, text)
-    with pytest.raises(UsageError, match="a vector of a text has none"):
+    with pytest.raises(UsageError, match="text vectors have no tokens"):
         tower.apply({"params": params}, jnp.asarray(VECTORS), types.FeatureRequest("projected"))
 
 

@@ -147,7 +147,7 @@ def test_every_rotary_option_of_a_tower_reaches_its_queries_and_keys(make, famil
     [
         ({"rope": "qk_1d", "width": 14}, "qk_1d needs a head width divisible by 2"),
         ({"rope": "qk_2d", "width": 12}, "qk_2d needs a head width divisible by 4"),
-        ({"rope": "qk_1d", "rope_span": 3}, "rope_span=3 is of rope qk_2d"),
+        ({"rope": "qk_1d", "rope_span": 3}, "rope_span=3 is an option of rope qk_2d"),
         ({"rope": "qk_1d", "rope_layout": "split"}, "known: .*interleaved"),
     ],
     ids=str,

@@ -117,7 +117,7 @@ def test_a_folder_with_other_numbers_is_noticed(python, tmp_path, case):
         verify_export.check(tmp_path / "exported", target, model, params, texts(), python)
     (tmp_path / "exported/config.json").write_text("{")
     (tmp_path / "exported/open_clip_config.json").write_text("{")
-    with pytest.raises(WeightsError, match="cannot load what was written"):
+    with pytest.raises(WeightsError, match="cannot load the exported folder"):
         verify_export.check(tmp_path / "exported", target, model, params, texts(), python)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support import plain_llava
 from vlc_jax.models import decode, llava, lm
 from vlc_jax.weights import llava as weights
 
@@ -60,7 +61,7 @@ def test_logits_of_rows_with_and_without_image(folder, io, name, padding):
 def test_image_tokens(folder, io, name):
     model, params = load(folder / name)
     images = jnp.asarray(io[f"{name}/images"][[0, 2]])
-    tokens = decode.image_tokens(model, params, images)
+    tokens = plain_llava.image_tokens(model, params, images)
     np.testing.assert_allclose(tokens, io[f"{name}/projected"], atol=3e-5)
     assert model.num_image_tokens == tokens.shape[1] == 16
 
@@ -69,8 +70,8 @@ def test_image_tokens(folder, io, name):
 def test_greedy_ids(folder, io, name):
     model, params = load(folder / name)
     ids, valid = (jnp.asarray(io[f"{name}/prompt/{key}"], jnp.int32) for key in ("ids", "mask"))
-    tokens = decode.image_tokens(model, params, jnp.asarray(io[f"{name}/images"]))
-    prompt = decode.embed_prompt(model, params, ids, valid > 0, tokens)
+    tokens = plain_llava.image_tokens(model, params, jnp.asarray(io[f"{name}/images"]))
+    prompt = plain_llava.embed_prompt(model, params, ids, valid > 0, tokens)
     found = decode.greedy(model.lm, params["lm"], prompt, jnp.array([127]), steps=10)
     np.testing.assert_array_equal(found, io[f"{name}/generated"])
     assert len(np.unique(found)) > 3

@@ -97,7 +97,7 @@ BLOCK = "img/Transformer/encoderblock/LayerNorm_0/scale"
         (lambda a: a.update({NAME: a[NAME] / 0}), "q_einsum/w is not finite"),
         (lambda a: a.update({BLOCK: a[BLOCK][1:]}), "1 parameters without an array: image/block_2"),
         (lambda a: a.update({BLOCK: a[BLOCK][[0, 1, 2, 2]]}), r"image/block_3.*instead of None"),
-        (lambda a: a.update({NAME: a[NAME].astype(np.int32)}), "there are some of dtype int32"),
+        (lambda a: a.update({NAME: a[NAME].astype(np.int32)}), "one array has dtype int32"),
         (lambda a: a.update({f"params/{NAME}": a[NAME]}), "holds a parameter twice"),
     ],
     ids=["leftover", "missing", "layer", "axis", "infinite", "block", "block_3", "int", "twice"],

@@ -1,4 +1,4 @@
-"""Losses: one literal table of formulas, and `total`, the weighted sum that is minimised."""
+"""Losses: the table LOSSES of formulas, and `total`, their weighted sum."""
 
 import functools
 import inspect
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from vlc_jax import errors, types
 from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc
 
-Values = Callable[..., Float[Array, "batch"]]
+Values = Callable[..., Float[Array, " batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
 HardText = Literal["negative", "positive"]
 
@@ -28,9 +28,9 @@ class Loss(NamedTuple):
       besides the options of `dense` they take `chunk`, and `mesh` and `axes`.
     embeddings: (outputs, pair masks) -> the positional arguments of `chunked` and `ring`.
     needs: the hard texts that the batch must have besides captions.
-    mean_over: "batch", or "examples_with_hard_texts": those that have all hard texts of `needs`.
-    contrasts_all: those of `needs` that are scored with all images, not only with their own.
-    check_options: refuses values of the loss's own options, all of which it gets.
+    mean_over: "batch", or "examples_with_hard_texts": examples that have every text in `needs`.
+    contrasts_all: texts in `needs` that are scored with all images, not only with their own.
+    check_options: raises UsageError for invalid values of the loss's own options; gets all of them.
     """
 
     dense: Values
@@ -50,7 +50,7 @@ class Loss(NamedTuple):
 
     def values(
         self, implementation: str, outputs: types.Outputs, pair_masks: masks.PairMasks, **options
-    ) -> Float[Array, "batch"]:
+    ) -> Float[Array, " batch"]:
         """The loss of each example."""
         inputs = self.inputs if implementation == "dense" else self.embeddings
         return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
@@ -83,7 +83,7 @@ def _bags(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
 
 
 def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    # by embeddings whatever the model's score, which is that of an image and a text
+    # cosines for every head: its own score compares an image with a text, never two texts
     text_scores = jnp.einsum(
         "ie,tpe->itp", o.text.pooled, o.positive_text.pooled, precision="highest"
     )
@@ -106,9 +106,8 @@ def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return o.own_scores, o.text.mask.sum(axis=1), m.mask
 
 
-# Whether hard negatives are also contrasted with all images of the batch is a choice between two
-# names: infonce or negclip, sigmoid or sigmoid_negatives. svlc_negative and hn_focal can be added
-# to any of these.
+# negclip and sigmoid_negatives are infonce and sigmoid with hard negatives contrasted with all
+# images of the batch. svlc_negative and hn_focal can be added to any of the four.
 LOSSES: dict[str, Loss] = {
     "infonce": Loss(
         infonce.dense,
@@ -184,7 +183,7 @@ LOSSES: dict[str, Loss] = {
     "sparc_local": Loss(sparc.local, _token_groups),
     "caption": Loss(caption.caption, _caption, check_options=caption.check),
 }
-# Options of every loss; `total` says what they mean.
+# Options of every loss, documented in `total`.
 COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")
 
 
@@ -199,20 +198,20 @@ def total(
     batch: Mapping[str, Array],
     mesh: Mesh | None = None,
 ) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
-    """The scalar to minimise, and {name: (sum over the examples that count, their number)}.
+    """The scalar to minimise, and {name: (sum over the counted examples, their number)}.
 
     config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
       | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
       absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
-      example's hard negatives that the loss uses (all when absent), and options of the loss's own}.
-    batch: its "mask" is False on padding; each loss is a mean over the other examples, or over
-      those of them that have the hard negatives or positives it needs (`Loss.mean_over`).
+      example's hard negatives that the loss uses (all when absent), and the loss's own options}.
+    batch: its "mask" is False on padding; each loss is a mean over the real examples, or over the
+      real examples that have the hard negatives or positives it needs (`Loss.mean_over`).
     mesh: for ring, outside of jax.set_mesh; the batch is sharded over all its axes.
 
         total({"infonce": {"weight": 1.0}}, outputs, batch)
 
-    Raises UsageError for an unknown loss, implementation or option, and for texts that a loss needs
-    and the batch lacks.
+    Raises UsageError for an unknown loss, implementation or option, and for hard texts that a loss
+    needs and the batch lacks.
     """
     compute = functools.partial(_total, config_losses, mesh)
     if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
@@ -241,9 +240,9 @@ def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch."""
     for name, options in config_losses.items():
         loss = _lookup(name)
-        own = _own_options(loss)
+        defaults = _option_defaults(loss)
         for option in options:
-            errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *own))
+            errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))
         if not 0 <= options.get("weight", -1) < float("inf"):
             raise errors.UsageError(
                 f"the loss {name} needs a weight from 0 on; got {dict(options)}"
@@ -256,15 +255,15 @@ def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
                 f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
             )
         masks.check(options.get("duplicates", "keep"))
-        loss.check_options(**{key: options.get(key, value) for key, value in own.items()})
+        loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
 
 
 def _lookup(name: str) -> Loss:
     return LOSSES[errors.known("loss", name, LOSSES)]
 
 
-def _own_options(loss: Loss) -> dict[str, Any]:
-    """The keyword-only parameters of the formula, and their default values."""
+def _option_defaults(loss: Loss) -> dict[str, Any]:
+    """Default values of the loss's own options, the keyword-only parameters of its formula."""
     parameters = inspect.signature(loss.dense).parameters.values()
     return {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
 
@@ -281,8 +280,8 @@ def _per_example(
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
     **options: Any,
-) -> tuple[Float[Array, "batch"], Bool[Array, "batch"]]:
-    """The loss of each example, and which of them count in its mean."""
+) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
+    """The loss of each example, and the mask of the examples that enter its mean."""
     del weight  # `total` applies it
     loss = LOSSES[name]
     for text in loss.needs:
@@ -304,10 +303,10 @@ def _per_example(
     return values, _is_counted(loss, pair_masks)
 
 
-def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, "batch"]:
+def _is_counted(loss: Loss, pair_masks: masks.PairMasks) -> Bool[Array, " batch"]:
     is_counted = pair_masks.mask
     if loss.mean_over == "examples_with_hard_texts":
-        own = {"negative": masks.own_negatives, "positive": masks.own_positives}
+        own_masks = {"negative": masks.own_negatives, "positive": masks.own_positives}
         for text in loss.needs:
-            is_counted &= own[text](pair_masks).any(axis=1)
+            is_counted &= own_masks[text](pair_masks).any(axis=1)
     return is_counted

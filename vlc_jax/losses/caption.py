@@ -1,5 +1,4 @@
-"""The captioning loss: cross-entropy of each token of the own caption given the image and the
-tokens before it."""
+"""The captioning loss: cross-entropy of each caption token given image and earlier tokens."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -11,22 +10,22 @@ EXPONENTS = {"token": 1.0, "square": 0.5, "sample": 0.0}
 
 
 def caption(
-    own_scores: Float[Array, "batch"],
-    lengths: Int[Array, "batch"],
-    mask: Bool[Array, "batch"],
+    own_scores: Float[Array, " batch"],
+    lengths: Int[Array, " batch"],
+    mask: Bool[Array, " batch"],
     *,
     reduction: str = "token",
-) -> Float[Array, "batch"]:
-    """The part of each caption in the weighted mean over those of the batch, times the batch.
+) -> Float[Array, " batch"]:
+    """Weighted captioning loss per caption; its mean is the weighted mean over the batch.
 
         loss_i = - (w_i / w) 1/n_i sum_t log p(y_it | v_i, y_i<t),   w = mean of w_i over examples
 
     own_scores: mean log probability of the n_i tokens of caption i (models/captioner.py).
-    lengths: n_i, the tokens that count: with scores=answer those of answers.
+    lengths: n_i, the number of scored tokens; with scores=answer, of answer tokens.
     mask: False on padding rows.
-    reduction: w_i. token: n_i, so that all tokens of the batch count alike, as LLaVA's training
-      has it; sample: 1, all texts alike, so that an answer of one word weighs as much as a
-      caption; square: the root of n_i, between the two (InternVL 2.5, arXiv:2412.05271).
+    reduction: the weight w_i. token: n_i, equal weight per token, as in LLaVA's training; sample:
+      1, equal weight per text, for a one-word answer as for a long caption; square: sqrt(n_i),
+      between the two (InternVL 2.5, arXiv:2412.05271).
     """
     counts = jnp.where(mask, lengths, 0)
     weights = jnp.where(counts > 0, counts ** EXPONENTS[reduction], 0.0)

@@ -15,7 +15,7 @@ def mil(
     scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch batch positives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """MIL-NCE (Miech et al. 2020, equation 1) as DAC uses it: at least one sentence of a bag fits.
 
         loss_i = log(sum_jk exp(a_ijk) + sum_jk exp(a_jik)) - log(sum_k exp(a_iik))
@@ -23,12 +23,12 @@ def mil(
     It is 0 for an example without a sentence.
     """
     logits = jnp.where(mask, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
-    # as in the authors' code the own sentences are in both sums, so that loss_i >= ln 2
+    # as in the authors' code, the bag of example i is in both sums, so that loss_i >= ln 2
     rows = jax.nn.logsumexp(logits, axis=(1, 2))
     columns = jax.nn.logsumexp(logits, axis=(0, 2))
-    own = jax.nn.logsumexp(jnp.diagonal(logits).T, axis=1)
+    own_bag = jax.nn.logsumexp(jnp.diagonal(logits).T, axis=1)
     has_bag = jnp.diagonal(mask).any(axis=0)
-    return jnp.where(has_bag, jnp.logaddexp(rows, columns) - own, 0.0)
+    return jnp.where(has_bag, jnp.logaddexp(rows, columns) - own_bag, 0.0)
 
 
 def negative_bag(
@@ -37,21 +37,20 @@ def negative_bag(
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch positives"],
     negative_mask: Bool[Array, "batch negatives"],
-) -> Float[Array, "batch"]:
-    """The own bag against the own hard negatives.
+) -> Float[Array, " batch"]:
+    """Cross-entropy of an image's bag against its own hard negatives.
 
         loss_i = log(sum_k exp(a_iik) + sum_k exp(a-_ik)) - log(sum_k exp(a_iik))
 
-    Ours differs from the authors' code, which fills in the embedding of an empty text for a
-    sentence without a negative: here missing texts are left out. It is 0 for an example that lacks
-    either.
+    Missing texts are left out; the authors' code replaces the negative of a sentence without one by
+    the embedding of an empty text. The loss is 0 for an example without a bag or without negatives.
     """
 
     def logsumexp(scores: jax.Array, mask: jax.Array) -> jax.Array:
         logits = jnp.where(mask, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
         return jax.nn.logsumexp(logits, axis=1)
 
-    own = logsumexp(own_scores, mask)
+    bag = logsumexp(own_scores, mask)
     negative = logsumexp(own_negative_scores, negative_mask)
     has_both = mask.any(axis=1) & negative_mask.any(axis=1)
-    return jnp.where(has_both, jax.nn.softplus(negative - own), 0.0)
+    return jnp.where(has_both, jax.nn.softplus(negative - bag), 0.0)

@@ -16,8 +16,7 @@ from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def check(gamma: float, label_smoothing: float) -> None:
-    """Raises UsageError unless gamma is 0 or at least 1 and label_smoothing at least 0 and below
-    1."""
+    """Raises UsageError unless gamma is 0 or at least 1, and 0 <= label_smoothing < 1."""
     # between 0 and 1 the slope of (1 - p)^gamma at p = 1 is infinite, and p does round to 1
     if not (gamma == 0 or 1 <= gamma < float("inf")):
         raise errors.UsageError(f"gamma of hn_focal is 0 or at least 1; got {gamma}")
@@ -28,29 +27,29 @@ def check(gamma: float, label_smoothing: float) -> None:
 
 
 def hn_focal(
-    own_scores: Float[Array, "batch"],
+    own_scores: Float[Array, " batch"],
     own_negative_scores: Float[Array, "batch negatives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch negatives"],
     *,
     gamma: float = 2.0,
     label_smoothing: float = 0.02,
-) -> Float[Array, "batch"]:
-    """The focal loss of the own caption (class 0) against the own hard negatives (classes 1, ...).
+) -> Float[Array, " batch"]:
+    """Focal loss of an image's caption (class 0) against its hard negatives (classes 1, ...).
 
         p = softmax(s x_i.t_i, s x_i.n_i1, ...)        y_c = (1 - e) [c = 0] + e / classes
         loss_i = - sum_c y_c (1 - p_c)^gamma log p_c
 
     with s the logit scale, e the label smoothing. `mask` is False on missing hard negatives, which
-    are no classes; the authors' code leaves out their label alone, while a logit of 0 stays in the
-    softmax. Without any the loss is 0. With gamma = 0 and e = 0 it is `svlc.negative`.
+    are no classes; the authors' code drops only their label and keeps a logit of 0 in the softmax.
+    Without hard negatives the loss is 0. With gamma = 0 and e = 0 it is `svlc.negative`.
 
     Raises UsageError as `check` does.
     """
     check(gamma, label_smoothing)
-    own = logit_scale * own_scores.astype(jnp.float32)
+    caption = logit_scale * own_scores.astype(jnp.float32)
     negative = logit_scale * own_negative_scores.astype(jnp.float32)
-    logits = jnp.concatenate([own[:, None], jnp.where(mask, negative, MASKED_LOGIT)], axis=1)
+    logits = jnp.concatenate([caption[:, None], jnp.where(mask, negative, MASKED_LOGIT)], axis=1)
     is_class = jnp.concatenate([jnp.ones_like(mask[:, :1]), mask], axis=1)
     log_p = jax.nn.log_softmax(logits, axis=1)
     is_own = jnp.arange(logits.shape[1])[None] == 0

@@ -6,16 +6,16 @@ NegCLIP.
 where s_ij is the logit scale times the cosine similarity of image i and caption j.
 
 NegCLIP (Yuksekgonul et al. 2023, section 4.1; vinid/neg_clip) also contrasts every image with the
-hard negatives of all examples: with them the first logsumexp runs over j and over all n_jk. The
-second one, over images, is that of CLIP. Their training on several devices pairs images with the
-wrong captions; here it is the loss of the global batch on any number of them.
+hard negatives n_jk of all examples: the first logsumexp then runs over all j and all n_jk. The
+second one, over images, is CLIP's. On several devices the authors' code pairs images with the wrong
+captions; ours is the loss of the global batch on any number of devices.
 
-direction=image_to_text: the first term alone, and whole, as embedders of queries are trained
+direction=image_to_text: only the first term, without the factor 1/2, as query embedders are trained
 (VLM2Vec): loss_i = logsumexp_j(s_ij) - s_ii.
 
 Three implementations with the same values and gradients: `dense` takes the whole score matrix,
-`chunked` makes a few rows of it at a time, `ring` keeps a tile of it per device and passes texts
-around. Examples whose mask is False are padding: no row, no column, value 0.
+`chunked` computes a few rows of it at a time, `ring` one tile per device at a time, with the texts
+sent around. Examples whose mask is False are padding: no row, no column, value 0.
 """
 
 import jax
@@ -31,7 +31,7 @@ DIRECTIONS = ("both", "image_to_text")
 
 
 def check(direction: str) -> None:
-    """Raises UsageError unless it is one of DIRECTIONS."""
+    """Raises UsageError unless `direction` is one of DIRECTIONS."""
     errors.known("direction of a contrastive loss", direction, DIRECTIONS)
 
 
@@ -42,7 +42,7 @@ def dense(
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
     *,
     direction: str = "both",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss."""
     # float32: logits reach 100, where bfloat16 has steps of 0.5
     logits = logit_scale * scores.astype(jnp.float32)
@@ -64,15 +64,15 @@ def chunked(
     *,
     chunk: int,
     direction: str = "both",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """InfoNCE per example from unit-length embeddings, `chunk` images at a time.
 
     Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
     """
     texts = tiles.Texts(text, negative_text, pair_masks)
     rows, columns = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
-    own = _own_logits(image, text, logit_scale)
-    return jnp.where(pair_masks.mask, _directed(rows, columns, direction) - own, 0.0)
+    own_logits = _own_logits(image, text, logit_scale)
+    return jnp.where(pair_masks.mask, _directed(rows, columns, direction) - own_logits, 0.0)
 
 
 def ring(
@@ -85,21 +85,21 @@ def ring(
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
     direction: str = "both",
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """InfoNCE per example of a batch sharded over the mesh `axes`, with no all-gather.
 
     Each device keeps its images and the logsumexp of their rows; texts visit the devices in turn,
     with their hard negatives and the logsumexp of their columns, which is complete when they are
-    back on their own device. The backward pass is such a ring, too.
+    back on their own device. The backward pass is a ring, too.
     """
 
     def local(
         ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, scale: jax.Array
     ) -> jax.Array:
         rows, columns = tiles.over_ring(_tile, tiles.LOGSUMEXP, ring, image, texts, scale)
-        own = _own_logits(image, texts.text, scale)
+        own_logits = _own_logits(image, texts.text, scale)
         sums = _directed(rows, columns, direction)
-        return jnp.where(texts.pair_masks.mask, sums - own, 0.0)
+        return jnp.where(texts.pair_masks.mask, sums - own_logits, 0.0)
 
     texts = tiles.Texts(text, negative_text, pair_masks)
     return tiles.on_ring(local, mesh, axes, image, texts, logit_scale)
@@ -110,7 +110,7 @@ def _tile(
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
     logit_scale: Float[Array, ""],
-) -> tuple[Float[Array, "images"], Float[Array, "texts"]]:
+) -> tuple[Float[Array, " images"], Float[Array, " texts"]]:
     """The logsumexp of the rows and of the columns of one tile of logits."""
     logits = logit_scale * tiles.scores(image, texts.text)
     rows, columns = _logsumexps(logits, masks.captions(pair_masks, texts.pair_masks))
@@ -139,6 +139,6 @@ def _own_logits(
     image: Float[Array, "batch embed"],
     text: Float[Array, "batch embed"],
     logit_scale: Float[Array, ""],
-) -> Float[Array, "batch"]:
-    # no einsum: accelerators would round its factors, and the own logit be unlike its tile's
+) -> Float[Array, " batch"]:
+    # no einsum: accelerators would round its operands, and s_ii would differ from the tile's s_ii
     return logit_scale * jnp.sum(image * text, axis=1)

@@ -41,15 +41,15 @@ class PairMasks(NamedTuple):
     for a duplicate.
     """
 
-    mask: Bool[Array, "batch"]
-    index: Int[Array, "batch"]
+    mask: Bool[Array, " batch"]
+    index: Int[Array, " batch"]
     negative_mask: Bool[Array, "batch negatives"] | None = None
     positive_mask: Bool[Array, "batch positives"] | None = None
     hashes: Hashes | None = None
 
 
 def check(duplicates: str) -> None:
-    """Raises UsageError unless it is "keep" or "mask"."""
+    """Raises UsageError unless `duplicates` is "keep" or "mask"."""
     errors.known("value of duplicates", duplicates, DUPLICATES)
 
 
@@ -60,8 +60,8 @@ def pair_masks(
 ) -> PairMasks:
     """The masks of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
 
-    Hard negatives outside [first, stop) of negative_range are taken for missing; a stop of None is
-    their number. Raises UsageError unless `duplicates` is "keep" or "mask".
+    Hard negatives outside [first, stop) of negative_range count as missing; a stop of None is their
+    number. Raises UsageError unless `duplicates` is "keep" or "mask".
     """
     check(duplicates)
     hashes = None
@@ -80,7 +80,7 @@ def pair_masks(
 def text_hash(
     text: Int[Array, "*texts length"] | Float[Array, "*texts width"],
 ) -> UInt32[Array, "*texts 2"]:
-    """Two 32-bit hashes of each text: sums of a mix of token, or bits of a vector, and position."""
+    """Two 32-bit hashes of each text: sums over the mixed tokens (or vector bits) and positions."""
     if jnp.issubdtype(text.dtype, jnp.floating):
         text = jax.lax.bitcast_convert_type(text.astype(jnp.float32), jnp.int32)
 
@@ -90,8 +90,8 @@ def text_hash(
         return x ^ (x >> 16)
 
     def half(seed: int) -> Array:
-        # mixed before and after the position is added: a plain sum of tokens could not tell the
-        # orders of a sentence apart, and hard negatives are often just that
+        # mixed before and after the position is added: a plain sum of tokens is the same for a
+        # caption and its reordered words, a common hard negative
         tokens = mix(text.astype(jnp.uint32) + jnp.uint32(seed))
         position = jnp.arange(text.shape[-1], dtype=jnp.uint32)
         position = position.reshape((1,) * (text.ndim - 1) + (-1,))
@@ -131,7 +131,7 @@ def positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
     if pair_masks.hashes is None:
         return real
     equal = _equal(pair_masks.hashes.text[:, None, None], pair_masks.hashes.positive[None])
-    # an own positive may equal the caption, which stands in for a missing one (fallback "self")
+    # an own positive may equal the caption, the stand-in for a missing one (fallback "self")
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~equal)
 
 

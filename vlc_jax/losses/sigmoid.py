@@ -22,7 +22,7 @@ def dense(
     logit_bias: Float[Array, ""],
     pair_masks: masks.PairMasks,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss."""
 
     def logits(scores: jax.Array) -> jax.Array:
@@ -42,7 +42,7 @@ def chunked(
     negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """Sigmoid loss per image from unit-length embeddings, `chunk` images at a time.
 
     Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
@@ -67,11 +67,11 @@ def ring(
     *,
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """Sigmoid loss per image of a batch sharded over the mesh `axes`, with no all-gather.
 
     Each device keeps its images; texts visit the devices in turn (section 3.3 of the paper), with
-    their hard negatives. The backward pass is such a ring, too.
+    their hard negatives. The backward pass is a ring, too.
     """
 
     def local(ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, numbers: tuple) -> jax.Array:
@@ -86,7 +86,7 @@ def _tile(
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
     scale_and_bias: tuple[Float[Array, ""], Float[Array, ""]],
-) -> tuple[Float[Array, "images"], None]:
+) -> tuple[Float[Array, " images"], None]:
     """The loss of some images, summed over the texts of one tile; no columns."""
     logit_scale, logit_bias = scale_and_bias
     logits = logit_scale * tiles.scores(image, texts.text) + logit_bias
@@ -102,8 +102,8 @@ def _row_sums(
     negative_logits: Float[Array, "images texts negatives"] | None,
     rows: masks.PairMasks,
     columns: masks.PairMasks,
-) -> Float[Array, "images"]:
-    """The loss of each image, summed over the texts that the masks let in."""
+) -> Float[Array, " images"]:
+    """The loss of each image, summed over the texts that the masks include."""
     # softplus: log(sigmoid(x)) is -inf below about x = -100, where sigmoid is 0
     loss = jax.nn.softplus(jnp.where(masks.is_own(rows, columns), -logits, logits))
     value = jnp.sum(jnp.where(masks.captions(rows, columns), loss, 0.0), axis=1)

@@ -18,18 +18,18 @@ def local(
     tokens: Float[Array, "batch length embed"],
     mask: Bool[Array, "batch length"],
     logit_scale: Float[Array, ""],
-) -> Float[Array, "batch"]:
-    """The mean over the real tokens of each example, times their number over its mean in the batch.
+) -> Float[Array, " batch"]:
+    """Sum of loss_il over the real tokens l of each example i, divided by the mean caption length.
 
     `mask` is the padding mask of the tokens.
     """
     # 1e-12: at a token of zeros the norm has no gradient, and 0 / 0 would be NaN
     tokens = tokens * jax.lax.rsqrt(jnp.sum(tokens**2, axis=-1, keepdims=True) + 1e-12)
     logits = logit_scale * jnp.einsum("ile,ike->ilk", groups, tokens, precision="highest")
-    own = jnp.diagonal(logits, axis1=1, axis2=2)
+    matched = jnp.diagonal(logits, axis1=1, axis2=2)
     masked = jnp.where(mask[:, :, None] & mask[:, None], logits, MASKED_LOGIT)
     sums = jax.nn.logsumexp(masked, axis=2) + jax.nn.logsumexp(masked, axis=1)
-    per_token = jnp.where(mask, sums / 2 - own, 0.0)
-    # over the tokens of the batch, so that the mean over examples is that over all tokens: so the
-    # paper's pseudo-code and lst627/CLIP-Embeds; equation 6 divides by each caption's own tokens
+    per_token = jnp.where(mask, sums / 2 - matched, 0.0)
+    # the mean over examples is then the mean over all tokens of the batch, as in the paper's
+    # pseudo-code and in lst627/CLIP-Embeds; equation 6 divides by each caption's own length
     return per_token.sum(axis=1) * (len(mask) / jnp.maximum(mask.sum(), 1))

@@ -13,21 +13,21 @@ from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def negative(
-    own_scores: Float[Array, "batch"],
+    own_scores: Float[Array, " batch"],
     own_negative_scores: Float[Array, "batch negatives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch negatives"],
-) -> Float[Array, "batch"]:
-    """The negative loss: cross-entropy of the own caption against the own hard negatives.
+) -> Float[Array, " batch"]:
+    """The negative loss: cross-entropy of an image's caption against its own hard negatives.
 
         loss_i = log(exp(s x_i.t_i) + sum_k exp(s x_i.n_ik)) - s x_i.t_i
 
-    `mask` is False on missing hard negatives. With one hard negative it is
-    softplus(s (x_i.n_i - x_i.t_i)), with none it is 0.
+    `mask` is False on missing hard negatives. With one hard negative the loss is
+    softplus(s (x_i.n_i - x_i.t_i)), without any it is 0.
     """
-    own = logit_scale * own_scores.astype(jnp.float32)
+    caption = logit_scale * own_scores.astype(jnp.float32)
     logits = jnp.where(mask, logit_scale * own_negative_scores.astype(jnp.float32), MASKED_LOGIT)
-    return jax.nn.softplus(jax.nn.logsumexp(logits, axis=1) - own)
+    return jax.nn.softplus(jax.nn.logsumexp(logits, axis=1) - caption)
 
 
 def analogy(
@@ -35,14 +35,14 @@ def analogy(
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch batch positives"],
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """The analogy loss: each hard positive is retrieved by its image and by its caption.
 
         loss_i = 1/2 [logsumexp_j(s x_i.p_j) - s x_i.p_i] + 1/2 [logsumexp_j(s t_i.p_j) - s t_i.p_i]
 
-    `image_scores[i, j, k]` is image i against hard positive k of example j, `text_scores` the same
-    of captions. With several hard positives per example, the k-th ones of all examples are one such
-    problem, and loss_i is the mean over those that i has.
+    `image_scores[i, j, k]` is image i against hard positive k of example j, `text_scores[i, j, k]`
+    caption i against it. With several hard positives per example, the formula is applied for each
+    k, and loss_i is the mean over the hard positives of example i.
     """
     losses = [_one_direction(scores, logit_scale, mask) for scores in (image_scores, text_scores)]
     return _mean((losses[0] + losses[1]) / 2, mask)
@@ -53,11 +53,11 @@ def analogy_symmetric(
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Float[Array, ""],
     mask: Bool[Array, "batch batch positives"],
-) -> Float[Array, "batch"]:
-    """The analogy loss (`analogy`), each term averaged with the one of the transposed scores.
+) -> Float[Array, " batch"]:
+    """The analogy loss (`analogy`), each term averaged with the same term of the transposed scores.
 
-    There a hard positive that is missing is a missing row; the images and captions of examples
-    without one stay columns.
+    In the transposed term the rows are hard positives, without the missing ones; the columns are
+    the images and captions of all examples.
     """
     losses = []
     for scores in (image_scores, text_scores):

@@ -1,9 +1,9 @@
 """Tiles of a score matrix: chunks of images on one device, a ring of texts over devices.
 
-A tile gives a result per row and one per column, which are merged over all tiles. The backward pass
-visits the tiles again (`over_chunks`, `over_ring`): differentiated as it stands, a loop would keep
-its carry of every turn, the columns of every chunk or the texts of every device, and memory would
-grow with their number.
+A tile gives one result per row and one per column, which are merged over all tiles. The backward
+pass computes the tiles again (`over_chunks`, `over_ring`): plain differentiation of the loop would
+save its carry at every iteration, the columns of every chunk or the texts of every device, and
+memory would grow with the number of tiles.
 """
 
 import functools
@@ -43,7 +43,7 @@ SUM = Merge(jnp.add, lambda one, merged: jnp.ones_like(merged))
 
 
 class Ring(NamedTuple):
-    """Mesh axes whose devices form a ring, and the number of these."""
+    """Mesh axes whose devices form a ring, and the number of devices."""
 
     axes: tuple[str, ...]
     devices: int
@@ -109,13 +109,14 @@ def on_ring(
     texts: Texts,
     numbers: Any,
 ) -> jax.Array:
-    """`local(ring, image, texts, numbers)` on each device of the mesh `axes`, with its own rows and
-    all numbers. Raises UsageError unless every device gets equally many examples."""
+    """`local(ring, image, texts, numbers)` on each device of the mesh `axes`: the device's rows of
+    images and texts, all numbers. Raises UsageError unless every device gets equally many examples.
+    """
     check_divisible(len(image), mesh, axes)
     ring = Ring(axes, num_devices(mesh, axes))
 
     def share(image: jax.Array, texts: Texts, numbers: Any) -> jax.Array:
-        # per device, since a custom derivative must say so of the slopes that it returns
+        # varying, as the gradients are: a custom VJP returns one per device, of its input's type
         numbers = jax.tree.map(lambda x: jax.lax.pcast(x, axes, to="varying"), numbers)
         return local(ring, image, texts, numbers)
 
@@ -147,21 +148,23 @@ def _chunks_forward(
     return merged, (image, texts, numbers, merged)
 
 
-def _chunks_backward(tile: Tile, merge: Merge, chunk: int, saved: tuple, slopes: tuple) -> tuple:
+def _chunks_backward(
+    tile: Tile, merge: Merge, chunk: int, saved: tuple, cotangents: tuple
+) -> tuple:
     image, texts, numbers, (rows, columns) = saved
-    of_rows, of_columns = slopes
+    d_rows, d_columns = cotangents
 
     def body(sums: tuple, part: tuple) -> tuple[tuple, jax.Array]:
-        image, pair_masks, rows, of_rows = part
-        merged = (rows, columns), (of_rows, of_columns)
-        of_image, *others = _tile_slopes(tile, merge, image, pair_masks, texts, numbers, *merged)
-        return jax.tree.map(jnp.add, sums, tuple(others)), of_image
+        image, pair_masks, rows, d_rows = part
+        merged = (rows, columns), (d_rows, d_columns)
+        d_image, *others = _tile_gradients(tile, merge, image, pair_masks, texts, numbers, *merged)
+        return jax.tree.map(jnp.add, sums, tuple(others)), d_image
 
-    parts = split((image, texts.pair_masks, rows, of_rows), chunk)
+    parts = split((image, texts.pair_masks, rows, d_rows), chunk)
     start = jax.tree.map(jnp.zeros_like, (texts[:2], numbers))
-    (of_texts, of_numbers), of_image = jax.lax.scan(body, start, parts)
-    of_image = of_image.reshape(-1, *image.shape[1:])[: len(image)]
-    return of_image, Texts(*of_texts, None), of_numbers
+    (d_texts, d_numbers), d_image = jax.lax.scan(body, start, parts)
+    d_image = d_image.reshape(-1, *image.shape[1:])[: len(image)]
+    return d_image, Texts(*d_texts, None), d_numbers
 
 
 over_chunks.defvjp(_chunks_forward, _chunks_backward)
@@ -198,32 +201,33 @@ def _ring_forward(
     return merged, (image, texts, numbers, merged)
 
 
-def _ring_backward(tile: Tile, merge: Merge, ring: Ring, saved: tuple, slopes: tuple) -> tuple:
+def _ring_backward(tile: Tile, merge: Merge, ring: Ring, saved: tuple, cotangents: tuple) -> tuple:
     image, texts, numbers, (rows, columns) = saved
-    of_rows, of_columns = slopes
+    d_rows, d_columns = cotangents
 
-    def slopes_with(visitor: tuple) -> tuple:
-        texts_, columns, of_columns = visitor
-        merged = (rows, columns), (of_rows, of_columns)
-        return _tile_slopes(tile, merge, image, texts.pair_masks, texts_, numbers, *merged)
+    def gradients_with(visitor: tuple) -> tuple:
+        texts_, columns, d_columns = visitor
+        merged = (rows, columns), (d_rows, d_columns)
+        return _tile_gradients(tile, merge, image, texts.pair_masks, texts_, numbers, *merged)
 
     def hop(carry: tuple, _: None) -> tuple[tuple, None]:
-        of_image, of_texts, of_numbers, visitor = carry
-        visitor, of_texts = to_next_device((visitor, of_texts), ring)
-        sums = jax.tree.map(jnp.add, (of_image, of_texts, of_numbers), slopes_with(visitor))
+        d_image, d_texts, d_numbers, visitor = carry
+        visitor, d_texts = to_next_device((visitor, d_texts), ring)
+        sums = jax.tree.map(jnp.add, (d_image, d_texts, d_numbers), gradients_with(visitor))
         return (*sums, visitor), None
 
-    visitor = texts, columns, of_columns
-    carry = (*slopes_with(visitor), visitor)
+    visitor = texts, columns, d_columns
+    carry = (*gradients_with(visitor), visitor)
     carry, _ = jax.lax.scan(hop, carry, None, length=ring.devices - 1)
-    of_image, of_texts, of_numbers, _ = carry
-    return of_image, Texts(*to_next_device(of_texts, ring), None), of_numbers
+    d_image, d_texts, d_numbers, _ = carry
+    # the gradients of texts are on the neighbour, as the columns in `over_ring`
+    return d_image, Texts(*to_next_device(d_texts, ring), None), d_numbers
 
 
 over_ring.defvjp(_ring_forward, _ring_backward)
 
 
-def _tile_slopes(
+def _tile_gradients(
     tile: Tile,
     merge: Merge,
     image: jax.Array,
@@ -231,16 +235,19 @@ def _tile_slopes(
     texts: Texts,
     numbers: Any,
     merged: tuple,
-    slopes: tuple,
+    cotangents: tuple,
 ) -> tuple[jax.Array, tuple, Any]:
-    """Slopes by images, embeddings of texts and numbers that one tile adds, from those by the
-    `merged` results of its rows and columns."""
+    """Gradients that one tile adds to images, embeddings of texts and numbers, from the cotangents
+    of the `merged` results of its rows and columns."""
 
     def results(image: jax.Array, embeddings: tuple, numbers: Any) -> tuple:
         return tile(image, pair_masks, Texts(*embeddings, texts.pair_masks), numbers)
 
-    found, pull_back = jax.vjp(results, image, texts[:2], numbers)
+    tile_results, pull_back = jax.vjp(results, image, texts[:2], numbers)
     shares = jax.tree.map(
-        lambda one, merged, slope: slope * merge.share(one, merged), found, merged, slopes
+        lambda one, merged, cotangent: cotangent * merge.share(one, merged),
+        tile_results,
+        merged,
+        cotangents,
     )
     return pull_back(shares)

@@ -1,4 +1,4 @@
-"""Models: `build` constructs one by name; with encode_image, encode_text, score and __call__."""
+"""Models: `build` constructs one by name; it has encode_image, encode_text, score and __call__."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from vlc_jax.models import (
 )
 
 TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds
-# A model is named by its head, which scores the features of the two towers.
+# The name of a model is the name of its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
     "captioner": captioner.Captioner,
@@ -72,8 +72,8 @@ def build(
 ) -> clip.CLIP:
     """The model `name` with the sizes of `variant` (variants.VARIANTS) and overrides.
 
-    name: of its head, a key of HEADS; "clip" is the dot product of pooled features, SigLIP's, too.
-    head: fields of that head.
+    name: a head, a key of HEADS; "clip" is the dot product of pooled features (CLIP, SigLIP).
+    head: fields of the head.
     vector_width: texts are precomputed vectors of this width, and `text` has the fields of
       models.text_vectors.VectorTower; None: texts are token ids.
     text_tower: False for a model whose head reads the token ids itself (captioner, vlm2vec).
@@ -112,22 +112,24 @@ def _text_tower(options: Mapping[str, Any], vector_width: int | None, has_tower:
         return _tower(text_vectors.VectorTower, "text", options)
     if has_tower:
         return _tower(text.TextTower, "text", options)
-    kept = ("vocab_size", "context_length", "eos_id")
-    return text_ids.TokenIds(**{key: options[key] for key in kept})
+    fields = ("vocab_size", "context_length", "eos_id")
+    return text_ids.TokenIds(**{key: options[key] for key in fields})
 
 
 def _vector_options(
     width: int, text_options: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Options of a VectorTower, from those of the text tower that it replaces.
+    """Options of a VectorTower, from the options of the text tower that it replaces.
 
-    Raises UsageError for overrides that only a tower of tokens has.
+    Raises UsageError for overrides that only a text tower has.
     """
     for key in ("vocab_size", "context_length", "eos_id"):
         if key in overrides:
-            raise errors.UsageError(f"the model option {key} is of tokens, and texts are vectors")
-    kept = ("projection", "dtype")
-    return {"width": width} | {key: text_options[key] for key in kept if key in text_options}
+            raise errors.UsageError(
+                f"the model option {key} needs a text tower; here texts are vectors"
+            )
+    shared = ("projection", "dtype")
+    return {"width": width} | {key: text_options[key] for key in shared if key in text_options}
 
 
 def _check_vectors(
@@ -136,7 +138,7 @@ def _check_vectors(
     """Raises UsageError if the head cannot score vectors of texts."""
     if head.requests[1].tokens != "none":
         raise errors.UsageError(
-            f"the model {name} reads the tokens of a text, and a vector of a text has none: take "
+            f"the model {name} reads the tokens of a text, and text vectors have no tokens: use "
             "clip, labclip or pacl"
         )
     widths = image.embed, text_tower.embed
@@ -206,8 +208,7 @@ def init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
 
 
 def init_batch_stats(model: clip.CLIP) -> dict[str, Any]:
-    """Running statistics before the first step (the collection "batch_stats"), all of them 0; {}
-    for a model without any."""
+    """Initial running statistics (the collection "batch_stats"), all 0; {} for a model without."""
     shapes = jax.eval_shape(lambda: _init(model, jax.random.key(0))).get("batch_stats", {})
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
@@ -219,8 +220,8 @@ def _init(model: clip.CLIP, key: jax.Array) -> dict[str, Any]:
 
 
 def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
-    """Number of parameters of each tower, of the head if it has any, and in total; of a tree of
-    arrays or shapes."""
+    """Parameter counts of each tower, of the head if it has parameters, and in total; `params` is
+    a tree of arrays or shapes."""
     total = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     parts = {part: total[part] for part in ("image", "text", "head") if part in total}
     return parts | {"total": sum(total.values())}
@@ -268,12 +269,12 @@ def _check_image(options: Mapping[str, Any]) -> None:
         )
     if positions == "qk_1d" and options.get("rope_span") is not None:
         raise errors.UsageError(
-            f"rope_span={options['rope_span']} is of rope qk_2d; set it to None for qk_1d"
+            f"rope_span={options['rope_span']} is an option of rope qk_2d; set it to None for qk_1d"
         )
 
 
 def _fields(module: type[nn.Module]) -> list[str]:
-    """The fields of a module but those that every Linen module has."""
+    """Names of the fields of a module, without those of every Linen module."""
     return [field.name for field in dataclasses.fields(module) if field.name not in _LINEN]
 
 

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from vlc_jax.errors import UsageError, known
 
-WANTED = ("auto", "xla", "cudnn")
-# What hides tokens: nothing, all later tokens, or the end of each example's text.
+REQUESTS = ("auto", "xla", "cudnn")
+# Tokens masked out: none, all later ones, or the padding behind each example's text.
 MASKS = ("none", "causal", "lengths")
 TOLERANCE = 0.03  # absolute and relative; bfloat16 alone leaves up to .015 on values up to 4
 
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
 
 
 def choose(
-    wanted: str,
+    request: str,
     *,
     platform: str,
     dtype: str,
@@ -32,20 +32,20 @@ def choose(
     mask: str,
     probe: Callable[[], str | None],
 ) -> Choice:
-    """The implementation for a tower: of "auto", cuDNN where nothing is against it.
+    """The attention implementation of a tower; "auto" is cuDNN wherever it works, else XLA.
 
-    probe: why cuDNN does not work here, None if it does; called where all else speaks for cuDNN.
-    Raises UsageError for "cudnn" where something is against it.
+    request: one of REQUESTS.   probe: returns why cuDNN fails on this machine, None if it works;
+    called only if all known conditions are met. Raises UsageError if "cudnn" does not work.
     """
-    known("config.model.attention", wanted, WANTED)
+    known("config.model.attention", request, REQUESTS)
     known("mask of attention", mask, MASKS)
-    if wanted == "xla":
-        return Choice("xla", "asked for")
+    if request == "xla":
+        return Choice("xla", "set by config.model.attention")
     refusal = why_not_cudnn(platform, dtype, head_dim, mask) or probe()
     if refusal is None:
         return Choice("cudnn", f"{dtype}, {head_dim} channels a head, mask {mask}")
-    if wanted == "cudnn":
-        raise UsageError(f"config.model.attention=cudnn: {refusal}; say auto or xla")
+    if request == "cudnn":
+        raise UsageError(f"config.model.attention=cudnn: {refusal}; use auto or xla")
     return Choice("xla", refusal)
 
 
@@ -55,7 +55,7 @@ def why_not_cudnn(platform: str, dtype: str, head_dim: int, mask: str) -> str | 
         return f"cuDNN is of NVIDIA GPUs, this is {platform}"
     if dtype not in ("bfloat16", "float16"):
         return f"cuDNN takes bfloat16 and float16, not {dtype}"
-    if head_dim % 8 or head_dim > 128:  # newer GPUs take more, which no published tower has
+    if head_dim % 8 or head_dim > 128:  # newer GPUs support more; no published tower has more
         return f"cuDNN takes multiples of 8 up to 128 channels a head, not {head_dim}"
     if mask == "lengths":
         return "masks of padding are left to XLA"
@@ -69,10 +69,10 @@ def of_all_tokens(
     is_causal: bool,
     implementation: str,
 ) -> Float[Array, "batch length heads head"]:
-    """softmax(query key^T / sqrt(head)) value, where every token asks.
+    """softmax(query key^T / sqrt(head)) value, with queries from every token.
 
-    For cuDNN an odd number of tokens gets one more, which no other token sees: JAX refuses the
-    gradient of an odd number (up to 0.12.0.1 it takes the absent bias for one that is trained).
+    For cuDNN an odd length is padded by one masked token: JAX refuses the gradient for odd lengths
+    (up to 0.12.0.1 it mistakes the absent bias for a trained one).
     """
     length = query.shape[1]
     if implementation == "xla" or length % 2 == 0:
@@ -82,14 +82,14 @@ def of_all_tokens(
     query, key, value = (
         jnp.pad(array, ((0, 0), (0, 1), (0, 0), (0, 0))) for array in (query, key, value)
     )
-    # a causal mask hides the last token already
-    seen = None if is_causal else jnp.full(query.shape[0], length, jnp.int32)
+    # a causal mask already hides the padding token
+    lengths = None if is_causal else jnp.full(query.shape[0], length, jnp.int32)
     mixed = jax.nn.dot_product_attention(
         query,
         key,
         value,
         is_causal=is_causal,
-        key_value_seq_lengths=seen,
+        key_value_seq_lengths=lengths,
         implementation=implementation,
     )
     return mixed[:, :length]
@@ -98,10 +98,10 @@ def of_all_tokens(
 def failure(
     implementation: str, *, dtype: str, head_dim: int, length: int, is_causal: bool
 ) -> str | None:
-    """The reason why `implementation` does not work here; None if it does.
+    """The reason why `implementation` fails on this machine; None if it works.
 
-    It works if the output and the gradients of two random examples of `length` tokens are those of
-    XLA within TOLERANCE.
+    It works if outputs and gradients on two random examples of `length` tokens equal XLA's within
+    TOLERANCE.
     """
     rng = np.random.default_rng(0)
     shape = (2, length, 2, head_dim)
@@ -116,10 +116,10 @@ def failure(
         return [np.asarray(array, np.float32) for array in (mixed, *gradients)]
 
     try:
-        found = run(implementation)
-    except (RuntimeError, ValueError) as error:  # of JAX's checks, or of the compiler
+        outputs = run(implementation)
+    except (RuntimeError, ValueError) as error:  # from JAX's checks or the compiler
         return f"{implementation} fails: {str(error).strip().splitlines()[0]}"
-    for array, expected in zip(found, run("xla"), strict=True):
+    for array, expected in zip(outputs, run("xla"), strict=True):
         if not np.allclose(array, expected, rtol=TOLERANCE, atol=TOLERANCE):
-            return f"{implementation} gives other numbers than XLA"
+            return f"{implementation} gives results that differ from XLA's"
     return None

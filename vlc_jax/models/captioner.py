@@ -24,27 +24,27 @@ from vlc_jax.models import continuation, heads, llava, lm
 
 
 class DecoderHead(heads.Head):
-    """Projector and decoder over the tokens of the image tower, and over token ids of texts, which
-    no text tower reads. All such heads have the same parameters.
+    """Base of heads with a decoder: projector and decoder over image tokens and token ids of texts
+    (there is no text tower). All such heads have the same parameters.
 
-    vocab_size, patches, has_class_token, dtype, remat: of the text and of the image tower; patches
-      with the class token.
-    decoder: a name of lm_variants.VARIANTS, with the text's vocabulary, or all fields of one
-      (lm.from_sizes); "": one of `width`, `depth`, `attention_heads` and `mlp_width` (None is 4 x
-      width).
-    select: patch | cls | cls_patch, of the tower's tokens as in LLaVA, or pooled (the image's
-      embedding alone, as one token: what the cosine sees).
-    stage: raw | normed, before or behind the tower's last norm.
-    positions: adds a trained vector to each image token, as not in LLaVA: what the tokens of a
-      frozen tower have kept of where they are may be little.
-    prefix: token ids that the decoder reads before the image; in a config their text may stand for
-      them, to which the tokenizer `conversation` adds the start token.
+    vocab_size, patches, has_class_token, dtype, remat: copied from the text and the image tower;
+      patches includes the class token.
+    decoder: a name of lm_variants.VARIANTS (with the vocabulary of the texts), or all fields of a
+      decoder (lm.from_sizes); "": a decoder of `width`, `depth`, `attention_heads` and `mlp_width`
+      (None is 4 x width).
+    select: image tokens of the tower, patch | cls | cls_patch as in LLaVA, or pooled (the image
+      embedding as a single token, the input of the cosine).
+    stage: raw | normed, tokens before or after the tower's last norm.
+    positions: adds a trained vector to each image token (ours, not LLaVA's), since tokens of a
+      frozen tower may carry little information about their position.
+    prefix: token ids that the decoder reads before the image; in a config also a text, to which the
+      tokenizer `conversation` adds the start token.
     projection, side: see llava.Projector.
-    bidirectional: none | image | prompt: of the decoder, what sees itself in both directions, see
-      llava.LLaVA. A prompt is the image and a text's tokens before its first mark, so that no two
-      texts share the cache of an image.
-    param_dtype: of the decoder's parameters: float32 | compute, the type of its matrix products.
-      A frozen decoder takes half the memory in bfloat16, with the same results.
+    bidirectional: none | image | prompt, tokens with bidirectional attention, see llava.LLaVA. The
+      prompt is the image and the tokens of a text before its first mark, so that texts cannot share
+      the cache of an image.
+    param_dtype: dtype of the decoder's parameters: float32 | compute (the dtype of its matrix
+      products). A frozen decoder in bfloat16 takes half the memory, with the same results.
     """
 
     vocab_size: int
@@ -79,7 +79,7 @@ class DecoderHead(heads.Head):
         if self.param_dtype == "compute":
             more["param_dtype"] = self.dtype
         if isinstance(self.decoder, Mapping):
-            # parent=None: methods ask for it, too, where Flax allows no new submodule
+            # parent=None: methods call this, too, where Flax allows no new submodule
             return lm.from_sizes(self.decoder, **more, parent=None)
         if self.decoder:
             return lm.build(self.decoder, **more, parent=None)
@@ -87,17 +87,17 @@ class DecoderHead(heads.Head):
 
     @property
     def reads_question(self) -> bool:
-        """True: a question is read behind the image."""
+        """True: the decoder reads a question after the image."""
         return True
 
     @property
     def reads_text_only(self) -> bool:
-        """True: without an image `start_of_text_only` and the question are read before a text."""
+        """True: without an image, a text follows `start_of_text_only` tokens and the question."""
         return True
 
     @property
     def start_of_text_only(self) -> int:
-        """Number of tokens of the prefix that are read where there is no image."""
+        """Number of prefix tokens that the decoder reads in rows without an image."""
         return 0
 
     @property
@@ -123,7 +123,7 @@ class DecoderHead(heads.Head):
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
-        """Tokens of the image tower unless the pooled features are selected; ids of texts."""
+        """Tokens of the image tower, or its pooled features with select=pooled; ids of texts."""
         is_pooled = self.select == "pooled"
         image = types.POOLED_ONLY if is_pooled else types.FeatureRequest(self.stage)
         return image, types.FeatureRequest("ids")
@@ -131,16 +131,16 @@ class DecoderHead(heads.Head):
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """`tokens`: what the decoder reads before a text, the question included, (images, prefix +
-        patches + question, width); `read` says which of them it reads.
+        """`tokens`: decoder inputs before a text, (images, prefix + patches + question, width);
+        `read` is their mask.
 
-        Raises UsageError for a class token of a tower without one, and for a question that no
-        causal decoder reads.
+        Raises UsageError if a class token is selected and the tower has none, and for a question
+        with a decoder that is not causal.
         """
         del is_training
         if features.question is not None and self.bidirectional != "none":
             raise errors.UsageError(
-                f"a question behind the image is read by causal decoders; got bidirectional="
+                f"only causal decoders read a question after the image; got bidirectional="
                 f"{self.bidirectional!r}: set config.input.question=''"
             )
         if self.select == "pooled":
@@ -161,8 +161,8 @@ class DecoderHead(heads.Head):
         return features._replace(tokens=tokens)
 
     def read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
-        """Mask of the tokens before a text that are read: not the padding of questions, and of a
-        text alone `start_of_text_only` and the question."""
+        """Mask of the tokens before a text (`image`): False on padding of questions; in rows
+        without an image, True on `start_of_text_only` tokens and the question only."""
         valid = jnp.ones(image.tokens.shape[:2], bool)
         if image.has_image is not None:
             is_first = jnp.arange(valid.shape[1]) < self.start_of_text_only
@@ -173,15 +173,15 @@ class DecoderHead(heads.Head):
         return valid.at[:, -is_asked.shape[1] :].set(is_asked)
 
     def _params(self) -> Any:
-        """Parameters of the decoder, which is called as a function of them: lax.map cannot call a
-        module that is bound to its parameters."""
-        if self.is_initializing():  # only a call of the bound module makes parameters
+        """Parameters of the decoder, which is then called as a pure function: lax.map cannot call
+        a bound module."""
+        if self.is_initializing():  # only a call of the bound module creates them
             self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
         return self.lm.variables["params"]
 
     def _forward_flops(self, sizes: heads.FlopInputs, reads: int, attends: int) -> int:
-        """FLOPs of the projector and of a decoder that reads so many tokens, each of which attends
-        to others, `attends` pairs in all; without the logits."""
+        """FLOPs of the projector and of a decoder that reads `reads` tokens with `attends` pairs of
+        query and key; without the logits."""
         c, patches = self.language_model, self._num_image_tokens
         projector = patches * c.width * (sizes.image + c.width * (self.projection == "mlp"))
         block = 2 * c.width * c.head * (c.heads + c.groups) + 3 * c.width * c.mlp_width
@@ -191,15 +191,15 @@ class DecoderHead(heads.Head):
 class Captioner(DecoderHead):
     """A head with a decoder (the fields of DecoderHead) that scores texts by their probability.
 
-    What is asked of an image (config.input.question, `ImageFeatures.question`) is read behind it,
-    and neither scored nor trained on: the score is of a text given image and question. A text alone
-    (`ImageFeatures.has_image` is False) is read by itself and brings its own beginning: no prefix
-    is before it.
+    A question about the image (config.input.question, `ImageFeatures.question`) follows the image
+    and is neither scored nor trained on: the score is of a text given image and question. A text
+    without an image (`ImageFeatures.has_image` is False) contains its own start token: no prefix
+    precedes it.
 
-    scores: all | answer: of a text, all tokens, or those with a mark (TextFeatures.marks); the
-      others, such as a question, are read and neither scored nor trained on. A text without any
-      mark scores 0.
-    chunk: images whose scores with all texts are computed at a time, for memory: a cache each.
+    scores: scored tokens of a text: all | answer (tokens with a mark, TextFeatures.marks). Other
+      tokens, such as a question, are context only, in training too. A text without any mark
+      scores 0.
+    chunk: images scored at a time, each with a cache of its own, for memory.
     """
 
     scores: Literal["all", "answer"] = "all"
@@ -207,25 +207,24 @@ class Captioner(DecoderHead):
 
     @property
     def reads_shared(self) -> bool:
-        """True unless a text's first tokens change what the image's see."""
+        """True unless image tokens attend to the first tokens of a text."""
         return self.bidirectional != "prompt"
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """False for both: a decoder reads tokens of an image, if only one, and ids of a text."""
+        """False for both: the decoder reads image tokens (at least one) and token ids of a text."""
         return False, False
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
-        """`mask`: the tokens that count. Raises UsageError if they are those with marks, and the
-        texts have none."""
+        """`mask`: the scored tokens. Raises UsageError if scores=answer and texts have no marks."""
         del is_training
         if self.scores == "all":
             return features
         if features.marks is None:
             raise errors.UsageError(
-                "scores=answer counts the tokens with marks, and the texts have none: take a "
+                "scores=answer scores the tokens with marks, and the texts have no marks: use a "
                 "tokenizer that marks answers, or set config.model.head.scores='all'"
             )
         return features._replace(mask=features.marks > 0)
@@ -241,31 +240,32 @@ class Captioner(DecoderHead):
             def part(rows: tuple[Array, Array]) -> Array:
                 tokens, valid = rows
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                given = (tokens, valid, *options)
-                return mean_log_probability(decoder, params, *given, **self._seen(tokens))
+                attention = self._bidirectional(tokens)
+                return mean_log_probability(decoder, params, tokens, valid, *options, **attention)
 
             return heads.map_chunks(part, (tokens, valid), self.chunk)
 
-        # no types.map_sharded, which would gather a decoder that is split over devices
+        # not types.map_sharded, which would gather a decoder that is split over devices
         scores = types.auto_sharded(scores, splits_rows=True)
         return scores(image.tokens, self.read(image), self._params(), text.ids, text.mask)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images options"]:
-        """Mean log probability of its own k texts given image i and `text.shared`."""
+        """Mean log probability of the k texts of image i, given image i and `text.shared`."""
         del is_training
         tokens, valid = image.tokens, self.read(image)
         ids, mask = (x.reshape(len(tokens), -1, x.shape[-1]) for x in (text.ids, text.mask))
-        seen = self._seen(tokens)
+        attention = self._bidirectional(tokens)
         if text.shared is not None:
-            is_asked = text.shared != types.NOT_ASKED
-            asked = self.lm.embed(jnp.where(is_asked, text.shared, 0)).astype(tokens.dtype)
-            seen["prefix"] = self._prefix(*tokens.shape[:2], asked.shape[1])
-            tokens = jnp.concatenate([tokens, asked], axis=1)
-            valid = jnp.concatenate([valid, is_asked], axis=1)
-        given = (self.language_model, self._params(), tokens, valid, ids, mask)
-        return mean_log_probability(*given, **seen)
+            is_token = text.shared != types.NOT_ASKED
+            shared = self.lm.embed(jnp.where(is_token, text.shared, 0)).astype(tokens.dtype)
+            attention["prefix"] = self._prefix(*tokens.shape[:2], shared.shape[1])
+            tokens = jnp.concatenate([tokens, shared], axis=1)
+            valid = jnp.concatenate([valid, is_token], axis=1)
+        return mean_log_probability(
+            self.language_model, self._params(), tokens, valid, ids, mask, **attention
+        )
 
     def prompt(
         self,
@@ -275,10 +275,10 @@ class Captioner(DecoderHead):
         *,
         has_image: bool = True,
     ) -> continuation.Prompt:
-        """Embeddings before an answer: of each image, and of a question behind it.
+        """Embeddings of the prompt of an answer: each image, and the question `ids` after it.
 
-        valid: which ids are tokens.   has_image: without it, the image tokens alone are left out
-        (M3ID), and what stands before and behind them is read.
+        valid: True on tokens of `ids`, False on padding.   has_image: False masks the image tokens
+        only (M3ID); tokens before and after them stay.
         """
         tokens = image.tokens
         embeds = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
@@ -291,31 +291,34 @@ class Captioner(DecoderHead):
         return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
-        """The decoder and its parameters, for functions that are no methods (`continuation`)."""
+        """The decoder and its parameters, for pure functions (`continuation`)."""
         return self.language_model, self._params()
 
-    def _seen(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
-        """Further arguments of `mean_log_probability`."""
+    def _bidirectional(self, tokens: Float[Array, "images patches width"]) -> dict[str, Any]:
+        """The arguments of `mean_log_probability` that describe bidirectional attention."""
         prefix = self._prefix(*tokens.shape[:2])
         return {"prefix": prefix, "sees_questions": self.bidirectional == "prompt"}
 
     def _prefix(
         self, images: int, before: int, behind: int = 0
     ) -> Bool[Array, "images slots"] | None:
-        """Slots that see each other in both directions, of tokens up to the image's last and of
-        those of a question behind it."""
+        """Mask of prefix slots with bidirectional attention (image tokens, optionally the prompt);
+        None for a causal decoder.
+
+        before: slots up to the last image token.   behind: slots of the question after the image.
+        """
         slot = jnp.arange(before + behind)
         if self.bidirectional == "none":
             return None
         is_image = (slot >= len(self.prefix)) & (slot < before)
-        seen = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
-        return jnp.broadcast_to(seen[None], (images, len(slot)))
+        mask = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
+        return jnp.broadcast_to(mask[None], (images, len(slot)))
 
     def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of the projector and of the decoder over the image's own texts; those of a loss
-        that contrasts all pairs are not counted, nor gradients of matrices that are not trained."""
+        """FLOPs of the projector and of the decoder over the image's own texts. Not counted: the
+        other pairs of a contrastive loss, and gradients of matrices that are not trained."""
         c, before = self.language_model, self._num_image_tokens + len(self.prefix) + sizes.question
-        # how often the image is read
+        # the image is encoded once per text if its tokens attend to the text
         prompts = sizes.texts if self.bidirectional == "prompt" else 1
         reads = prompts * before + sizes.texts * sizes.length
         attends = prompts * before**2 + sizes.texts * sizes.length * (before + sizes.length)
@@ -334,17 +337,19 @@ def mean_log_probability(
     prefix: Bool[Array, "images patches"] | None = None,
     sees_questions: bool = False,
 ) -> Float[Array, "images options"]:
-    """The mean over the tokens of each text that `mask` marks; 0 for a text without any. The first
-    token of a text before which nothing is read does not count.
+    """Mean log probability of the tokens of each text under `mask`; 0 for a text without any. The
+    first token of a text without a prompt is not counted.
 
-    prefix, sees_questions: tokens of the image that see each other in both directions, and whether
-    those of a text before its first mark are among them.
+    prefix: mask of image tokens with bidirectional attention.   sees_questions: whether the tokens
+    of a text before its first mark belong to the prefix.
     """
-    # the first token of a text is predicted by what is before it; of a text alone nothing is
+    # the first token of a text is predicted from the prompt; without one nothing predicts it
     has_prompt = valid.any(axis=1)[:, None, None]
     mask = mask & (has_prompt | (jnp.arange(ids.shape[-1]) > 0)[None, None])
     prompt = continuation.Prompt(tokens, valid, prefix)
     questions = jnp.cumsum(mask, axis=-1) == 0 if sees_questions else None
-    found = continuation.log_probabilities(decoder, params, prompt, ids, questions=questions)
-    total = jnp.where(mask, found, 0.0).sum(axis=-1)
+    log_probabilities = continuation.log_probabilities(
+        decoder, params, prompt, ids, questions=questions
+    )
+    total = jnp.where(mask, log_probabilities, 0.0).sum(axis=-1)
     return total / jnp.maximum(mask.sum(axis=-1), 1)

@@ -30,7 +30,7 @@ class CLIP(nn.Module):
 
     @property
     def has_head(self) -> bool:
-        """True unless the score is the dot product of pooled features."""
+        """False if the score is the dot product of pooled features (CLIP, SigLIP)."""
         return type(self.head) is not heads.Head
 
     @property
@@ -40,20 +40,19 @@ class CLIP(nn.Module):
 
     @property
     def with_tokens(self) -> "CLIP":
-        """The towers alone, whose features have all projected tokens, with this model's
-        parameters."""
+        """The towers with the same parameters and a head that requests all projected tokens."""
         return self.clone(head=heads.Tokens())
 
     @nn.compact
     def __call__(self, batch: Mapping[str, Array]) -> types.Outputs:
         """Features and scores of a training batch (input_pipeline/batch.py), as losses read them.
 
-        Of `batch["image"]` (normalised, float), `batch["text"]` and, if present,
-        `batch["question"]` (of each image), `batch["has_image"]` (False of a text alone), and
-        `batch["negative_text"]` and `batch["positive_text"]` (batch, texts of one example, length);
-        texts are token ids or vectors. Precomputed features (`image_pooled`, `text_pooled`, ...)
-        replace pixels, and accompany texts; those towers are not run then and their parameters not
-        needed. Neither is the head's part where the batch has what `micro_features` gives.
+        Keys: "image" (normalised, float), "text" and optionally "question" (per image), "has_image"
+        (False for a text without an image), "negative_text" and "positive_text" (batch, texts of
+        one example, length); texts are token ids or vectors. Precomputed features ("image_pooled",
+        "text_pooled", ...) replace pixels and accompany texts; the towers then do not run and need
+        no parameters. With the results of `micro_features` in the batch, the head's `image` and
+        `text` do not run either.
 
         `scores` are always computed; XLA drops them when no loss reads them.
         """
@@ -74,9 +73,9 @@ class CLIP(nn.Module):
         scores = self.head.all_scores(conditioned, {"text": texts["text"], **flat})
         more = {**hard}
         for kind in hard:
-            name, (all_pairs, own) = kind.replace("text", "scores"), scores[kind]
+            name, (all_pairs, own_pairs) = kind.replace("text", "scores"), scores[kind]
             more[name] = all_pairs.reshape(-1, *batch[kind].shape[:2])
-            more[f"own_{name}"] = own
+            more[f"own_{name}"] = own_pairs
         return types.Outputs(
             image=image,
             text=texts["text"],
@@ -93,10 +92,10 @@ class CLIP(nn.Module):
         image: Float[Array, "batch height width channels"],
         question: Int[Array, "batch length"] | None = None,
     ) -> types.ImageFeatures:
-        """Features of normalised pixels, as the head scores them; needs only the parameters of the
+        """Image features for `score`, from normalised pixels; needs only the parameters of the
         image tower and of the head.
 
-        question: token ids of what is asked of each image, for a head that reads them.
+        question: token ids of a question about each image, for heads with `reads_question`.
         """
         features = self.image(image, self.head.requests[0])
         return self.head.image(features._replace(question=self._question(question)))
@@ -104,38 +103,39 @@ class CLIP(nn.Module):
     def encode_text(
         self, text: types.Text, marks: Int[Array, "batch length"] | None = None
     ) -> types.TextFeatures:
-        """Features of token ids, or of vectors of texts, as the head scores them; needs only the
-        parameters of the text tower and of the head.
+        """Text features for `score`, from token ids or text vectors; needs only the parameters of
+        the text tower and of the head.
 
-        marks: of functional words, `text_marks` of a batch; for a head that has such words.
+        marks: positions of functional words (`text_marks` of a batch), for heads that use them.
         """
         features = self.text(text, self.head.requests[1])
         return self.head.text(features._replace(marks=marks, ids=self._ids(text)))
 
     def tower_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """Features of a training batch by the towers, under the names of precomputed features
-        (`image_pooled`, `negative_text_tokens`, ...), with which `__call__` runs no tower.
+        """Tower features of a training batch, under the names of precomputed features
+        (`image_pooled`, `negative_text_tokens`, ...); with them `__call__` runs no tower.
 
-        Row i depends on row i alone, so that any rows can be encoded at a time. Of a tower whose
-        features are in the batch already, nothing.
+        Row i depends on row i alone, so that any rows can be encoded at a time. A tower whose
+        features are already in the batch adds nothing.
         """
-        found = {}
+        by_kind = {}
         if "image" in batch:
-            found["image"] = self.image(batch["image"], self.head.requests[0])
+            by_kind["image"] = self.image(batch["image"], self.head.requests[0])
         if "text_pooled" not in batch:
             keys, text = _all_texts(batch)
             features = self.text(_flat(text), self.head.requests[1])
-            found |= _by_kind(batch, keys, features._replace(mask=None))
+            by_kind |= _by_kind(batch, keys, features._replace(mask=None))
         return {
             f"{kind}_{part}": array
-            for kind, features in found.items()
+            for kind, features in by_kind.items()
             for part, array in features._asdict().items()
             if array is not None
         }
 
     def micro_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """Features of a training batch that micro-batches compute, with which `__call__` gives the
-        same: `tower_features`, or what the head makes of them, if it does that row by row."""
+        """Per-row features of a micro-batch (GradCache); `__call__` on them equals `__call__` on
+        the batch. They are `tower_features`, or the head's embeddings if the head works row by
+        row."""
         if not self.head.is_row_wise:
             return self.tower_features(batch)
         texts = self._training_texts(batch)
@@ -168,7 +168,7 @@ class CLIP(nn.Module):
     def _question(
         self, ids: Int[Array, "batch length"] | None
     ) -> Int[Array, "batch length"] | None:
-        """The ids, NOT_ASKED in place of the end token and of padding."""
+        """Ids of questions, with NOT_ASKED instead of the end token and of padding."""
         if ids is None:
             return None
         is_asked = jnp.arange(ids.shape[1])[None] < end_of_text(ids, self.text.eos_id)[:, None]
@@ -217,8 +217,8 @@ def _float(x: Array) -> Array:
 
 def _all_texts(batch: Mapping[str, Array]) -> tuple[list[str], Array]:
     """The keys of the texts of a batch, and the texts side by side."""
-    # The texts of one example are neighbours, axis 1 before it is flattened: appended to axis 0,
-    # hard texts would have to move between the devices that a batch is sharded over.
+    # The texts of one example stay together on axis 1 until it is flattened: appended to axis 0,
+    # hard texts would have to move between the devices that the batch is sharded over.
     keys = [key for key in ("text", "negative_text", "positive_text") if key in batch]
     return keys, _side_by_side([batch[key] for key in keys])
 
@@ -226,8 +226,8 @@ def _all_texts(batch: Mapping[str, Array]) -> tuple[list[str], Array]:
 def _by_kind(
     batch: Mapping[str, Array], keys: Sequence[str], features: types.TextFeatures
 ) -> dict[str, types.TextFeatures]:
-    """Features of all texts, (batch * texts, ...), as those of captions (batch, ...) and of each
-    kind of hard texts (batch, n, ...)."""
+    """Splits features of all texts (batch * texts, ...) into features of captions (batch, ...) and
+    of each kind of hard texts (batch, n, ...)."""
     counts = [1, *(batch[key].shape[1] for key in keys[1:])]
     features = jax.tree.map(lambda x: x.reshape(-1, sum(counts), *x.shape[1:]), features)
     parts = {

@@ -1,7 +1,7 @@
-"""Texts that continue a prompt, token ids or image tokens: their log probabilities by a decoder.
+"""Log probabilities, under a decoder, of texts that continue a prompt of token ids or image tokens.
 
-Functions of the decoder's parameters, not methods: lax.map and while_loop cannot call a module that
-is bound to its parameters.
+Pure functions of the decoder's parameters, not methods: lax.map and while_loop cannot call a bound
+module.
 """
 
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from vlc_jax.models import layers, lm
 
 
 class Prompt(NamedTuple):
-    """Embeddings of prompts, and which of their slots hold a token; padding may be on either side.
+    """Embeddings of prompts, and the mask `valid` of their tokens; padding may be on either side.
 
-    prefix: slots that see each other in both directions (PaliGemma); None for a causal model.
+    prefix: mask of slots with bidirectional attention (PaliGemma); None for a causal model.
     """
 
     embeds: Float[Array, "batch length embed"]
@@ -24,14 +24,14 @@ class Prompt(NamedTuple):
     prefix: Bool[Array, "batch length"] | None = None
 
     def with_more_slots(self, count: int) -> dict[str, Any]:
-        """`valid` and `prefix` for a decoder with `count` slots behind the prompt, all valid, since
-        a causal model does not see those that come later."""
+        """`valid` and `prefix` for a decoder with `count` slots after the prompt, all valid: a
+        causal model does not see later slots."""
         more = ((0, 0), (0, count))
         prefix = None if self.prefix is None else jnp.pad(self.prefix, more)
         return {"valid": jnp.pad(self.valid, more, constant_values=True), "prefix": prefix}
 
     @property
-    def last(self) -> Int[Array, "batch"]:
+    def last(self) -> Int[Array, " batch"]:
         """The slot of the last token of each prompt."""
         return self.valid.shape[1] - 1 - jnp.argmax(self.valid[:, ::-1], axis=1)
 
@@ -64,12 +64,12 @@ def log_probabilities(
     ids: Int[Array, "batch options length"],
     questions: Bool[Array, "batch options length"] | None = None,
 ) -> Float[Array, "batch options length"]:
-    """Log probability of every id of several texts of each prompt, given the prompt and the ids
-    before it; padding behind a text changes nothing before it.
+    """Log probability of every id of each text of a prompt, given the prompt and the ids before it;
+    padding after a text changes nothing before it.
 
-    Several texts continue one after the other from the cache of their prompt, which runs once, so
-    that memory does not grow with their number. A single one runs with its prompt, without a cache,
-    and so do all where the prompt sees their first tokens, `questions` (PaliGemma).
+    The prompt runs once; its texts continue from its cache one after the other, so that memory does
+    not grow with their number. A single text runs with its prompt, without a cache, and so do all
+    texts with `questions`, the mask of first tokens that the prompt attends to (PaliGemma).
     """
     length, more = prompt.valid.shape[1], ids.shape[2] - 1  # the last id is predicted, not read
     later = prompt.with_more_slots(more)
@@ -86,8 +86,8 @@ def log_probabilities(
         return token_log_probabilities(apply(decoder, params, hidden, method="logits"), ids)
 
     if questions is not None:
-        seen = jnp.broadcast_to(prompt.prefix[:, None], (*ids.shape[:2], length))
-        prefix = jnp.concatenate([seen, questions[..., :-1]], axis=2)
+        prompts = jnp.broadcast_to(prompt.prefix[:, None], (*ids.shape[:2], length))
+        prefix = jnp.concatenate([prompts, questions[..., :-1]], axis=2)
         by_text = (jnp.swapaxes(x, 0, 1) for x in (ids, prefix))
         return jnp.swapaxes(jax.lax.map(lambda text: with_prompt(*text), tuple(by_text)), 0, 1)
     if ids.shape[1] == 1:
@@ -109,6 +109,6 @@ def log_probabilities(
 def token_log_probabilities(
     logits: Float[Array, "*axes vocab"], ids: Int[Array, "*axes"]
 ) -> Float[Array, "*axes"]:
-    """Log probability of each id under the logits at its place, float32."""
+    """Log probability of each id under the logits at its position, float32."""
     chosen = jnp.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
     return chosen - jax.nn.logsumexp(logits, axis=-1)

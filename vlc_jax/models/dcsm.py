@@ -5,8 +5,8 @@
     M_pt = v_p u_t,   score = network((M - mean) / std)
 
 with v and u the projected tokens of the towers, of unit length, including class, start, end and
-padding tokens (of SigLIP: models/vit.py). The column of a functional word ("left", "not") is a
-fixed vector of that word instead, one number per image token.
+padding tokens (for SigLIP's tokens see models/vit.py). The column of a functional word ("left",
+"not") is a fixed vector of that word instead, one number per image token.
 """
 
 import math
@@ -22,31 +22,31 @@ from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
-MOMENT_STEPS = 1000  # of the plain mean of running moments; later steps have a share of 1 in these
+MOMENT_STEPS = 1000  # running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
 
 
 class DCSM(heads.Head):
     """The similarity map, its standardisation and its network.
 
     patches, length: tokens of an image and of a text; they fix the sizes of the network.
-    num_functional_words: words that have a vector of their own, which fills their column of the
-      map; 0 for none. The batch says where they stand (`text_marks`). The authors' vectors are not
-      trained: config.frozen names "head/functional_words".
+    num_functional_words: number of words with a vector of their own, which fills their column of
+      the map; 0 for none. `text_marks` of the batch holds their positions. The authors' vectors are
+      not trained: put "head/functional_words" into config.frozen.
     functional_words: replace the column of the word's token | insert a column for the word (the
       text is cut at the end; `insert_columns`).
-    standardise: tensor (mean and standard deviation over all maps that are scored together, as the
-      authors do, so that a score depends on the others: in training all images with all texts of
-      the batch, in evaluation's `score_options` the options of one image) | per_pair (over each
-      map) | running (in training as tensor, in evaluation by running moments, as batch norm, so
-      that scores do not depend on each other).
-    network: cnn | mlp, both the authors'.
+    standardise: tensor (mean and standard deviation over all maps that are scored together, the
+      authors' choice, so that each score depends on the others: in training all images with all
+      texts of the batch, in `score_options` the options of one image) | per_pair (over each map) |
+      running (tensor in training, running moments in evaluation, as in batch norm, so that scores
+      are independent).
+    network: cnn | mlp, both from the authors.
     layout: flat (the authors': the map is an image of one channel, image tokens by text tokens) |
       grid (rows and columns of the image, a channel per text token, no class token).
-    adapter: v and u come from a trained linear layer per tower on the output of its last norm, of
-      unit length and `width`, instead of the tower's own projection (ours, above all for SigLIP,
+    adapter: v and u come from a trained linear layer of `width` per tower on the output of its last
+      norm, normalised, instead of the tower's own projection (our addition, mainly for SigLIP,
       whose patches are not trained to lie in the shared embedding).
-    dropout: of channels, hidden units and the score itself, as in the authors' code.
-    chunk: images on each device, and texts, at a time, for memory; changes no result.
+    dropout: rate for channels, hidden units and the score itself, as in the authors' code.
+    chunk: images per device, and texts, at a time, for memory; changes no result.
     """
 
     patches: int
@@ -77,7 +77,7 @@ class DCSM(heads.Head):
             ).items()
         }
         if self.standardise == "running":
-            # no parameters: the optimizer must neither decay them nor have moments of them
+            # variables, not parameters: the optimizer must neither decay nor update them
             self.running = {
                 key: self.variable("batch_stats", key, jnp.zeros, ())
                 for key in ("mean", "square", "steps")
@@ -89,7 +89,7 @@ class DCSM(heads.Head):
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
-        """The tokens of both towers, projected unless the adapter does that."""
+        """The tokens of both towers, projected by the tower unless there is an adapter."""
         tokens = types.FeatureRequest("normed" if self.adapter else "projected")
         return tokens, tokens
 
@@ -115,9 +115,10 @@ class DCSM(heads.Head):
             marks = jnp.zeros(tokens.shape[:2], jnp.int8)
         elif marks is None:
             raise errors.UsageError(
-                f"this head has vectors of {self.num_functional_words} functional words, and no "
-                "text_marks say where they stand: use input_pipeline.FunctionalWordTokenizer "
-                "(config.text.functional_words), or set num_functional_words=0"
+                f"this head has vectors of {self.num_functional_words} functional words, and the "
+                "batch has no text_marks (their positions): use "
+                "input_pipeline.FunctionalWordTokenizer (config.text.functional_words), or set "
+                "num_functional_words=0"
             )
         if self.adapter:
             tokens = layers.l2_normalize(self.text_adapter(tokens))
@@ -153,9 +154,9 @@ class DCSM(heads.Head):
         }
 
     def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of the maps, of the network on each of them, and of the moments of all."""
+        """FLOPs of the maps, of the network on each map, and of the moments of all maps."""
         trained = 2 - sum(sizes.frozen)  # towers
-        # the whole head is trained unless these vectors are frozen
+        # a share below 1: functional words are frozen, and all else in the head is trained
         trains_words = self.num_functional_words > 0 and sizes.trained == 1
         patches = self._map_patches
         total = (1 + trained) * 2 * sizes.pairs * patches * self.length * sizes.image
@@ -188,7 +189,7 @@ class DCSM(heads.Head):
     ) -> Float[Array, "images texts"]:
         """The network's output for every image with every text.
 
-        scaling: mean and standard deviation of the maps, if they are known already.
+        scaling: mean and standard deviation of the maps, if already computed.
         """
         if scaling is None:
             scaling = self._scaling(image, [text], is_training)
@@ -260,7 +261,7 @@ class DCSM(heads.Head):
     def _scaling(
         self, image: types.ImageFeatures, texts: Sequence[types.TextFeatures], is_training: bool
     ) -> tuple[Array, Array] | None:
-        """Mean and standard deviation over all maps of the images with all these texts, computed
+        """Mean and standard deviation over the maps of all images with all `texts`, computed
         without the maps; None with per_pair."""
         if self.standardise == "per_pair":
             return None
@@ -316,10 +317,10 @@ class DCSM(heads.Head):
 
 
 def _keys(
-    key: jax.Array | None, images: Int[Array, "images"], texts: Int[Array, "images texts"]
+    key: jax.Array | None, images: Int[Array, " images"], texts: Int[Array, "images texts"]
 ) -> jax.Array | None:
-    """A key for every map, image by image, from the indices of its image and text in the batch, so
-    that dropout does not depend on chunks and devices."""
+    """A key per map, image by image, derived from the indices of its image and text in the batch:
+    dropout does not depend on chunks and devices."""
     if key is None:
         return None
     of_images = jax.vmap(lambda image: jax.random.fold_in(key, image))(images)
@@ -332,17 +333,17 @@ def insert_columns(
 ) -> tuple[Array, Array]:
     """Tokens and marks with a column inserted for each mark, both cut to the original length.
 
-    One word after the other, in their order in the list, at the place of its mark, as the authors
-    do: columns inserted before are not counted, so that a later word behind an earlier one stands
-    before its token by as many columns.
+    As in the authors' code, words are inserted one after the other, in the order of their list, at
+    the position of the mark in the original text: a word later in the list and in the text lands as
+    many columns before its token as were inserted before it.
     """
     columns = jnp.arange(tokens.shape[1])[None]
     source, inserted = jnp.broadcast_to(columns, marks.shape), jnp.zeros_like(marks)
     for mark in range(1, num_words + 1):
         is_marked = marks == mark
-        # behind the last column where there is no such mark
-        place = jnp.where(is_marked.any(axis=1), jnp.argmax(is_marked, axis=1), marks.shape[1])
-        is_new, is_behind = columns == place[:, None], columns > place[:, None]
+        # no such mark: a position beyond the last column, so that nothing is inserted
+        position = jnp.where(is_marked.any(axis=1), jnp.argmax(is_marked, axis=1), marks.shape[1])
+        is_new, is_behind = columns == position[:, None], columns > position[:, None]
         source = jnp.where(is_behind, jnp.roll(source, 1, axis=1), source)
         inserted = jnp.where(is_behind, jnp.roll(inserted, 1, axis=1), inserted)
         inserted = jnp.where(is_new, jnp.asarray(mark, marks.dtype), inserted)
@@ -356,8 +357,8 @@ def moments(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Mean and mean square over all maps, exact and without computing a map.
 
-    sum M = (sum v)(sum u) and sum M^2 = <sum v v', sum u u'>; the columns of functional words, in
-    which u is 0, are the same for all images.
+    sum M = (sum v)(sum u) and sum M^2 = <sum v v', sum u u'>; the columns of functional words,
+    where u is 0, are the same for all images.
     """
     images, count = len(image), _cells(image, text)
     total = jnp.einsum("npd,mtd->", image, text, precision="highest", optimize="optimal")
@@ -367,7 +368,7 @@ def moments(
 
 
 def _cells(image: Array, text: Array) -> float:
-    """Elements of all maps, as a float: 1,024 images and texts have more than an int32 holds."""
+    """Number of elements of all maps, as a float: 1,024 images and texts overflow an int32."""
     return float(len(image) * len(text) * image.shape[1] * text.shape[1])
 
 

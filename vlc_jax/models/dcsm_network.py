@@ -1,4 +1,4 @@
-"""Layers of DCSM's network: convolutions and dropout over many maps, which are the last axis."""
+"""Layers of DCSM's network: convolutions and dropout over many maps, the last axis."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 def convolved(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:
-    """A 3 x 3 convolution, stride 1, zero padding of 1: that of torch.nn.Conv2d."""
+    """A 3 x 3 convolution, stride 1, zero padding of 1, as torch.nn.Conv2d."""
     axes = ("CHWN", "OIHW", "CHWN")
     return jax.lax.conv_general_dilated(
         x, kernel, (1, 1), "SAME", dimension_numbers=axes, precision="highest"
@@ -25,8 +25,8 @@ def multiplied(
 ) -> Float[Array, "out height width maps"]:
     """`convolved` for many channels: on CPU as a matrix product with the nine shifts of the input.
 
-    XLA's CPU convolution (jax 0.10) takes 6 times as long inside a loop, and the chunks of maps are
-    computed in one (heads.map_chunks). Other platforms use XLA's convolution.
+    XLA's CPU convolution (jax 0.10) takes 6 times as long inside a loop, and heads.map_chunks is
+    one. Other platforms use XLA's convolution.
     """
     return jax.lax.platform_dependent(x, kernel, cpu=_product, default=convolved)
 
@@ -40,21 +40,21 @@ def _product(x: Array, kernel: Array) -> Array:
 
 
 @jax.custom_vjp
-@jax.jit  # outside a compiled step its many small operations would be compiled one by one
+@jax.jit  # outside a jitted step, its many small operations would be compiled one by one
 def shifted(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:
     """`convolved` for few channels: on CPU as a sum over the nine shifts of each channel.
 
-    With 1 or 4 channels XLA's CPU convolution (jax 0.10) takes 6 times as long. Other platforms,
-    where the shifts were not measured, use XLA's convolution.
+    With 1 or 4 channels XLA's CPU convolution (jax 0.10) takes 6 times as long. Other platforms use
+    XLA's convolution; the shifts were not timed there.
     """
     return jax.lax.platform_dependent(x, kernel, cpu=_sum_of_shifts, default=convolved)
 
 
 def _sum_of_shifts(x: Array, kernel: Array) -> Array:
     height, width = x.shape[1:3]
-    # the barrier keeps XLA from padding again at every one of the shifts
+    # the barrier keeps XLA from padding again for each shift
     padded = jax.lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
     y = jnp.zeros(())
     for channel, row, column in np.ndindex(len(x), 3, 3):
@@ -119,9 +119,9 @@ def dropout(
     shape: tuple[int, ...],
     maps: int = -1,
 ) -> Float[Array, "*axes"]:
-    """Dropout with a key per map, and one draw per entry of `shape`.
+    """Dropout with a key per map and one draw per entry of `shape`.
 
-    maps: the axis of maps, which `shape` leaves out.
+    maps: the axis of maps, not part of `shape`.
     """
     if keys is None:
         return x
@@ -142,13 +142,13 @@ def parameters(
     else:
         widths = (cells, hidden // 2, hidden // 4, 1)
     shapes |= {f"dense_{i}": pair for i, pair in enumerate(itertools.pairwise(widths))}
-    found = {}
+    initialised = {}
     for name, shape in shapes.items():
         is_conv = len(shape) == 4
         init = _uniform(math.prod(shape[1:]) if is_conv else shape[0])
-        found[name] = (init, shape)
-        found[f"{name}_bias"] = (init, (shape[0] if is_conv else shape[1],))
-    return found
+        initialised[name] = (init, shape)
+        initialised[f"{name}_bias"] = (init, (shape[0] if is_conv else shape[1],))
+    return initialised
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:

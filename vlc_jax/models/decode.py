@@ -1,8 +1,8 @@
 """Greedy decoding and M3ID decoding from a cached prompt.
 
-All take the embeddings of a prompt, image tokens included (models.captioner.Captioner.prompt), and
-run the prompt through the language model once. Programs are compiled once per shape, decoder and
-number of steps.
+All functions take the embeddings of a prompt, image tokens included
+(models.captioner.Captioner.prompt), and run the prompt through the language model once. Programs
+are compiled once per shape, decoder and number of steps.
 """
 
 from collections.abc import Iterator
@@ -13,48 +13,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.models import llava, lm
+from vlc_jax.models import lm
 from vlc_jax.models.continuation import Prompt, apply, prefill
-
-
-@partial(jax.jit, static_argnames="model")
-def image_tokens(
-    model: llava.LLaVA, params: Any, image: Float[Array, "batch height width channels"]
-) -> Float[Array, "batch patches embed"]:
-    """Image tokens of normalised pixels, which prompts with the same image can share; of the plain
-    model, for comparisons (runs have Captioner.image)."""
-    return model.apply({"params": params}, image, method="image_tokens")
-
-
-@partial(jax.jit, static_argnames="model")
-def embed_prompt(
-    model: llava.LLaVA,
-    params: Any,
-    ids: Int[Array, "batch length"],
-    valid: Bool[Array, "batch length"],
-    tokens: Float[Array, "batch patches embed"] | None,
-) -> Prompt:
-    """Prompts of token ids, with the image tokens of row i at its image slots; of the plain model,
-    for comparisons (runs have Captioner.prompt).
-
-    tokens: None for prompts without their images, whose slots then hold no token: those of M3ID.
-    """
-    if tokens is None:
-        valid = valid & (ids != model.image_id)
-    embeds = model.apply({"params": params}, ids, tokens, method="embed")
-    return Prompt(embeds, valid, model.prefix(ids))
 
 
 class M3ID(NamedTuple):
     """Parameters of M3ID decoding.
 
-    alpha: 0.6 in the paper.   decay: lambda, 0.15 there.   first_step: t of the first token, of
-      which the paper does not say if it is 0, where it is never changed, or 1.
+    alpha: 0.6 in the paper.   decay: lambda, 0.15 in the paper.   first_step: t of the first token,
+      0 or 1; the paper leaves it open. At 0 the first token is the one of greedy decoding.
     """
 
     alpha: float | Float[Array, ""] = 0.6
     decay: float | Float[Array, ""] = 0.15
-    first_step: int | Int[Array, ""] = 1  # at 0 an answer of one token is that of greedy decoding
+    first_step: int | Int[Array, ""] = 1
 
 
 @partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
@@ -62,14 +34,14 @@ def greedy(
     decoder: lm.Decoder,
     params: Any,
     prompt: Prompt,
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     *,
     steps: int,
     rope_length: int | None = None,
 ) -> Int[Array, "batch steps"]:
-    """Ids of the likeliest next tokens, up to the first of `terminators`, which is kept.
+    """Ids of the likeliest next tokens, up to and including the first of `terminators`.
 
-    Behind it are copies of the first terminator. The loop ends when every row has ended.
+    The rest of a row is filled with terminators[0]. The loop ends when every row has ended.
     rope_length: see lm.Decoder.
     """
     return _decode(decoder, params, (prompt,), terminators, None, steps, rope_length)
@@ -81,19 +53,19 @@ def m3id(
     params: Any,
     prompt: Prompt,
     without_image: Prompt,
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID,
     *,
     steps: int,
     rope_length: int | None = None,
 ) -> Int[Array, "batch steps"]:
-    """Greedy decoding by M3ID (Favero et al. 2024, arXiv:2403.14003): the less the next token is
-    sure, and the later it comes, the more the image counts.
+    """Greedy decoding by M3ID (Favero et al. 2024, arXiv:2403.14003): the image gets more weight at
+    uncertain and at later tokens.
 
     With l_c and l_u the log probabilities given the text so far, with and without the image, the
     next token maximises l_c + [max l_c < log alpha] (exp(decay t) - 1) (l_c - l_u).
 
-    without_image: the same prompts, their image tokens removed.
+    without_image: the same prompts without their image tokens.
     """
     both = (prompt, without_image)
     return _decode(decoder, params, both, terminators, numbers, steps, rope_length)
@@ -103,15 +75,15 @@ def stream(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None = None,
     *,
     steps: int,
     rope_length: int | None = None,
 ) -> Iterator[int]:
-    """The ids of `greedy`, or with `numbers` of `m3id`, as they come, without the terminator.
+    """Yields the ids of `greedy`, or with `numbers` of `m3id`, one by one, without the terminator.
 
-    prompts: of one row, with the image and for M3ID without it.
+    prompts: one row each, with the image and for M3ID also without it.
     """
     fixed = {"steps": steps, "rope_length": rope_length}
     state = _first_token(decoder, params, prompts, terminators, numbers, **fixed)
@@ -125,13 +97,13 @@ def stream(
 
 
 class _State(NamedTuple):
-    """State of decoding: the number of tokens so far, all ids, the last one, whether a row has
-    ended, and a cache for each prompt of a row."""
+    """State of decoding: number of tokens so far, all ids, the last id, whether a row has ended,
+    and one cache per prompt of a row."""
 
     step: Int[Array, ""]
     ids: Int[Array, "batch steps"]
-    token: Int[Array, "batch"]
-    done: Bool[Array, "batch"]
+    token: Int[Array, " batch"]
+    done: Bool[Array, " batch"]
     caches: tuple[lm.Cache, ...]
 
 
@@ -139,19 +111,18 @@ def _decode(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     steps: int,
     rope_length: int | None,
 ) -> Int[Array, "batch steps"]:
-    """Tokens chosen from the logits of several prompts of each row, every one of which is continued
-    by the chosen tokens."""
+    """Chosen tokens of each row, from the logits of all its prompts; each prompt is continued by
+    the chosen tokens."""
     fixed = {"steps": steps, "rope_length": rope_length}
-    given = (decoder, params, prompts, terminators, numbers)
     return jax.lax.while_loop(
         lambda state: (state.step < steps) & ~state.done.all(),
-        lambda state: _next_token(*given, state, **fixed),
-        _first_token(*given, **fixed),
+        lambda state: _next_token(decoder, params, prompts, terminators, numbers, state, **fixed),
+        _first_token(decoder, params, prompts, terminators, numbers, **fixed),
     ).ids
 
 
@@ -164,7 +135,7 @@ def _chosen(
     logits: tuple[Float[Array, "batch vocab"], ...],
     step: Int[Array, ""],
     numbers: M3ID | None,
-) -> Int[Array, "batch"]:
+) -> Int[Array, " batch"]:
     if numbers is None:
         return jnp.argmax(logits[0], axis=-1)
     with_image, without = (jax.nn.log_softmax(x) for x in logits)
@@ -178,16 +149,16 @@ def _first_token(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     *,
     steps: int,
     rope_length: int | None,
 ) -> _State:
-    # steps - 1 slots: the last token is chosen and never read
+    # steps - 1 slots: the last token is chosen, but never fed back
     prefilled = [prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
     token = _chosen(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32), numbers)
-    # terminators, not zeros: the loop of `_decode` may stop before it has written all of them
+    # terminators, not zeros: the loop of `_decode` may stop before it has written all columns
     ids = jnp.full((len(token), steps), terminators[0]).at[:, 0].set(token)
     token, done = token.astype(ids.dtype), jnp.isin(token, terminators)
     caches = tuple(cache for _, cache in prefilled)
@@ -199,7 +170,7 @@ def _next_token(
     decoder: lm.Decoder,
     params: Any,
     prompts: tuple[Prompt, ...],
-    terminators: Int[Array, "ends"],
+    terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     state: _State,
     *,
@@ -210,13 +181,13 @@ def _next_token(
     logits, grown = [], []
     for prompt, cache in zip(prompts, state.caches, strict=True):
         valid, start = prompt.with_more_slots(steps - 1)["valid"], prompt.valid.shape[1]
-        # token number `step` is not in the cache yet: its slot is step - 1 behind the prompt
+        # the last token is not in the cache yet: its slot is start + step - 1
         at = {"start": start + state.step - 1, "rope_length": rope_length}
         hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
         logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
         grown.append(cache)
     token = _chosen(tuple(logits), state.step, numbers)
-    # rows that have ended are still computed with the batch; their tokens do not count
+    # ended rows are still computed with the batch; their tokens are overwritten
     token = jnp.where(state.done, terminators[0], token).astype(state.ids.dtype)
     ids = state.ids.at[:, state.step].set(token)
     done = state.done | jnp.isin(token, terminators)

@@ -1,13 +1,12 @@
 """Analytic floating-point operations of a model: 2 per multiply-add, matrix products only.
 
 Norms, activations and softmax are left out, as in open_clip's docs/model_profile.csv and in most
-published MFU figures. Rematerialised blocks are not counted twice: that is utilisation of the
-hardware, not of the model.
+published MFU figures. Rematerialised blocks are counted once: counted twice, the result would be
+hardware utilisation (HFU), not MFU.
 
-With tokens=True these are the published figures, every block on every token. With tokens=False,
-the default, they are what the towers execute for a pooled feature: if pooling reads one token, the
-last block computes little but that token. Use the default for MFU: the published figures would
-overstate it.
+tokens=True counts every block on every token, as published figures do. tokens=False, the default,
+counts the operations of a pooled feature: if pooling reads one token, the last block computes
+mostly that token. Use the default for MFU: the published count would overstate it.
 """
 
 from collections.abc import Collection
@@ -43,8 +42,8 @@ def text_tower(
     length: int | None = None,
     tokens: bool = False,
 ) -> int:
-    """Forward FLOPs of one text of `length` tokens, by default the context length; or of one vector
-    of a text.
+    """Forward FLOPs of one text of `length` tokens (default: the context length), or of one text
+    vector.
     """
     if isinstance(tower, text_vectors.VectorTower):
         return _connector(tower)
@@ -61,12 +60,12 @@ def train_step(
     stored: Collection[str] = (),
     tokens: bool = False,
 ) -> int:
-    """FLOPs of one image with its `texts` texts in training: 3 x forward, 1 x for a tower in
-    `frozen`, 0 for one whose features are `stored`.
+    """Training FLOPs of one image with its `texts` texts: 3 x forward; 1 x forward for a tower in
+    `frozen`, 0 for a tower in `stored` (precomputed features).
 
-    frozen, stored: any of "image", "text". The head is left out, see `head`, and so is the
-    similarity matrix (6 x embed x batch per image and text): below 1 % of the towers up to batches
-    of tens of thousands.
+    frozen, stored: any of "image", "text". Not counted: the head, see `head`, and the similarity
+    matrix (6 x embed x batch per image and text), below 1 % of the towers up to batches of tens of
+    thousands.
     """
     reads_all = [tokens or request.has_tokens for request in model.head.requests]
     forward = {
@@ -86,8 +85,8 @@ def head(
     trained: float = 1.0,
     question: int = 0,
 ) -> int:
-    """FLOPs of the head for one image with its `texts` texts in training, scored with `pairs` texts
-    (the batch, or its sub-batch); rematerialised work is not counted twice.
+    """Training FLOPs of the head for one image with its `texts` texts, scored with `pairs` texts
+    (of the batch, or of its sub-batch); rematerialised work is counted once.
 
     frozen: as in `train_step`.   trained, question: as in heads.FlopInputs.
     """
@@ -116,7 +115,7 @@ def _blocks(tower: Tower, length: int, reads_one: bool) -> int:
 
 
 def _block(tower: Tower, length: int, queries: int) -> int:
-    """Queries, output and MLP of some tokens, keys and values of all of them."""
+    """FLOPs of a block: queries, output and MLP of `queries` tokens, keys and values of all."""
     width = tower.width
     dense = queries * (2 * width**2 + _mlp(tower)) + length * 2 * width**2
     attention = 2 * queries * length * width  # scores and mix; causal masks save nothing

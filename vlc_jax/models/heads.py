@@ -1,11 +1,11 @@
 """Scoring heads: a head computes scores from the features of the two towers.
 
-models.HEADS lists them by name. The parameters of a head lie below "head"; its scores are those
-before logit_scale and logit_bias.
+models.HEADS lists them by name. The parameters of a head lie below "head"; its scores are not yet
+multiplied by logit_scale, and logit_bias is not yet added.
 
-is_training selects what differs between training and evaluation, such as dropout, whose random
-numbers (the stream "dropout") the train step provides. A head that keeps running statistics has
-them in the mutable collection "batch_stats", below "head", and updates them in `outputs`.
+is_training switches between training and evaluation, such as dropout, whose random numbers (the
+stream "dropout") come from the train step. Running statistics of a head are in the mutable
+collection "batch_stats", below "head"; `outputs` updates them.
 """
 
 import functools
@@ -21,14 +21,14 @@ from vlc_jax import types
 
 
 class FlopInputs(NamedTuple):
-    """Sizes that the FLOPs of a head depend on, for one image of a batch.
+    """Sizes that determine the FLOPs of a head, for one image of a batch.
 
     patches, length: tokens of an image and of a text.   image, text: widths of their features.
     texts: texts of the image itself, its caption included.   pairs: texts it is scored with.
-    question: tokens of what is asked of the image.
-    frozen: whether the image tower and the text tower are frozen (no gradient goes into them).
-    trained: share of the head's own parameters that are trained; those of an adapter, which add to
-      them, count three times, once for each pass.
+    question: tokens of the question about the image.
+    frozen: whether the image tower and the text tower are frozen (no gradient flows into them).
+    trained: share of the head's own parameters that are trained; the parameters of an adapter come
+      on top and count three times, once per pass.
     """
 
     patches: int
@@ -43,40 +43,39 @@ class FlopInputs(NamedTuple):
 
 
 class Head(nn.Module):
-    """The cosine similarity of CLIP and SigLIP: dot product of pooled features of unit length.
-
-    Other heads override some of its methods.
+    """Base of all heads, and the head of CLIP and SigLIP: cosine similarity, the dot product of
+    pooled features of unit length.
     """
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
-        """The features it needs from the image tower and from the text tower."""
+        """The requested features of the image tower and of the text tower."""
         return types.POOLED_ONLY, types.POOLED_ONLY
 
     @property
     def embed(self) -> int | None:
-        """Width of its pooled features; None for that of the towers'."""
+        """Width of the head's pooled features; None for the width of the towers' embeddings."""
         return None
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
-        """True if scores read the pooled features alone; one value for images and one for texts."""
+        """True if scores use pooled features only; one value for images and one for texts."""
         return tuple(request.tokens == "none" for request in self.requests)
 
     @property
     def is_row_wise(self) -> bool:
-        """True if `image` and `text` give pooled features of each row by itself, without random
-        numbers: with config.microbatch they are then computed a few rows at a time, too."""
+        """True if `image` and `text` compute the pooled features of each row independently and
+        without random numbers; config.microbatch then splits them into micro-batches, too."""
         return False
 
     @property
     def reads_question(self) -> bool:
-        """True if the head reads what is asked of an image (`ImageFeatures.question`)."""
+        """True if the head reads a question about the image (`ImageFeatures.question`)."""
         return False
 
     @property
     def reads_shared(self) -> bool:
-        """True if `score_options` reads once what all texts of an image begin with
+        """True if `score_options` encodes the common prefix of an image's texts only once
         (`TextFeatures.shared`)."""
         return False
 
@@ -88,23 +87,23 @@ class Head(nn.Module):
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
-        """Image features as they are scored: all work that needs no text."""
+        """Image features for scoring: all work that needs no text."""
         del is_training
         return features
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
-        """Text features as they are scored: all work that needs no image."""
+        """Text features for scoring: all work that needs no image."""
         del is_training
         return features
 
     def condition_on_own_captions(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> types.ImageFeatures:
-        """Image features conditioned on their own caption, in training (PACL's own_caption).
+        """Image features conditioned on their own captions, in training (PACL's own_caption).
 
-        Row i of both arguments is a pair.
+        Row i of `image` and row i of `text` are a pair.
         """
         del text
         return image
@@ -122,13 +121,13 @@ class Head(nn.Module):
         }
 
     def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
-        """Further fields of types.Outputs in training; row i of both arguments is a pair."""
+        """Further fields of types.Outputs in training; row i of image and text are a pair."""
         del image, text
         return {}
 
     def flops(self, sizes: FlopInputs) -> int:
-        """FLOPs of one image of a training step, forward and backward, counted as models/flops.py
-        does; 0 for the dot product."""
+        """FLOPs of the head for one image of a training step, forward and backward, by the rules of
+        models/flops.py; 0 for the dot product."""
         del sizes
         return 0
 
@@ -150,21 +149,21 @@ class Head(nn.Module):
         """Patch-level weights behind the evaluation score of image i with text i, for
         visualisation; {} for scores of pooled features.
 
-        Patches are in raster order, behind the class token if it is among them. Any of
+        Patches are in raster order, after the class token if there is one. Possible keys:
 
         weights     (pairs, patches), the weight of each patch for the text
-        groups      (pairs, patches, length), its weight for each token of the text
-        similarity  (pairs, patches, length), the input of a network; and with it
-        columns     (pairs, length), what each column holds: the index of a token of the text, or
-                    -k for the vector of the k-th functional word
+        groups      (pairs, patches, length), the weight of each patch for each token
+        similarity  (pairs, patches, length), the input of a network; with it
+        columns     (pairs, length), the content of each column: the index of a token of the text,
+                    or -k for the vector of the k-th functional word
         """
         del image, text
         return {}
 
 
 class Tokens(Head):
-    """The dot product of pooled features that come with every projected token, which nothing is
-    scored by: for diagnostics of the towers."""
+    """The dot product of pooled features, with all projected tokens beside them: for diagnostics of
+    the towers. Scores do not use the tokens."""
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -194,15 +193,15 @@ def dot_options(
 
 
 def map_chunks(
-    score: Callable[[Any], Float[Array, "part *axes"]],
+    score: Callable[[Any], Float[Array, " part *axes"]],
     rows: Any,
     chunk: int,
     remat: bool = True,
-) -> Float[Array, "images *axes"]:
+) -> Float[Array, " images *axes"]:
     """`score` of all rows of a tree of arrays: lax.map over chunks of about `chunk` rows.
 
-    remat: recompute each chunk in the backward pass, so that the activations of one chunk at a time
-    are in memory.
+    remat: recompute each chunk in the backward pass, so that only the activations of one chunk are
+    in memory.
     """
     count = len(jax.tree.leaves(rows)[0])
     chunks = -(-count // chunk)
@@ -211,7 +210,7 @@ def map_chunks(
     padding = -count % chunks
 
     def split(x: Array) -> Array:
-        if padding:  # copies of the last row: zeros, whose standard deviation is 0, give 0 / 0
+        if padding:  # copies of the last row, not zeros: a standard deviation of 0 gives 0 / 0
             x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")
         # round-robin: row r goes to chunk r % chunks, so that where rows are sharded every device
         # has a share of every chunk
@@ -227,12 +226,12 @@ def map_chunks(
 def map_pairs_in_chunks(
     score: Callable[[Any, Any], Float[Array, "part texts"]], image: Any, text: Any, chunk: int
 ) -> Float[Array, "images texts"]:
-    """`score` of all images with all texts, rows of two trees of arrays, in chunks of about `chunk`
-    images and `chunk` texts (`map_chunks`)."""
+    """`score` of all images with all texts (rows of two trees of arrays), in chunks of about
+    `chunk` images and `chunk` texts (`map_chunks`)."""
     texts = len(jax.tree.leaves(text)[0])
 
     def of_images(part: Any) -> Array:
         return map_chunks(lambda other: score(part, other).T, text, chunk).T
 
-    # remat once, in the innermost loop: nested checkpoints would compute the forward pass thrice
+    # remat once, in the innermost loop: nested checkpoints would run the forward pass three times
     return map_chunks(of_images, image, chunk, remat=texts <= chunk)

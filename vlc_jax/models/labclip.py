@@ -5,8 +5,8 @@ embeddings of image and text, of unit length,
 
     score = cos(v, A t)
 
-A has no bias and begins as the identity, so that the first scores are those of the towers. It is
-the control of every head on frozen towers: what it finds needs no more than another cosine.
+A has no bias and is initialised with the identity, so that initial scores equal the towers'. It is
+the control for heads on frozen towers: it shows how much a mere change of the cosine gains.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """Transformer layers of both towers: dense, attention, MLP, block, initialisers.
 
-Parameters of the towers are always float32; `dtype` is what matrix products and activations are
-computed in.
-Softmax and layer norms are computed in float32 whatever `dtype` is.
+Parameters of the towers are always float32; `dtype` is the type of matrix products and activations.
+Softmax and layer norms are computed in float32 for every `dtype`.
 """
 
 from collections.abc import Callable
@@ -36,8 +35,8 @@ def tanh_gelu(x: jax.Array) -> jax.Array:
 
 ACTIVATIONS = {"quick_gelu": quick_gelu, "gelu": exact_gelu, "gelu_tanh": tanh_gelu}
 SWIGLU = "swiglu"  # of MLPs only, see MLP
-# What the backward pass finds in memory of a transformer block besides its input; the rest it
-# recomputes. offload: as dots, but in pinned memory of the host.
+# Activations of a transformer block saved for the backward pass, besides its input; all others are
+# recomputed. offload: the same as dots, in pinned host memory.
 REMAT = {
     "none": None,
     "minimal": jax.checkpoint_policies.dots_saveable,
@@ -69,9 +68,9 @@ def initialisers(scheme: str, width: int, depth: int) -> Initialisers:
 
     clip: normal, std width**-.5 for queries, keys, values, (2 width)**-.5 for the MLP's first
       matrix, (2 width depth)**-.5 for the two matrices that write to the residual stream; zero
-      biases. OpenAI's code does so in the text tower and leaves the image tower at the defaults
-      of torch; here both towers have it.
-    big_vision: Xavier uniform (each of query, key and value on its own), MLP biases of std 1e-6.
+      biases. OpenAI's code uses it in the text tower only and torch's defaults in the image tower;
+      here both towers use it.
+    big_vision: Xavier uniform (query, key and value separately), MLP biases of std 1e-6.
     """
     if scheme == "clip":
         residual = nn.initializers.normal((2 * width * depth) ** -0.5)
@@ -92,7 +91,7 @@ def initialisers(scheme: str, width: int, depth: int) -> Initialisers:
 
 
 def side_by_side(init: Initializer, width: int) -> Initializer:
-    """`init` for a matrix that holds several matrices of `width` columns each, in one piece."""
+    """`init` for several matrices of `width` columns stored as one, each initialised separately."""
 
     def make(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
         keys = jax.random.split(key, shape[-1] // width)
@@ -104,7 +103,7 @@ def side_by_side(init: Initializer, width: int) -> Initializer:
 class Dense(nn.Module):
     """`nn.Dense` computed as one product of two matrices, all leading axes merged.
 
-    XLA on CPU (jax 0.10) takes a fifth longer for a step of the mini model if it sees the axes.
+    With unmerged axes, XLA on CPU (jax 0.10) takes a fifth longer for a step of the mini model.
     """
 
     features: int
@@ -173,13 +172,13 @@ class MLP(nn.Module):
 class Attention(nn.Module):
     """Multi-head attention of `queries` over `x`; softmax in float32.
 
-    The queries may be of batch 1, then all examples share them. With `positions`, a query sees
-    only the tokens up to its example's position. `rotations`: of queries and of keys.
+    Queries of batch 1 are shared by all examples. With `positions`, a query sees only the tokens up
+    to the position of its example. `rotations`: RoPE of queries and of keys.
 
-    key_bias: False for keys without a bias (EVA-02). Only rotated keys can tell: otherwise it adds
-      the same to all scores of a query, which the softmax removes.
+    key_bias: False for keys without a bias (EVA-02). It matters for rotated keys only: otherwise
+      the bias adds a constant to all scores of a query, which the softmax cancels.
     inner_norm: epsilon of a layer norm before the output matrix (sub-LN); None for none.
-    implementation: xla | cudnn (models/attention.py), where every token asks.
+    implementation: xla | cudnn (models/attention.py), used if queries come from every token.
     """
 
     heads: int
@@ -196,7 +195,7 @@ class Attention(nn.Module):
         x: Float[Array, "batch length embed"],
         *,
         is_causal: bool = False,
-        positions: Int[Array, "batch"] | None = None,
+        positions: Int[Array, " batch"] | None = None,
         rotations: tuple[rope.Rotation, rope.Rotation] | None = None,
     ) -> Float[Array, "batch queries embed"]:
         batch, length, width = x.shape
@@ -220,7 +219,7 @@ class Attention(nn.Module):
             query, key = map(rope.rotate, (query, key), rotations)
         if positions is None and query.shape[1] == length:
             mixed = attention.of_all_tokens(query, key, value, is_causal, self.implementation)
-        else:  # one query per example has few scores to keep from memory
+        else:  # one query per example: too few scores for flash attention to pay off
             mixed = jax.nn.dot_product_attention(
                 query,
                 key,
@@ -238,8 +237,8 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """A pre-norm transformer block: x + attention(norm(x)), then x + mlp(norm(x)).
 
-    sub_norm: a layer norm inside the attention and the MLP too, before the last matrix of each
-      (sub-LN; Wang et al. 2022, arXiv:2210.06423).
+    sub_norm: another layer norm before the last matrix of the attention and of the MLP (sub-LN;
+      Wang et al. 2022, arXiv:2210.06423).
     post_norm: x + norm(attention(x)), then x + norm(mlp(x)) instead (EVA02-E; Swin V2's residual
       post-norm, Liu et al. 2022, arXiv:2111.09883).
     """
@@ -260,13 +259,13 @@ class Block(nn.Module):
     def __call__(
         self,
         x: Float[Array, "batch length embed"],
-        positions: Int[Array, "batch"] | None = None,
+        positions: Int[Array, " batch"] | None = None,
         rotation: rope.Rotation | None = None,
-        ends: Int[Array, "batch"] | None = None,
+        ends: Int[Array, " batch"] | None = None,
     ) -> Float[Array, "batch queries embed"]:
-        """All tokens, or with `positions` one of each example, (batch, 1, embed), without the work
-        that only other tokens need. `rotation`: RoPE of queries and keys. `ends`: the last token
-        of each example that is no padding, which no token then attends to."""
+        """Features of all tokens, or with `positions` of one token per example, (batch, 1, embed),
+        without the work for the others. `rotation`: RoPE of queries and keys. `ends`: position of
+        the last real token of each example; no token attends to the padding after it."""
         norm = self.epsilon if self.sub_norm else None
         attention = Attention(
             self.heads,
@@ -287,7 +286,7 @@ class Block(nn.Module):
             z = attention(y, y, is_causal=self.is_causal, positions=ends, rotations=rotations)
         else:
             rotations = None if rotation is None else (rope.at(rotation, positions), rotation)
-            # as key lengths: a causal mask would take the only query for the first token
+            # as key lengths: a causal mask would treat the single query as the first token
             last = positions if self.is_causal else ends
             z = attention(at(y, positions), y, positions=last, rotations=rotations)
             x = at(x, positions)
@@ -301,7 +300,7 @@ def _same(x: jax.Array) -> jax.Array:
 
 
 def at(
-    x: Float[Array, "batch length embed"], positions: Int[Array, "batch"]
+    x: Float[Array, "batch length embed"], positions: Int[Array, " batch"]
 ) -> Float[Array, "batch 1 embed"]:
     """The features at one position of each example."""
     return jnp.take_along_axis(x, positions[:, None, None], axis=1)

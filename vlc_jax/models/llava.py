@@ -1,12 +1,11 @@
-"""LLaVA-1.5 (Liu et al. 2023, arXiv:2310.03744) and its kin: a language model that reads image
-tokens.
+"""LLaVA-1.5 (Liu et al. 2023, arXiv:2310.03744) and relatives: a language model over image tokens.
 
-Its image tokens are those of CLIP's image tower before the last block, without the last norm,
-mapped to the width of the language model by a two-layer MLP. They replace the embeddings of
-image-token ids in the text. LLaMA-3-V and Phi-3-V (LLaVA++) have another language model.
+Image tokens are the inputs of the last block of CLIP's image tower (no last norm), mapped to the
+width of the language model by a two-layer MLP. They replace the embeddings of image-token ids in
+the text. LLaMA-3-V and Phi-3-V (LLaVA++) use other language models.
 
-PaliGemma (Beyer et al. 2024, arXiv:2407.07726) and Gemma 3 (arXiv:2503.19786) read the tokens of
-SigLIP's tower behind its last norm, and see a part of the prompt in both directions (`KINDS`).
+PaliGemma (Beyer et al. 2024, arXiv:2407.07726) and Gemma 3 (arXiv:2503.19786) use the tokens of
+SigLIP's tower after its last norm, with bidirectional attention in part of the prompt (`KINDS`).
 """
 
 import math
@@ -57,7 +56,7 @@ class Projector(nn.Module):
         if self.kind == "linear":
             return dense("linear")(x)
         if self.kind == "pooled":
-            # 1e-6, as the layer norms of the image tower
+            # 1e-6: the epsilon of the image tower's layer norms
             norm = lm.RMSNorm(1e-6, True, self.dtype, self.param_dtype, name="norm")
             return dense("linear", use_bias=False)(norm(square_means(x, self.side)))
         return dense("second")(layers.exact_gelu(dense("first")(x)))
@@ -66,14 +65,16 @@ class Projector(nn.Module):
 def square_means(
     tokens: Float[Array, "images patches embed"], side: int
 ) -> Float[Array, "images _ embed"]:
-    """The means of side x side equal squares of the patches of an image.
+    """Mean pooling of an image's patches to a grid of side x side.
 
-    Raises UsageError for a grid of patches that `side` does not divide.
+    Raises UsageError if `side` does not divide the side of the patch grid.
     """
     images, patches, width = tokens.shape
     grid = math.isqrt(patches)
     if grid**2 != patches or grid % side:
-        raise errors.UsageError(f"{patches} patches are no {side} x {side} equal squares")
+        raise errors.UsageError(
+            f"{patches} patches cannot be pooled to {side} x {side} equal squares"
+        )
     squares = tokens.reshape(images, side, grid // side, side, grid // side, width)
     return squares.mean(axis=(2, 4)).reshape(images, side**2, width)
 
@@ -81,18 +82,16 @@ def square_means(
 class LLaVA(nn.Module):
     """Image tower, projector and language model; the parameters are {image, projector, lm}.
 
-    The plain model that tests compare the parts with which runs use: a run has the head captioner
-    over the image tower.
+    The plain reference model of the tests. Runs use the head captioner over the image tower.
 
-    image: a tower without the blocks that no token of the wanted layer needs: CLIP's hidden state
-      -2 is the output of a tower of depth - 1 blocks (`image_tower`).
-    image_id: the token id whose embeddings image tokens replace.
+    image: the image tower up to the selected layer: hidden state -2 of CLIP is the output of a
+      tower of depth - 1 blocks (`image_tower`).
+    image_id: the token id whose embeddings are replaced by image tokens.
     select: patch (LLaVA) | cls (the class token alone, an ablation of "Exploring How Generative
       MLLMs Perceive More Than CLIP with the Same Vision Encoder", ACL 2025) | cls_patch.
-    stage: raw | normed, before or behind the tower's last norm.
+    stage: raw | normed, tokens before or after the tower's last norm.
     projection, side: see Projector.
-    bidirectional: which tokens see each other in both directions: none | image | prompt, all but
-      those of the answer.
+    bidirectional: tokens with bidirectional attention: none | image | prompt (all but the answer).
     """
 
     image: vit.ImageTower
@@ -111,7 +110,7 @@ class LLaVA(nn.Module):
 
     @property
     def num_image_tokens(self) -> int:
-        """Tokens of an image."""
+        """Number of tokens of an image."""
         return number_selected(self.image.grid**2, self.select, self.side)
 
     def image_tokens(
@@ -126,9 +125,10 @@ class LLaVA(nn.Module):
         ids: Int[Array, "batch length"],
         image_tokens: Float[Array, "batch patches embed"] | None = None,
     ) -> Float[Array, "batch length embed"]:
-        """Embeddings of the tokens of texts, with the image tokens of row i at its image slots.
+        """Embeddings of token ids, with the image tokens of row i at its image slots.
 
-        A row without image slots ignores its image tokens. `check_slots` compares the counts.
+        A row without image slots ignores its image tokens. The number of image slots is not checked
+        here, see `check_slots`.
         """
         is_image = ids == self.image_id
         # an image id may lie beyond the vocabulary
@@ -142,8 +142,8 @@ class LLaVA(nn.Module):
     def prefix(
         self, ids: Int[Array, "batch length"], is_answer: Bool[Array, "batch length"] | None = None
     ) -> Bool[Array, "batch length"] | None:
-        """Slots whose tokens see each other in both directions, see lm.Decoder; None for a causal
-        model. is_answer: None for a prompt without an answer."""
+        """Mask of slots with bidirectional attention, see lm.Decoder; None for a causal model.
+        is_answer: None for a prompt without an answer."""
         if self.bidirectional == "none":
             return None
         if self.bidirectional == "image":
@@ -175,9 +175,9 @@ class LLaVA(nn.Module):
 def selected(
     tokens: Float[Array, "images patches embed"], select: str, has_class_token: bool
 ) -> Float[Array, "images _ embed"]:
-    """The tokens of an image tower that `select` names (SELECTIONS); the class token is the first.
+    """The tokens of an image tower selected by `select` (SELECTIONS); the class token comes first.
 
-    Raises UsageError for a class token of a tower without one.
+    Raises UsageError if `select` needs a class token and the tower has none.
     """
     if not has_class_token and select != "patch":
         raise errors.UsageError(f"select={select!r} needs a class token; this image tower has none")
@@ -186,7 +186,7 @@ def selected(
 
 
 def number_selected(patches: int, select: str, side: int | None = None) -> int:
-    """Number of tokens that `select` names of a tower with so many patches and a class token.
+    """Number of selected tokens of a tower with `patches` patches and a class token.
 
     side: see Projector.
     """
@@ -194,9 +194,9 @@ def number_selected(patches: int, select: str, side: int | None = None) -> int:
 
 
 def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:
-    """CLIP's image tower whose raw tokens are hidden state `layer` of a tower of `depth` blocks, a
-    negative index into the embedding and the outputs of all blocks; of LLaVA alone, for
-    comparisons (setup.llava_config gives runs the same depth).
+    """CLIP's image tower, cut so that its raw tokens are hidden state `layer` of `depth` blocks (a
+    negative index into the embedding and the outputs of all blocks); for the reference model LLaVA
+    (setup.llava_config computes the same depth for runs).
 
     sizes: further fields of vit.ImageTower.   Raises UsageError for a layer without a block.
     """
@@ -210,9 +210,10 @@ def image_tower(depth: int, layer: int = -2, **sizes: Any) -> vit.ImageTower:
 
 
 def build(sizes: Mapping[str, Any], **options: Any) -> LLaVA:
-    """The model with the sizes that `weights.llava.read_sizes` gives, for comparisons (`LLaVA`);
-    options: dtype, param_dtype and remat of the language model, of which the image tower takes
-    dtype."""
+    """The reference model LLaVA with the sizes returned by `weights.llava.read_sizes`.
+
+    options: dtype, param_dtype and remat of the language model; dtype also of the image tower.
+    """
     tower = {key: options[key] for key in ("dtype",) if key in options}
     return LLaVA(
         image=image_tower(**sizes["image"], layer=sizes["layer"], **tower),
@@ -225,7 +226,7 @@ def build(sizes: Mapping[str, Any], **options: Any) -> LLaVA:
 
 
 def init(model: LLaVA, key: jax.Array) -> dict[str, Any]:
-    """Random parameters of LLaVA, for comparisons; of `jax.eval_shape`, their shapes."""
+    """Random parameters of LLaVA; under `jax.eval_shape` their shapes."""
     side = model.image.image_size
     ids = jnp.full((1, model.num_image_tokens + 1), model.image_id).at[0, 0].set(0)
     image, valid = jnp.zeros((1, side, side, 3)), jnp.ones(ids.shape, bool)
@@ -233,11 +234,11 @@ def init(model: LLaVA, key: jax.Array) -> dict[str, Any]:
 
 
 def check_slots(ids: np.ndarray, image_id: int, count: int) -> None:
-    """Raises UsageError for a row of token ids with any number of image slots but 0 and `count`."""
-    found = (np.asarray(ids) == image_id).sum(axis=-1).reshape(-1)
-    wrong = np.flatnonzero((found != 0) & (found != count))
+    """Raises UsageError unless every row of token ids has 0 or `count` image slots."""
+    counts = (np.asarray(ids) == image_id).sum(axis=-1).reshape(-1)
+    wrong = np.flatnonzero((counts != 0) & (counts != count))
     if len(wrong):
         raise errors.UsageError(
             f"an image has {count} tokens, but row {wrong[0]} holds the image token {image_id} "
-            f"{found[wrong[0]]} times; repeat it {count} times per image"
+            f"{counts[wrong[0]]} times; repeat it {count} times per image"
         )

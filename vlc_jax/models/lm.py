@@ -5,9 +5,9 @@ One module for all sizes (lm_variants.VARIANTS). Pre-norm blocks with RMSNorm (Z
 arXiv:2305.13245) and a gated MLP (Shazeer 2020, arXiv:2002.05202); no biases. The parameters of all
 blocks are stacked, layers on axis 0.
 
-One mask over key slots, `valid`, serves both paddings, prefilling, single steps and bidirectional
-encoders. A slot is a place of the padded text, or of the cache. The position of a token is the
-number of valid slots before it.
+One mask over key slots, `valid`, serves left and right padding, prefilling, single steps and
+bidirectional encoders. A slot is an index of the padded text, or of the cache. The position of a
+token is the number of valid slots before it.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ACTIVATIONS = {"silu": jax.nn.silu, "gelu_tanh": layers.tanh_gelu}
 
 
 class View(NamedTuple):
-    """Attention mask of a call, and the rotation of their queries and keys."""
+    """Attention mask of a call, and the rotation of its queries and keys."""
 
     mask: Bool[Array, "batch length slots"]
     rotation: rope.Rotation
@@ -52,26 +52,26 @@ def attention_mask(
     window: int | None = None,
     prefix: Bool[Array, "batch slots"] | None = None,
 ) -> Bool[Array, "batch length slots"]:
-    """Attention mask: the slots that the tokens of slots start .. start + length - 1 see.
+    """Attention mask of queries in slots start .. start + length - 1; True on the slots they see.
 
-    Valid ones; with a causal model none that comes later, unless both are of the same unbroken run
-    of the prefix. window: of the earlier ones only the last so many, the token itself included.
+    A query sees valid slots; in a causal model only earlier ones and itself, and later ones in the
+    same contiguous run of `prefix`. window: only the last `window` tokens, itself included.
     """
     slots = valid.shape[1]
     mask = jnp.broadcast_to(valid[:, None], (len(valid), length, slots))
     if is_causal:
-        asking = start + jnp.arange(length)
-        seen = (jnp.arange(slots)[None] <= asking[:, None])[None]
+        queries = start + jnp.arange(length)
+        is_seen = (jnp.arange(slots)[None] <= queries[:, None])[None]
         if prefix is not None:
             begins = prefix & ~jnp.pad(prefix, ((0, 0), (1, 0)))[:, :-1]
             runs = jnp.where(prefix, jnp.cumsum(begins, axis=1), 0)
-            asks = jax.lax.dynamic_slice_in_dim(runs, start, length, axis=1)
-            seen = seen | ((asks[:, :, None] == runs[:, None]) & prefix[:, None])
-        mask = mask & seen
+            query_runs = jax.lax.dynamic_slice_in_dim(runs, start, length, axis=1)
+            is_seen = is_seen | ((query_runs[:, :, None] == runs[:, None]) & prefix[:, None])
+        mask = mask & is_seen
     if window is not None:
         positions = positions_of(valid)
-        asking = jax.lax.dynamic_slice_in_dim(positions, start, length, axis=1)
-        mask = mask & (asking[:, :, None] - positions[:, None] < window)
+        queries = jax.lax.dynamic_slice_in_dim(positions, start, length, axis=1)
+        mask = mask & (queries[:, :, None] - positions[:, None] < window)
     return mask
 
 
@@ -103,8 +103,8 @@ class Block(nn.Module):
     """A pre-norm block: x + attention(norm(x)), then x + mlp(norm(x)); with post_norms, x +
     norm(attention(norm(x))) and so on (Gemma 3).
 
-    It is the body of a loop over layers, and the cache of all layers is in the loop's state, where
-    XLA writes the new keys in place; given layer by layer, it would be copied at every step.
+    It is the body of a scan over layers. The cache of all layers is in the scan's carry, where XLA
+    writes new keys in place; as a scanned input and output it would be copied at every step.
     """
 
     depth: int
@@ -132,7 +132,7 @@ class Block(nn.Module):
     ) -> tuple[tuple[Float[Array, "batch length embed"], Cache | None], None]:
         """`state` after the block: features, and the cache with keys and values of this layer.
 
-        views: of all layers, or of global and of local ones.
+        views: one for all layers, or one for global and one for local layers.
         """
         x, cache = state
         view = views[0]
@@ -170,13 +170,12 @@ class Block(nn.Module):
             return self._dense(count * self.head, name)(x).reshape(batch, length, count, self.head)
 
         query, key = heads(self.heads, "query"), heads(self.groups, "key")
-        if (
-            self.qk_norm
-        ):  # before the rotation, which would mix numbers that have scales of their own
+        if self.qk_norm:
+            # before the rotation, which mixes features with different scales
             query, key = self._norm("query_norm")(query), self._norm("key_norm")(key)
         query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
         value = heads(self.groups, "value")
-        if cache is not None:  # of rotated keys: a token's position never changes
+        if cache is not None:  # rotated keys: a token's position never changes
             at = (layer, 0, start, 0, 0)
             cache = Cache(
                 *(
@@ -197,19 +196,20 @@ class Block(nn.Module):
 class Decoder(nn.Module, kw_only=True):
     """A language model: `embed`, then `__call__`, then `logits`.
 
-    kv_heads: heads of keys and values, None for as many as queries have.
-    head_width: None is width / heads.   theta, scaling: of RoPE's frequencies, see models.rope.
-    window: a token sees this many tokens, itself included; None for all.
-    global_every: every so manieth layer is global: its tokens see all tokens, by theta and scaling.
-      The others are local: their tokens see the window, by local_theta (Gemma 3). None: all alike.
-    qk_norm: queries and keys are normed head by head, before the rotation.   post_norms: see Block.
+    kv_heads: heads of keys and values; None: as many as query heads.
+    head_width: None is width / heads.   theta, scaling: RoPE frequencies, see models.rope.
+    window: number of tokens that a token sees, itself included; None for all.
+    global_every: every n-th layer is global: its tokens see all tokens, with theta and scaling. The
+      other layers are local: their tokens see the window, with local_theta (Gemma 3). None: all
+      layers are the same.
+    qk_norm: queries and keys are normalised per head, before the rotation.   post_norms: see Block.
     scale_width: attention logits are divided by its square root; None is the width of a head.
     is_causal: False for bidirectional encoders (LLM2Vec; BehnamGhader et al. 2024).
-    is_tied: the matrix of the logits is the embedding.   activation: of the gate, see ACTIVATIONS.
+    is_tied: logits use the embedding matrix.   activation: activation of the gate, see ACTIVATIONS.
     unit_offset: norms multiply by 1 + scale (Gemma).
-    scales_embeddings: embeddings of tokens are multiplied by sqrt(width) (Gemma).
-    dtype: of activations and matrix products.   param_dtype: of parameters; bfloat16 holds those of
-      a frozen model as its file does.   remat: see models.layers.REMAT.
+    scales_embeddings: token embeddings are multiplied by sqrt(width) (Gemma).
+    dtype: type of activations and matrix products.   param_dtype: type of parameters; bfloat16
+      stores a frozen model as its file does.   remat: see models.layers.REMAT.
     """
 
     vocab: int
@@ -254,8 +254,8 @@ class Decoder(nn.Module, kw_only=True):
             )
         errors.known("activation of a language model", self.activation, ACTIVATIONS)
         policy = layers.REMAT[errors.known("remat", self.remat, layers.REMAT)]
-        small, kinds = nn.initializers.normal(0.02), (self.dtype, self.param_dtype)
-        self.token_embedding = nn.Embed(self.vocab, self.width, *kinds, embedding_init=small)
+        small, dtypes = nn.initializers.normal(0.02), (self.dtype, self.param_dtype)
+        self.token_embedding = nn.Embed(self.vocab, self.width, *dtypes, embedding_init=small)
         block = Block if policy is None else nn.remat(Block, policy=policy, prevent_cse=False)
         self.blocks = nn.scan(
             block,
@@ -264,11 +264,22 @@ class Decoder(nn.Module, kw_only=True):
             in_axes=(0, nn.broadcast, nn.broadcast),
             length=self.depth,
         )(
-            *(self.depth, self.heads, self.groups, self.head, self.mlp_width, self.epsilon),
-            *(self.activation, self.unit_offset, self.global_every, self.qk_norm),
-            *(self.post_norms, self.scale_width, *kinds),
+            depth=self.depth,
+            heads=self.heads,
+            groups=self.groups,
+            head=self.head,
+            mlp_width=self.mlp_width,
+            epsilon=self.epsilon,
+            activation=self.activation,
+            unit_offset=self.unit_offset,
+            global_every=self.global_every,
+            qk_norm=self.qk_norm,
+            post_norms=self.post_norms,
+            scale_width=self.scale_width,
+            dtype=self.dtype,
+            param_dtype=self.param_dtype,
         )
-        self.norm = RMSNorm(self.epsilon, self.unit_offset, *kinds)
+        self.norm = RMSNorm(self.epsilon, self.unit_offset, *dtypes)
         if not self.is_tied:
             shape = (self.width, self.vocab)
             self.output = self.param("head", small, shape, self.param_dtype)
@@ -280,11 +291,12 @@ class Decoder(nn.Module, kw_only=True):
 
     def embed(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes embed"]:
         """Embeddings of token ids, scaled if the model scales them."""
-        table, split = self.token_embedding.embedding, ids.ndim > 1  # else no axis is the batch's
+        table = self.token_embedding.embedding
         lookup = types.auto_sharded(
-            lambda ids, table: jnp.take(table, ids, axis=0), splits_rows=split
+            lambda ids, table: jnp.take(table, ids, axis=0),
+            splits_rows=ids.ndim > 1,  # a single sequence has no batch axis
         )
-        # not the table before it: that would copy all its rows, and sum gradients in bfloat16
+        # cast after the lookup: casting the table would copy it, and sum its gradient in bfloat16
         x = lookup(ids, table).astype(self.dtype)
         if self.scales_embeddings:
             x = x * jnp.asarray(self.width**0.5, x.dtype)
@@ -303,21 +315,21 @@ class Decoder(nn.Module, kw_only=True):
         """Features after the last norm of the tokens in slots start .. start + length - 1, and the
         cache with their keys and values.
 
-        valid: which slots hold a token, of this call, of earlier ones (in the cache) or of later
-          ones, which a causal model does not see.
-        cache: of `empty_cache`, or of a call before; None: the tokens see each other only.
-        rope_length: tokens of the longest text, by which longrope chooses its frequencies; all
-          calls that share a cache must have the same. None: the number of slots.
-        prefix: slots whose tokens see each other in both directions, each unbroken run of them for
-          itself (PaliGemma's prompts, Gemma 3's images).
+        valid: True on slots that hold a token, of this call, of earlier calls (in the cache) or of
+          later ones, which a causal model does not see.
+        cache: from `empty_cache` or an earlier call; None: the tokens see each other only.
+        rope_length: tokens of the longest text, by which longrope chooses its frequencies; it must
+          be the same in all calls that share a cache. None: the number of slots.
+        prefix: slots with bidirectional attention within each contiguous run (PaliGemma's prompts,
+          Gemma 3's images).
         """
         length, slots = embeds.shape[1], valid.shape[1]
-        known = length if cache is None else cache.k.shape[2]
-        if slots != known:
+        expected = length if cache is None else cache.k.shape[2]
+        if slots != expected:
             raise errors.UsageError(
                 f"valid has {slots} slots, but "
                 + ("the text" if cache is None else "the cache")
-                + f" has {known}; give one boolean per slot"
+                + f" has {expected}; pass one boolean per slot"
             )
         positions = jax.lax.dynamic_slice_in_dim(positions_of(valid), start, length, axis=1)
 
@@ -337,8 +349,8 @@ class Decoder(nn.Module, kw_only=True):
         return self.norm(x), cache
 
     def logits(self, hidden: Float[Array, "*axes embed"]) -> Float[Array, "*axes vocab"]:
-        """Logits of the next token, float32. Compute them where they are needed only: those of a
-        text of 700 tokens are 90 MB with a vocabulary of 32,000."""
+        """Logits of the next token, float32. Compute them only where needed: 700 tokens and a
+        vocabulary of 32,000 make 90 MB."""
         head = self.token_embedding.embedding.T if self.is_tied else self.output
         product = (hidden.astype(self.dtype), head.astype(self.dtype))
         return jnp.matmul(*product, preferred_element_type=jnp.float32)
@@ -351,8 +363,7 @@ class Decoder(nn.Module, kw_only=True):
 
 
 def build(variant: str, **overrides: Any) -> Decoder:
-    """The language model with the sizes of `variant` (lm_variants.VARIANTS) and other fields of
-    Decoder.
+    """The language model `variant` (lm_variants.VARIANTS); overrides: fields of Decoder.
 
     Raises UsageError for an unknown variant.
     """
@@ -361,12 +372,12 @@ def build(variant: str, **overrides: Any) -> Decoder:
 
 
 def from_sizes(sizes: Mapping[str, Any], **options: Any) -> Decoder:
-    """The language model with these fields, the scaling a dict or None; options: further ones."""
+    """The language model with fields `sizes` (scaling: a dict or None) and further `options`."""
     scaling = sizes["scaling"] and rope.Scaling(**sizes["scaling"])
     return Decoder(**{**sizes, "scaling": scaling, **options})
 
 
 def init(decoder: Decoder, key: jax.Array) -> dict[str, Any]:
-    """Random parameters; of `jax.eval_shape`, their shapes."""
+    """Random parameters; under `jax.eval_shape` their shapes."""
     ids, valid = jnp.zeros((1, 2), jnp.int32), jnp.ones((1, 2), bool)
     return decoder.init(key, ids, valid, method=Decoder.text_logits)["params"]

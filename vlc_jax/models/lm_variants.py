@@ -23,15 +23,19 @@ _LLAMA3 = _sizes(128_256, 4096, 32, 32, 14_336, kv_heads=8, theta=500_000.0)
 # Sizes of the published config.json files; tests/models/test_lm.py has the parameter counts.
 VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": _sizes(128, 48, 3, 6, 64, kv_heads=2),
-    "vicuna_7b": _sizes(32_000, 4096, 32, 32, 11_008),  # v1.5, of the sizes of Llama 2
+    "vicuna_7b": _sizes(32_000, 4096, 32, 32, 11_008),  # v1.5, the sizes of Llama 2
     "llama3_8b": _LLAMA3,
     "llama31_8b": {**_LLAMA3, "scaling": rope.Scaling("llama3", 8192, 8.0)},
-    "phi3_mini": _sizes(32_064, 3072, 32, 32, 8192, window=2047),  # of 4k tokens
+    "phi3_mini": _sizes(32_064, 3072, 32, 32, 8192, window=2047),  # the 4k model
     "gemma_2b": _sizes(256_000, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
-    # Gemma 2B with tokens for places and segments, in Hugging Face's files 64 more
+    # Gemma 2B with location and segmentation tokens; 64 more in Hugging Face's files
     "paligemma_3b": _sizes(257_216, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
     "gemma3_4b": _sizes(
-        *(262_208, 2560, 34, 8, 10_240),
+        vocab=262_208,
+        width=2560,
+        depth=34,
+        heads=8,
+        mlp_width=10_240,
         kv_heads=4,
         head_width=256,
         theta=1e6,

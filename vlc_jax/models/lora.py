@@ -3,9 +3,9 @@
 The trained and saved tree is
   {"lora": {...: {"a": (inputs, rank), "b": (rank, outputs), "magnitude": (outputs,)}}, ...},
 at the paths of the adapted matrices ("magnitude" with DoRA only), together with the parameters that
-are trained in full, at their own paths. `merge` adds it to the frozen parameters. `attach` puts it
-beside them instead, for layers.Dense to compute x W + (x a) b, as dropout and matrices in bfloat16
-need it.
+are trained in full, at their own paths. `merge` adds adapters to the frozen parameters. `attach`
+stores them beside the parameters instead, and layers.Dense computes x W + (x a) b: needed for
+dropout and for matrices in bfloat16.
 """
 
 import itertools
@@ -24,9 +24,9 @@ from vlc_jax.errors import UsageError, known
 SHOWN = 8  # names in an error message
 LORA = "lora"  # the branch of the trained tree that holds the adapters
 ATTACHED = "adapter"  # beside a kernel, the branch of the parameters that `attach` makes
-# Kernels of the towers and of language models, which are layers.Dense; other heads have their own.
+# Kernels of layers.Dense: all of the towers and of language models; heads have other layers, too.
 _DENSE = r"(?!head/).*|head/(.*/)?(lm|projector)/.*"
-INITIALISATIONS = {  # of a, as peft names them; b starts at zero
+INITIALISATIONS = {  # of a, with PEFT's names; b starts at zero
     # up to 1 / sqrt(inputs)
     "uniform": lambda key, shape: jax.random.uniform(key, shape, minval=-1) * shape[-2] ** -0.5,
     # standard deviation 1 / rank
@@ -49,9 +49,8 @@ class Columns(NamedTuple):
 class Slot(NamedTuple):
     """The location of a matrix in the parameters: columns of kernels, side by side.
 
-    patch: above 1 for a patch embedding adapted as loralib adapts a convolution: its weights
-    (outputs, channels, patch, patch) are reshaped to (outputs * patch, channels * patch), and here
-    transposed.
+    patch: above 1 for a patch embedding adapted as a convolution is in loralib: weights (outputs,
+    channels, patch, patch) reshaped to (outputs * patch, channels * patch), here transposed.
     """
 
     columns: tuple[Columns, ...]
@@ -59,37 +58,37 @@ class Slot(NamedTuple):
 
 
 def matrices(shapes: Mapping[str, Any]) -> dict[str, Slot]:
-    """Every matrix that can have an adapter: name -> location in the parameters.
+    """All matrices that can have an adapter: name -> location in the parameters.
 
     The name is the parameter's path. An attention layer has "query/kernel", "key/kernel" and
-    "value/kernel", although keys and values share a parameter, and "query_key_value/kernel": the
-    three as one matrix, as in torch's packed in_proj. A patch embedding is
-    "patch_embedding/kernel", a dense layer over pixels, and "patch_embedding/convolution/kernel",
-    with factors of `patch` times the rank, as loralib adapts a convolution.
+    "value/kernel", although keys and values share a parameter, and "query_key_value/kernel", all
+    three as one matrix (torch's packed in_proj). A patch embedding has "patch_embedding/kernel", a
+    dense layer over pixels, and "patch_embedding/convolution/kernel", where factors have `patch`
+    times the rank, as in loralib's convolution.
     """
-    found = {}
+    slots = {}
     for path, leaf in flatten_dict(dict(shapes), sep="/").items():
         if not path.endswith("/kernel") or len(leaf.shape) < 2:
             continue
         width = leaf.shape[-1]
         if not path.endswith("/key_value/kernel"):
-            found[path] = Slot((Columns(path, 0, width),))
+            slots[path] = Slot((Columns(path, 0, width),))
             if path.endswith("patch_embedding/kernel"):
                 patch = math.isqrt(leaf.shape[0] // 3)
-                found[path.replace("patch_embedding/kernel", CONVOLUTION)] = Slot(
-                    found[path].columns, patch
+                slots[path.replace("patch_embedding/kernel", CONVOLUTION)] = Slot(
+                    slots[path].columns, patch
                 )
             continue
         attention = path.removesuffix("key_value/kernel")
         query = f"{attention}query/kernel"
         key_value = (Columns(path, 0, width // 2), Columns(path, width // 2, width))
-        found[f"{attention}key/kernel"], found[f"{attention}value/kernel"] = (
+        slots[f"{attention}key/kernel"], slots[f"{attention}value/kernel"] = (
             Slot((half,)) for half in key_value
         )
-        found[f"{attention}{PACKED}"] = Slot(
+        slots[f"{attention}{PACKED}"] = Slot(
             (Columns(query, 0, width // 2), Columns(path, 0, width))
         )
-    return found
+    return slots
 
 
 def init(
@@ -103,14 +102,14 @@ def init(
     b_initialisation: str = "zeros",
     full: str = "",
 ) -> dict[str, Any]:
-    """The initial trained tree; merged, it changes nothing unless b_initialisation is xavier.
+    """The initial trained tree; it leaves the model unchanged unless b_initialisation is xavier.
 
-    targets: regular expression of whole names in `matrices`.   rank: of every adapter.
-    initialisation: of a; uniform | gaussian.   b_initialisation: zeros | xavier; with xavier a and
-    b of every "query_key_value/kernel" are Xavier-uniform, as in SVLC's code, which changes the
-    model before its first step.   full: regular expression of whole paths of other parameters that
-    are trained beside the adapters.
-    Raises UsageError for an expression that matches nothing, and for adapters that overlap.
+    targets: regular expression of whole names in `matrices`.   rank: rank of every adapter.
+    initialisation: initialiser of a: uniform | gaussian.   b_initialisation: zeros | xavier; with
+    xavier, a and b of every "query_key_value/kernel" are Xavier-uniform, as in SVLC's code, which
+    changes the model before its first step.   full: regular expression of whole paths of other
+    parameters that are trained beside the adapters.
+    Raises UsageError for an expression without matches, and for adapters that overlap.
     """
     known("initialisation of an adapter", initialisation, INITIALISATIONS)
     known("b_initialisation of an adapter", b_initialisation, ("zeros", "xavier"))
@@ -123,8 +122,8 @@ def init(
     is_xavier = {name: b_initialisation == "xavier" and name.endswith(PACKED) for name in chosen}
     if b_initialisation == "xavier" and not any(is_xavier.values()):
         raise UsageError(
-            f"config.lora.b_initialisation 'xavier' is of .*/{PACKED}, which config.lora.targets "
-            f"{targets!r} has none of"
+            f"config.lora.b_initialisation 'xavier' needs matrices .*/{PACKED}; "
+            f"config.lora.targets {targets!r} matches none"
         )
     keys = jax.random.split(key, len(chosen))
     for seed, (name, slot) in zip(keys, chosen.items(), strict=True):
@@ -159,7 +158,7 @@ def _check(name: str, slot: Slot, smaller_side: int, rank: int, dora: bool) -> N
 def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -> dict[str, Any]:
     """The parameters of the model: `params` plus the trained tree.
 
-    LoRA: W + (alpha / rank) a b (equation 3).   DoRA: V = W + (alpha / rank) a b, its columns
+    LoRA: W + (alpha / rank) a b (equation 3).   DoRA: V = W + (alpha / rank) a b, with columns
     scaled to the length `magnitude`; no gradient flows through the lengths of V (section 4.3).
     """
     flat = flatten_dict(dict(params), sep="/")
@@ -177,12 +176,12 @@ def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -
 
 
 def attach(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -> dict[str, Any]:
-    """The parameters of the model with each adapter beside its kernel, as the leaves below ATTACHED
-    that `adapted` reads; what is trained in full replaces the frozen ones, as in `merge`.
+    """The parameters of the model with each adapter beside its kernel, below ATTACHED, where
+    `adapted` reads it; parameters trained in full replace frozen ones, as in `merge`.
 
-    A model computes with them what it computes with merged ones: no sum of a kernel and its adapter
-    is rounded to the kernel's type, and no gradient of a whole kernel is computed.
-    Raises UsageError for matrices that no layers.Dense multiplies.
+    The model is mathematically the same as with merged parameters, but no sum of kernel and adapter
+    is rounded to the kernel's dtype, and no gradient of a whole kernel is computed.
+    Raises UsageError for matrices outside layers.Dense.
     """
     flat = flatten_dict(dict(params), sep="/")
     slots = matrices(params)
@@ -191,16 +190,16 @@ def attach(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) 
     for name, adapter in adapters(trained).items():
         slot = slots[name]
         _check_attachable(name, slot, flat)
-        b, at = alpha / adapter["a"].shape[-1] * adapter["b"], 0
+        b, first = alpha / adapter["a"].shape[-1] * adapter["b"], 0
         for path, start, stop in slot.columns:
-            columns, width = slice(at, at + stop - start), flat[path].shape[-1]
+            columns, width = slice(first, first + stop - start), flat[path].shape[-1]
             part = {"a": adapter["a"], "b": _columns(b[..., columns], start, width)}
             if "magnitude" in adapter:
-                # 0: columns without an adapter, which `adapted` leaves as they are
+                # 0 marks columns without an adapter, which `adapted` does not scale
                 length = adapter["magnitude"][..., columns]
                 part["magnitude"] = _columns(length, start, width)
             beside.setdefault(path, []).append(part)
-            at += stop - start
+            first += stop - start
     for path, parts in beside.items():
         whole = {
             "a": jnp.concatenate([part["a"] for part in parts], axis=-1),
@@ -214,18 +213,18 @@ def attach(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) 
 
 
 def with_dropout(params: Mapping[str, Any], rate: float, key: jax.Array) -> dict[str, Any]:
-    """`params` of `attach` with a key of random numbers beside each adapter: the inputs of its `a`
-    are dropped with probability `rate`, the others scaled by 1 / (1 - rate).
+    """`params` of `attach` with a random key beside each adapter: inputs of its `a` are dropped
+    with probability `rate`, the others scaled by 1 / (1 - rate).
 
-    The masks are a function of `key`; those of adapted layers differ.
+    Dropout masks are a function of `key` and differ between adapted layers.
     """
     flat = flatten_dict(dict(params), sep="/")
-    places = [path.removesuffix("/a") for path in flat if path.endswith(f"/{ATTACHED}/a")]
-    for index, place in enumerate(places):
-        layers = flat[f"{place}/a"].shape[:-2]  # of a loop, each of which takes its own
+    branches = [path.removesuffix("/a") for path in flat if path.endswith(f"/{ATTACHED}/a")]
+    for index, branch in enumerate(branches):
+        layers = flat[f"{branch}/a"].shape[:-2]  # scanned layers, each with a key of its own
         keys = jax.random.split(jax.random.fold_in(key, index), layers)
-        flat[f"{place}/key"] = jax.random.key_data(keys)
-        flat[f"{place}/kept"] = jnp.full(layers, 1 - rate)
+        flat[f"{branch}/key"] = jax.random.key_data(keys)
+        flat[f"{branch}/kept"] = jnp.full(layers, 1 - rate)
     return unflatten_dict(flat, sep="/")
 
 
@@ -235,18 +234,18 @@ def adapted(
     kernel: Float[Array, "inputs out"],
     adapter: Mapping[str, Array],
 ) -> Float[Array, "rows out"]:
-    """The product of an adapted matrix with x, where the kernel alone gives y.
+    """The product of x with an adapted matrix; y = x W is the product with the kernel alone.
 
-    LoRA: y + (x' a) b, x' being x with dropout.   DoRA, of lengths n of the columns of W + a b, a
-    constant for the gradient: y + (m / n - 1) x' W + m / n (x' a) b, as peft has it.
+    LoRA: y + (x' a) b, with x' = dropout(x).   DoRA: y + (m / n - 1) x' W + m / n (x' a) b, as in
+    PEFT, where n, the lengths of the columns of W + a b, are constants for the gradient.
     """
     dropped = x
     if "key" in adapter:
-        kept = adapter["kept"].astype(x.dtype)
+        keep_rate = adapter["kept"].astype(x.dtype)
         mask = jax.random.bernoulli(
             jax.random.wrap_key_data(adapter["key"]), adapter["kept"], x.shape
         )
-        dropped = jnp.where(mask, x / kept, jnp.zeros((), x.dtype))
+        dropped = jnp.where(mask, x / keep_rate, jnp.zeros((), x.dtype))
     a, b = adapter["a"], adapter["b"]
     low_rank = dropped @ a.astype(x.dtype) @ b.astype(x.dtype)
     if "magnitude" not in adapter:
@@ -260,29 +259,28 @@ def adapted(
 
 
 def needs_factors(params: Mapping[str, Any], trained: Mapping[str, Any]) -> bool:
-    """True if merged kernels would be rounded: those with an adapter are held in less than
-    float32."""
+    """True if merging would round: a kernel with an adapter has a dtype below float32."""
     flat, slots = flatten_dict(dict(params), sep="/"), matrices(params)
     paths = (columns.path for name in adapters(trained) for columns in slots[name].columns)
     return any(flat[path].dtype != jnp.float32 for path in paths)
 
 
 def adapters(trained: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
-    """The adapters of a trained tree by the name of their matrix."""
+    """The adapters of a trained tree: name of the matrix -> its parts."""
     flat = flatten_dict(dict(trained[LORA]), sep="/")
-    found: dict[str, dict[str, Array]] = {}
+    by_matrix: dict[str, dict[str, Array]] = {}
     for path, value in flat.items():
         name, _, part = path.rpartition("/")
-        found.setdefault(name, {})[part] = value
-    return found
+        by_matrix.setdefault(name, {})[part] = value
+    return by_matrix
 
 
 def _check_attachable(name: str, slot: Slot, flat: Mapping[str, Array]) -> None:
     path = slot.columns[0].path
     if slot.patch > 1 or flat[path].ndim > 3 or not re.fullmatch(_DENSE, path):
         raise UsageError(
-            f"config.lora.dropout and matrices in bfloat16 want dense layers of a tower or of a "
-            f"decoder, and {name} is none: set config.lora.dropout=0, or leave it out of "
+            f"config.lora.dropout and matrices in bfloat16 need dense layers of a tower or of a "
+            f"decoder, and {name} is not one: set config.lora.dropout=0, or leave it out of "
             "config.lora.targets"
         )
 
@@ -295,25 +293,24 @@ def _columns(part: Float[Array, "*l columns"], start: int, width: int) -> Float[
 
 def _chosen(targets: str, slots: Mapping[str, Slot]) -> dict[str, Slot]:
     chosen = _matching(targets, slots, "config.lora.targets")
-    taken = [(columns, name) for name, slot in chosen.items() for columns in slot.columns]
-    for (one, name), (other, second) in itertools.combinations(taken, 2):
+    targeted = [(columns, name) for name, slot in chosen.items() for columns in slot.columns]
+    for (one, name), (other, second) in itertools.combinations(targeted, 2):
         if one.path == other.path and one.start < other.stop and other.start < one.stop:
             raise UsageError(
-                f"config.lora.targets matches {name} and {second}, which are in part the same "
-                "matrix; choose one"
+                f"config.lora.targets matches {name} and {second}, which overlap; choose one"
             )
     return chosen
 
 
 def _matching(regex: str, names: Mapping[str, Any], field: str) -> dict[str, Any]:
     try:
-        found = {name: value for name, value in names.items() if re.fullmatch(regex, name)}
+        matches = {name: value for name, value in names.items() if re.fullmatch(regex, name)}
     except re.error as error:
         raise UsageError(f"{field} {regex!r} is no regular expression: {error}") from error
-    if not found:
+    if not matches:
         listing = ", ".join(list(names)[:SHOWN])
         raise UsageError(f"{field} {regex!r} matches no whole name of {len(names)}: {listing}, ...")
-    return found
+    return matches
 
 
 def _read(flat: Mapping[str, Array], slot: Slot) -> Float[Array, "*l inputs out"]:
@@ -333,12 +330,12 @@ def _written(
         patch, outputs = slot.patch, matrix.shape[-1] // slot.patch
         kernel = matrix.T.reshape(outputs, -1, patch, patch)
         matrix = kernel.transpose(2, 3, 1, 0).reshape(-1, outputs)
-    written, at = {}, 0
+    written, first = {}, 0
     for path, start, stop in slot.columns:
-        part = matrix[..., at : at + stop - start]
-        kernel = flat[path]  # the sum of a bfloat16 kernel and its adapter is rounded to that
+        part = matrix[..., first : first + stop - start]
+        kernel = flat[path]  # the sum of a bfloat16 kernel and its adapter is rounded to bfloat16
         written[path] = kernel.at[..., start:stop].set(part.astype(kernel.dtype))
-        at += stop - start
+        first += stop - start
     return written
 
 

@@ -60,8 +60,8 @@ def embed_patches(
     is_training: bool,
     rotate: Callable[[Array], Array],
 ) -> Float[Array, "images patches embed"]:
-    """`embedder` of `rotate(tokens)`, about `chunk` images at a time on each device: its
-    activations are several times as large as its result."""
+    """`embedder(rotate(tokens))`, about `chunk` images at a time on each device, since activations
+    are several times as large as the result."""
     if embedder.is_initializing():
         return embedder(rotate(tokens), is_training=is_training)
     variables, unbound = embedder.variables, embedder.clone(parent=None)
@@ -88,17 +88,17 @@ def embed_patches(
 class PACL(heads.Head):
     """Patch embedder, text embedder, and cosine similarity with the patches pooled by the text.
 
-    width: of the shared embedding; the authors' is that of the towers (768 for L/14).
+    width: width of the shared embedding; the authors use the towers' width (768 for L/14).
     pooling: in training. own_caption: each image is pooled by its own caption and then compared
-      with all texts (as the authors train; the image features depend on the caption, and negatives
-      never weigh a patch); pairwise: by each text it is compared with, exactly the formula above;
-      uniform: all weights 1, the authors' published code.
-    eval_pooling: sigmoid (the formula) | uniform (as that code).
+      with all texts (as in the authors' training; the image features depend on the caption, and
+      negatives never weight a patch); pairwise: each image is pooled by each text it is compared
+      with, the formula above; uniform: all weights 1, as in the authors' published code.
+    eval_pooling: sigmoid (the formula) | uniform (as in the published code).
     stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
-    has_class_token: whether the tower's first token is a class token; it is left out.
+    has_class_token: whether the tower's first token is a class token, which is dropped.
     rope: none | feature_1d | feature_2d: rotary embedding of the tokens, before the embedder, with
       `rope_base` and `rope_layout` (`rope.rotate_features`; defaults: the authors').
-      rope_after: rotate the embedded patches instead, for s_p alone.
+      rope_after: rotate the embedded patches instead, in s_p only.
     sharpness: the 10 of the formula.
     chunk: images at a time on each device, for memory; changes no result.
     """
@@ -159,7 +159,7 @@ class PACL(heads.Head):
         return types.ImageFeatures(layers.l2_normalize(pooled))
 
     def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of both embedders, and of pooling the image by every text or by its own."""
+        """FLOPs of both embedders, and of pooling the image by every text or by its own caption."""
         patches, width = sizes.patches - self.has_class_token, self.width
         embedders = patches * (2 * sizes.image + width) * width + sizes.texts * sizes.text * width
         if self.pooling != "pairwise":
@@ -201,7 +201,7 @@ class PACL(heads.Head):
         patches: Float[Array, "images patches embed"],
         text: Float[Array, "images_or_1 texts embed"],
     ) -> Float[Array, "images patches texts"]:
-        """w_p of every image for every text, or for its own."""
+        """w_p of every image for every text, or for the image's own texts."""
         return self._weigh(patches, text)[0]
 
     def _weigh(
@@ -209,8 +209,8 @@ class PACL(heads.Head):
         patches: Float[Array, "images patches embed"],
         text: Float[Array, "images_or_1 texts embed"],
     ) -> tuple[Array, Array]:
-        """w_p and e_p t of every image and every text, or its own; the products, which are most
-        of the work, are computed once."""
+        """w_p and e_p t of every image and every text, or the image's own texts; the products,
+        most of the work, are computed once."""
         products = _products(patches, text)
         if self.rope_after and self.rope != "none":
             rotated = self._rotated(patches)
@@ -256,7 +256,7 @@ def _squared_length(
 def _quadratic(
     gram: Float[Array, "images patches patches"], weights: Float[Array, "images patches texts"]
 ) -> Float[Array, "images texts"]:
-    """w' G w for every text. The custom gradient reuses G w: G is symmetric, so it is 2 G w."""
+    """w' G w for every text. The custom VJP reuses G w: since G is symmetric, it is 2 G w."""
     return _quadratic_forward(gram, weights)[0]
 
 

@@ -22,12 +22,12 @@ TOWERS = ("image", "text")
 class Parameters(NamedTuple):
     """The parameters of a model, split into trained and frozen ones.
 
-    seed: of their initialisation.   shapes: of all of them, as jax.eval_shape gives them.
+    seed: seed of the initialisation.   shapes: shapes of all parameters, from jax.eval_shape.
     frozen: regexes of whole paths ("logit_scale", "text/block_[0-5]/.*"); the name of a part, such
-      as "image", stands for everything below it. Frozen parameters have no gradient and no
-      optimizer state, and are not in the checkpoints.
-    lora: options of an adapter (`models.lora.init`, alpha and dropout), which is then all that is
-      trained, every parameter of the model being frozen; None without one.
+      as "image", matches everything below it. Frozen parameters have no gradient and no optimizer
+      state, and are not in the checkpoints.
+    lora: options of an adapter (`models.lora.init`, alpha and dropout); only the adapter is trained
+      then, and all parameters of the model are frozen. None: no adapter.
     """
 
     model: nn.Module
@@ -38,7 +38,7 @@ class Parameters(NamedTuple):
 
     @property
     def has_frozen(self) -> bool:
-        """True if some parameters are frozen, and hence not in the state."""
+        """True if some parameters are frozen and therefore not in the training state."""
         return bool(self.frozen or self.lora)
 
     def init(self) -> dict[str, Any]:
@@ -59,12 +59,13 @@ class Parameters(NamedTuple):
         return tuple(traverse_util.unflatten_dict(part, sep="/") for part in (trained, frozen))
 
     def check_frozen(self) -> None:
-        """Raises UsageError for a rule that matches nothing, since a misspelt regex would train
-        what should stay, if nothing is left to train, and for trained parameters in bfloat16.
+        """Raises UsageError for a rule without matches (a misspelt regex would train parameters
+        that should stay frozen), if no trained parameter is left, and for trained parameters in
+        bfloat16.
         """
         paths = list(traverse_util.flatten_dict(self.shapes, sep="/"))
         for rule in self.frozen:
-            # a text tower of precomputed vectors may have no parameter at all
+            # a tower may match nothing: one of precomputed text vectors can be without parameters
             if rule not in TOWERS and not any(_matches(rule, path) for path in paths):
                 raise UsageError(
                     f"config.frozen: {rule!r} matches no parameter; parts are "
@@ -74,28 +75,28 @@ class Parameters(NamedTuple):
         if not jax.tree.leaves(trained):
             raise UsageError("config.frozen freezes every parameter; nothing to train")
         for path, leaf in traverse_util.flatten_dict(trained, sep="/").items():
-            if leaf.dtype != jnp.float32:  # in which an update of a thousandth would be lost
+            if leaf.dtype != jnp.float32:  # bfloat16 would round away updates of a thousandth
                 raise UsageError(
-                    f"{path} is held in {leaf.dtype}, as only frozen parameters may be: train an "
+                    f"{path} has dtype {leaf.dtype}; only frozen parameters may: train an "
                     "adapter (config.lora), freeze it, or set config.model.head.param_dtype=float32"
                 )
 
     def frozen_towers(self) -> tuple[str, ...]:
-        """The towers ("image", "text") of which nothing is trained, adapters included."""
+        """The towers ("image", "text") without trained parameters or adapters."""
         trained = self.trained_shapes()
         parts = trained.keys() | trained.get(lora.LORA, {}).keys()
         return tuple(name for name in TOWERS if name not in parts)
 
     def trained_share(self, part: str) -> float:
-        """Share of the parameters of a part of the model that are trained; those of an adapter
-        count three times (models.heads.FlopInputs)."""
+        """Trained share of the parameters of a part of the model; adapter parameters count three
+        times (models.heads.FlopInputs)."""
         whole, trained = self.shapes.get(part, {}), self.trained_shapes()
         full, adapters = trained.get(part, {}), trained.get(lora.LORA, {}).get(part, {})
         total, full, adapters = (_size(tree) for tree in (whole, full, adapters))
         return (full + 3 * adapters) / max(total, 1)
 
     def init_trained(self, frozen: Any) -> dict[str, Any]:
-        """The trained parameters before the first step; an adapter is made for `frozen`."""
+        """The trained parameters before the first step; an adapter is initialised for `frozen`."""
         if self.lora:
             options = {k: value for k, value in self.lora.items() if k not in ("alpha", "dropout")}
             return lora.init(jax.random.key(self.seed), frozen, **options)
@@ -114,23 +115,23 @@ class Parameters(NamedTuple):
         return merge_trees(frozen, trained)
 
     def for_step(self, frozen: Any, trained: Any) -> dict[str, Any]:
-        """The parameters as `merge` gives them, for a training step: adapters with dropout, or of
-        matrices that a sum would be rounded to, stay beside them (`models.lora.attach`)."""
+        """Parameters for a training step: as `merge`, but adapters with dropout, or of matrices
+        below float32, stay beside the matrices (`models.lora.attach`)."""
         if self.lora and (self.dropout or lora.needs_factors(frozen, trained)):
             return lora.attach(frozen, trained, self.lora["alpha"])
         return self.merge(frozen, trained)
 
     def with_dropout(self, params: Any, key: jax.Array) -> Any:
-        """`params` of `for_step` with the dropout that config.lora has, drawn from `key`."""
+        """`params` of `for_step` with the dropout of config.lora, drawn from `key`."""
         return lora.with_dropout(params, self.dropout, key) if self.dropout else params
 
     @property
     def dropout(self) -> float:
-        """Dropout rate of the inputs of adapters in training."""
+        """Dropout rate of adapter inputs in training."""
         return self.lora["dropout"] if self.lora else 0.0
 
     def count(self, frozen: Any, trained: Any) -> dict[str, int]:
-        """Numbers of parameters of the towers, of the head, in total, and of trained ones."""
+        """Parameter counts of the towers, of the head, in total, and of trained parameters."""
         full = jax.eval_shape(self.merge, frozen, trained)
         return {**models.parameter_counts(full), "trained": _size(trained)}
 
@@ -143,19 +144,19 @@ def _size(tree: Any) -> int:
 
 
 def merge_trees(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested dict with the leaves of both; those of `b` win."""
+    """The nested dict with the leaves of both; leaves of `b` win."""
     leaves = traverse_util.flatten_dict(a, sep="/") | traverse_util.flatten_dict(b, sep="/")
     return traverse_util.unflatten_dict(leaves, sep="/")
 
 
 def fingerprint(params: Any) -> str:
-    """16 hexadecimal digits of all values of a tree of arrays, wherever they lie.
+    """Hash of all values of a tree of arrays, 16 hexadecimal digits, the same on any devices.
 
-    Sums of hashed bits modulo 2**32 are the same in any order, hence on any mesh.
+    Sums of hashed bits modulo 2**32 do not depend on the order, hence not on the mesh.
     """
     leaves = jax.tree.leaves(params)
     if all(isinstance(x, np.ndarray) or sharding.is_on_cpu_here(x) for x in leaves):
-        # nothing to copy, and nothing to compile, which takes seconds
+        # on the host: no copy, and no compilation, which takes seconds
         sums = [_sum_on_host(np.asarray(x)) for x in leaves]
     else:
         sums = _sums_of_hashes(leaves)

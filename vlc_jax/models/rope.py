@@ -24,8 +24,8 @@ class Rotation:
 
     Float32, (batch, length, pairs); batch is 1 if all examples have the same positions.
 
-    layout: the features of pair i. interleaved: 2i and 2i + 1; halves: i and i + pairs; split:
-      2i and 2i + 1, whose results are stored at i and i + pairs.
+    layout: features of pair i. interleaved: 2i and 2i + 1; halves: i and i + pairs; split: inputs
+      2i and 2i + 1, results stored at i and i + pairs.
     """
 
     cos: Float[Array, "batch length pairs"]
@@ -35,14 +35,14 @@ class Rotation:
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-    """A change of a language model's frequencies for texts longer than those it was trained on.
+    """RoPE scaling of a language model for texts longer than its training texts.
 
-    kind: linear | llama3 | longrope.   original_length: tokens of the texts before the extension,
-      which linear does not read.
+    kind: linear | llama3 | longrope.   original_length: context length before the extension; unused
+      by linear.
     linear (Chen et al. 2023, arXiv:2306.15595): all frequencies are divided by `factor`.
     llama3 (Llama 3.1; arXiv:2407.21783): frequencies whose wave is longer than original_length /
-      low_factor are divided by `factor`, those with a wave shorter than original_length /
-      high_factor are kept, and those between are interpolated.
+      low_factor are divided by `factor`, frequencies whose wave is shorter than original_length /
+      high_factor stay, and frequencies in between are interpolated.
     longrope (Ding et al. 2024, arXiv:2402.13753): frequency i is divided by short[i], or by long[i]
       for texts of more than original_length tokens; cosine and sine are multiplied by
       sqrt(1 + ln(factor) / ln(original_length)), factor being the ratio of the lengths.
@@ -63,7 +63,7 @@ def frequencies(
     """Radians per token of each pair of features, base**(-i / pairs) unless scaled, (pairs,); and
     the factor of cosine and sine.
 
-    length: tokens of the longest text, by which longrope chooses its divisors.
+    length: tokens of the longest text; longrope chooses its divisors by it.
     """
     plain = base ** (-np.arange(pairs) / pairs)
     if scaling is None:
@@ -72,9 +72,9 @@ def frequencies(
         return plain / scaling.factor, 1.0
     if scaling.kind == "llama3":
         waves = scaling.original_length * plain / (2 * np.pi)  # in a text of the original length
-        kept = (waves - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
-        kept = np.clip(kept, 0, 1)
-        return plain * (kept + (1 - kept) / scaling.factor), 1.0
+        unscaled = (waves - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+        unscaled = np.clip(unscaled, 0, 1)  # share of the frequency that is not divided
+        return plain * (unscaled + (1 - unscaled) / scaling.factor), 1.0
     if scaling.kind != "longrope":
         raise ValueError(f"a rope scaling is linear, llama3 or longrope, got {scaling.kind!r}")
     divisors = scaling.long if length > scaling.original_length else scaling.short
@@ -89,7 +89,7 @@ def frequencies(
 def of_positions(
     positions: Int[Array, "batch length"], frequency: np.ndarray, factor: float = 1.0
 ) -> Rotation:
-    """The rotation of tokens at integer positions, half-split as language models store pairs."""
+    """The rotation of tokens at integer positions, in the layout of language models (halves)."""
     angles = (
         positions[..., None].astype(jnp.float32) * jnp.asarray(frequency, jnp.float32)[None, None]
     )
@@ -99,8 +99,8 @@ def of_positions(
 def grid_angles(grid: int, pairs: int, span: int | None = None, base: float = BASE) -> np.ndarray:
     """Angles in radians of a grid x grid image, (grid * grid, pairs), row by row.
 
-    The angle of the first half of the pairs is proportional to the row, that of the second half to
-    the column: base**(-2i / pairs) per unit for pair i of a half. The grid is `span` units long, by
+    Angles are proportional to the row in the first half of the pairs, to the column in the second
+    half: base**(-2i / pairs) per unit for pair i of a half. The grid is `span` units long, by
     default one per patch. With the span of the pretraining grid, angles stay in the range of
     pretraining at any resolution (EVA-02; Fang et al. 2023, arXiv:2303.11331).
     """
@@ -119,16 +119,17 @@ def line_angles(tokens: int, pairs: int, base: float = BASE) -> np.ndarray:
 
 
 def table(angles: np.ndarray, num_prefix_tokens: int = 0, layout: str = "interleaved") -> Rotation:
-    """The rotation by `angles` (tokens, pairs), behind prefix tokens (the class token) that are not
+    """The rotation by `angles` (tokens, pairs), after prefix tokens (the class token) that are not
     rotated."""
     if layout not in LAYOUTS:
         raise ValueError(f"the layout of rotary positions is one of {LAYOUTS}, got {layout!r}")
     angles = np.concatenate([np.zeros((num_prefix_tokens, angles.shape[1])), angles])[None]
-    return Rotation(*(jnp.asarray(wave(angles), jnp.float32) for wave in (np.cos, np.sin)), layout)
+    cos, sin = (jnp.asarray(wave(angles), jnp.float32) for wave in (np.cos, np.sin))
+    return Rotation(cos, sin, layout)
 
 
-def at(rotation: Rotation, positions: Int[Array, "batch"]) -> Rotation:
-    """The rows of a table at one position of each example, (batch, 1, pairs)."""
+def at(rotation: Rotation, positions: Int[Array, " batch"]) -> Rotation:
+    """Rows of a rotation table, one position per example, (batch, 1, pairs)."""
     return jax.tree.map(lambda wave: wave[0, positions][:, None], rotation)
 
 
@@ -157,16 +158,16 @@ def rotate_features(
     a class token.
 
     positions: feature_1d (`line_angles`) | feature_2d (`grid_angles`).
-    layout: see Rotation. feature_1d with base 10,000 and split is what lst627/CLIP-Embeds does to
-      the patch features of CLIP: it permutes the features even at the first patch, where the angles
-      are 0.
+    layout: see Rotation. feature_1d with base 10,000 and split reproduces lst627/CLIP-Embeds on the
+      patch features of CLIP; split permutes the features even at the first patch, where angles are
+      0.
     """
     length, pairs = x.shape[1], x.shape[2] // 2
     if positions == "feature_1d":
         return rotate(x, table(line_angles(length, pairs, base), layout=layout))
     if positions != "feature_2d":
-        raise ValueError(f"features are turned by feature_1d or feature_2d, got {positions!r}")
+        raise ValueError(f"positions of features are feature_1d or feature_2d, got {positions!r}")
     grid = math.isqrt(length)
     if grid**2 != length:
-        raise ValueError(f"feature_2d turns a square grid of tokens; got {length} of them")
+        raise ValueError(f"feature_2d needs a square grid of tokens; got {length} tokens")
     return rotate(x, table(grid_angles(grid, pairs, base=base), layout=layout))

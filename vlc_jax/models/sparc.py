@@ -1,9 +1,9 @@
 """SPARC: fine-grained contrastive alignment of caption tokens with sparsely grouped patches.
 
-Bica et al. 2024 (arXiv:2401.09865), equations 1 to 7; the variant on frozen CLIP towers is that of
+Bica et al. 2024 (arXiv:2401.09865), equations 1 to 7; the variant on frozen CLIP towers follows
 lst627/CLIP-Embeds. With patches v_p and tokens t_l, neither normalised,
 
-    s_lp = t_l v_p,  min-max scaled over p, those below 1/P set to 0, divided by their sum: a_lp
+    s_lp = t_l v_p,  min-max scaled over p, values below 1/P set to 0, divided by their sum: a_lp
     c_l = sum_p a_lp v_p     (language-grouped patch embedding)
 
 The local loss (losses/sparc.py) contrasts c_l with the tokens of the same caption; the global loss
@@ -20,17 +20,17 @@ from vlc_jax import types
 from vlc_jax.models import heads, layers, rope
 from vlc_jax.models.pacl import PatchEmbedder, TextEmbedder, embed_patches
 
-EPSILON = 1e-8  # of both divisions, as in the authors' code
+EPSILON = 1e-8  # added to both divisors, as in the authors' code
 
 
 class SPARC(heads.Head):
     """Patch and token embedders, and a score from grouped patches.
 
-    width: of the shared embedding.
+    width: width of the shared embedding.
     scoring: local (cosine of the mean of c_l and the mean of the tokens) | global (cosine of the
-      means of patches and of tokens). Training always uses global, for the global loss.
-    mask_global_text: whether padding is left out of the mean of tokens; the variant's authors
-      average all positions.
+      mean patch and the mean token). Training always uses global, for the global loss.
+    mask_global_text: True: the mean of tokens excludes padding; False: it includes all positions,
+      as in lst627/CLIP-Embeds.
     text_stage: normed | projected tokens of the text tower; the authors use no projection.
     stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time
       on each device, for memory.
@@ -78,7 +78,7 @@ class SPARC(heads.Head):
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
-        """`tokens`: embedded, not normalised; `pooled`: mean of the normalised ones, normalised."""
+        """`tokens`: embedded, not normalised; `pooled`: unit-length mean of unit-length tokens."""
         tokens = self.text_embedder(features.tokens, is_training=is_training)
         counts = features.mask if self.mask_global_text else jnp.ones_like(features.mask)
         pooled = _mean(layers.l2_normalize(tokens), counts)
@@ -87,11 +87,11 @@ class SPARC(heads.Head):
     def outputs(
         self, image: types.ImageFeatures, text: types.TextFeatures
     ) -> dict[str, Float[Array, "texts length embed"]]:
-        """token_groups: c_l for each token of the own caption."""
+        """token_groups: c_l for each token of the image's caption."""
         return {"token_groups": jax.vmap(grouped)(image.tokens, text.tokens)}
 
     def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of both embedders, the groups of the own caption, and the local and global loss."""
+        """FLOPs of both embedders, the groups of the caption, and the local and global loss."""
         patches, width = sizes.patches - self.has_class_token, self.width
         embedders = patches * (2 * sizes.image + width) + sizes.texts * sizes.length * sizes.text
         groups = sizes.length * (2 * patches + sizes.length)
@@ -138,7 +138,7 @@ class SPARC(heads.Head):
         self,
         patches: Float[Array, "patches embed"],
         tokens: Float[Array, "length embed"],
-        counts: Bool[Array, "length"],
+        counts: Bool[Array, " length"],
     ) -> Float[Array, ""]:
         groups = layers.l2_normalize(_mean(grouped(patches, tokens), counts))
         return jnp.sum(groups * layers.l2_normalize(_mean(layers.l2_normalize(tokens), counts)))
@@ -160,10 +160,10 @@ def token_weights(
     low = similarity.min(axis=1, keepdims=True)
     span = similarity.max(axis=1, keepdims=True) - low
     scaled = (similarity - low) / (span + EPSILON)
-    kept = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
-    return kept / (kept.sum(axis=1, keepdims=True) + EPSILON)
+    sparse = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
+    return sparse / (sparse.sum(axis=1, keepdims=True) + EPSILON)
 
 
 def _mean(x: Float[Array, "*texts length embed"], counts: Bool[Array, "*texts length"]) -> Array:
-    kept = jnp.where(counts[..., None], x, 0.0)
-    return kept.sum(axis=-2) / counts.sum(axis=-1, keepdims=True)
+    masked = jnp.where(counts[..., None], x, 0.0)
+    return masked.sum(axis=-2) / counts.sum(axis=-1, keepdims=True)

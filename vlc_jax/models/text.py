@@ -11,7 +11,7 @@ from vlc_jax.models import layers
 from vlc_jax.models.tower import Tower, tokens_of
 
 
-def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, "batch"]:
+def end_of_text(text: Int[Array, "batch length"], eos_id: int) -> Int[Array, " batch"]:
     """Position of the first `eos_id` of each row; the last position where a row has none.
 
     For CLIP's vocabulary, whose end token has the largest id, this is OpenAI's `argmax(ids)`.
@@ -28,12 +28,12 @@ def real_tokens(text: Int[Array, "batch length"], eos_id: int) -> Bool[Array, "b
 class TextTower(Tower, kw_only=True):
     """Transformer over token ids.
 
-    context_length: most tokens per text.   eos_id: the token that ends a text.
-    is_causal: each token attends to earlier ones only (CLIP); else to all, padding too (SigLIP).
+    context_length: maximum number of tokens per text.   eos_id: the token that ends a text.
+    is_causal: tokens attend to earlier tokens only (CLIP); False: to all, also padding (SigLIP).
     pooling: eos (features of the end-of-text token) | last (of the last position, SigLIP).
-    padding_mask: no token attends to padding, as in transformers with its attention mask. Without
-      (OpenAI's code) padding tokens see the padding before them. Only the features of the padding
-      tokens themselves tell, which DCSM reads; with attention in both directions all do.
+    padding_mask: True: no token attends to padding, as in transformers with its attention mask;
+      False: padding tokens see earlier padding (OpenAI's code). In a causal tower this changes only
+      the features of padding tokens, which DCSM reads; in a bidirectional tower, all features.
     """
 
     vocab_size: int
@@ -45,8 +45,8 @@ class TextTower(Tower, kw_only=True):
 
     @property
     def takes_shorter(self) -> bool:
-        """True if texts may be shorter than context_length: causal attention never reads the
-        padding behind the end token, whose features are the pooled ones."""
+        """True if texts may be shorter than context_length: with causal attention the pooled
+        features, those of the end token, do not depend on the padding after it."""
         return self.is_causal and self.pooling == "eos"
 
     @nn.compact
@@ -56,7 +56,7 @@ class TextTower(Tower, kw_only=True):
         """Pooled features (batch, embed) and, if requested, all tokens (batch, length, embed);
         `mask` is True on real tokens.
 
-        Projected tokens go through the projection that is trained on the pooled token only.
+        Projected tokens use the projection trained on the pooled token only.
         """
         length = text.shape[1]
         is_shorter = length < self.context_length
@@ -78,12 +78,12 @@ class TextTower(Tower, kw_only=True):
             nn.initializers.normal(0.01 if is_clip else self.width**-0.5),
             (self.context_length, self.width),
         )
-        # from 0: texts are padded on the right, and a shorter one lacks padding alone
+        # positions from 0: padding is on the right, and a shorter text lacks only padding
         x = x + embedding[:length].astype(x.dtype)[None]
         if self.pooling == "eos":
             positions = end_of_text(text, self.eos_id)
         else:
-            # padding as a rule, which SigLIP attends to: so texts must have the full length
+            # usually a padding token, which SigLIP attends to: so texts must have the full length
             positions = jnp.full(len(text), length - 1)
         is_pooled_only = not request.has_tokens
         raw = self._blocks(

@@ -1,16 +1,16 @@
 """Connectors for precomputed text vectors of a sentence encoder, in place of a text tower.
 
-The connectors are those of three works on stronger text encoders. With x the vector of a text:
+The connectors come from three works on stronger text encoders. With x the vector of a text:
 
     linear       W x + b
     mlp2x_gelu   V gelu(W x + b) + c, the projector of LLaVA-1.5 (Liu et al. 2023,
-                 arXiv:2310.03744), hidden width = that of the embedding; for LLM2Vec's vectors in
+                 arXiv:2310.03744), hidden width = embedding width; used for LLM2Vec's vectors in
                  "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
                  Encoder" (ACL 2025)
     llm2clip     x / |x|, then four times x + V gelu(W norm(x)), hidden width 2 |x|, then a norm and
                  a linear map: the text adapter of LLM2CLIP (Huang et al. 2024, arXiv:2411.04997) in
-                 its released models; the training code, microsoft/LLM2CLIP, takes x as it is given
-    none         x itself, such as what LLM2CLIP's own adapter gave
+                 its released models; the training code, microsoft/LLM2CLIP, does not normalise x
+    none         x itself, for example the output of LLM2CLIP's own adapter
 
 GELU is the exact one, all matrices have a bias.
 """
@@ -26,15 +26,15 @@ from vlc_jax import errors, types
 from vlc_jax.models import layers
 
 CONNECTORS = ("linear", "mlp2x_gelu", "llm2clip", "none")
-EPSILON = 1e-5  # of layer norms, torch's default, which the authors leave
+EPSILON = 1e-5  # of layer norms, torch's default, as in the authors' code
 
 
 class VectorTower(nn.Module, kw_only=True):
-    """A connector: vectors of texts to text features.
+    """A connector: text vectors to text features.
 
-    width: of the vectors.   projection: of the embedding; None: `width`.   connector: see above.
-    blocks, expansion: of llm2clip: how many, and their hidden width in widths.
-    dtype: of matrix products.
+    width: width of the vectors.   projection: width of the embedding; None: `width`.
+    connector: see above.   blocks, expansion: llm2clip only, number of blocks, and their hidden
+    width as a multiple of `width`.   dtype: type of matrix products.
     """
 
     width: int
@@ -44,7 +44,7 @@ class VectorTower(nn.Module, kw_only=True):
     expansion: int = 2
     dtype: Any = jnp.float32
 
-    takes_shorter: ClassVar[bool] = False  # as TextTower has it; a vector has no padding
+    takes_shorter: ClassVar[bool] = False  # see TextTower; a vector has no padding
 
     @property
     def embed(self) -> int:
@@ -55,8 +55,8 @@ class VectorTower(nn.Module, kw_only=True):
     def __call__(
         self, text: Float[Array, "batch width"], request: types.FeatureRequest = types.POOLED_ONLY
     ) -> types.TextFeatures:
-        """Pooled features (batch, embed). Raises UsageError for vectors of another width, and for a
-        request of tokens, of which a vector has none.
+        """Pooled features (batch, embed). Raises UsageError for vectors of another width, and if
+        tokens are requested, which vectors do not have.
         """
         if text.shape[-1] != self.width or not jnp.issubdtype(text.dtype, jnp.floating):
             raise errors.UsageError(
@@ -64,7 +64,9 @@ class VectorTower(nn.Module, kw_only=True):
                 f"{text.shape}; set config.text.tokenizer='vectors' and the file it was trained on"
             )
         if request.tokens != "none":
-            raise errors.UsageError("tokens of texts are wanted, and a vector of a text has none")
+            raise errors.UsageError(
+                "the head requests text tokens, and text vectors have no tokens"
+            )
         x = self._connected(text)
         return types.TextFeatures(
             layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""Base of both towers: a stack of transformer blocks, a projection, and what is read of them."""
+"""Base of both towers: a stack of transformer blocks, a projection, and the requested tokens."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,17 +16,17 @@ from vlc_jax.models import layers, rope
 class Tower(nn.Module, kw_only=True):
     """Base of the image and the text tower: a stack of transformer blocks and a projection.
 
-    mlp_width: hidden width of the MLPs; None is 4 x width.   epsilon: of every layer norm.
-    activation: of the MLPs, a name of ACTIVATIONS or swiglu.
+    mlp_width: hidden width of the MLPs; None is 4 x width.   epsilon: for every layer norm.
+    activation: activation of the MLPs, a name of ACTIVATIONS or swiglu.
     key_bias, sub_norm, post_norm: see Attention and Block; EVA has no key bias, EVA-02 has sub-LN,
       its largest model post-norm.
     projection: width of the shared embedding; None: features are the output of the last norm.
     initialisation: clip | big_vision, see `initialisers`.
-    dtype: of activations and matrix products.
-    remat: what the backward pass recomputes of each block, with less memory from one to the next:
-      none | minimal (all but matrix products: norms, activations, softmax) | dots (all but dense
-      layers: attention, too) | block (everything) | offload (as dots, in the host's memory).
-    attention: xla | cudnn, of the blocks, see models/attention.py.
+    dtype: type of activations and matrix products.
+    remat: activations that the backward pass recomputes, in order of decreasing memory: none |
+      minimal (all but matrix products: norms, activations, softmax) | dots (all but dense layers,
+      so attention too) | block (all) | offload (as dots, the saved ones in host memory).
+    attention: xla | cudnn, attention of the blocks, see models/attention.py.
     scan_layers: all blocks but the last are one loop, which compiles several times faster.
     """
 
@@ -44,7 +44,7 @@ class Tower(nn.Module, kw_only=True):
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: str = "none"
-    # not in the repr, by which kept features know their tower: ways of computing the same
+    # not in the repr, the key of cached features: these fields do not change the results
     attention: str = dataclasses.field(default="xla", repr=False)
     scan_layers: bool = dataclasses.field(default=False, repr=False)
 
@@ -58,14 +58,14 @@ class Tower(nn.Module, kw_only=True):
         x: Float[Array, "batch length embed"],
         *,
         is_causal: bool,
-        positions: Int[Array, "batch"] | None = None,
+        positions: Int[Array, " batch"] | None = None,
         rotation: rope.Rotation | None = None,
-        ends: Int[Array, "batch"] | None = None,
+        ends: Int[Array, " batch"] | None = None,
     ) -> Float[Array, "batch queries embed"]:
-        """The stack of blocks; with `positions` the last one computes only those tokens, (batch, 1,
-        embed); `ends` as in `Block`.
+        """The stack of blocks; with `positions` the last block computes one token per example,
+        (batch, 1, embed); `ends` as in `Block`.
 
-        The former saves a third of the FLOPs of the mini model and 7 % of B/32.
+        With `positions`, the mini model needs a third fewer FLOPs, B/32 7 % fewer.
         """
         policy, last = layers.REMAT[self.remat], self.depth - 1
         fields = {
@@ -96,12 +96,12 @@ class Tower(nn.Module, kw_only=True):
         count: int,
         x: Float[Array, "batch length embed"],
         rotation: rope.Rotation | None,
-        ends: Int[Array, "batch"] | None,
+        ends: Int[Array, " batch"] | None,
     ) -> Float[Array, "batch length embed"]:
         """The first `count` blocks as one loop, which is compiled once.
 
-        The parameters stay those of single blocks and are stacked here, in each step: weights,
-        adapters and checkpoints know of no loop, for a copy of the tower's parameters.
+        Parameters stay those of single blocks and are stacked here, in each step: weights, adapters
+        and checkpoints need no other layout, at the price of a copy of the tower's parameters.
         """
         params = [self.variables["params"][f"block_{index}"] for index in range(count)]
 
@@ -109,7 +109,7 @@ class Tower(nn.Module, kw_only=True):
             return block.apply({"params": params}, x, None, rotation, ends), None
 
         if (policy := layers.REMAT[self.remat]) is not None:
-            body = jax.checkpoint(body, policy=policy, prevent_cse=False)  # a loop has none
+            body = jax.checkpoint(body, policy=policy, prevent_cse=False)  # a scan needs none
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
         return jax.lax.scan(body, x, stacked)[0]
 
@@ -140,7 +140,7 @@ def tokens_of(
     normed: Float[Array, "batch length embed"],
     project: Callable[[jax.Array], jax.Array],
 ) -> Float[Array, "batch length _"] | None:
-    """The requested tokens of a tower, float32; None if none are."""
+    """The requested tokens of a tower, float32; None without a request."""
     if not request.has_tokens:
         return None
     if request.tokens == "projected":

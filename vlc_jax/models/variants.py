@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
     "scenes": {
         "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
-        # room for the words of the embedded worlds; eos_id as the tokenizer has it
+        # vocab_size: enough for the words of all scene worlds; eos_id: the tokenizer's
         "text": {"vocab_size": 128, "context_length": 20, "eos_id": 2},
         "image": {"stem": (16, 32, 96), "positions": "sincos2d", "amplitude": 0.5},
         "clip": {"logit_scale_init": 1 / 0.07},
@@ -82,7 +82,7 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "clip": {"logit_scale_init": 1 / 0.07},
     },
 }
-# EVA02-E/14 has the blocks of EVA01, with the norms behind attention and MLP
+# EVA02-E/14 has the blocks of EVA01, with the norms after attention and MLP
 FAMILIES["eva02_e"] = {
     **FAMILIES["eva01"],
     "image": {**FAMILIES["eva01"]["image"], "post_norm": True},
@@ -105,7 +105,7 @@ VARIANTS: dict[str, Sizes] = {
     "SigLIP-SO400M/14-224": Sizes(
         "siglip", 1152, 224, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
     ),
-    # 384 pixels are 27 patches of 14 and 6 pixels left over, which are not seen
+    # 384 pixels are 27 patches of 14; the remaining 6 pixels are not used
     "SigLIP-SO400M/14-384": Sizes(
         "siglip", 1152, 384, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
     ),
@@ -121,7 +121,7 @@ VARIANTS: dict[str, Sizes] = {
 
 
 def options(variant: str) -> dict[str, dict[str, Any]]:
-    """Keyword arguments of the towers and the module: {"image": ..., "text": ..., "clip": ...}."""
+    """Keyword arguments of the towers and of CLIP: {"image": ..., "text": ..., "clip": ...}."""
     sizes = VARIANTS[variant]
     family = FAMILIES[sizes.family]
     names = ("width", "depth", "heads", "mlp_width")

@@ -17,7 +17,7 @@ from vlc_jax.models.tower import Tower, tokens_of
 def sincos2d(grid: int, width: int) -> np.ndarray:
     """Sine-cosine positions of a grid x grid image, (grid * grid, width), as in MoCo v3.
 
-    A quarter of the width each for sin and cos of the column, sin and cos of the row.
+    Four quarters of the width: sin and cos of the column, sin and cos of the row.
     """
     if width % 4:
         raise ValueError(f"sincos2d positions need a width divisible by 4, got {width}")
@@ -65,17 +65,17 @@ class ImageTower(Tower, kw_only=True):
     """Vision transformer over normalised pixels.
 
     image_size: side of the square input, pixels.
-    patch_size: side of a patch; None when `stem` is given.
-    patch_bias: whether the patch embedding has a bias (SigLIP has, CLIP has not).
+    patch_size: side of a patch; None with a `stem`.
+    patch_bias: whether the patch embedding has a bias (SigLIP: yes, CLIP: no).
     stem: channels of 3x3 stride-2 convolutions that replace the patch embedding, the last one
       equal to `width`; each halves the image.
     pre_norm: a layer norm before the first block (CLIP's ln_pre).
     pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
-    positions: learned | sincos2d: initial values of the position embedding, which is trained; of
-      sincos2d multiplied by `amplitude`.
+    positions: learned | sincos2d: initialisation of the trained position embedding; sincos2d is
+      multiplied by `amplitude`.
     rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
       block, by index in reading order or by row and column; the class token is not rotated.
-    rope_span: of qk_2d: units from one side of the image to the other; None: one per patch.
+    rope_span: for qk_2d, units from one side of the image to the other; None: one per patch.
     rope_base, rope_layout: see models/rope.py; interleaved | halves.
     """
 
@@ -108,9 +108,9 @@ class ImageTower(Tower, kw_only=True):
         """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
         class token first if there is one.
 
-        With pooling `map`, a projected token is the result of pooling that token alone: its value,
-        output matrix and MLP, since attention over one token is its value (as MaskCLIP does for
-        CLIP; Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP trains no such tokens.
+        With pooling `map`, a projected token is the pooling of that token alone: value, output
+        matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
+        Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
         """
         side = self.image_size
         if image.shape[1:] != (side, side, 3):
@@ -153,7 +153,7 @@ class ImageTower(Tower, kw_only=True):
                 self.width,
                 use_bias=self.patch_bias,
                 dtype=self.dtype,
-                # uniform with std (3 fan_in)**-.5, what torch.nn.Conv2d starts from
+                # uniform with std (3 fan_in)**-.5, the default of torch.nn.Conv2d
                 kernel_init=nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
                 if self.initialisation == "clip"
                 else nn.initializers.lecun_normal(),
@@ -175,9 +175,8 @@ class ImageTower(Tower, kw_only=True):
         class_token = np.zeros((shape[0] - len(waves), self.width), np.float32)
         return jnp.concatenate([class_token, waves])
 
-    def _rotation(
-        self, num_prefix_tokens: int
-    ):  # -> rope.Rotation | None; a field has that name here
+    # no return annotation, rope.Rotation | None: the field `rope` hides the module here
+    def _rotation(self, num_prefix_tokens: int):
         if self.rope == "none":
             return None
         pairs = self.width // self.heads // 2

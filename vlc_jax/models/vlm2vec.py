@@ -1,15 +1,16 @@
 """VLM2Vec: a language model over image tokens as an embedder (Jiang et al. 2024, arXiv:2410.05160).
 
-An image is embedded with a question, which the decoder reads behind its tokens v, a text alone:
+An image is embedded with a question, which the decoder reads after the image tokens v; a text is
+embedded alone:
 
     q = h(v, question),  t = h(text),  score = cos(q, t)
 
-where h is the hidden state, behind the last norm, at the last token. So the embedding of an image
-depends on what is asked of it. The published code appends no end token and uses no chat template;
+where h is the hidden state at the last token, after the last norm. The embedding of an image thus
+depends on the question. The published code appends no end token and uses no chat template;
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025)
-makes such an embedder of LLaVA-1.5, with "Represent the given image with the following question:"
-before the question. The loss there is the cross-entropy of each image over the texts of the batch:
-infonce with direction=image_to_text.
+trains such an embedder from LLaVA-1.5, with "Represent the given image with the following
+question:" before the question. Its loss is the cross-entropy of each image over the texts of the
+batch: infonce with direction=image_to_text.
 """
 
 from typing import Any
@@ -22,25 +23,25 @@ from vlc_jax.models import captioner, continuation, heads, layers
 
 
 class VLM2Vec(captioner.DecoderHead):
-    """A head with a decoder (the fields of DecoderHead) that embeds images with questions
-    (`ImageFeatures.question`; without them at the last image token), and texts. A query of text
-    alone is a question whose image is left out (`ImageFeatures.has_image`).
+    """A head with a decoder (the fields of DecoderHead) that embeds texts, and images with their
+    questions (`ImageFeatures.question`; without a question, at the last image token). A text query
+    is a question without an image (`ImageFeatures.has_image`).
 
-    The matrix of the decoder's logits is among its parameters and has no gradient. Raises
-    UsageError for a decoder whose image tokens see each other in both directions.
+    The output matrix of the decoder (its logits) is a parameter without gradient. Raises UsageError
+    for a decoder with bidirectional attention.
     """
 
     def setup(self) -> None:
         if self.bidirectional != "none":
             raise errors.UsageError(
-                f"vlm2vec has a causal decoder; got bidirectional={self.bidirectional!r}, as "
-                "PaliGemma and Gemma 3 have it: take LLaVA, or the model captioner"
+                f"vlm2vec needs a causal decoder; got bidirectional={self.bidirectional!r} "
+                "(PaliGemma, Gemma 3): use LLaVA, or the model captioner"
             )
         super().setup()
 
     @property
     def embed(self) -> int:
-        """Width of the embeddings: that of the decoder."""
+        """Width of the embeddings, the width of the decoder."""
         return self.language_model.width
 
     @property
@@ -50,12 +51,12 @@ class VLM2Vec(captioner.DecoderHead):
 
     @property
     def is_row_wise(self) -> bool:
-        """True: each row is embedded by itself."""
+        """True: each row is embedded independently."""
         return True
 
     @property
     def start_of_text_only(self) -> int:
-        """All of the prefix, the start token: what follows is a question alone, without one."""
+        """The whole prefix (the start token): a question has no start token of its own."""
         return len(self.prefix)
 
     def image(
@@ -71,7 +72,7 @@ class VLM2Vec(captioner.DecoderHead):
         """`pooled`: the embedding of each text, float32, of unit length."""
         del is_training
         rows, length = features.ids.shape
-        # without the end token; it alone is read of an empty text, such as a missing negative
+        # without the end token, except for an empty text (a missing negative), which is only that
         is_text = jnp.pad(features.mask[:, 1:], ((0, 0), (0, 1))) | (jnp.arange(length) == 0)[None]
         embeds, valid = self.lm.embed(features.ids), is_text
         if self.prefix:
@@ -97,7 +98,7 @@ class VLM2Vec(captioner.DecoderHead):
 
     def flops(self, sizes: heads.FlopInputs) -> int:
         """FLOPs of the projector, and of the decoder over the image with its question and over
-        texts; gradients of matrices that are not trained are not counted."""
+        texts, without gradients of untrained matrices."""
         image = len(self.prefix) + self._num_image_tokens + sizes.question
         text = len(self.prefix) + sizes.length
         reads, attends = image + sizes.texts * text, image**2 + sizes.texts * text**2

@@ -5,12 +5,12 @@
   python -m vlc_jax.main --config configs/scenes/dcsm.py --config.init_from=runs/clip \\
     --config.input.source=features --config.input.features.path=features/dcsm --workdir runs/dcsm
 
-Reads the training records of the config's source, each as evaluation would see it (nothing is
-cropped by chance), and stores what the config's head takes of the frozen towers: of the image, and
-of every text that the record holds. Texts that are made at each reading have no features: prepare
-them with the data. Where config.frozen is ("image",), no text has; the text tower is then trained,
-or vectors are in its place. The same command continues where it was stopped.
-Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, whole shards stay.
+Reads the training records of the config's source with the evaluation transform (no random crop),
+and stores the features of the frozen towers that the config's head requests: of the image, and of
+every text in the record. Texts generated at load time have no features: prepare them with the data.
+With config.frozen=("image",), only images have features; the text tower is then trained, or
+replaced by vectors. The same command continues an interrupted one.
+Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, complete shards stay.
 """
 
 import contextlib
@@ -47,10 +47,10 @@ SHARD_SIZE = flags.DEFINE_integer("shard_size", 4096, "records per file")
 
 
 class FeaturesOf:
-    """The records of a source with the features of image and texts, packed, as their image; behind
-    them the hard images `names`, which are found by their ids.
+    """Source of records whose image is replaced by packed features of image and texts; the hard
+    images `names`, looked up by id, follow the records.
 
-    Whole batches are computed, and the last one is kept: read in order, each costs once.
+    Features are computed in whole batches and only the last batch is cached: read records in order.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class FeaturesOf:
         return len(self._source) + len(self._names)
 
     def __getitem__(self, index: int) -> Record:
-        number, place = divmod(index, self._batch_size)
+        number, row = divmod(index, self._batch_size)
         if number != self._number:
             self._number, self._batch = number, self._compute(list(self._records(number)))
-        found = self._batch[place]
-        if isinstance(found, DataError):
-            raise found
-        return found
+        record = self._batch[row]
+        if isinstance(record, DataError):
+            raise record
+        return record
 
     def _records(self, number: int) -> Iterator[Record | DataError]:
         first = number * self._batch_size
@@ -93,10 +93,10 @@ class FeaturesOf:
 
 
 def hard_images(source: Source) -> list[str]:
-    """The ids of hard images that records name and that are no records of the source themselves."""
+    """Ids of hard images that are not records of the source themselves."""
     known, named = set(), dict[str, None]()
     for index in range(len(source)):
-        with contextlib.suppress(DataError):  # reported when its features are due
+        with contextlib.suppress(DataError):  # reported when its features are computed
             record = source[index]
             known.add(record.id)
             named |= dict.fromkeys(record.hard_images)
@@ -104,7 +104,7 @@ def hard_images(source: Source) -> list[str]:
 
 
 class FeatureEncoder:
-    """Records -> the same with packed features of frozen towers, `dtype` numbers."""
+    """Replaces the images of records by packed features of frozen towers, in `dtype`."""
 
     def __init__(self, setup: Setup, params: Any, dtype: str) -> None:
         self._dtype, self._transform = dtype, setup.evaluation.transform
@@ -126,13 +126,13 @@ class FeatureEncoder:
         )
 
     def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
-        """Records with features instead of images; one that cannot be read stays a DataError."""
+        """Records with features instead of images; an unreadable record is a DataError."""
         with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
             pixels = list(pool.map(self._pixels, records))
         good = [i for i, image in enumerate(pixels) if not isinstance(image, DataError)]
-        found: list[Record | DataError] = list(pixels)
+        results: list[Record | DataError] = list(pixels)
         if not good:
-            return found
+            return results
         image = stored_parts(self._image([pixels[i] for i in good]))
         texts, text = [[] for _ in good], {}
         if self._reads_text:
@@ -146,8 +146,8 @@ class FeatureEncoder:
                 of_one,
                 self._dtype,
             )
-            found[i] = dataclasses.replace(records[i], image=packed)
-        return found
+            results[i] = dataclasses.replace(records[i], image=packed)
+        return results
 
     def _pixels(self, record: Record | DataError) -> np.ndarray | DataError:
         if isinstance(record, DataError):
@@ -159,16 +159,16 @@ class FeatureEncoder:
             return DataError(f"{record.id}: {error}")
 
 
-def stored_parts(found: ImageFeatures | TextFeatures) -> dict[str, np.ndarray]:
-    """The parts of features that are stored; masks are made anew from the token ids."""
-    parts = {"pooled": found.pooled, "tokens": found.tokens}
+def stored_parts(features: ImageFeatures | TextFeatures) -> dict[str, np.ndarray]:
+    """The stored parts of features; masks are recomputed from token ids when features are read."""
+    parts = {"pooled": features.pooled, "tokens": features.tokens}
     return {name: array for name, array in parts.items() if array is not None}
 
 
 def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any]:
-    """Writes the features into the folder `out`, or goes on with it, and returns its manifest.
+    """Writes or continues the folder of features `out`; returns its manifest.
 
-    Raises UsageError where the config's towers are not frozen ones, or records have no image.
+    Raises UsageError if the towers of the config are not frozen, or records have no image.
     """
     known("dtype of features", dtype, stored_features.DTYPES)
     data = setup.training.data
@@ -179,11 +179,11 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
         )
     if "image" not in setup.parameters.frozen:
         raise UsageError(
-            "features are of towers that stay as they are: config.frozen names 'image', and 'text' "
-            f"if texts have features, too; got {setup.parameters.frozen}"
+            "features need frozen towers: config.frozen must contain 'image', and 'text' if texts "
+            f"have features, too; got {setup.parameters.frozen}"
         )
     if jax.process_count() > 1:
-        raise UsageError("features are stored by one process, with all the devices it has")
+        raise UsageError("features are computed by a single process on all its devices")
     frozen, fingerprint = init_from.load_frozen(setup)
     names = hard_images(data.source) if data.hard_images else []
     request = {
@@ -208,7 +208,7 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
 
 
 def sentence() -> str:
-    """Does what the flags say; a sentence about it."""
+    """Runs or resumes the command; returns the summary line."""
     manifest = store(resolve(config_flag.config()), Path(OUT.value), DTYPE.value, SHARD_SIZE.value)
     size = sum(shard["bytes"] for shard in manifest["shards"])
     return f"{OUT.value}: features of {manifest['count']:,} records, {size / 2**30:.2f} GiB"

@@ -1,4 +1,4 @@
-"""The command line of every tool: ends with one line, about what was done or what is wrong."""
+"""The command line of every tool: it ends with one line, a summary or an error."""
 
 import argparse
 import sys
@@ -16,16 +16,16 @@ WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")  # as i
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The options that say which model is loaded."""
+    """Adds the options that select a model."""
     parser.add_argument("--model", required=True, help="workdir, exported folder or weights")
-    weights = parser.add_argument_group("of weights whose files do not say it")
+    weights = parser.add_argument_group("for weights without config files")
     for name in WEIGHTS:
         kind = int if name == "image_size" else str
         weights.add_argument(f"--{name}", type=kind, metavar=name.upper())
 
 
 def model(args: argparse.Namespace) -> inference.Model:
-    """The model of these options, with the batch size among them if there is one."""
+    """The model selected by `args`, with --batch_size if the tool has it."""
     named = {name: getattr(args, name) for name in WEIGHTS}
     if hasattr(args, "batch_size"):
         named["batch_size"] = args.batch_size
@@ -33,7 +33,7 @@ def model(args: argparse.Namespace) -> inference.Model:
 
 
 def start(do: Callable[[], str]) -> None:
-    """Runs a tool with the flags of vlc_jax.main and its own."""
+    """Runs a tool with its own flags and the flags of vlc_jax.main."""
 
     @addresses.allowed
     def with_flags(words: Sequence[str] | None) -> None:
@@ -45,8 +45,8 @@ def start(do: Callable[[], str]) -> None:
 
 
 def run(argv: list[str], do: Callable[[], str]) -> None:
-    """Prints the sentence that `do` returns, or ends the process with one line and its exit code:
-    130 when interrupted, else as errors.exit_code has it.
+    """Prints the summary that `do` returns, or exits with one line and an exit code: 130 if
+    interrupted, else that of errors.exit_code.
     """
     terminal.quieten()
     try:
@@ -54,7 +54,7 @@ def run(argv: list[str], do: Callable[[], str]) -> None:
             raise errors.UsageError(f"unknown arguments {argv[1:]}; options start with --")
         print(do())
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
+        print("interrupted; the same command continues", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         code = errors.exit_code(error)

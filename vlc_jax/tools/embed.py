@@ -5,18 +5,18 @@
   vlc-jax embed --model runs/clip --texts captions.txt --out captions.npy
 
 MODEL: the workdir of a run, an exported folder, or published weights. Images: all below a folder,
-or those that a column of a table names, each once. Texts: every caption of a table, or every line
-of a .txt file, in its order. Beside X.npy (float32, unit length, what vlc_jax.load(MODEL) gives):
+or the images listed in a column of a table, each once. Texts: every caption of a table, or every
+line of a .txt file, in order. Output: X.npy (float32, unit length, the embeddings of
+vlc_jax.load(MODEL)), and beside it
 
   X.jsonl      the name of the image, or the text, of each row: a JSON string per line
-  X.json       model, fingerprints of model and input, how many rows there are and are done
+  X.json       model, fingerprints of model and input, number of rows in total and done
   X.bad.jsonl  images that cannot be read, with the reason; their rows are NaN
 
-The rows grow in X.npy.partial; the same command goes on behind them, and is refused if the model,
-the names of the images or the sizes of their files changed. --shard I/N does the I-th of N equal
-parts, on hosts or devices that know nothing of one another, and writes X-0000I-of-0000N.npy; put
-together in their order the shards are the whole. Exit codes as those of vlc_jax.main; 130:
-interrupted.
+Rows are appended to X.npy.partial; the same command continues it, and is refused if the model, the
+names of the images or the sizes of their files changed. --shard I/N computes the I-th of N equal
+parts, on independent hosts or devices, and writes X-0000I-of-0000N.npy; concatenated in order, the
+shards are X.npy. Exit codes are those of vlc_jax.main; 130: interrupted.
 """
 
 import argparse
@@ -46,16 +46,16 @@ from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 
-AHEAD = 2  # batches that are decoded while another one is embedded
+AHEAD = 2  # batches decoded ahead of the one that is embedded
 
-# Embeddings of the items of a batch, and of those that cannot be read the place and the reason.
+# Embeddings of a batch, and {row: reason} of the items that cannot be read.
 Rows = tuple[np.ndarray, dict[int, str]]
 
 
 class Input(NamedTuple):
-    """Items to embed: names of images, or texts, and the hash of all that decides what they are.
+    """Items to embed: names of images, or texts, and the fingerprint of the input.
 
-    embed: (model, batch size, first item) -> the rows of each batch from that item on.
+    embed: (model, batch size, first item) -> iterator of the rows of each batch from that item on.
     """
 
     kind: str
@@ -84,9 +84,9 @@ def command_line_parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--images", type=Path, help="folder, or table: JSONL, TSV, CSV, COCO JSON")
-    given.add_argument("--texts", type=Path, help="table, or .txt file with a text per line")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--images", type=Path, help="folder, or table: JSONL, TSV, CSV, COCO JSON")
+    source.add_argument("--texts", type=Path, help="table, or .txt file with a text per line")
     parser.add_argument("--out", required=True, type=Path, metavar="X.npy")
     parser.add_argument("--column", help="of a table; default: image, or caption")
     parser.add_argument("--image_folder", type=Path, help="of a table; default: its own folder")
@@ -97,55 +97,55 @@ def command_line_parser() -> argparse.ArgumentParser:
 
 
 def embed(args: argparse.Namespace) -> str:
-    """Does what the command line says, or goes on with it; a sentence about the file."""
+    """Runs or resumes the command; returns the summary line."""
     if args.out.suffix != ".npy":
         raise UsageError(f"--out is a file X.npy; got {args.out}")
     with usage_errors():
-        found = images(args) if args.images else texts(args)
+        items = images(args) if args.images else texts(args)
     model = command.model(args)
     out = shard_path(args.out, args.shard)
     request = {
         "model": model.fingerprint,
-        found.kind: found.fingerprint,
+        items.kind: items.fingerprint,
         "shard": args.shard,
-        "count": len(found.names),
+        "count": len(items.names),
         "width": model.embed_texts([]).shape[1],
     }
     journal = Journal(out, {"path": str(args.model)}, request)
     bad = len(journal.bad)
     if not out.exists():
-        bad = write(out, found, model, args.batch_size, journal)
-    about = f"{out}: embeddings of {len(found.names):,} {found.kind}, {request['width']} wide"
+        bad = write(out, items, model, args.batch_size, journal)
+    summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
     if bad:
-        about += f"; {bad:,} cannot be read, see {journal.bad_path}, and are NaN"
-    return about
+        summary += f"; {bad:,} cannot be read, see {journal.bad_path}, and are NaN"
+    return summary
 
 
-def write(out: Path, found: Input, model: Model, batch_size: int, journal: "Journal") -> int:
-    """Writes the rows that are not there yet; returns how many images cannot be read."""
+def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Journal") -> int:
+    """Writes the missing rows; returns the number of images that cannot be read."""
     count, width = journal.request["count"], journal.request["width"]
     header = text_vectors.header(out, count, width, "float32")
     out.parent.mkdir(parents=True, exist_ok=True)
     with (
         RowFile(out, header, 4 * width, journal.done) as file,
-        command_line.bar(found.kind, count, file.done) as advance,
+        command_line.bar(items.kind, count, file.done) as advance,
     ):
         journal.begin(file.done)
-        write_lines(out.with_suffix(".jsonl"), found.names)
-        for rows, bad in found.embed(model, batch_size, file.done):
-            bad = {file.done + place: reason for place, reason in bad.items()}
-            file.append(rows)  # before the journal: what that says is there, is
-            journal.add(file.done, [(row, found.names[row], why) for row, why in bad.items()])
+        write_lines(out.with_suffix(".jsonl"), items.names)
+        for rows, bad in items.embed(model, batch_size, file.done):
+            bad = {file.done + row: reason for row, reason in bad.items()}
+            file.append(rows)  # before the journal, which must never count rows that are missing
+            journal.add(file.done, [(row, items.names[row], why) for row, why in bad.items()])
             advance(file.done)
         file.finish()
     return len(journal.bad)
 
 
 class Journal:
-    """X.json and X.bad.jsonl: how far a file of embeddings is, and which images are bad.
+    """X.json and X.bad.jsonl: progress of a file of embeddings, and its unreadable images.
 
-    facts: to be read by people. request: what must not change between two starts. Raises UsageError
-    where it did, or where there are other files at these names.
+    facts: written for people only.   request: values that must not change between two starts.
+    Raises UsageError if they changed, or if other files have these names.
     """
 
     def __init__(self, out: Path, facts: dict[str, Any], request: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ class Journal:
         self.request, self._facts = request, facts
         self.done, self.bad = 0, list[tuple[int, str, str]]()
         if not self.path.exists():
-            # the names would overwrite a table captions.jsonl, of --out captions.npy
+            # e.g. --out captions.npy must not overwrite a table captions.jsonl
             for path in (out, out.with_suffix(".jsonl"), self.bad_path):
                 if path.exists():
                     raise UsageError(f"{path} exists, without {self.path}; name a new file")
@@ -164,27 +164,27 @@ class Journal:
             before = {name: saved.get(name) for name in request} | {"count": count}
         except (ValueError, KeyError, TypeError):
             raise UsageError(
-                f"{self.path} exists and says nothing of embeddings; name a new file"
+                f"{self.path} exists and is no journal of embeddings; name a new file"
             ) from None
         changed = [name for name in request if before[name] != request[name]]
         if changed:
             raise UsageError(
                 f"{self.path} was begun with {changes(changed, before, request)}: name a new file, "
-                "or remove those of that name"
+                "or remove the files of that name"
             )
         if self.bad_path.exists():
             for line in self.bad_path.read_text("utf-8").splitlines():
-                with contextlib.suppress(ValueError):  # the end of a killed run
+                with contextlib.suppress(ValueError):  # the truncated last line of a killed run
                     self.bad.append(tuple(json.loads(line).values()))
 
     def begin(self, done: int) -> None:
-        """Rows from `done` on are written again, and listed again where they are bad."""
+        """Discards bad images from row `done` on: these rows are computed again."""
         self.bad = [each for each in self.bad if each[0] < done]
         self._write_bad(self.bad, "w")
         self._write(done)
 
     def add(self, done: int, bad: Sequence[tuple[int, str, str]]) -> None:
-        """`done` rows are there; `bad`: row, name and reason of images among the new ones."""
+        """Records `done` rows; `bad`: (row, name, reason) of unreadable images among new rows."""
         self.bad += bad
         self._write_bad(bad, "a")
         self._write(done)
@@ -203,11 +203,11 @@ class Journal:
         content = self._facts | self.request | {"done": done, "bad": len(self.bad)}
         writing = self.path.with_name(f"{self.path.name}.writing")
         writing.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        writing.replace(self.path)  # a killed run leaves a whole journal
+        writing.replace(self.path)  # atomic: a killed run leaves a complete journal
 
 
 def changes(names: Sequence[str], before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Words about what of a request changed."""
+    """Describes the changed values of a request."""
     if "images" in names or "texts" in names:
         return f"other images or texts ({before['count']:,} then, {now['count']:,} now)"
     if names == ["model"]:
@@ -216,23 +216,23 @@ def changes(names: Sequence[str], before: dict[str, Any], now: dict[str, Any]) -
 
 
 def images(args: argparse.Namespace) -> Input:
-    """The shard's images. Raises ValueError and DataError where there are none."""
-    found = image_list.read(args.images, args.column or "image", args.image_folder)
-    names = found.names[part(args.shard, len(found.names))]
+    """The shard's images. Raises ValueError and DataError without images."""
+    listing = image_list.read(args.images, args.column or "image", args.image_folder)
+    names = listing.names[part(args.shard, len(listing.names))]
     digest = hashlib.sha256()
-    for name in found.names:  # of all shards: they are parts of one list
+    for name in listing.names:  # of all shards, which must be parts of one list
         digest.update(json.dumps(name).encode())
     for name in names:
-        digest.update(b"%d," % file_size(found.path(name)))
+        digest.update(b"%d," % file_size(listing.path(name)))
 
     def rows(model: Model, batch_size: int, first: int) -> Iterator[Rows]:
-        paths = [found.path(name) for name in names[first:]]
+        paths = [listing.path(name) for name in names[first:]]
         size = model.config["input"]["image_size"]
         blank = np.zeros((size, size, 3), np.uint8)
         for batch in decoded(model, paths, batch_size):
-            bad = {place: str(each) for place, each in enumerate(batch) if is_bad(each)}
+            bad = {row: str(each) for row, each in enumerate(batch) if is_bad(each)}
             pixels = [blank if is_bad(each) else each for each in batch]
-            # always whole batches: one shape, one compilation
+            # pad to whole batches: one shape, one compilation
             rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
             rows[list(bad)] = np.nan
             yield rows, bad
@@ -241,10 +241,10 @@ def images(args: argparse.Namespace) -> Input:
 
 
 def texts(args: argparse.Namespace) -> Input:
-    """The shard's texts. Raises ValueError and DataError where there are none."""
-    found = captions.read(args.texts, args.column or "caption")
-    names = found[part(args.shard, len(found))]
-    digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]
+    """The shard's texts. Raises ValueError and DataError without texts."""
+    all_texts = captions.read(args.texts, args.column or "caption")
+    names = all_texts[part(args.shard, len(all_texts))]
+    digest = hashlib.sha256(json.dumps(all_texts).encode()).hexdigest()[:32]
 
     def rows(model: Model, batch_size: int, first: int) -> Iterator[Rows]:
         for start in range(first, len(names), batch_size):
@@ -258,7 +258,7 @@ def texts(args: argparse.Namespace) -> Input:
 def decoded(
     model: Model, paths: Sequence[Path], batch_size: int
 ) -> Iterator[list[np.ndarray | DataError]]:
-    """Pixels of the images of each batch; those of the next AHEAD ones are decoded meanwhile."""
+    """Pixels of the images of each batch; the next AHEAD batches are decoded in the background."""
 
     def pixels(path: Path) -> np.ndarray | DataError:
         try:
@@ -281,13 +281,13 @@ def decoded(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def is_bad(found: object) -> bool:
-    """True if it is the reason why an image cannot be read, instead of its pixels."""
-    return isinstance(found, DataError)
+def is_bad(item: object) -> bool:
+    """True for the error of an unreadable image, False for pixels."""
+    return isinstance(item, DataError)
 
 
 def file_size(path: Path) -> int:
-    """Size in bytes; -1 of a file that is not there."""
+    """Size in bytes; -1 for a missing file."""
     try:
         return path.stat().st_size
     except (OSError, ValueError):
@@ -295,7 +295,7 @@ def file_size(path: Path) -> int:
 
 
 def part(shard: str, count: int) -> slice:
-    """The items of shard "I/N" of `count`; those of all N follow one another."""
+    """The items of shard "I/N" of `count` items; consecutive shards are adjacent."""
     index, total = shard_numbers(shard)
     if total > count:
         raise UsageError(f"--shard {shard}: there are only {count:,} items")
@@ -311,13 +311,13 @@ def shard_numbers(shard: str) -> tuple[int, int]:
 
 
 def shard_path(out: Path, shard: str) -> Path:
-    """X-00000-of-00004.npy of shard 0/4; X.npy itself of the only one."""
+    """X-00000-of-00004.npy for shard 0/4; X.npy itself for 0/1."""
     index, total = shard_numbers(shard)
     return out if total == 1 else out.with_stem(f"{out.stem}-{index:05d}-of-{total:05d}")
 
 
 def write_lines(path: Path, names: Sequence[str]) -> None:
-    """A JSON string per line."""
+    """Writes a JSON string per line."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(name) + "\n" for name in names)
 

@@ -1,4 +1,4 @@
-"""Vectors of texts, computed once by a sentence encoder: a model reads them in place of tokens.
+"""Vectors of texts, computed once by a sentence encoder: models read them instead of tokens.
 
   vlc-jax embed_text --config configs/scenes/clip.py --run runs/relations \\
     --out vectors/scenes.npy
@@ -8,16 +8,16 @@
 
 Texts: --texts, a file with one per line (.jsonl: a JSON string per line); or --config, every
 caption and stored hard negative or positive of the config's training records, and every text of
-its benchmarks. Encoder: --run, the text tower of a workdir; or --model, a model of
-sentence-transformers, the folder of one or the name of one that was downloaded before, or the
-folder of a language model, which embeds as LLM2Vec (vlc_jax/encode/llm2vec.py) with --format,
-and --adapter, --instruction and --compute_dtype if need be. --llm2clip FILE: the
-vectors pass the text adapter of that LLM2CLIP. Vectors of another encoder are a file of the same
-form (input_pipeline/tokenizers/text_vectors.py). OUT.encoder.json beside the vectors says which
-encoder it was: evaluation and `vlc_jax.load` compute the vectors of further texts by it.
+its benchmarks. Encoder: --run, the text tower of a workdir; or --model, a sentence-transformers
+model (its folder, or the name of a downloaded one), or the folder of a language model, used as
+LLM2Vec (vlc_jax/encode/llm2vec.py) with --format, and optionally --adapter, --instruction and
+--compute_dtype. --llm2clip FILE: applies the text adapter of that LLM2CLIP to the vectors. Vectors
+of any other encoder can be used in the same file format
+(input_pipeline/tokenizers/text_vectors.py). OUT.encoder.json beside the vectors names the encoder:
+evaluation and `vlc_jax.load` use it for further texts.
 
-The same command continues where it was stopped. Exit code 0: done; 2: wrong request; 3: bad data;
-30: the disk is full; 130: interrupted, what is computed stays.
+The same command continues an interrupted one. Exit code 0: done; 2: wrong request; 3: bad data;
+30: the disk is full; 130: interrupted, finished vectors stay.
 """
 
 import contextlib
@@ -38,17 +38,17 @@ from vlc_jax.setup.data import all_texts, usage_errors
 from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
-BLOCK = 1024  # texts between two writes
+BLOCK = 1024  # texts per write
 OF_LANGUAGE_MODELS = ("format", "adapter", "instruction")
 
 
 def define_flags() -> None:
-    """Beside --config and its fields. Other tools, which may be imported too, have an --out."""
+    """Defines the flags; not at import, since other tools define --out as well."""
     flags.DEFINE_string("out", None, "file of the vectors, .npy or .safetensors", required=True)
     flags.DEFINE_string("texts", None, "file of texts, one per line")
     flags.DEFINE_string("model", None, "a sentence-transformers model, or a language model")
     flags.DEFINE_string("run", None, "workdir whose text tower embeds")
-    flags.DEFINE_string("dtype", "float32", f"of the numbers: {', '.join(text_vectors.DTYPES)}")
+    flags.DEFINE_string("dtype", "float32", f"of the vectors: {', '.join(text_vectors.DTYPES)}")
     flags.DEFINE_integer("batch_size", 64, "texts at a time, of --model", lower_bound=1)
     formats = ", ".join(llm2vec.FORMATS)
     flags.DEFINE_string("format", None, f"of texts, for a language model: {formats}")
@@ -61,23 +61,23 @@ def define_flags() -> None:
 
 
 def texts_of(config: Any) -> list[str]:
-    """Every text of the config's training records and benchmarks, each once; those that are made
-    at each reading are not among them.
+    """Every text of the config's training records and benchmarks, each once, without texts that are
+    generated at load time.
     """
     source, with_hard_images, benchmarks = all_texts(config)
-    found = dict[str, None]()
+    unique = dict[str, None]()
     with command_line.bar("reading", len(source)) as advance:
         for done, record in enumerate(_records(source, with_hard_images), 1):
-            found |= dict.fromkeys(stored_features.texts_of(record))
+            unique |= dict.fromkeys(stored_features.texts_of(record))
             advance(min(done, len(source)))
     for benchmark in benchmarks.values():
-        found |= dict.fromkeys(benchmark.read().texts)
-    return [text for text in found if text]
+        unique |= dict.fromkeys(benchmark.read().texts)
+    return [text for text in unique if text]
 
 
 def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:
-    """Those of the source, and hard images that they name and that are none of them; without what
-    cannot be read, which training says.
+    """Records of the source and hard images outside it; unreadable ones are skipped (training
+    reports them).
     """
     known, named = set(), dict[str, None]()
     for index in range(len(source)):
@@ -93,19 +93,19 @@ def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:
 
 
 def encoder_config() -> text_encoders.EncoderConfig:
-    """The text encoder that the flags name. Raises UsageError for flags that do not go together."""
-    given = {name: FLAGS[name].value for name in OF_LANGUAGE_MODELS if FLAGS[name].value}
+    """The text encoder selected by the flags. Raises UsageError for incompatible flags."""
+    lm_flags = {name: FLAGS[name].value for name in OF_LANGUAGE_MODELS if FLAGS[name].value}
     options: dict[str, Any] = {}
     if FLAGS.model and text_encoders.is_language_model(Path(FLAGS.model)):
         if FLAGS.format is None:
             known = " or ".join(llm2vec.FORMATS)
             raise UsageError(
-                f"{FLAGS.model} is a language model: say how it reads texts, --format={known}"
+                f"{FLAGS.model} is a language model: set the format of its texts, --format={known}"
             )
-        options = {**given, "compute_dtype": FLAGS.compute_dtype}
-    elif given:
-        name = next(iter(given))
-        raise UsageError(f"--{name} is of language models: name the folder of one with --model")
+        options = {**lm_flags, "compute_dtype": FLAGS.compute_dtype}
+    elif lm_flags:
+        name = next(iter(lm_flags))
+        raise UsageError(f"--{name} is for language models: set --model to the folder of one")
     if FLAGS.model:
         options["batch_size"] = FLAGS.batch_size
     paths = {name: FLAGS[name].value or None for name in ("model", "run", "llm2clip")}
@@ -113,7 +113,7 @@ def encoder_config() -> text_encoders.EncoderConfig:
 
 
 def store() -> str:
-    """Does what the flags say; returns a sentence about what was written."""
+    """Runs or resumes the command; returns the summary line."""
     has_config = config_flag.CONFIG.value is not None
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
@@ -128,7 +128,9 @@ def store() -> str:
         )
         with command_line.bar("embedding", len(texts)) as advance:
             layout = sentence_encoder.write(
-                *(out, texts, encode),
+                out,
+                texts,
+                encode,
                 identity=encode.identity,
                 encoder=config.whole_paths()._asdict(),
                 dtype=FLAGS.dtype,

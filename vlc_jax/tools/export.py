@@ -1,15 +1,16 @@
-"""A run's weights for other projects, offline: numbers, config, processor, tokenizer, model card.
+"""Exports a run's weights for other projects: arrays, config, processor, tokenizer, model card.
 
   vlc-jax export --workdir runs/clip_ft --to hf --out exported/clip_ft
 
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
-big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: the
-adapter alone, for the transformers weights it was trained on; the others get an adapter merged.
-llava: transformers' LlavaForConditionalGeneration, of a captioner over CLIP's tower.
-Where the library that a folder is for is installed, it must load the folder and give the same
-scores (to 1e-4), or nothing is written.
-Exit code 0: done; 2: wrong request, or the model has no such form; 3: damaged checkpoints, or a
-folder that gives other scores; 30: the disk is full; 130: interrupted. Then nothing is written.
+big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: only
+the adapter, for the transformers weights it was trained on; all other formats merge the adapter.
+llava: transformers' LlavaForConditionalGeneration, from a captioner over CLIP's tower.
+If the library of the format is installed, it must load the folder and compute the same scores (to
+1e-4), or nothing is written. No network is needed.
+Exit code 0: done; 2: wrong request, or a model that the format cannot hold; 3: damaged checkpoints,
+or a folder with other scores; 30: the disk is full; 130: interrupted. After an error nothing is
+written.
 """
 
 import argparse
@@ -52,7 +53,7 @@ TARGETS = {  # --to -> kind of model -> format
     "big_vision": {"SigLIP": "big_vision"},
     "big_vision_scan": {"SigLIP": "big_vision_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
-    "llava": {},  # of models without a text tower: tools/llava_folder.py
+    "llava": {},  # models without a text tower: tools/llava_folder.py
 }
 EXIT_CODES = dict.fromkeys((WeightsError, CheckpointError, DataError), ExitCode.DATA)
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
@@ -72,10 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--python",
         default=sys.executable,
-        help="an interpreter with the library that the folder is for, to check it; default: this",
+        help="interpreter with the library of the format, for the check; default: this one",
     )
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up first
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that cleanup runs
     try:
         names, verdict = export(options.workdir, options.to, options.out, options.python)
     except (UsageError, WeightsError, CheckpointError, DataError, OSError) as error:
@@ -94,12 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def export(
     workdir: Path, target: str, out: Path, python: str = sys.executable
 ) -> tuple[list[str], str]:
-    """Writes the newest parameters of `workdir` into the new folder `out`; the names of its files,
-    and what `check` found with the interpreter `python`.
+    """Writes the newest parameters of `workdir` into the new folder `out`; returns the names of its
+    files, and the result of `verify_export.check` with the interpreter `python`.
 
     Everything is written beside `out` and moved there at the end. Raises UsageError for a workdir
-    without parameters or an `out` that exists, WeightsError for a model that `target` cannot hold
-    or a folder that gives other scores.
+    without parameters or an existing `out`, WeightsError for a model that `target` cannot hold or a
+    folder with other scores.
     """
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
@@ -126,7 +127,7 @@ def export(
         if not has_tokenizer_files(setup):
             name = setup.config["text"]["tokenizer"]
             verdict += (
-                f"\nno tokenizer is in the folder: {name!r}, which the run reads, has no files"
+                f"\nthe folder has no tokenizer: {name!r}, the tokenizer of the run, has no files"
             )
         partial.chmod(0o755)
         partial.rename(out)
@@ -137,17 +138,17 @@ def export(
 
 
 def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
-    """The kind of the model, a key of TARGETS[target]. Raises UsageError for one without."""
+    """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
     model = setup.model
     if not weights_compatibility.has_text_tower(model):
         raise UsageError(
-            f"{workdir} reads vectors of texts, or token ids in its head, which no format of "
-            f"{target} has a text tower for"
+            f"{workdir} reads vectors of texts, or token ids in its head, and formats of {target} "
+            "need a text tower"
         )
     if model.has_head:
         raise UsageError(
             f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
-            f"{target} has; it is used from its workdir"
+            f"{target} has; use the model from its workdir"
         )
     is_siglip = model.image.pooling == "map"
     # EVA02-E has the blocks of EVA01
@@ -162,7 +163,7 @@ def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
 def renamed_arrays(
     setup: Setup, latest: init_from.Latest, workdir: Path, target: str, form: str
 ) -> dict[str, np.ndarray]:
-    """The newest parameters, of an adapter where that is the target, under the names of `form`."""
+    """The newest parameters (for peft, of the adapter only) with the names of the format `form`."""
     architecture = init_from.architecture(setup.model)
     if target == "peft":
         return adapter_arrays(setup, latest, weights.FORMATS[form].rules(architecture))
@@ -171,35 +172,35 @@ def renamed_arrays(
     except WeightsError as error:
         variant = setup.config["model"]["variant"]
         raise WeightsError(
-            f"{target} has no form for the model in {workdir} ({variant}): {error}; the "
-            "variants of OpenAI, open_clip, EVA and SigLIP have, unless their fields were "
-            "changed (vlc-jax --list); this one is used from its workdir, by vlc_jax.load"
+            f"{target} cannot hold the model in {workdir} ({variant}): {error}; it can hold "
+            "unchanged variants of OpenAI, open_clip, EVA and SigLIP (vlc-jax --list); load this "
+            "model from its workdir with vlc_jax.load"
         ) from error
 
 
 def adapter_arrays(
     setup: Setup, latest: init_from.Latest, rules: Sequence[Rule]
 ) -> dict[str, np.ndarray]:
-    """The adapter of a workdir as PEFT names it."""
+    """The adapter of a workdir with PEFT's names."""
     if not setup.parameters.lora or latest.trained is None:
         raise UsageError("there is no trained adapter (config.lora.targets): use --to hf")
     base = Path(setup.origin.path)
     if not (base / "config.json").exists() or (base / "env.json").exists():
         raise UsageError(
-            f"PEFT puts an adapter on a transformers folder, but this one was trained on {base}; "
+            f"a PEFT adapter needs a transformers folder, but this one was trained on {base}; "
             "export the merged weights with --to hf"
         )
     full = weights.flatten({k: v for k, v in latest.trained.items() if k != lora.LORA})
     if full:
         raise UsageError(
-            f"the run also trained {min(full)} in full, which a PEFT adapter has no place for; use "
-            "--to hf"
+            f"the run also trained {min(full)} in full, which a PEFT adapter cannot hold; use --to "
+            "hf"
         )
     return weights.peft.save(jax.tree.map(np.asarray, lora.adapters(latest.trained)), rules)
 
 
 def describe(setup: Setup, is_siglip: bool) -> folder.Model:
-    """The facts that the other projects' config files state."""
+    """The model's sizes, token ids and preprocessing, for the config files of other projects."""
     image, text, tokenizer = setup.model.image, setup.model.text, setup.tokenizer
     metadata = setup.origin.metadata.values
     towers = [
@@ -232,15 +233,17 @@ def write(
     facts: folder.Model,
     setup: Setup,
 ) -> None:
-    """Numbers, configs and the tokenizer's files."""
+    """Writes arrays, configs and the tokenizer's files into the folder `out`."""
     if target.startswith("big_vision"):
         np.savez(out / "weights.npz", **arrays)
         return
     if target == "peft":
         lora_config = weights.peft.config(
-            *(arrays, setup.parameters.lora["rank"], setup.parameters.lora["alpha"]),
-            str(Path(setup.origin.path).absolute()),
-            setup.parameters.dropout,
+            arrays,
+            rank=setup.parameters.lora["rank"],
+            alpha=setup.parameters.lora["alpha"],
+            base=str(Path(setup.origin.path).absolute()),
+            dropout=setup.parameters.dropout,
         )
         (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
         save_arrays(arrays, out / "adapter_model.safetensors")
@@ -261,18 +264,18 @@ def write(
 
 
 def has_tokenizer_files(setup: Setup) -> bool:
-    """True if an export of the run can hold its tokenizer."""
+    """True if the tokenizer of the run has files that an export can contain."""
     return hasattr(setup.tokenizer, "files") or bool(setup.tokenizer_path)
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Writes a file that torch's libraries read, readable for all: safetensors makes it private."""
+    """Writes a safetensors file for torch, world-readable (safetensors itself makes it private)."""
     save_file(arrays, path, metadata={"format": "pt"})
     path.chmod(0o644)
 
 
 def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int) -> str:
-    """The README of the exported folder, from what the run left behind."""
+    """The README of the exported folder, from the config and results of the run."""
     newest = read_workdir.newest_results(workdir)
     rows = table.rows(result for result in newest if result["step"] == step)
     done = "Not trained, converted by vlc_jax"

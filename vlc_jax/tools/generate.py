@@ -1,11 +1,11 @@
-"""The answer of a model that writes text, about an image:
+"""The answer of a generative model to a question about an image:
 
   vlc-jax generate --model llava-1.5-7b-hf --image a.jpg --prompt "What is it doing?"
   vlc-jax generate --model runs/captioner --image a.jpg
 
 MODEL: LLaVA's weights, or the workdir of a captioner. Without --prompt it describes the image;
---m3id lets the image count more, the later and the less sure a word is (docs/mllm.md). The answer
-is printed as it is written. Exit codes as those of vlc_jax.main.
+--m3id gives the image more weight at uncertain and at later words (docs/mllm.md). The answer is
+streamed. Exit codes are those of vlc_jax.main.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         for number, piece in enumerate(pieces):
             print(piece if number else piece.lstrip(), end="", flush=True)
-        return ""  # the line's end
+        return ""  # printed by `command.run`: ends the line
 
     command.run([parser.prog], generate)
 

@@ -19,33 +19,35 @@ from vlc_jax.setup import data, llava_config
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava
 
-VOCAB_MULTIPLE = 64  # of a vocabulary with an image token, as llava-hf's checkpoints have it
-# Fields of the decoder that are no sizes: how it is computed.
+VOCAB_MULTIPLE = 64  # vocabulary sizes with an image token, as in llava-hf's checkpoints
+# Fields of the decoder that are not part of its architecture.
 _COMPUTED = ("dtype", "param_dtype", "remat", "is_causal", "parent", "name")
 _IMAGE = ("width", "depth", "heads", "image_size", "patch_size", "activation", "epsilon")
 
 
 def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
-    """The architecture, as `weights.llava.read_sizes` gives it. What the parameters do not say, the
-    family of the language model and the image token, is that of the folder of LLaVA from which the
-    run started, over any number of runs; without one Llama's, with a window Mistral's, which has
-    the arithmetic of Phi-3. An image token that is no id of its vocabulary is the first one behind
-    it, and the vocabulary longer (`write`).
+    """The architecture, in the format of `weights.llava.read_sizes`.
 
-    Raises UsageError for another head, WeightsError for a captioner that is no LLaVA.
+    The parameters do not determine the family of the language model and the image token: both come
+    from the LLaVA folder that the run started from, through any number of runs. Without such a
+    folder the family is Llama, or Mistral for a decoder with a window (which computes the same as
+    Phi-3). An image token outside the vocabulary becomes the first id after it, and the vocabulary
+    is extended (`write`).
+
+    Raises UsageError for another head, WeightsError for a captioner that is not a LLaVA.
     """
     model, head = setup.model, setup.model.head
     if not isinstance(head, captioner.Captioner):
-        raise UsageError(f"{workdir} is no captioner, and LLaVA is one: use another --to")
+        raise UsageError(f"{workdir} is no captioner, and --to llava needs one: use another --to")
     if head.stage != "raw" or head.select == "pooled" or not model.image.pre_norm:
         raise WeightsError(
             f"LLaVA reads tokens of CLIP's tower before its last norm, and {workdir} reads "
-            f"select={head.select!r}, stage={head.stage!r}; it is used from its workdir"
+            f"select={head.select!r}, stage={head.stage!r}; use the model from its workdir"
         )
     if head.select == "cls":
         raise WeightsError(
             f"{workdir} reads the class token alone, which transformers' LLaVA cannot "
-            "(vision_feature_select_strategy); it is used from its workdir"
+            "(vision_feature_select_strategy); use the model from its workdir"
         )
     decoder, image = head.language_model, model.image
     if decoder.unit_offset:
@@ -53,7 +55,7 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
     family = "mistral" if decoder.window else "llama"
     base = _base(setup.origin.path) or {"family": family, "image_id": decoder.vocab}
     image_id, vocab = base["image_id"], decoder.vocab
-    if not 0 <= image_id < vocab:  # transformers embeds it before it puts image tokens there
+    if not 0 <= image_id < vocab:  # transformers embeds the id before it inserts image tokens
         image_id, vocab = vocab, -(-(vocab + 1) // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
     names = (field.name for field in dataclasses.fields(decoder) if field.name not in _COMPUTED)
     lm = {name: getattr(decoder, name) for name in names}
@@ -74,28 +76,29 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
 def write(
     folder: Path, params: Mapping[str, Any], sizes: Mapping[str, Any], setup: Setup, workdir: Path
 ) -> None:
-    """Weights, the tokenizer's files, config.json, which says whether images are padded and, for
-    us, how the model is asked (llava_config.PROMPT), and generation_config.json: where answers end.
+    """Writes weights, the tokenizer's files, config.json (with the padding of images and, for us,
+    the prompt format, llava_config.PROMPT), and generation_config.json (the ids that end an
+    answer).
     """
     params = jax.tree.map(np.asarray, params)
     head = {**params["head"], "lm": _with_vocabulary(params["head"]["lm"], sizes["lm"]["vocab"])}
     llava.save({"image": params["image"], **head}, sizes, folder)
-    path, said = folder / "config.json", dict[str, Any]()
+    path, more = folder / "config.json", dict[str, Any]()
     if setup.evaluation.transform.crop == "pad":
-        said["image_aspect_ratio"] = "pad"
+        more["image_aspect_ratio"] = "pad"
     if isinstance(setup.tokenizer, ConversationTokenizer) and setup.tokenizer_path:
-        said[llava_config.PROMPT] = _prompt(workdir)
+        more[llava_config.PROMPT] = _prompt(workdir)
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
         _write_json(folder / "generation_config.json", ends)
-    _write_json(path, json.loads(path.read_text("utf-8")) | said)
+    _write_json(path, json.loads(path.read_text("utf-8")) | more)
     if setup.tokenizer_path:
         for file in pretrained_folder.files(setup.tokenizer_path):
             shutil.copy(file, folder / file.name)
 
 
 def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
-    """The language model with so many tokens: new ones have the mean of the rows there are, as
-    transformers extends a vocabulary."""
+    """The language model with a vocabulary of `vocab` tokens: rows of new tokens are the mean of
+    the existing rows, as in transformers."""
     embedding = lm["token_embedding"]["embedding"]
     more = vocab - len(embedding)
     if not more:
@@ -105,15 +108,15 @@ def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
         mean = rows.mean(axis=0, keepdims=True, dtype=np.float32).astype(rows.dtype)
         return np.concatenate([rows, np.repeat(mean, more, axis=0)])
 
-    found = {**lm, "token_embedding": {"embedding": longer(embedding)}}
-    return found | ({"head": longer(lm["head"].T).T} if "head" in lm else {})
+    extended = {**lm, "token_embedding": {"embedding": longer(embedding)}}
+    return extended | ({"head": longer(lm["head"].T).T} if "head" in lm else {})
 
 
 def _prompt(workdir: Path) -> dict[str, Any]:
-    """The prompt of a run's captioner, for llava_config.PROMPT: the text or ids before the image,
-    and options of the tokenizer."""
+    """The prompt format of a run's captioner, for llava_config.PROMPT: the text or ids before the
+    image, and options of the tokenizer."""
     config = saved_config(workdir)
-    left_out = ("path", "question", "answer")  # of VQAScore, which is the folder's in any case
+    left_out = ("path", "question", "answer")  # the folder itself, and VQAScore's options
     options = data.tokenizer_options(config).items()
     return {
         "prefix": config.model.head.get("prefix", ()),
@@ -126,7 +129,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _base(path: str | None) -> dict[str, Any] | None:
-    """Sizes of the folder of LLaVA that the weights at `path` started from; None without one."""
+    """Sizes of the LLaVA folder that the weights at `path` started from; None without one."""
     while path and is_workdir(Path(path)):
         path = saved_config(Path(path)).init_from
     return llava.read_sizes(path) if path and llava_config.is_llava(path) else None

@@ -2,9 +2,9 @@
 
   python vlc_jax/tools/load_exported.py hf|open_clip|peft FOLDER INPUTS.npz OUTPUTS.npz
 
-A script for a Python that has the library and need not have JAX. Inputs: "image" (n, side, side, 3)
-normalised, "text" (n, length) ids. Outputs: "image" and "text", embeddings of unit length, and
-"scale". Exit code 4: the library is not installed.
+A script for a Python environment with the library, with or without JAX. Inputs: "image" (n, side,
+side, 3) normalised, "text" (n, length) ids. Outputs: "image" and "text", embeddings of unit length,
+and "scale". Exit code 4: the library is not installed.
 """
 
 import enum
@@ -46,9 +46,9 @@ def open_clip(folder, image, text):
 
 
 def without_torchvision():
-    """Empty modules in place of torchvision, whose wheels do not load against every build of torch.
+    """Replaces torchvision by empty modules: its wheels do not load with every build of torch.
 
-    open_clip and timm import it for transforms of pictures, and here pictures are arrays.
+    open_clip and timm import it for image transforms, which arrays do not need.
     """
 
     class Anything(types.ModuleType):
@@ -58,10 +58,17 @@ def without_torchvision():
             return type(name, (), {"__init__": lambda self, *_, **__: None})
 
     names = (
-        *("transforms", "transforms.functional", "ops", "ops.misc", "models"),
-        *("models.feature_extraction", "datasets", "io"),
+        "torchvision",
+        "torchvision.transforms",
+        "torchvision.transforms.functional",
+        "torchvision.ops",
+        "torchvision.ops.misc",
+        "torchvision.models",
+        "torchvision.models.feature_extraction",
+        "torchvision.datasets",
+        "torchvision.io",
     )
-    for name in ("torchvision", *(f"torchvision.{name}" for name in names)):
+    for name in names:  # parents first, since a child is set on its parent
         module = Anything(name)
         module.__path__, module.__version__ = [], "0"
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)
@@ -91,16 +98,16 @@ def main():
         import torch
 
         load = {"hf": hugging_face, "open_clip": open_clip, "peft": peft}[target]
-        with np.load(inputs) as given:
-            image = torch.from_numpy(given["image"]).permute(0, 3, 1, 2)
-            text = torch.from_numpy(given["text"].astype(np.int64))
-        # of torch 2.13's first sines in a process some may have four digits only, and rotary tables
-        # are such sines
+        with np.load(inputs) as arrays:
+            image = torch.from_numpy(arrays["image"]).permute(0, 3, 1, 2)
+            text = torch.from_numpy(arrays["text"].astype(np.int64))
+        # torch 2.13: the first sines of a process can be precise to only four digits, and rotary
+        # tables need sines
         torch.ones(1 << 20).sin()
         with torch.no_grad():
             results = [np.asarray(result) for result in load(folder, image, text)]
     except ModuleNotFoundError as error:
-        # without a name: a library that says itself what it lacks
+        # no name: raised by a library, whose own message names the missing package
         missing = f"{error.name} is not installed" if error.name else str(error)
         print(missing, file=sys.stderr)
         sys.exit(NOT_INSTALLED)

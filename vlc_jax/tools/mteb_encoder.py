@@ -1,12 +1,13 @@
-"""A trained model as an encoder of `mteb`, whose own evaluator then runs its tasks (MIEB's).
+"""A trained model as an encoder for `mteb`, whose evaluator then runs its tasks (MIEB).
 
     encoder = MtebEncoder(vlc_jax.load("runs/clip"), "me/clip")
     mteb.evaluate(encoder, mteb.get_tasks(tasks=["AROVisualRelation", "SugarCrepe", "Winoground"]))
 
-For an environment with `mteb` (2.26; `pip install mteb`) beside ours. Its `text_acc` of ARO is the
-mean over cases and counts a tie as right, since the true caption comes first: our `accuracy` with
-tie="first_index". Our headline is the mean over relations with ties as errors (`benchmarks.aro`).
-Its products of two equal captions may differ in the last digit, which then decides instead.
+Needs an environment with `mteb` (2.26; `pip install mteb`) beside ours. Its `text_acc` of ARO is
+the mean over cases and counts a tie as correct, since the true caption comes first: our `accuracy`
+with tie="first_index". Our main metric is the mean over relations with ties as errors
+(`benchmarks.aro`). mteb's scores of two equal captions may differ in the last digit, which then
+decides instead of the tie.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,29 +21,29 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError
 
-# Items that are embedded at a time: mteb reads pictures one by one, the model takes whole batches.
+# Items embedded at a time: mteb reads images one by one, the model takes whole batches.
 ITEMS = 256
 
 
 class MtebEncoder(AbsEncoder):
     """Embeddings of unit length for mteb, which compares them by cosine.
 
-    name: "organisation/name", under which mteb keeps results; with the fingerprint of the model as
-      the revision.
+    name: "organisation/name", the name of mteb's results; the revision is the fingerprint of the
+      model.
 
     Raises UsageError for a model whose score is not the cosine of its embeddings (PACL, DCSM,
-    SPARC): mteb would evaluate another model.
+    SPARC): mteb would then evaluate something else.
     """
 
     def __init__(self, model: Model, name: str):
         if not model.scores_are_cosines:
             head = model.config["model"]["name"]
             raise UsageError(
-                f"mteb compares embeddings by cosine, and the scores of a {head!r} model are of "
-                "its tokens; evaluate it with --mode eval"
+                f"mteb compares embeddings by cosine, and a {head!r} model scores tokens; evaluate "
+                "it with --mode eval"
             )
         if name.count("/") != 1:
-            raise UsageError(f"mteb names a model organisation/name; got {name!r}")
+            raise UsageError(f"mteb needs a model name organisation/name; got {name!r}")
         self.model = model
         facts = {
             "name": name,
@@ -54,18 +55,17 @@ class MtebEncoder(AbsEncoder):
         self.mteb_model_meta = ModelMeta.create_empty(facts)
 
     def encode(self, inputs: Any, **options: Any) -> Float[np.ndarray, "items embed"]:
-        """Embeddings of the items of a DataLoader of mteb, whose batches have a list of strings
-        "text", of pictures "image", or both. Items with both get the sum of the two embeddings, as
-        mteb's own encoder of CLIP gives them.
+        """Embeddings of the items of an mteb DataLoader, whose batches have lists "text", "image",
+        or both. Items with both get the sum of the two embeddings, as in mteb's own CLIP encoder.
 
-        options: the task, its split and its prompt, which change nothing here.
+        options: task, split and prompt, ignored here.
         """
         del options
         features = inputs.dataset.features
         embed = {"text": self._texts, "image": self.model.embed_images}
         kinds = [kind for kind in embed if kind in features]
         if not kinds:
-            raise UsageError(f"items have a text or an image; those of mteb have {list(features)}")
+            raise UsageError(f"items need a text or an image; mteb's items have {list(features)}")
         rows = [
             sum(embed[kind]([item[kind] for item in part]) for kind in kinds)
             for part in _parts(inputs, kinds)
@@ -73,8 +73,7 @@ class MtebEncoder(AbsEncoder):
         return np.concatenate(rows)
 
     def _texts(self, texts: list[str]) -> np.ndarray:
-        # each different text once: in another row it may be rounded otherwise, and equal captions
-        # must tie
+        # unique texts only: rounding can differ between rows, and equal captions must tie
         row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         return self.model.embed_texts(list(row))[[row[text] for text in texts]]
 

@@ -4,7 +4,7 @@
 
 MODEL: the workdir of a run, an exported folder, or published weights (docs/weights.md). Prints a
 table, images by texts, with the best text of each image marked; --json prints the numbers instead.
-Exit codes as those of vlc_jax.main.
+Exit codes are those of vlc_jax.main.
 """
 
 import argparse
@@ -35,20 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def score() -> str:
         scores = command.model(args).score(args.images, args.texts)
         if args.json:
-            found = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
-            return json.dumps(found, ensure_ascii=False)
+            result = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
+            return json.dumps(result, ensure_ascii=False)
         return table(args.images, args.texts, scores)
 
     command.run([parser.prog], score)
 
 
 def table(images: Sequence[str], texts: Sequence[str], scores: np.ndarray) -> str:
-    """Lines of text: the texts by number, then a row of scores for each image."""
+    """A printed table: the numbered texts, then a row of scores for each image."""
     width = max(len(image) for image in images)
     lines = [f"text {k + 1}: {text}" for k, text in enumerate(texts)]
     lines.append(" " * width + "".join(f"{f'text {k + 1}':>10}" for k in range(len(texts))))
     for image, row in zip(images, scores, strict=True):
-        # one of several equal scores is no best one
+        # tied best scores are not marked
         is_best = (row == row.max()) & (np.sum(row == row.max()) == 1)
         cells = (
             f"{value:.4f}{'*' if best else ' '}" for value, best in zip(row, is_best, strict=True)

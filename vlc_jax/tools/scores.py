@@ -3,9 +3,9 @@
   vlc-jax scores runs/clip runs/hp_hn --out scores.parquet
 
 A row per run, benchmark and case of the newest evaluation: run, benchmark, protocol, step, version
-(of the data), case, image (that cases may share), group (JSON), captions (list), scores (list, of
-all images one after the other), images (how many), correct, tie. Results of different data have
-different versions: join on benchmark, version and case.
+(of the data), case, image (cases may share one), group (JSON), captions (list), scores (list, image
+after image), images (their number), correct, tie. Results on different data have different
+versions: join on benchmark, version and case.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.report import compare, read_workdir
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
-ROWS = 50_000  # written at a time
+ROWS = 50_000  # per write
 
 
 def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
-    """The rows of a run; cases without scores are left out."""
+    """Yields the rows of a run, without cases that have no scores."""
     for benchmark, result in compare.newest_results([run])[0].items():
         file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
         for row in read_workdir.score_rows(run, file):
@@ -53,7 +53,7 @@ def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
 def write(paths: Sequence[Path], out: Path) -> int:
     """Writes the scores of the workdirs to `out`; returns the number of rows.
 
-    Raises DataError for what is no workdir, or has no scores at all.
+    Raises DataError for a path that is not a workdir, and if no workdir has scores.
     """
     import pyarrow
     from pyarrow import parquet
@@ -76,7 +76,7 @@ def write(paths: Sequence[Path], out: Path) -> int:
             writer.close()
     if not number:
         raise DataError(f"{', '.join(map(str, paths))}: no benchmark has been evaluated yet")
-    part.replace(out)  # whole, or not there
+    part.replace(out)  # atomic: `out` is complete or absent
     return number
 
 

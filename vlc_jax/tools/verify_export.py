@@ -1,4 +1,4 @@
-"""Checks that an exported folder gives the same scores in the library it was written for."""
+"""Checks that the library of an exported folder computes the same scores from it."""
 
 import functools
 import os
@@ -22,11 +22,10 @@ LIBRARIES = {"hf": "transformers", "open_clip": "open_clip", "peft": "transforme
 def check(
     folder: Path, target: str, model: nn.Module, params: Any, text: np.ndarray, python: str
 ) -> str:
-    """Compares the scores; returns the finding as a sentence.
+    """Compares scores on noise images; returns the result as a sentence.
 
-    python: an interpreter that may have the library.   text: ids (n, length); images are noise.
-    Raises WeightsError when the scores differ by more than 1e-4, or the library cannot load the
-    folder.
+    python: an interpreter that may have the library.   text: ids (n, length).
+    Raises WeightsError if scores differ by more than 1e-4, or the library cannot load the folder.
     """
     if target not in LIBRARIES:
         return f"not checked: there is no library to load {target} with"
@@ -50,16 +49,16 @@ def check(
             missing = done.stderr.strip().splitlines()[-1]
             return f"not checked: {missing} ({LIBRARIES[target]} is needed; see --python)"
         if done.returncode or not outputs.exists():
-            last = (done.stderr.strip().splitlines() or [f"{python} said nothing"])[-1]
-            raise WeightsError(f"{LIBRARIES[target]} cannot load what was written: {last}")
-        with np.load(outputs) as found:
-            theirs, scale = found["image"] @ found["text"].T, found["scale"].item()
+            last = (done.stderr.strip().splitlines() or [f"{python} printed nothing"])[-1]
+            raise WeightsError(f"{LIBRARIES[target]} cannot load the exported folder: {last}")
+        with np.load(outputs) as arrays:
+            theirs, scale = arrays["image"] @ arrays["text"].T, arrays["scale"].item()
     ours = np.asarray(_scores(model, params, image, text))
     difference = float(np.abs(ours - theirs).max())
     our_scale = float(jnp.exp(params["logit_scale"]))
     if difference > TOLERANCE or abs(scale / our_scale - 1) > TOLERANCE:
         raise WeightsError(
-            f"{LIBRARIES[target]} computes other scores from what was written: they differ by "
+            f"{LIBRARIES[target]} computes other scores from the exported folder: they differ by "
             f"{difference:.1e} (allowed {TOLERANCE:.0e}), logit scale {scale:g} instead of "
             f"{our_scale:g}"
         )

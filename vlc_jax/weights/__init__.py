@@ -56,10 +56,10 @@ class Architecture(NamedTuple):
 class Format(NamedTuple):
     """A weights format.
 
-    names: array names that identify it, all of which a file must have.
-    rules: its renaming rules for a model.
+    names: array names that identify the format; a file must have them all.
+    rules: renaming rules for a model.
     ignored: regular expressions of names in its files that are no parameters.
-    unpack, pack: arrays of a file to those that `rules` name, and back; None: they are the same.
+    unpack, pack: arrays of a file -> arrays with the names of `rules`, and back; None: identity.
     """
 
     names: tuple[str, ...]
@@ -69,7 +69,7 @@ class Format(NamedTuple):
     pack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
 
 
-# In this order: the first format is taken whose names are all in the file.
+# Order matters: `detect` returns the first format whose names are all in the file.
 FORMATS: dict[str, Format] = {
     "open_clip": Format(
         ("visual.conv1.weight", "text.token_embedding.weight"),
@@ -125,7 +125,7 @@ FORMATS: dict[str, Format] = {
 
 
 def detect(arrays: Mapping[str, np.ndarray]) -> str:
-    """Name of the format of `arrays`, by their names. Raises WeightsError if there is none."""
+    """Name of the format of `arrays`, by their names. Raises WeightsError for an unknown format."""
     for name, candidate in FORMATS.items():
         if all(array in arrays for array in candidate.names):
             return name
@@ -136,9 +136,9 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.ndarray], str]:
-    """Arrays in a file or folder, by the names of its format's rules, and the format's name.
+    """Arrays of a file or folder, with the names of its format's rules, and the format's name.
 
-    only_shapes: placeholders of the arrays, from the headers alone (`sizes.placeholder`).
+    only_shapes: placeholders instead of arrays, from the headers only (`sizes.placeholder`).
     Raises WeightsError for a damaged file and an unknown format.
     """
     arrays = files.read(path, only_shapes=only_shapes)
@@ -157,10 +157,10 @@ def load(
     *,
     is_cut: bool = False,
 ) -> tuple[dict[str, Any], str]:
-    """Parameters in a file or folder, a float32 tree like `shapes`, and the name of their format.
+    """Parameters of a file or folder, a float32 tree like `shapes`, and the name of their format.
 
-    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct, or its image tower alone.
-    is_cut: that tower ends before later blocks and before the projection of the file.
+    shapes: our parameter tree, of arrays or jax.ShapeDtypeStruct, or its image tower only.
+    is_cut: the image tower has fewer blocks than the file, and no projection.
     Loading is strict: raises WeightsError for names left over or missing, other shapes, NaN or
     infinity, and damaged files. Position embeddings are resampled to the model's resolution and
     cut to its context length (`position.fit`).
@@ -169,7 +169,7 @@ def load(
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
-        if "text" not in shapes:  # a file of both towers: the names of the other are no leftovers
+        if "text" not in shapes:  # the file may hold both towers: text arrays are no leftovers
             unused = [r for r in rules if not r.is_of("image") or (is_cut and _is_late(r))]
             ignored = (*ignored, *rename.names(unused))
         flat = rename.load(rules, arrays, expected, ignored)
@@ -179,29 +179,28 @@ def load(
 
 
 def _is_late(rule: Rule) -> bool:
-    """True of blocks and of the projection of the image tower."""
+    """True for rules of blocks and of the projection of the image tower."""
     return any(re.match(r"image/(block_|projection/)", path) for path in rule.ours)
 
 
 def fitted(
     params: Mapping[str, Any], shapes: Mapping[str, Any], architecture: Architecture
 ) -> dict[str, Any]:
-    """`params` with position embeddings resampled or cut to those of `shapes`, then checked.
+    """`params` with position embeddings resampled or cut to the lengths in `shapes`, then checked.
 
-    Raises WeightsError for parameters with other names or shapes than `shapes`, and for NaN or
-    infinity.
+    Raises WeightsError for names or shapes that differ from `shapes`, and for NaN or infinity.
     """
     flat = flatten(params)
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     rename.check_names(flat, expected)
-    # Before the shapes are checked: the position embedding may still have another length here.
+    # before the check of shapes, which the position embedding passes only after this
     flat = position.fit(flat, expected, may_cut_text=architecture.may_cut_text)
     rename.check_values(flat, expected)
     return unflatten(flat)
 
 
 def save(params: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, np.ndarray]:
-    """Our parameters as arrays of the format `name`. Raises WeightsError if it lacks some."""
+    """Our parameters as arrays of the format `name`. Raises WeightsError if it cannot hold all."""
     arrays = rename.save(FORMATS[name].rules(architecture), flatten(params))
     pack = FORMATS[name].pack
     return pack(arrays) if pack else arrays

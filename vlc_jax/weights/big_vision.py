@@ -1,7 +1,7 @@
 """Renaming rules of big_vision's two-tower SigLIP checkpoints (`.npz`, names joined by "/").
 
-Its models with `scan=True` hold the blocks of a tower as one, each array with a first axis of
-layers: `unstacked` and `stacked` convert from and to these names.
+Its models with `scan=True` stack the blocks of a tower, layers on axis 0 of each array: `unstacked`
+and `stacked` convert from and to these names.
 """
 
 import re
@@ -52,35 +52,35 @@ def tower_rules(image: str, heads: int, patch_size: int) -> list[Rule]:
     ]
 
 
-MAX_LAYERS = 1_000  # of a tower; an array of no numbers may name any number of them
+MAX_LAYERS = 1_000  # per tower; the shape of an empty array may claim any number
 
 
 def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of scanned blocks as those of a block each. Raises WeightsError for one without."""
-    found = {}
+    """Splits stacked blocks into one array per block. Raises WeightsError without a layer axis."""
+    single = {}
     for name, array in arrays.items():
         if "/encoderblock/" not in name:
-            found[name] = array
+            single[name] = array
             continue
         if not array.ndim or len(array) > MAX_LAYERS:
             raise WeightsError(
                 f"{name} of shape {array.shape} is no stack of layers (at most {MAX_LAYERS:,})"
             )
         for i, layer in enumerate(array):
-            found[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
-    return found
+            single[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
+    return single
 
 
 def stacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of a block each as those of scanned blocks."""
-    found, blocks = {}, {}
+    """Stacks the arrays of single blocks, layers on axis 0; the inverse of `unstacked`."""
+    others, blocks = {}, {}
     for name, array in arrays.items():
         match = re.fullmatch(r"(.*/encoderblock)_(\d+)(/.*)", name)
         if match is None:
-            found[name] = array
+            others[name] = array
         else:
             blocks.setdefault(match[1] + match[3], {})[int(match[2])] = array
-    return found | {
+    return others | {
         name: np.stack([layers[i] for i in range(len(layers))]) for name, layers in blocks.items()
     }
 
@@ -116,7 +116,7 @@ def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:
 
     attention = f"{theirs}/MultiHeadDotProductAttention_0"
     query = Codec(lambda x: (merged(x),), lambda x: (split(x),))
-    # Joint, since ours multiplies keys and values at once; queries may be of fewer tokens.
+    # One matrix, since ours multiplies keys and values at once; queries can have fewer tokens.
     key_value = Codec(
         lambda key, value: (np.concatenate([merged(key), merged(value)], axis=-1),),
         lambda x: tuple(split(part) for part in np.split(x, 2, axis=-1)),

@@ -1,8 +1,8 @@
-"""DCSM heads from the checkpoints of its authors (Raphoo/DCSM_Ideal_CLIP), torch archives.
+"""DCSM heads from the authors' checkpoints (Raphoo/DCSM_Ideal_CLIP), which are torch archives.
 
-Such a checkpoint holds the network and the vectors of functional words; the CLIP, tokenizer and
-optimizer state that it also holds are ignored. Our head flattens the map as theirs does, (channel,
-image token, text token), so its dense matrices need only a transpose.
+A checkpoint holds the network and the vectors of functional words; its CLIP, tokenizer and
+optimizer state are ignored. Our head flattens the map like theirs, (channel, image token, text
+token), so dense matrices need only a transpose.
 """
 
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ RULES.append(rule(VECTORS, "functional_words"))
 
 
 class Loaded(NamedTuple):
-    """Float32 parameters of a head, and its functional words (None: those of the paper)."""
+    """Float32 parameters of a head, and its functional words (None: the paper's words)."""
 
     params: dict[str, np.ndarray]
     words: tuple[str, ...] | None
 
 
 def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
-    """The head of a checkpoint of DCSM's authors, its parameters a tree like `shapes`.
+    """The head in a checkpoint of DCSM's authors; parameters are a tree like `shapes`.
 
     shapes: parameters of our head, arrays or jax.ShapeDtypeStruct. A head without functional words
     ignores their vectors. Raises WeightsError for another kind of file or other sizes.
@@ -48,7 +48,7 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
     if not path.is_file():
         problem = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
         raise WeightsError(f"{problem}; a checkpoint of DCSM's authors is a file (.pt)")
-    # Their checkpoints pickle whole modules, a tokenizer too: those become objects without code.
+    # Their checkpoints pickle whole modules, even a tokenizer: all become objects without code.
     saved = torch_archive.content(path, may_hold_objects=True)
     if not isinstance(saved, dict) or not {NETWORK, VECTORS} <= saved.keys():
         raise WeightsError(
@@ -61,9 +61,9 @@ def load(path: str | Path, shapes: Mapping[str, Any]) -> Loaded:
         rename.check_values(flat, expected)
     except WeightsError as error:
         raise WeightsError(
-            f"{path}: {error}. A network is made for one number of image tokens and one context "
-            "length (the published ones: CLIP B/16 at 224 pixels, 30 tokens), and has no average "
-            "for standardise=running"
+            f"{path}: {error}. A network has a fixed number of image tokens and a fixed context "
+            "length (the published ones: CLIP B/16 at 224 pixels, 30 tokens), and no running "
+            "average for standardise=running"
         ) from error
     words = saved.get(WORDS)
     if words is None:
@@ -83,7 +83,7 @@ def _network(saved: Any) -> dict[str, np.ndarray]:
 
 
 def _vectors(saved: Any) -> np.ndarray:
-    """Weights of a torch Embedding that was saved as a module, a state dict or a tensor."""
+    """Weights of a torch Embedding, saved as a module, a state dict or a tensor."""
     if isinstance(saved, torch_archive.Inert):
         saved = saved.state.get("_parameters") if isinstance(saved.state, dict) else None
     if isinstance(saved, dict):

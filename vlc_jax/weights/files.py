@@ -13,7 +13,7 @@ from vlc_jax.errors import WeightsError
 from vlc_jax.weights import npz, sizes, torch_archive
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz")
-MAX_FILE_NAME = 255  # letters, of any file system
+MAX_FILE_NAME = 255  # characters, the limit of common file systems
 # File names in folders of Hugging Face and open_clip; an index lists shards. safetensors first: it
 # holds arrays only, whereas the .bin files are pickles.
 IN_FOLDER = (
@@ -25,17 +25,21 @@ IN_FOLDER = (
     "open_clip_pytorch_model.bin",
 )
 SAFETENSORS_DTYPES = (
-    *("F64", "F32", "F16", "BF16", "BOOL"),
+    "F64",
+    "F32",
+    "F16",
+    "BF16",
+    "BOOL",
     *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)),
 )
 
 
 def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray]:
-    """Arrays of a file, or of the model in a folder, by their names there.
+    """Arrays of a file, or of the model in a folder, by their names in the file.
 
-    only_shapes: placeholders of them (`sizes.placeholder`); no values are read.
-    Of a training checkpoint only its "state_dict" is read, and a "module." before all names is
-    removed. Raises WeightsError for a missing, damaged or unknown file.
+    only_shapes: placeholders instead of arrays (`sizes.placeholder`); no values are read.
+    In a training checkpoint only the "state_dict" is read, and a common prefix "module." of all
+    names is removed. Raises WeightsError for a missing, damaged or unknown file.
     """
     path = _in_folder(Path(path))
     shards = _shards(path) if path.name.endswith(".index.json") else [path]
@@ -45,7 +49,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray
 def _read_shards(
     path: Path, shards: Sequence[Path], *, only_shapes: bool = False, is_mapped: bool = False
 ) -> dict[str, np.ndarray]:
-    """The arrays of all shards of what is at `path`."""
+    """The arrays of all shards of the file or folder `path`."""
     parts = [_read_file(shard, only_shapes, is_mapped) for shard in shards]
     arrays = {name: array for part in parts for name, array in part.items()}
     if not arrays:
@@ -55,7 +59,7 @@ def _read_shards(
 
 
 def _in_folder(path: Path) -> Path:
-    """The file of the model in a folder; of a file, itself."""
+    """The weights file in a folder; a path that is no folder is returned as it is."""
     if not path.is_dir():
         return path
     present = [path / name for name in IN_FOLDER if (path / name).exists()]
@@ -65,9 +69,9 @@ def _in_folder(path: Path) -> Path:
 
 
 def open_arrays(path: str | Path) -> Mapping[str, np.ndarray]:
-    """The arrays of a file or folder, each read when it is asked for: those of safetensors then,
-    those of torch archives are views of mapped files. Raises WeightsError as `read` does, then and
-    later.
+    """The arrays of a file or folder, read lazily: safetensors at access, torch archives as views
+    of mapped files; .npz files are read at once. Raises WeightsError as `read` does, also at
+    access.
     """
     path = _in_folder(Path(path))
     shards = _shards(path) if path.name.endswith(".index.json") else [path]
@@ -85,7 +89,7 @@ class _LazyArrays(Mapping[str, np.ndarray]):
         self._shards: dict[str, Path] = {}
         self._files = {}
         for shard in shards:
-            # names, dtypes and the length of the file, by the reader of headers
+            # checks names, dtypes and the length of the file from the header
             _check(shard, placeholders := _read_file(shard, only_shapes=True))
             self._shards |= dict.fromkeys(placeholders, shard)
             self._files[shard] = safetensors.safe_open(shard, framework="np")
@@ -117,7 +121,7 @@ def _read_file(path: Path, only_shapes: bool, is_mapped: bool = False) -> dict[s
         raise WeightsError(f"no weights at {path}")
     if path.suffix not in SUFFIXES:
         raise WeightsError(f"{path} is none of {', '.join(SUFFIXES)}, nor a folder")
-    if not path.is_file():  # a pipe would be waited for, a device has no end
+    if not path.is_file():  # reading a pipe blocks, reading a device never ends
         raise WeightsError(f"{path} is no file")
     if is_mapped and _READERS[path.suffix] is torch_archive.read:
         return torch_archive.read(path, is_mapped=True)
@@ -125,12 +129,12 @@ def _read_file(path: Path, only_shapes: bool, is_mapped: bool = False) -> dict[s
 
 
 def _check(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises WeightsError for arrays of anything but real numbers, and for names that no line of an
-    error message could hold."""
+    """Raises WeightsError for dtypes other than real numbers, and for names too long or unprintable
+    for an error message."""
     for name, array in arrays.items():
         if len(name) > torch_archive.MAX_NAME or not name.isprintable():
             raise WeightsError(f"{path} has an array with the name {name[:50]!r}")
-        # kinds: bool, signed, unsigned, floating; bfloat16 is of numpy's kind "void"
+        # kinds: bool, signed, unsigned, floating; numpy has bfloat16 under kind "void"
         if array.dtype.kind not in "biuf" and array.dtype != ml_dtypes.bfloat16:
             raise WeightsError(
                 f"{path}: {name} is of dtype {array.dtype}; only real numbers are weights"
@@ -148,14 +152,14 @@ def without_wrappers(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files that an index names, all in its own folder."""
+    """The files listed by an index, all in its own folder."""
     content = read_json(index)
     names = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(names, dict) or not all(isinstance(x, str) for x in names.values()):
         raise WeightsError(f"{index} is damaged: it has no weight_map of file names")
     shards = [index.parent / Path(name).name for name in sorted(set(names.values()))]
     for shard in shards:
-        # an index among the shards could name itself
+        # SUFFIXES exclude .json: an index could list itself
         if shard.suffix not in SUFFIXES or len(shard.name) > MAX_FILE_NAME or "\0" in shard.name:
             raise WeightsError(f"{index} names {shard.name[:50]!r}, no file of {SUFFIXES}")
     return shards
@@ -165,14 +169,14 @@ def _read_safetensors(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
     arrays = {}
     try:
         with safetensors.safe_open(path, framework="np") as file:
-            for name in file.keys():  # noqa: SIM118, it is no dict
+            for name in file.keys():  # noqa: SIM118, not a dict
                 header = file.get_slice(name)
                 if (dtype := header.get_dtype()) not in SAFETENSORS_DTYPES:
                     raise WeightsError(
                         f"{path}: {name[:50]} is of dtype {dtype}; known are "
                         f"{', '.join(SAFETENSORS_DTYPES)}"
                     )
-                if only_shapes:  # float32 like any other: the dtype is checked above
+                if only_shapes:  # float32 for every dtype, which is checked above
                     arrays[name] = sizes.placeholder(header.get_shape())
                 else:
                     arrays[name] = file.get_tensor(name)

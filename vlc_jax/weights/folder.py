@@ -1,4 +1,4 @@
-"""Config files of exported weights, as transformers and open_clip read them."""
+"""Config files of exported weights for transformers and open_clip."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from vlc_jax.errors import WeightsError
 
 
 class Tower(NamedTuple):
-    """Sizes of one tower; mlp_width in units, not as a ratio."""
+    """Sizes of one tower; mlp_width is absolute, not a ratio."""
 
     width: int
     depth: int
@@ -18,7 +18,7 @@ class Tower(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Sizes, token ids and preprocessing of a model, as the config files need them."""
+    """Sizes, token ids and preprocessing of a model, as config files contain them."""
 
     image: Tower
     text: Tower
@@ -77,10 +77,10 @@ def hugging_face(model: Model) -> dict[str, Any]:
 
 
 def _check_crop(model: Model) -> None:
-    """Raises WeightsError for a crop that neither format of files can say."""
+    """Raises WeightsError for a crop that neither format can express."""
     if model.crop == "pad":
         raise WeightsError(
-            "pictures padded to a square (crop pad) cannot be described in files of CLIP or "
+            "images padded to a square (crop pad) cannot be described in files of CLIP or "
             "open_clip: export with config.input.eval_crop 'centre' or 'none'"
         )
 
@@ -97,7 +97,7 @@ def _processor(model: Model) -> dict[str, Any]:
     }
     side = model.image_size
     square = {"height": side, "width": side}
-    # SiglipImageProcessor has no crop; CLIPImageProcessor crops unless it is told not to.
+    # SiglipImageProcessor never crops; CLIPImageProcessor crops by default.
     if model.crop == "none":
         kind = "SiglipImageProcessor" if model.is_siglip else "CLIPImageProcessor"
         return {"image_processor_type": kind, "size": square, **common} | (
@@ -115,8 +115,8 @@ def _processor(model: Model) -> dict[str, Any]:
 def open_clip(model: Model) -> dict[str, Any]:
     """Config files of a folder that open_clip loads as "local-dir:FOLDER", {file name: JSON}.
 
-    Raises WeightsError for SigLIP, and for EVA of other sizes than timm's: open_clip builds these
-    image towers from timm's named models.
+    Raises WeightsError for SigLIP, and for EVA sizes that timm does not have: open_clip builds
+    these image towers from timm's named models.
     """
     _check_crop(model)
     if model.is_siglip:
@@ -187,12 +187,12 @@ def _eva(model: Model) -> dict[str, Any]:
         "timm_model_name": _EVA[sizes],
         "timm_model_pretrained": False,
         "timm_pool": "token",
-        "timm_proj": "",  # the head of timm's own model; left out, open_clip adds another
+        "timm_proj": "",  # timm's own head; without this key open_clip adds a second one
     }
 
 
 def without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object without the keys that hold None."""
+    """A JSON object without the keys whose value is None."""
     return {
         key: without_none(value) if isinstance(value, Mapping) else value
         for key, value in tree.items()

@@ -4,7 +4,7 @@ from vlc_jax.weights import rename
 from vlc_jax.weights.openai import attention, dense, norm
 from vlc_jax.weights.rename import Rule, rule
 
-IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... that older files hold
+IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... in older files
 
 
 def _blocks(theirs: str, ours: str) -> list[Rule]:
@@ -42,7 +42,7 @@ def _embeddings(patch_size: int) -> list[Rule]:
 
 
 def clip_rules(patch_size: int) -> list[Rule]:
-    """Rules of CLIPModel; "pre_layrnorm" is spelled so there."""
+    """Rules of CLIPModel; "pre_layrnorm" is spelled like this in transformers."""
     return [
         *_embeddings(patch_size),
         rule("vision_model.embeddings.class_embedding", "image/class_embedding"),
@@ -60,7 +60,7 @@ def siglip_rules(patch_size: int) -> list[Rule]:
         *_embeddings(patch_size),
         rule("vision_model.embeddings.patch_embedding.bias", "image/patch_embedding/bias"),
         rule(f"{head}.probe", f"{pooling}/probe", rename.LEADING_ONE),
-        # The pooling alone is a torch.nn.MultiheadAttention, so its projections are packed.
+        # Only the pooling is a torch.nn.MultiheadAttention, so only its projections are packed.
         *attention(f"{head}.attention", f"{pooling}/attention"),
         *norm(f"{head}.layernorm", f"{pooling}/norm"),
         *dense(f"{head}.mlp.fc1", f"{pooling}/mlp/up"),

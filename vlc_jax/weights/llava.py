@@ -1,8 +1,8 @@
 """Weights of LLaVA, PaliGemma, Gemma 3, and of language models (Llama, Mistral, Phi-3, Gemma).
 
-Names of all layouts of folders (Hugging Face's before and since transformers 5, LLaVA's own, those
-of language models alone) are first made one; a table of rules maps these to our tree {image,
-projector, lm}, whose layers of `lm` are stacked. One stacked array at a time is in host memory.
+Array names of all folder layouts (Hugging Face before and since transformers 5, LLaVA's own, plain
+language models) are first mapped to common names; rules then map these to our tree {image,
+projector, lm}, where the layers of `lm` are stacked. One stacked array at a time is in host memory.
 """
 
 import json
@@ -21,7 +21,7 @@ from vlc_jax.weights.rename import Codec, Rule, rule
 
 Put = Callable[[str, np.ndarray], Any]
 
-_NAMES = (  # regular expressions of prefixes -> one name; the first that matches is used
+_NAMES = (  # regular expressions of prefixes -> common prefix; the first match is used
     (r"(model\.)?vision_tower\.(vision_tower\.)?(vision_model\.)?", "vision_model."),
     (r"vision_model\.", "vision_model."),
     (r"(model\.)?multi_modal_projector\.", "projector."),
@@ -33,14 +33,14 @@ _NAMES = (  # regular expressions of prefixes -> one name; the first that matche
 )
 # buffers, and SigLIP's pooling, which no language model reads
 _IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq", r"vision_model\.head\..*")
-# Of a whole CLIP, from which an image tower may be taken.
+# The rest of a whole CLIP, from which only the image tower is taken.
 _OTHER_TOWER = r"text_model\..*|text_projection\..*|visual_projection\..*|logit_scale"
 
 
 def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
-    """Rules for the one name of every layout; "{i}" is the number of a layer.
+    """Rules for the common names of all layouts; "{i}" is the index of a layer.
 
-    is_fused: Phi-3's matrices of query, key and value, and of gate and up, are one each.
+    is_fused: query, key and value are one matrix, and so are gate and up (Phi-3).
     """
     image: list[Rule] = []
     if "image" in sizes:
@@ -110,7 +110,7 @@ def _blocks(theirs: str, ours: str, sizes: Mapping[str, Any], is_fused: bool) ->
 
 
 def _rows(counts: Sequence[int]) -> Codec:
-    """Codec of a torch Linear whose outputs are those of several, one below the other."""
+    """Codec of a torch Linear that concatenates several matrices along its outputs (rows)."""
     ends = np.cumsum(counts)
 
     def load(weight: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -122,8 +122,8 @@ def _rows(counts: Sequence[int]) -> Codec:
 
 
 def read_sizes(folder: str | Path) -> dict[str, Any]:
-    """Architecture of a folder's model by its config.json, see `lm_config.read`; of a file of
-    big_vision's by its arrays."""
+    """Architecture of the model in a folder, from its config.json, see `lm_config.read`; for a
+    big_vision file, from its arrays."""
     if Path(folder).suffix == ".npz":
         return paligemma.read_sizes(folder)
     path = Path(folder) / "config.json"
@@ -143,15 +143,14 @@ def load(
     put: Put | None = None,
     dtype: Any = None,
 ) -> dict[str, Any]:
-    """The parameters in a folder, or in PaliGemma's `.npz`, a tree like `shapes`, in the file's
-    dtypes.
+    """Parameters of a folder, or of PaliGemma's `.npz`, a tree like `shapes`.
 
-    sizes: of `read_sizes`.   shapes: {"image", "projector", "lm"} of LLaVA, {"lm"} of a language
-    model, of arrays or jax.ShapeDtypeStruct.
-    put: called with the path and the array of each parameter, which it moves to where it belongs;
-      only what it returns is kept.   dtype: of all parameters; None for that of the file.
-    LLaVA's own files may lack the frozen image tower: it is then that of the CLIP which their
-    config.json names as mm_vision_tower, a folder, also one of that last name beside `folder`.
+    sizes: from `read_sizes`.   shapes: {"image", "projector", "lm"} for LLaVA, {"lm"} for a
+    language model, of arrays or jax.ShapeDtypeStruct.
+    put: moves each parameter to its devices: (path, array) -> the leaf of the result.   dtype:
+      dtype of all parameters; None: the dtypes of the file.
+    LLaVA's own files may lack the frozen image tower. It is then read from the CLIP named
+    mm_vision_tower in config.json: that folder, or a folder of the same last name beside `folder`.
     Strict: raises WeightsError for names left over or missing, a missing layer, other shapes, NaN
     and infinity.
     """
@@ -170,22 +169,22 @@ def load(
         for rule_, layers in expanded:
             for path, array in _arrays_of(rule_, layers, named, flat_shapes, dtype):
                 params[path] = array if put is None else put(path, array)
-                del array  # else it would be there until the next one is whole
+                del array  # else it stays in memory while the next one is built
         return rename.unflatten(params)
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error
 
 
-Named = dict[str, tuple[Mapping[str, np.ndarray], str]]  # one name -> file, and its name there
+Named = dict[str, tuple[Mapping[str, np.ndarray], str]]  # common name -> (file, name in the file)
 
 
 def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: str = "") -> Named:
-    """The arrays of a file by the one name of every layout, without those that are not used.
+    """The arrays of a file by their common names, without unused ones.
 
-    unused: a regular expression of whole names in the file that are not used either.
+    unused: regular expression of further unused common names.
     """
     skipped = [*_IGNORED, unused]
-    if "image" in sizes:  # blocks after the hidden state that is used
+    if "image" in sizes:  # blocks after the selected hidden state
         depth = sizes["image"]["depth"]
         later = range(depth + 1 + sizes["layer"], depth)
         skipped += [rf"vision_model\.encoder\.layers\.{i}\..*" for i in later]
@@ -203,7 +202,7 @@ def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: s
 
 
 def one_name(name: str) -> str:
-    """The name, common to all layouts, of an array that a file calls `name`."""
+    """The name common to all layouts of the array `name` of a file."""
     for regex, one in _NAMES:
         if match := re.match(regex, name):
             return one + name[match.end() :]
@@ -211,7 +210,7 @@ def one_name(name: str) -> str:
 
 
 def _tower_of(folder: Path) -> Path:
-    """The folder of the CLIP whose image tower LLaVA's own files use and may lack."""
+    """The folder of the CLIP whose image tower LLaVA's own files use but need not contain."""
     name = str(files.read_json(folder / "config.json").get("mm_vision_tower", ""))
     beside = folder.resolve().parent / Path(name).name
     for path in (Path(name), beside):
@@ -224,7 +223,7 @@ def _tower_of(folder: Path) -> Path:
 
 
 def is_fused(names: Iterable[str]) -> bool:
-    """True if query, key and value are one matrix, by the names common to all layouts."""
+    """True if query, key and value are one matrix; `names` are names common to all layouts."""
     return any(name.endswith(".qkv_proj.weight") for name in names)
 
 
@@ -238,7 +237,7 @@ Expanded = list[tuple[Rule, range | None]]
 
 
 def _expand(used: Sequence[Rule], shapes: Mapping[str, Any], sizes: Mapping[str, Any]) -> Expanded:
-    """Rules of single arrays (None), and rules of stacked ones with the numbers of their layers."""
+    """Rules of single arrays (layers None), and rules of stacked arrays with their layers."""
     expanded: Expanded = []
     for rule_ in used:
         if "{i}" in rule_.theirs[0] and "{i}" not in rule_.ours[0]:
@@ -299,7 +298,7 @@ def _arrays_of(
             if path not in stacks:
                 stacks[path] = np.empty(shape, dtype or part.dtype)
             stacks[path][... if layer is None else layer] = part
-    while stacks:  # an array that was put elsewhere is let go of before the next
+    while stacks:  # pop: an array that was moved to a device is freed before the next one
         path = next(iter(stacks))
         yield path, stacks.pop(path)
 
@@ -312,7 +311,7 @@ def save(
 ) -> None:
     """Writes a folder that Hugging Face's classes load: config.json and safetensors, in shards.
 
-    The image tower has the blocks that are there, and its last hidden state is used.
+    The saved image tower has only the blocks in `params`, and its last hidden state is selected.
     Raises WeightsError for parameters that the format has no name for.
     """
     folder, flat = Path(folder), rename.flatten(params)
@@ -322,11 +321,11 @@ def save(
         sizes = {**sizes, "image": {**sizes["image"], "depth": depth}, "layer": -1}
     config = lm_config.write(sizes)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    shards, places, total = [], {}, 0
+    shards, shard_of, total = [], {}, 0
     for shard in _shards(_their_arrays(flat, sizes), max_shard_bytes):
         shards.append(folder / f"part-{len(shards)}.safetensors")
         safetensors.numpy.save_file(shard, shards[-1], {"format": "pt"})
-        places |= dict.fromkeys(shard, len(shards) - 1)
+        shard_of |= dict.fromkeys(shard, len(shards) - 1)
         total += sum(array.nbytes for array in shard.values())
     if len(shards) == 1:
         shards[0].rename(folder / "model.safetensors")
@@ -334,7 +333,7 @@ def save(
     for number, path in enumerate(shards):
         name = f"model-{number + 1:05}-of-{len(shards):05}.safetensors"
         shards[number] = path.rename(folder / name)
-    weight_map = {name: shards[number].name for name, number in places.items()}
+    weight_map = {name: shards[number].name for name, number in shard_of.items()}
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
 

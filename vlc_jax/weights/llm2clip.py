@@ -1,10 +1,9 @@
-"""LLM2CLIP's released models: Hugging Face's CLIP image tower, and a text adapter in place of the
-text tower.
+"""LLM2CLIP's released models: Hugging Face's CLIP image tower, and a text adapter as text tower.
 
-The adapter's modules are those of `TextProj` in the authors' code (microsoft/LLM2CLIP): a
-Sequential of four blocks {ln, fn.0, fn.3}, a norm and a linear map. In the models of their remote
-code it is called `text_adapter.adaptor`; whether its blocks have these names there, too, could not
-be seen. Files with other names are refused.
+The adapter's modules follow `TextProj` in the authors' code (microsoft/LLM2CLIP): a Sequential of
+four blocks {ln, fn.0, fn.3}, a norm and a linear map. In their remote-code models the adapter is
+called `text_adapter.adaptor`; the names of its blocks there could not be verified. Files with other
+names are refused.
 """
 
 from pathlib import Path
@@ -41,15 +40,15 @@ def adapter_rules() -> list[Rule]:
 
 
 def load_adapter(path: str | Path) -> dict[str, Any]:
-    """The adapter's parameters in a file or folder, float32, whose shapes are those of the file.
+    """The adapter's parameters in a file or folder, float32, with the shapes of the file.
 
-    Raises WeightsError if it is not there as a whole.
+    Raises WeightsError if the adapter is missing or incomplete.
     """
     arrays = files.open_arrays(path)
     try:
         rules_ = adapter_rules()
         expected = {path: () for rule_ in rules_ for path in rule_.ours}
-        own = {name: arrays[name] for name in arrays if name.startswith(f"{ADAPTER}.")}
-        return rename.unflatten(rename.load(rules_, own, expected))["text"]
+        adapter = {name: arrays[name] for name in arrays if name.startswith(f"{ADAPTER}.")}
+        return rename.unflatten(rename.load(rules_, adapter, expected))["text"]
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error

@@ -1,4 +1,4 @@
-"""LoRA and DoRA adapters of a language model, or of LLaVA's, as Hugging Face's PEFT saves them."""
+"""LoRA and DoRA adapters of a language model, or of LLaVA, in the format of Hugging Face's PEFT."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from vlc_jax.weights.rename import Rule
 _PART = re.compile(r"(?P<module>.*)\.lora_(?P<part>A|B|magnitude_vector)(\.default)?(\.weight)?")
 _OURS = {"A": "a", "B": "b", "magnitude_vector": "magnitude"}
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
-# What PEFT may do besides: the value under which it does not.
+# Unsupported options of PEFT -> the value that switches them off.
 _PLAIN = {
     "peft_type": "LORA",
     "bias": "none",
@@ -28,18 +28,18 @@ _PLAIN = {
 
 
 def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-    """The trained tree of models.lora, and alpha, of a folder with adapter_config.json.
+    """The trained tree of models.lora, and alpha, from a folder with adapter_config.json.
 
-    sizes: of the adapted model, see `llava.read_sizes`. The paths are those of {"lm", "projector"}.
-    LLaVA's non_lora_trainables.bin, if there is one, holds the projector, which comes along.
-    A matrix of ours that is a part of a module (Phi-3) has a copy of the module's A.
-    Raises WeightsError for adapters of other modules, of some layers only, and other kinds.
+    sizes: sizes of the adapted model, see `llava.read_sizes`. Paths are below {"lm", "projector"}.
+    The projector is loaded, too, if there is a non_lora_trainables.bin (LLaVA).
+    If a module is several matrices of ours (Phi-3), each gets a copy of the module's A.
+    Raises WeightsError for adapters of unknown modules, of some layers only, or of other kinds.
     """
     folder = Path(folder)
     config = files.read_json(folder / "adapter_config.json")
     for name, plain in _PLAIN.items():
-        if (found := config.get(name, plain)) != plain and found:
-            raise WeightsError(f"{folder}: adapters with {name}={found!r} are unknown here")
+        if (value := config.get(name, plain)) != plain and value:
+            raise WeightsError(f"{folder}: adapters with {name}={value!r} are not supported")
     present = [folder / name for name in _FILES if (folder / name).exists()]
     if not present:
         raise WeightsError(f"{folder} holds none of {', '.join(_FILES)}")
@@ -54,14 +54,14 @@ def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], 
 
 
 def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    found = {}
+    parts = {}
     for name, array in arrays.items():
         match = _PART.fullmatch(name.removeprefix("base_model.model."))
         if not match:
             raise WeightsError(f"{name} is no part of an adapter")
         one = llava.one_name(f"{match['module']}.weight")
-        found[one, _OURS[match["part"]]] = array
-    modules = {one for one, _ in found}
+        parts[one, _OURS[match["part"]]] = array
+    modules = {one for one, _ in parts}
     depth, flat = range(sizes["lm"]["depth"]), {}
     for rule in llava.rules(sizes, is_fused=llava.is_fused(modules)):
         layers = [rule.theirs[0].replace("{i}", str(layer)) for layer in depth]
@@ -70,9 +70,9 @@ def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dic
         if missing := sorted(set(layers) - modules):
             raise WeightsError(rename.listing("layers without an adapter", missing))
         modules -= set(layers)
-        parts = ("a", "b", "magnitude") if (layers[0], "magnitude") in found else ("a", "b")
-        for part in parts:
-            stacks = zip(*(_of_layer(rule, part, found[one, part]) for one in layers), strict=True)
+        has_magnitude = (layers[0], "magnitude") in parts
+        for part in ("a", "b", "magnitude") if has_magnitude else ("a", "b"):
+            stacks = zip(*(_of_layer(rule, part, parts[one, part]) for one in layers), strict=True)
             for path, stack in zip(rule.ours, stacks, strict=True):
                 flat[f"lora/{path}/{part}"] = np.stack(stack)
     if modules:
@@ -81,7 +81,7 @@ def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dic
 
 
 def _of_layer(rule: Rule, part: str, array: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A part of a module's adapter for each matrix of ours that is a part of the module."""
+    """Splits a part of a module's adapter into the matrices of ours that form the module."""
     if part == "a":
         return (array.T,) * len(rule.ours)
     if part == "b":

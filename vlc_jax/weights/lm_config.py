@@ -1,4 +1,4 @@
-"""config.json of Hugging Face's and LLaVA's folders, as the fields of models.lm and models.llava.
+"""config.json of Hugging Face's and LLaVA's folders <-> fields of models.lm and models.llava.
 
 The fields are plain values: a rope scaling is a dict of the fields of models.rope.Scaling.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from vlc_jax.errors import WeightsError
 
-# What a config.json may leave out: the defaults of transformers' classes, by model_type.
+# Defaults of transformers' classes, by model_type: a config.json may omit these fields.
 _LLAMA = {
     "vocab_size": 32_000,
     "hidden_size": 4096,
@@ -81,7 +81,7 @@ _CLIP_L14 = {
     "patch_size": 14,
     "image_size": 224,
 }
-# Image towers that LLaVA's own folders name, as Hugging Face's vision_config.
+# Image towers of LLaVA's own folders (mm_vision_tower), as Hugging Face's vision_config.
 TOWERS = {
     "openai/clip-vit-large-patch14": _CLIP_L14,
     "openai/clip-vit-large-patch14-336": {**_CLIP_L14, "image_size": 336},
@@ -96,33 +96,33 @@ _SIGLIP = {
     "hidden_act": "gelu_pytorch_tanh",
     "layer_norm_eps": 1e-6,
 }
-# What models.llava.image_tower does otherwise than for CLIP; the pooling is not used.
+# Fields of models.llava.image_tower that differ from CLIP's; the pooling is not used.
 _SIGLIP_TOWER = {"pre_norm": False, "patch_bias": True, "pooling": "mean"}
-_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh"}  # whose names are others here
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh"}  # transformers -> ours, where names differ
 SELECT = {"default": "patch", "full": "cls_patch", "cls": "cls"}  # "cls" is ours, and LLaVA forks'
 SENTINEL = -200  # of LLaVA's own code: the id of an image in a tokenised prompt
 
 
 def read(config: Mapping[str, Any]) -> dict[str, Any]:
-    """{"family", "lm"} of a language model; of LLaVA also {"image", "layer", "image_id", "select"},
-    and of PaliGemma and Gemma 3 `kind`, of models.llava.KINDS, and `side` of Gemma 3.
+    """{"family", "lm"} of a language model; for LLaVA also {"image", "layer", "image_id",
+    "select"}, for PaliGemma and Gemma 3 `kind` (models.llava.KINDS), for Gemma 3 `side`.
 
-    lm, image: fields of models.lm.Decoder and of models.llava.image_tower, whose `depth` is that of
-    the file and `layer` the hidden state that is used.
-    Raises WeightsError for models that ours are not.
+    lm, image: fields of models.lm.Decoder and of models.llava.image_tower, with the `depth` of the
+    file; layer: the selected hidden state.
+    Raises WeightsError for models that models.lm and models.llava do not support.
     """
     if "mm_projector_type" in config or "mm_vision_tower" in config:
         return _original(config)
     text, kind = config.get("text_config", config), config.get("model_type")
-    if kind == "paligemma":  # of which Hugging Face says so, and means the prompt
+    if kind == "paligemma":  # Hugging Face sets the flag, and means bidirectional prompts only
         _require(text, "use_bidirectional_attention", True)
         text = {**text, "use_bidirectional_attention": None}
     family, fields = _language_model(text, text.get("model_type", "llama"))
-    found = {"family": family, "lm": fields}
+    sizes = {"family": family, "lm": fields}
     if kind in _IMAGE_IDS:
-        return found | _over_siglip(config, fields)
+        return sizes | _over_siglip(config, fields)
     if kind != "llava":
-        return found
+        return sizes
     _require(config, "projector_hidden_act", "gelu")
     _require(config, "multimodal_projector_bias", True)
     if config.get("tie_word_embeddings"):
@@ -132,7 +132,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
         raise WeightsError(
             f"vision_feature_select_strategy {strategy!r} is unknown; known are {', '.join(SELECT)}"
         )
-    return found | {
+    return sizes | {
         "image": _image_tower(config.get("vision_config", {})),
         "layer": config.get("vision_feature_layer", -2),
         "image_id": config.get("image_token_index", config.get("image_token_id", 32_000)),
@@ -140,7 +140,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# PaliGemma's and Gemma 3's image token where config.json leaves it out, by model_type.
+# Image token of PaliGemma and Gemma 3 if config.json omits it, by model_type.
 _IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
 
 
@@ -151,17 +151,17 @@ def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str,
     image = {ours: vision[theirs] for ours, theirs in _IMAGE.items()}
     image["activation"] = _ACTIVATIONS.get(image["activation"], image["activation"])
     token = config.get("image_token_index", config.get("image_token_id", _IMAGE_IDS[kind]))
-    found = {"kind": kind, "image": image | _SIGLIP_TOWER, "layer": -1}
-    found |= {"image_id": token, "select": "patch"}
+    sizes = {"kind": kind, "image": image | _SIGLIP_TOWER, "layer": -1}
+    sizes |= {"image_id": token, "select": "patch"}
     if kind == "gemma3":
         count = config.get("mm_tokens_per_image", 256)
-        found["side"] = math.isqrt(count)
-        _require({"mm_tokens_per_image": count}, "mm_tokens_per_image", found["side"] ** 2)
-    return found
+        sizes["side"] = math.isqrt(count)
+        _require({"mm_tokens_per_image": count}, "mm_tokens_per_image", sizes["side"] ** 2)
+    return sizes
 
 
 def write(sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a config.json for Hugging Face, of what `read` gives."""
+    """Content of a Hugging Face config.json from `sizes`, the inverse of `read`."""
     text = _write_language_model(sizes["family"], sizes["lm"])
     if "image" not in sizes:
         name = sizes["family"].removesuffix("_text").capitalize()
@@ -225,7 +225,7 @@ def _image_tower(vision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _original(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a folder by LLaVA's own code, which names its image tower."""
+    """Fields of a folder written by LLaVA's own code, where the image tower is only a name."""
     _require(config, "mm_projector_type", "mlp2x_gelu")
     names = f"{config.get('model_type')} {config.get('architectures')}".lower()
     family = next((name for name in ("phi", "mistral", "gemma") if name in names), "llama")
@@ -233,7 +233,7 @@ def _original(config: Mapping[str, Any]) -> dict[str, Any]:
     tower = config.get("mm_vision_tower")
     if tower not in TOWERS and "vision_config" not in config:
         raise WeightsError(
-            f"mm_vision_tower {tower!r} is unknown; known are {', '.join(TOWERS)}. Of another CLIP "
+            f"mm_vision_tower {tower!r} is unknown; known: {', '.join(TOWERS)}. For another CLIP "
             'tower, add its config.json to this one as "vision_config"'
         )
     return {
@@ -249,7 +249,7 @@ def _original(config: Mapping[str, Any]) -> dict[str, Any]:
 def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str, Any]]:
     if family not in FAMILIES:
         raise WeightsError(
-            f"model_type {family!r} is no language model known here: {', '.join(FAMILIES)}"
+            f"model_type {family!r} is no known language model: {', '.join(FAMILIES)}"
         )
     c = FAMILIES[family] | {k: v for k, v in text.items() if v is not None or k == "sliding_window"}
     for name in ("attention_bias", "mlp_bias", "use_bidirectional_attention"):
@@ -260,10 +260,11 @@ def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str
     activation = "gelu_pytorch_tanh" if is_gemma else "silu"
     if family == "gemma3_text":
         _require(c, "hidden_activation", activation)
-    elif family != "gemma":  # whose older files say "gelu", and mean its approximation
+    elif family != "gemma":  # older Gemma files have "gelu", but mean its tanh approximation
         _require(c, "hidden_act", activation)
-    given = c.get("rope_parameters") or {}
-    rope = (c.get("rope_scaling") or {}) | given.get("full_attention", given)
+    # since transformers 5; Gemma 3 has one entry per kind of attention
+    parameters = c.get("rope_parameters") or {}
+    rope = (c.get("rope_scaling") or {}) | parameters.get("full_attention", parameters)
     _require(c | rope, "partial_rotary_factor", 1.0)
     head = c["head_dim"]
     fields = {
@@ -287,7 +288,7 @@ def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str
 
 
 def _gemma3(c: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that Gemma 3's language model has besides."""
+    """Additional fields of Gemma 3's language model."""
     local = {"rope_theta": c["rope_local_base_freq"]}
     local |= (c.get("rope_parameters") or {}).get("sliding_attention", {})
     _require(local, "rope_type", "default")
@@ -309,8 +310,8 @@ def _global_every(c: Mapping[str, Any]) -> int:
     every = kinds.index("full_attention") + 1 if "full_attention" in kinds else depth + 1
     if kinds != _layer_types(every, depth):
         raise WeightsError(
-            f"layer_types {kinds} are unknown; known is every so manieth of full_attention, and "
-            "all others of sliding_attention"
+            f"layer_types {kinds} are not supported: every n-th layer must be full_attention, all "
+            "others sliding_attention"
         )
     return every
 
@@ -337,7 +338,7 @@ def _scaling(c: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any] | 
             "low_factor": float(rope["low_freq_factor"]),
             "high_factor": float(rope["high_freq_factor"]),
         }
-    if kind not in ("longrope", "su"):  # its older name
+    if kind not in ("longrope", "su"):  # su: the older name
         raise WeightsError(f"rope scaling {kind!r} is unknown; known are linear, llama3, longrope")
     return {
         "kind": "longrope",
@@ -386,7 +387,7 @@ def _write_language_model(family: str, lm: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_gemma3(lm: Mapping[str, Any], rope: Mapping[str, Any], head: int) -> dict[str, Any]:
-    """Fields of Gemma 3 as transformers 5 reads them, and by the names of before."""
+    """Fields of Gemma 3, with the names of transformers 5 and the earlier names."""
     local = {"rope_theta": lm["local_theta"], "rope_type": "default"}
     scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
     return {
@@ -401,6 +402,6 @@ def _write_gemma3(lm: Mapping[str, Any], rope: Mapping[str, Any], head: int) -> 
 
 
 def _require(config: Mapping[str, Any], name: str, value: Any) -> None:
-    """Raises WeightsError if a config has another value of what ours has no choice of."""
+    """Raises WeightsError if a config field has a value that models.lm does not support."""
     if config.get(name, value) not in (value, None):
-        raise WeightsError(f"config.json has {name} {config[name]!r}; only {value!r} is known here")
+        raise WeightsError(f"config.json has {name} {config[name]!r}; only {value!r} is supported")

@@ -1,8 +1,8 @@
 """Metadata of weights: activation, layer norm epsilon, preprocessing of images and texts.
 
-Weights load without complaint under wrong metadata and lose accuracy (QuickGELU against GELU moved
-published numbers). So the values in the files beside the weights are compared with the config
-before anything runs.
+Weights load without an error under wrong metadata and lose accuracy (QuickGELU instead of GELU has
+changed published results). The values in the files beside the weights are therefore compared with
+the config before anything runs.
 """
 
 import re
@@ -13,23 +13,23 @@ from typing import Any
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files
 
-# Key of the metadata -> the config field with its value here; {} is the name of the tokenizer.
+# Metadata key -> the config field with the same meaning; {} is the name of the tokenizer.
 FIELDS = {
     **dict.fromkeys(("image_activation", "text_activation"), "config.model.activation"),
     **dict.fromkeys(("image_epsilon", "text_epsilon"), "config.model.epsilon"),
     **dict.fromkeys(("mean", "std"), "config.input.normalisation"),
     "interpolation": "config.input.interpolation",
-    "crop": "config.input.eval_crop",  # centre: short side, then the square | none: squashed | pad
+    "crop": "config.input.eval_crop",  # centre (short side, then crop) | none (squash) | pad
     "context_length": "config.text.context_length",
     "vocab_size": "config.model.vocab_size",  # rows of the embedding
     **dict.fromkeys(("lower_case", "strips_punctuation"), "config.text.{}.clean"),
     "eos_token": "config.text.{}.eos_token",
     "pad_token": "config.text.{}.pad_token",
-    "padding_side": "config.text.tokenizer",  # ours all pad on the right
+    "padding_side": "config.text.tokenizer",  # all our tokenizers pad on the right
 }
 
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
-# Defaults of Hugging Face's classes: a config.json holds only what differs from them.
+# Defaults of Hugging Face's classes: a config.json holds only values that differ from them.
 _DEFAULTS = {
     "clip": {
         "hidden_act": "quick_gelu",
@@ -44,13 +44,13 @@ _DEFAULTS = {
         "max_position_embeddings": 64,
     },
 }
-# timm's SigLIP towers with the authors' GELU by tanh (timm 1.0.31); its others have the exact one.
+# timm's SigLIP towers with tanh GELU, as the authors' (timm 1.0.31); its others use exact GELU.
 _TIMM_TANH = re.compile(
     "vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip|vit_large_patch16_siglip_512"
 )
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-# Class of Hugging Face's tokenizer -> its text cleaning. GemmaTokenizer: SigLIP 2's folders name it
-# with do_lower_case, which that class ignores; the authors lower-case.
+# Class of Hugging Face's tokenizer -> its text cleaning. GemmaTokenizer: SigLIP 2's folders set
+# do_lower_case for it, which the class ignores; the authors lower-case.
 _CLEANING: dict[str, dict[str, Any]] = {
     "CLIPTokenizer": {"lower_case": True, "strips_punctuation": False},
     "SiglipTokenizer": {"lower_case": True, "strips_punctuation": True},
@@ -60,16 +60,16 @@ _CLEANING: dict[str, dict[str, Any]] = {
 
 
 def read(path: str | Path, names: Collection[str] | None = None) -> dict[str, Any]:
-    """Metadata in the files beside the weights at `path`, of these names; {} if there are none.
+    """Metadata in the files beside the weights at `path`; {} without such files.
 
-    Keys are those of FIELDS that the files have; tokens are strings. Raises WeightsError for
-    damaged files.
+    names: the files to read; None for all. Keys are a subset of FIELDS; tokens are strings. Raises
+    WeightsError for damaged files.
     """
     directory = folder(path)
     metadata: dict[str, Any] = {}
     for name, reader in _READERS.items():
-        is_wanted = directory is not None and (names is None or name in names)
-        if is_wanted and (file := directory / name).exists():
+        is_selected = directory is not None and (names is None or name in names)
+        if is_selected and (file := directory / name).exists():
             content = files.read_json(file)
             try:
                 metadata |= _checked(reader(content))
@@ -88,7 +88,7 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and 0 < value < 1e9
 
 
-# Keys of FIELDS whose values are no strings -> whether a value can be one.
+# Keys of FIELDS with other values than strings -> whether a value is valid.
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("image_epsilon", "text_epsilon"), lambda x: _is_number(x) and x >= 0),
     **dict.fromkeys(("mean", "std"), lambda x: len(x) == 3 and all(map(_is_number, x))),
@@ -98,20 +98,20 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 
 
 def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
-    """`metadata`, whose values are of the kinds that the config's fields are."""
+    """`metadata` unchanged. Raises WeightsError for values of a wrong type."""
     for key, value in metadata.items():
         if not _CHECKS.get(key, lambda x: isinstance(x, str) and len(x) < 100)(value):
-            # of a list or dict the type alone: it may be deeper than repr goes
-            shown = repr(value)[:50] if isinstance(value, int | float | str) else type(value)
-            raise WeightsError(f"{key} cannot be {shown}")
+            # only the type of a list or dict: repr fails on deep nesting
+            summary = repr(value)[:50] if isinstance(value, int | float | str) else type(value)
+            raise WeightsError(f"{key} cannot be {summary}")
     return metadata
 
 
 def folder(path: str | Path) -> Path | None:
-    """The folder whose config files belong to the weights at `path`, None if there is none.
+    """The folder whose config files belong to the weights at `path`; None without such a folder.
 
-    A single file counts only under a name of such folders (`files.IN_FOLDER`): any other may lie
-    beside files of other models.
+    A single file must have a standard name (`files.IN_FOLDER`): other files may lie beside config
+    files of other models.
     """
     path = Path(path)
     if path.is_dir():
@@ -131,7 +131,7 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     for part, tower in (("image", image), ("text", text)):
         metadata[f"{part}_activation"] = _ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
         metadata[f"{part}_epsilon"] = tower["layer_norm_eps"]
-    # Not the ids of special tokens: published ones are wrong (SigLIP's 49407 of 32,000, CLIP's 2).
+    # No ids of special tokens: published ones are wrong (SigLIP: 49407 of 32,000; CLIP: 2).
     metadata["context_length"] = text["max_position_embeddings"]
     metadata["vocab_size"] = text["vocab_size"]
     return metadata
@@ -197,7 +197,7 @@ def _open_clip_text(text: Mapping[str, Any]) -> dict[str, Any]:
     cleaning = text.get("tokenizer_kwargs", {}).get("clean")
     if cleaning in ("lower", "canonicalize"):
         metadata["lower_case"] = True
-        # For SigLIP 2's vocabulary open_clip canonicalises, against its authors: both are accepted.
+        # SigLIP 2: open_clip canonicalises, the authors do not; both are accepted.
         if metadata["vocab_size"] != 256_000:
             metadata["strips_punctuation"] = cleaning == "canonicalize"
     elif "hf_tokenizer_name" not in text and metadata["vocab_size"] == 49_408:

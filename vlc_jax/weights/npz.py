@@ -1,4 +1,4 @@
-"""Reader of .npz files that sets memory aside for no more numbers than a file holds."""
+"""Reader of .npz files that never allocates more memory than the file has data."""
 
 import io
 import math
@@ -9,14 +9,14 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import sizes, zip_file
 
-MAX_HEADER = 10_000  # bytes of an array's header, numpy's own limit; one of an array has about 128
+MAX_HEADER = 10_000  # bytes of an array's header, numpy's own limit; usual are about 128
 
 
 def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
-    """All arrays of the file, by their names there.
+    """All arrays of the file, {name in the file: array}.
 
-    only_shapes: placeholders of them (`sizes.placeholder`); no values are read.
-    Raises WeightsError for a file that is damaged or holds more than arrays.
+    only_shapes: placeholders instead of arrays (`sizes.placeholder`); no values are read.
+    Raises WeightsError for a file that is damaged or holds anything but arrays.
     """
     arrays = {}
     try:
@@ -41,8 +41,8 @@ def read_one(path: Path, name: str) -> np.ndarray:
 
 
 def _array(data: bytes, size: int, only_shapes: bool) -> np.ndarray:
-    """The array of an .npy file of `size` bytes; not by numpy's reader, which sets aside what the
-    header names. only_shapes: `data` need hold only the header."""
+    """The array of an .npy file of `size` bytes; numpy's own reader would allocate the shape of the
+    header unchecked. only_shapes: `data` may be the header only."""
     shape, is_fortran, dtype, start = _header(data[:MAX_HEADER])
     needed = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or needed != size - start:
@@ -54,7 +54,7 @@ def _array(data: bytes, size: int, only_shapes: bool) -> np.ndarray:
 
 
 def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Shape, whether it is in Fortran's order, dtype, and where the numbers start."""
+    """Shape, whether the order is Fortran's, dtype, and offset of the data."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
     readers = {
@@ -65,7 +65,7 @@ def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
         raise ValueError(f"an array in version {version} of the format")
     try:
         shape, is_fortran, dtype = readers[version](file)
-    except (RecursionError, MemoryError) as error:  # what Python's parser says of deep nesting
+    except (RecursionError, MemoryError) as error:  # from Python's parser at deep nesting
         raise ValueError("the header of an array cannot be read") from error
     if dtype.hasobject:  # reading it would run code
         raise ValueError("an array of objects")

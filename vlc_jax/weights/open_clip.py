@@ -44,7 +44,8 @@ def eva02_rules(patch_size: int) -> list[Rule]:
         # EVA's keys have no bias (it would add the same to all logits of a query).
         rule(f"{block}.attn.q_proj.bias", f"{ours}/attention/query/bias"),
         rule(f"{block}.attn.v_proj.bias", f"{ours}/attention/value_bias"),
-        # EVA02's inner norms: before the output of the attention and of the gated MLP (SwiGLU).
+        # EVA02's inner norms, before the output matrix of the attention and of the gated MLP
+        # (SwiGLU).
         *norm(f"{block}.attn.norm", f"{ours}/attention/norm"),
         *dense(f"{block}.mlp.fc1_g", f"{ours}/mlp/gate"),
         *dense(f"{block}.mlp.fc1_x", f"{ours}/mlp/up"),

@@ -1,4 +1,4 @@
-"""Renaming rules of OpenAI's CLIP, also the names of open_clip's ViT models."""
+"""Renaming rules of OpenAI's CLIP, and of open_clip's ViT models, which have the same names."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Rule, rule
@@ -35,7 +35,7 @@ def attention(theirs: str, ours: str) -> list[Rule]:
 
 
 def blocks(theirs: str, ours: str) -> list[Rule]:
-    """Rules of a stack of transformer blocks, "{i}" being the number of the block."""
+    """Rules of a stack of transformer blocks; "{i}" is the index of the block."""
     return [
         *norm(f"{theirs}.ln_1", f"{ours}/attention_norm"),
         *attention(f"{theirs}.attn", f"{ours}/attention"),
@@ -64,7 +64,7 @@ def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
         *norm("visual.ln_pre", "image/pre_norm"),
         *blocks("visual.transformer.resblocks.{i}", "image/block_{i}"),
         *norm("visual.ln_post", "image/norm"),
-        # Both projections are bare parameters (inputs, outputs), no Linear: not transposed.
+        # Both projections are bare parameters (inputs, outputs), not Linear layers: no transpose.
         rule("visual.proj", "image/projection/kernel"),
         *text_tower(text_prefix),
         rule(f"{text_prefix}text_projection", "text/projection/kernel"),

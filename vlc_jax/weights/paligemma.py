@@ -1,6 +1,6 @@
 """PaliGemma's weights in big_vision's files: `.npz`, names joined by "/", layers stacked.
 
-One array of the file, with the parameters made of it, is in host memory at a time.
+Only one array of the file and its parameters are in host memory at a time.
 """
 
 import math
@@ -16,15 +16,15 @@ from vlc_jax.weights import big_vision, lm_config, npz, rename
 
 _BLOCK = "img/Transformer/encoderblock"
 _ATTENTION = "llm/layers/attn"
-_MARKS = {"img/head/kernel", "llm/embedder/input_embedding"}  # names of no other model's file
+_MARKERS = {"img/head/kernel", "llm/embedder/input_embedding"}  # names of no other model's file
 
 Load = Callable[..., tuple[np.ndarray, ...]]
 
 
 class _Row(NamedTuple):
-    """Names in the file, our paths, and what makes the arrays of the latter of the former's.
+    """Names in the file, our paths, and the conversion from file arrays to ours.
 
-    A path with "{i}" is that of every layer, and `load` gets one layer at a time.
+    A path with "{i}" stands for every layer, and `load` gets one layer at a time.
     """
 
     theirs: tuple[str, ...]
@@ -37,7 +37,7 @@ def _inputs_first(x: np.ndarray) -> np.ndarray:
     return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
 
 
-# Gemma: name in the file -> our paths below "lm", and what makes them of its array.
+# Gemma: name in the file -> our paths below "lm", and the conversion of its array.
 _GEMMA: dict[str, tuple[tuple[str, ...], Load]] = {
     "llm/embedder/input_embedding": (("token_embedding/embedding",), lambda x: (x,)),
     "llm/final_norm/scale": (("norm/scale",), lambda x: (x,)),
@@ -61,25 +61,25 @@ _GEMMA: dict[str, tuple[tuple[str, ...], Load]] = {
 
 
 def is_paligemma(path: str | Path) -> bool:
-    """True if a file is of PaliGemma as big_vision writes it, by its names."""
+    """True if a file is a PaliGemma of big_vision, by its array names."""
     path = Path(path)
-    return path.suffix == ".npz" and path.is_file() and _names(path).keys() >= _MARKS
+    return path.suffix == ".npz" and path.is_file() and _names(path).keys() >= _MARKERS
 
 
 def _names(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Names without "params/", which some files have -> those in the file, and shapes."""
+    """Names without the optional prefix "params/" -> (names in the file, shapes)."""
     arrays = npz.read(path, only_shapes=True)
-    found = {name.removeprefix("params/"): (name, x.shape) for name, x in arrays.items()}
-    if len(found) < len(arrays):
+    names = {name.removeprefix("params/"): (name, x.shape) for name, x in arrays.items()}
+    if len(names) < len(arrays):
         raise WeightsError(f"{path} holds a parameter twice, with and without params/")
-    return found
+    return names
 
 
 def read_sizes(path: str | Path) -> dict[str, Any]:
-    """Architecture of a file by the shapes of its arrays, see `lm_config.read`.
+    """Architecture of a file from the shapes of its arrays, see `lm_config.read`.
 
-    An image has no token id there; the first that the vocabulary lacks stands for it, which is that
-    of Hugging Face's files. Raises WeightsError for a file of another model.
+    big_vision has no image token; ours is the first id beyond the vocabulary, as in Hugging Face's
+    files. Raises WeightsError for a file of another model.
     """
     shapes = {name: shape for name, (_, shape) in _names(Path(path)).items()}
     try:
@@ -123,21 +123,22 @@ def load(
     put: Callable[[str, np.ndarray], Any] | None = None,
     dtype: Any = None,
 ) -> dict[str, Any]:
-    """The parameters in a file, as `llava.load` those in a folder."""
+    """Parameters of a file, with the arguments and errors of `llava.load`."""
     path, params = Path(path), {}
-    wanted = {name: tuple(x.shape) for name, x in rename.flatten(shapes).items()}
+    expected = {name: tuple(x.shape) for name, x in rename.flatten(shapes).items()}
     stored = {name: whole for name, (whole, _) in _names(path).items()}
     try:
         rows = [row for row in _rows(sizes) if row.ours[0].split("/")[0] in shapes]
         _check_names(rows, stored)
         for row in rows:
-            for target, array in _parameters(row, path, stored, wanted):
+            for target, array in _parameters(row, path, stored, expected):
                 if not np.isfinite(array).all():
                     raise WeightsError(f"{row.theirs[0]} is not finite")
-                array = np.array(array, dtype or array.dtype, order="C")  # no view of the file's
+                # a copy: a view would keep the whole array of the file in memory
+                array = np.array(array, dtype or array.dtype, order="C")
                 params[target] = array if put is None else put(target, array)
                 del array
-        if missing := sorted(wanted.keys() - params.keys()):
+        if missing := sorted(expected.keys() - params.keys()):
             raise WeightsError(rename.listing("parameters without an array", missing))
         return rename.unflatten(params)
     except WeightsError as error:
@@ -170,9 +171,9 @@ def _check_names(rows: Sequence[_Row], stored: Mapping[str, str]) -> None:
 
 
 def _parameters(
-    row: _Row, path: Path, stored: Mapping[str, str], wanted: Mapping[str, tuple[int, ...]]
+    row: _Row, path: Path, stored: Mapping[str, str], expected: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Our parameters of a row."""
+    """Yields (path, array) of our parameters of a row."""
     sources = [_recovered(npz.read_one(path, stored[name])) for name in row.theirs]
     is_stack = "{i}" in row.ours[0]
     for layer in range(sources[0].shape[0] if is_stack and sources[0].ndim else 1):
@@ -182,17 +183,17 @@ def _parameters(
             raise WeightsError(f"{row.theirs[0]} has shape {sources[0].shape}: {error}") from error
         for target, part in zip(row.ours, parts, strict=True):
             target = target.replace("{i}", str(layer))
-            if part.shape != wanted.get(target):
+            if part.shape != expected.get(target):
                 raise WeightsError(
-                    f"{row.theirs[0]} gives {target} {part.shape} instead of {wanted.get(target)}"
+                    f"{row.theirs[0]} gives {target} {part.shape} instead of {expected.get(target)}"
                 )
             yield target, part
 
 
 def _recovered(array: np.ndarray) -> np.ndarray:
-    """The array; numpy saves bfloat16 as two bytes of no type."""
+    """The array with its dtype: numpy saves bfloat16 as two untyped bytes (V2)."""
     if array.dtype == np.dtype("V2"):
         return array.view(ml_dtypes.bfloat16)
     if array.dtype.kind != "f":
-        raise WeightsError(f"weights are floating numbers; there are some of dtype {array.dtype}")
+        raise WeightsError(f"weights must be floating point; one array has dtype {array.dtype}")
     return array

@@ -1,4 +1,4 @@
-"""Export of LoRA and DoRA adapters as Hugging Face's PEFT reads them."""
+"""Export of LoRA and DoRA adapters in the format of Hugging Face's PEFT."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights.rename import Rule, expand
 
-ATTENTION = ("query", "key", "value")  # in the order of a transformers rule's names
+ATTENTION = ("query", "key", "value")  # the order of names in a transformers rule
 
 
 def save(
@@ -23,7 +23,7 @@ def save(
     for name, adapter in adapters.items():
         modules, rule = _modules(name, rules)
         for index, module in enumerate(modules):
-            # One matrix of ours may be three modules there: they share A, and B is cut by outputs.
+            # One matrix of ours may be three modules in PEFT: they share A and split B by outputs.
             columns = {
                 key: np.split(adapter[key], len(modules), axis=-1)[index]
                 for key in adapter.keys() - {"a"}
@@ -43,8 +43,10 @@ def save(
 def config(
     arrays: Mapping[str, np.ndarray], rank: int, alpha: float, base: str, dropout: float = 0.0
 ) -> dict[str, object]:
-    """Content of adapter_config.json for `arrays` of `save`; base: path of the frozen weights.
-    dropout: with which the adapter was trained."""
+    """Content of adapter_config.json for `arrays` of `save`.
+
+    base: path of the frozen weights.   dropout: rate used in training.
+    """
     modules = {name.removeprefix("base_model.model.").split(".lora_")[0] for name in arrays}
     return {
         "peft_type": "LORA",
@@ -61,12 +63,12 @@ def config(
 
 
 def _modules(name: str, rules: Sequence[Rule]) -> tuple[list[str], Rule]:
-    """The transformers modules of a matrix of ours, and the rule of the weight."""
+    """The transformers modules of one of our matrices, and the rule of its weight."""
     folder, _, part = name.removesuffix("/kernel").rpartition("/")
     is_attention = part in (*ATTENTION, "_".join(ATTENTION))
     path = f"{folder}/query/kernel" if is_attention else name
     matching = expand(rules, [path])
-    # The packed projections of a torch.nn.MultiheadAttention are no modules of their own.
+    # The packed projections of a torch.nn.MultiheadAttention are not separate modules.
     if not matching or (is_attention and len(matching[0].theirs) != len(ATTENTION)):
         raise WeightsError(
             f"PEFT has no module for the adapter of {name}; export the merged weights instead"

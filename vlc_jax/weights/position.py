@@ -15,16 +15,16 @@ def fit(
 ) -> dict[str, np.ndarray]:
     """`params` with position embeddings of the lengths in `shapes`.
 
-    The image's are resampled as a square grid; the class token's row is kept. The text's are cut,
-    and only with `may_cut_text`: a causal tower with end-of-text pooling never reads positions
-    after the end. Raises WeightsError otherwise.
+    Image positions are resampled as a square grid; the row of the class token stays as it is. Text
+    positions are cut, and only with `may_cut_text`: a causal tower with end-of-text pooling never
+    reads positions after the end. Raises WeightsError otherwise.
     """
     for path in (IMAGE, TEXT) if TEXT in shapes else (IMAGE,):
         old, new = params[path].shape, shapes[path]
         if len(old) != 2 or old[1:] != tuple(new[1:]) or 0 in old:
             raise WeightsError(f"{path} has shape {old}, the model's {tuple(new)}")
     fitted = dict(params)
-    class_tokens = int("image/class_embedding" in params)  # its row is the first, outside the grid
+    class_tokens = int("image/class_embedding" in params)  # row 0 is outside the grid
     old, new = len(params[IMAGE]), shapes[IMAGE][0]
     if old != new:
         old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))
@@ -51,12 +51,12 @@ def fit(
 def resample(grid: np.ndarray, side: int) -> np.ndarray:
     """A (rows, columns, width) grid resampled to (side, side, width): antialiased bicubic, float32.
 
-    Keys' kernel with a = -1/2, widened when the grid shrinks: what Pillow, jax.image.resize and
-    torch's `interpolate(mode="bicubic", antialias=True)` (open_clip) compute. Hugging Face does
-    not antialias and big_vision resamples linearly.
+    Keys' kernel with a = -1/2, widened when the grid shrinks, as in Pillow, jax.image.resize and
+    torch's `interpolate(mode="bicubic", antialias=True)` (open_clip). Hugging Face does not
+    antialias and big_vision resamples linearly.
     """
     rows, columns = (_weights(n, side) for n in grid.shape[:2])
-    # float64 inside: the weights of a row then sum to 1 to the last bit of float32.
+    # float64: the weights of a row then sum to 1 to the last bit of float32.
     return np.einsum("ir,jc,rcw->ijw", rows, columns, grid.astype(np.float64)).astype(np.float32)
 
 

@@ -1,8 +1,8 @@
-"""Renaming rules between another format's arrays and our parameter tree, strict both ways.
+"""Renaming rules between another format's arrays and our parameter tree, strict in both directions.
 
-A rule names arrays of the other format and the paths of our tree that hold the same numbers; "{i}"
-in both is the number of a layer. Its `Codec` converts the arrays in both directions without loss,
-so that one table serves import and export.
+A rule maps array names of the other format to paths of our tree; "{i}" in both is the index of a
+layer. Its `Codec` converts the arrays in both directions without loss, so that one table serves
+import and export.
 """
 
 import re
@@ -17,7 +17,7 @@ SHOWN = 5  # names in an error message; the rest are counted
 
 
 class Codec(NamedTuple):
-    """Conversion of arrays: `load` from theirs, in the order of the rule, to ours; `save` back."""
+    """Conversion of arrays: `load` from theirs to ours, in the order of the rule; `save` back."""
 
     load: Callable[..., tuple[np.ndarray, ...]]
     save: Callable[..., tuple[np.ndarray, ...]]
@@ -40,11 +40,11 @@ TRANSPOSED = _one(lambda x: x.T, lambda x: x.T)
 SCALAR = _one(lambda x: x.reshape(()), lambda x: x.reshape(()))
 SCALAR_OF_ONE = _one(lambda x: x.reshape(()), lambda x: x.reshape(1))
 # A parameter with a leading axis of size 1, such as a position embedding (1, length, width).
-# squeeze, not [0]: big_vision's NaFlex towers have positions (16, 16, width), of which [0] is a row
+# squeeze, not [0]: for NaFlex positions (16, 16, width), [0] would silently return a row
 LEADING_ONE = _one(lambda x: x.squeeze(0), lambda x: x[None])
 LEADING_ONES = _one(lambda x: x.squeeze((0, 1)), lambda x: x[None, None])
 # torch.nn.MultiheadAttention and timm's qkv: query, key and value in thirds of the outputs.
-# Ours keeps the query apart: a pooling query attends to tokens that only need keys and values.
+# Ours has a separate query: tokens that a pooling query attends to need only keys and values.
 PACKED_WEIGHT = Codec(
     lambda w: (w[: len(w) // 3].T, w[len(w) // 3 :].T),
     lambda query, key_value: (np.concatenate([query.T, key_value.T]),),
@@ -76,14 +76,14 @@ def convolution(patch: int) -> Codec:
 
 
 class Rule(NamedTuple):
-    """Array names of the other format and paths of our tree that hold the same numbers."""
+    """Array names of the other format and the paths of our tree with the same values."""
 
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
     codec: Codec = SAME
 
     def is_of(self, part: str) -> bool:
-        """True if all its parameters belong to one part of our tree, such as "image"."""
+        """True if all parameters of the rule belong to `part` of our tree, such as "image"."""
         return all(path.startswith(f"{part}/") for path in self.ours)
 
 
@@ -99,11 +99,11 @@ def load(
     shapes: Mapping[str, tuple[int, ...]],
     ignored: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
-    """Our flat parameters, {path: float32 array}, of exactly the paths of `shapes`.
+    """Our flat parameters, {path: float32 array}, with exactly the paths of `shapes`.
 
-    Arrays keep the shapes of the file; `check_values` compares them with those of the model.
-    ignored: regular expressions of whole names that may be in the file and are no parameters.
-    Raises WeightsError naming arrays left over or missing.
+    Arrays have the shapes of the file; `check_values` compares them with the model's shapes.
+    ignored: regular expressions of whole names in the file that are no parameters.
+    Raises WeightsError with the names of leftover or missing arrays.
     """
     used = expand(rules, shapes)
     expected = {name for rule in used for name in rule.theirs}
@@ -126,11 +126,11 @@ def load(
         sources = [arrays[name] for name in rule.theirs]
         try:
             results = rule.codec.load(*sources)
-        except (ValueError, IndexError, TypeError) as error:  # TypeError: an array without axes
+        except (ValueError, IndexError, TypeError) as error:  # TypeError: len() of a scalar
             raise WeightsError(f"{rule.theirs[0]} has shape {sources[0].shape}: {error}") from error
         params |= dict(zip(rule.ours, results, strict=True))
-    # Copies: codecs return views, which would keep all arrays of the file in memory. A float64 out
-    # of float32's range becomes infinity, which `check_values` names.
+    # Copies: codecs return views, which would keep all arrays of the file in memory. A float64
+    # beyond float32's range becomes infinity, which `check_values` reports.
     with np.errstate(over="ignore"):
         return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
 
@@ -160,7 +160,7 @@ def names(rules: Iterable[Rule]) -> list[str]:
 
 
 def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
-    """Raises WeightsError naming parameters that only one of the two trees has."""
+    """Raises WeightsError with the names of parameters that only one of the two trees has."""
     problems = [
         listing("missing", sorted(shapes.keys() - params.keys())),
         listing("not parameters of this model", sorted(params.keys() - shapes.keys())),
@@ -170,7 +170,7 @@ def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
 
 
 def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raises WeightsError naming arrays of another shape, or with NaN or infinity."""
+    """Raises WeightsError with the names of arrays of other shapes, or with NaN or infinity."""
     wrong = [
         f"{path} {params[path].shape} instead of {tuple(shape)}"
         for path, shape in shapes.items()
@@ -183,7 +183,7 @@ def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[in
 
 
 def expand(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
-    """The rules for `paths` of our tree, those with "{i}" once for every layer."""
+    """The rules for `paths` of our tree; rules with "{i}" are repeated for every layer."""
     expanded = []
     for rule in rules:
         regex = re.escape(rule.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)")

@@ -1,4 +1,4 @@
-"""Sizes of two towers, read from the names and shapes of their weights."""
+"""Sizes of both towers, from the names and shapes of their weights."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from vlc_jax.errors import WeightsError
 
 FLOAT32 = np.dtype(np.float32)
 
-# What is measured -> its names in the formats of `weights.FORMATS`.
+# Array that determines a size -> its names in the formats of `weights.FORMATS`.
 _ARRAYS = {
     "patches": r"visual\.conv1\.weight|visual\.trunk\.patch_embed\.proj\.weight"
     r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel",
@@ -22,7 +22,7 @@ _ARRAYS = {
     "context": r"(text\.)?positional_embedding"
     r"|text_model\.embeddings\.position_embedding\.weight|params/txt/pos_embedding",
 }
-_AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # at least
+_AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # minimum number of axes
 _BLOCKS = {
     "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
     r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*",
@@ -32,7 +32,7 @@ _BLOCKS = {
 
 
 class Sizes(NamedTuple):
-    """Sizes of two towers.
+    """Sizes of both towers.
 
     image, text: (width, depth).   grid: patches per side.   vocab_size: rows of the embedding.
     """
@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
 
 
 def placeholder(shape: Sequence[int], dtype: np.dtype = FLOAT32) -> np.ndarray:
-    """An array of this shape that takes no memory: all its elements are one zero.
+    """An array of this shape without memory of its own: all elements are the same zero.
 
     Raises ValueError for a shape that no array can have.
     """
@@ -60,12 +60,12 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
     """The sizes of weights in a format of `weights.FORMATS`. Raises WeightsError for others."""
     shapes = {}
     for key, pattern in _ARRAYS.items():
-        found = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
-        if len(found) != 1:
-            raise WeightsError(f"the weights have {len(found)} arrays named like {pattern}")
-        if len(found[0]) < _AXES[key] or 0 in found[0]:
-            raise WeightsError(f"the array named like {pattern} has shape {found[0]}")
-        shapes[key] = found[0]
+        matches = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
+        if len(matches) != 1:
+            raise WeightsError(f"the weights have {len(matches)} arrays named like {pattern}")
+        if len(matches[0]) < _AXES[key] or 0 in matches[0]:
+            raise WeightsError(f"the array named like {pattern} has shape {matches[0]}")
+        shapes[key] = matches[0]
     patches, is_flax = shapes["patches"], any(name.startswith("params/") for name in arrays)
     width, patch_size = (patches[-1], patches[0]) if is_flax else (patches[0], patches[-1])
     depths = {part: _depth(arrays, pattern) for part, pattern in _BLOCKS.items()}
@@ -73,7 +73,7 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
         image=(width, depths["image"]),
         text=(shapes["tokens"][1], depths["text"]),
         patch_size=patch_size,
-        grid=math.isqrt(shapes["grid"][-2]),  # a class token more changes no integer root
+        grid=math.isqrt(shapes["grid"][-2]),  # a class token does not change the integer root
         vocab_size=shapes["tokens"][0],
         context_length=shapes["context"][-2],
     )

@@ -1,10 +1,10 @@
 """Reader of torch archives that needs no torch and runs no code of the file.
 
 A `.pt` file is a zip with a pickle that describes tensors, and one file of bytes per storage; a
-TorchScript archive (OpenAI's CLIP) describes modules that hold tensors. A pickle may call any
-function by name, so only the few names that build tensors are allowed here. Any other is refused,
-or replaced by an object without code (`Inert`). Nor may a file of few bytes ask for much memory:
-tensors are views of the bytes that were read, and all sizes are checked against the file's.
+TorchScript archive (OpenAI's CLIP) describes modules that hold tensors. A pickle can call any
+function by name, so only the few names that build tensors are allowed. Any other name is refused,
+or replaced by an object without code (`Inert`). A small file cannot make the reader allocate much
+memory: tensors are views of the bytes read, and all sizes are checked against the size of the file.
 """
 
 import collections
@@ -21,8 +21,8 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import sizes, zip_file
 
-MAX_ENTRIES = 100_000  # of nested dicts, which a pickle can name twice at each of many levels
-MAX_NAME = 300  # letters, of the names of all levels together
+MAX_ENTRIES = 100_000  # of nested dicts: a pickle can repeat a dict at each of many levels
+MAX_NAME = 300  # characters of a name, all levels joined
 
 _DTYPES = {
     "FloatStorage": np.dtype(np.float32),
@@ -45,9 +45,9 @@ def read(
 ) -> dict[str, np.ndarray]:
     """All tensors of the file as {name: array}, nested names joined by dots.
 
-    only_shapes: placeholders of them (`sizes.placeholder`); no values are read.
-    is_mapped: views of the mapped file, which take no memory of their own; the file must stay as it
-      is while they are used.
+    only_shapes: placeholders instead of arrays (`sizes.placeholder`); no values are read.
+    is_mapped: views of the mapped file, without memory of their own; the file must not change while
+      they are in use.
     Raises WeightsError for a file that is damaged, in the format of torch before 1.6, or holds
     anything but tensors.
     """
@@ -64,10 +64,10 @@ def content(
     only_shapes: bool = False,
     is_mapped: bool = False,
 ) -> Any:
-    """The saved object, with its tensors as arrays; only_shapes, is_mapped: as of `read`.
+    """The saved object, with tensors as arrays; only_shapes, is_mapped: as in `read`.
 
-    may_hold_objects: accept objects of other classes, each as an `Inert`; else they are refused.
-      No code of the file is run either way.
+    may_hold_objects: True: objects of other classes become `Inert`; False: they are refused. No
+      code of the file is run in either case.
     Raises WeightsError as `read` does.
     """
     if not path.stat().st_size:
@@ -78,7 +78,7 @@ def content(
             pickles = [name for name in names if name.split("/")[1:] == ["data.pkl"]]
             if not pickles:
                 raise WeightsError(f"{path} is a zip without data.pkl, not a torch archive")
-            root = pickles[0].split("/")[0]  # all members lie in a folder named by who saved it
+            root = pickles[0].split("/")[0]  # all members lie in one folder of any name
             order = f"{root}/byteorder"
             if order in names and zip_file.read(archive, order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
@@ -93,14 +93,14 @@ def content(
 
 
 class _Storage(NamedTuple):
-    """The numbers that tensors are views of. No array: a view of a view may lie outside it."""
+    """Raw storage that tensors view; not an ndarray, since a view may exceed another view."""
 
     numbers: np.ndarray
 
 
 class _Named(NamedTuple):
-    """The meaning of a name in a pickle. A tuple, as a pickle may give a state to all it names:
-    that of a dtype or a function would change the one of the whole process."""
+    """The object that a name in a pickle refers to. A tuple, since a pickle can set the state of
+    any object it names: on a bare dtype or function it would change the whole process."""
 
     value: Any
 
@@ -109,12 +109,12 @@ class _Named(NamedTuple):
 
 
 class Inert:
-    """Placeholder for an object of any class: it keeps the pickled state and runs nothing."""
+    """Placeholder for an object of any class: it holds the pickled state and runs no code."""
 
     state: Any = None
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Accepts and drops all arguments."""
+        """Accepts and ignores all arguments."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -123,7 +123,7 @@ class Inert:
         return Inert()
 
     def _take(self, *_: Any) -> None:
-        """Drops the members of lists, sets and dicts of other classes."""
+        """Ignores the members of lists, sets and dicts of other classes."""
 
     append = extend = add = __setitem__ = _take
 
@@ -156,7 +156,7 @@ class _Unpickler(pickle.Unpickler):
             ("collections", "OrderedDict"): _ordered_dict,
             ("torch._utils", "_rebuild_tensor_v2"): self._tensor,
             ("torch._utils", "_rebuild_parameter"): _first,
-            ("torch", "Size"): _first,  # a tuple already
+            ("torch", "Size"): _first,  # its argument is a tuple already
             # TorchScript's typed lists and attributes: the value without its type.
             ("torch.jit._pickle", "restore_type_tag"): _first,
             **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in _LISTS},
@@ -185,46 +185,46 @@ class _Unpickler(pickle.Unpickler):
             )
         if isinstance(data, np.ndarray):
             return _Storage(sizes.placeholder((count,), dtype))
-        # a memoryview: of bytes each such part would be a copy
+        # memoryview: a slice of bytes would be a copy
         return _Storage(np.frombuffer(memoryview(data)[: count * dtype.itemsize], dtype))
 
     def _storage(self, member: str) -> bytes | memoryview | np.ndarray:
-        if self.only_shapes:  # its length is all that is used
+        if self.only_shapes:  # only its length is used
             return sizes.placeholder((self.archive.getinfo(member).file_size,), np.dtype(np.uint8))
         if self.mapped is not None:
             return zip_file.read_mapped(self.archive, member, self.mapped)
         return zip_file.read(self.archive, member)
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> np.ndarray:
-        """Array of a torch tensor: an offset, shape and strides in a storage, as torch stores it.
+        """Array view of a torch tensor: offset, shape and strides in a storage.
 
-        A view, without memory of its own. The arguments are whatever the pickle says.
+        It has no memory of its own. The arguments come from the pickle and can be anything.
         """
         if not isinstance(storage, _Storage):
             raise WeightsError(f"{self.path} has a tensor of {type(storage).__name__}")
         if not all(type(n) is int for n in (offset, *shape, *strides)):
-            # numbers of a tensor, too: theirs overflow in the sum below
+            # not even numpy integers, which would overflow in the sum below
             raise WeightsError(f"{self.path} has a tensor whose sizes are no whole numbers")
-        numbers, shown = storage.numbers, str(shape)[:50]
+        numbers, summary = storage.numbers, str(shape)[:50]
         last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
         if 0 in shape:
             return np.zeros(shape, numbers.dtype)
         if offset < 0 or min((*shape, *strides), default=0) < 0 or last >= len(numbers):
             raise WeightsError(
-                f"{self.path} has a tensor of shape {shown} outside its storage of {len(numbers)}"
+                f"{self.path} has a tensor of shape {summary} outside its storage of {len(numbers)}"
             )
         view = self._view(numbers[offset:], shape, strides)
-        # A stride of 0 repeats a number as often as it likes, and whoever uses the view copies it.
+        # A stride of 0 repeats a number any number of times, and users of the view copy it.
         self.spare -= view.nbytes
         if self.spare < 0:
             raise WeightsError(
-                f"{self.path} is too small for its tensors: with one of shape {shown} they take "
+                f"{self.path} is too small for its tensors: with one of shape {summary} they take "
                 f"more than {zip_file.MAX_RATIO} times its bytes"
             )
         return view
 
     def _view(self, numbers: np.ndarray, shape: Any, strides: Any) -> np.ndarray:
-        """Only for checked shapes and strides: as_strided itself reads any memory."""
+        """Strided view. Shapes and strides must be checked before: as_strided reads any memory."""
         if self.only_shapes:
             return sizes.placeholder(shape, numbers.dtype)
         steps = [stride * numbers.itemsize for stride in strides]
@@ -232,15 +232,15 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check_opcodes(data: bytes) -> None:
-    """Raises ValueError for a pickle with strings longer than itself or numbers of objects beyond
-    its length, for both of which Python's unpickler would set memory aside."""
+    """Raises ValueError for a pickle with strings longer than itself, or object indices beyond its
+    length: Python's unpickler would allocate memory for both."""
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name == "LONG_BINPUT" and argument > len(data):
             raise ValueError(f"a pickle of {len(data)} bytes numbers an object {argument}")
 
 
 def _ordered_dict(pairs: Any = ()) -> collections.OrderedDict:
-    if not isinstance(pairs, list | tuple):  # of an array each number would become an object
+    if not isinstance(pairs, list | tuple):  # the numbers of an array would become Python objects
         raise ValueError(f"a dict of {type(pairs).__name__}")
     return collections.OrderedDict(pairs)
 
@@ -250,11 +250,12 @@ def _first(data: Any, *_: Any) -> Any:
 
 
 def _tensors(content: Any) -> dict[str, np.ndarray]:
-    """All tensors in nested dicts and modules; entries whose names are no strings are left out.
+    """All tensors in nested dicts and modules; entries with names other than strings and integers
+    are ignored.
 
-    Raises ValueError where dicts hold one another without end.
+    Raises ValueError if dicts contain one another endlessly.
     """
-    found, pending, count = {}, [("", content)], 0
+    tensors, pending, count = {}, [("", content)], 0
     while pending:
         name, value = pending.pop()
         if len(name) > MAX_NAME:
@@ -262,12 +263,12 @@ def _tensors(content: Any) -> dict[str, np.ndarray]:
         if isinstance(value, Inert):
             value = value.state
         if isinstance(value, np.ndarray):
-            found[name] = value
+            tensors[name] = value
         if not isinstance(value, dict):
             continue
-        count += len(value) + 1  # 1: an empty dict, too
+        count += len(value) + 1  # 1: empty dicts count, too
         if count > MAX_ENTRIES:
             raise ValueError("its dicts hold one another without end")
         inner = [(key, item) for key, item in value.items() if isinstance(key, str | int)]
         pending += [(f"{name}.{key}" if name else str(key), item) for key, item in inner[::-1]]
-    return found
+    return tensors
