@@ -4,12 +4,12 @@
 
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md, OUT/lab_notes.md and the figures in
-OUT/images, or docs/ with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
-DONE are skipped, so the same command resumes the study. Runs with values in results.json, beside
-results.md, are skipped, too, unless another run starts from them: a study can be done in pieces and
-on several machines. Delete results.json to start over. A run's folder with other settings, or with
-a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its command in
-OUT/NAME/env.json.
+OUT/images, or docs/ with `--docs docs`. `--parts d` runs one part and keeps the sections of the
+others. Runs that are DONE are skipped, so the same command resumes the study. Runs with values in
+results.json, beside results.md, are skipped, too, unless another run starts from them: a study can
+be done in pieces and on several machines. Delete results.json to start over. A run's folder with
+other settings, or with a base run that was replaced, raises an error. A run's output is in
+OUT/NAME/log.txt, its command in OUT/NAME/env.json.
 """
 
 import argparse

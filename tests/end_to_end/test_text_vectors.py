@@ -83,7 +83,7 @@ def file(base, tmp_path_factory):
 
 
 def embedded(*flags):
-    return helpers.python("-m", "vlc_jax.tools.embed_text", *flags)
+    return helpers.python("-m", "vlc-jax embed_text", *flags)
 
 
 def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):
@@ -214,7 +214,7 @@ def test_a_text_without_a_vector_is_named_before_training(file, base, tmp_path):
         np.save(tmp_path / "x.npy", rows[kept])
         kept_lines = "\n".join(lines[place] for place in kept)
         (tmp_path / "x.jsonl").write_text(kept_lines)
-        with pytest.raises(DataError, match=f"{words}.*{lacking}.*vlc_jax.tools.embed_text"):
+        with pytest.raises(DataError, match=f"{words}.*{lacking}.*vlc-jax embed_text"):
             run(of_vectors(tmp_path / "x.npy", base), tmp_path / "run")
         assert not (tmp_path / "run/metrics.jsonl").exists()
 
