@@ -18,15 +18,6 @@ TEMPLATE = "\n{question} ASSISTANT:"  # of Vicuna 1.5, from behind the image to 
 LATER = "USER: {question} ASSISTANT:"  # the same from the end of an answer to the next one
 
 
-def asked(question: str, answer: str, ends: bool = True) -> str:
-    """The text that is scored as the answer to a question about an image, for a
-    ConversationTokenizer.
-
-    ends: whether the end token behind the answer counts.
-    """
-    return json.dumps([[question, answer, ends]], ensure_ascii=False)
-
-
 class ConversationTokenizer:
     """Ids and marks of the text behind an image: 1 on the tokens of answers, 0 elsewhere.
 
@@ -34,7 +25,7 @@ class ConversationTokenizer:
     `llava` with answers=conversation), in the template of a checkpoint, such as Vicuna 1.5, without
     what stands before the image:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
-    and the end token of an answer is marked, too. A turn [question, answer, ends], as `asked`
+    and the end token of an answer is marked, too. A turn [question, answer, ends], as `case.asked`
     writes it, is there to be scored: it is never cut, and its end token has no mark if `ends` is
     false. {"text_only": [[question, answer], ...]} is a conversation without an image, whose ids
     begin with the start token and `before`, since nothing is read before it:

@@ -9,7 +9,7 @@ import numpy as np
 from vlc_jax.evaluators import linear_probe, stats, ties
 from vlc_jax.evaluators.choice import score_cases
 from vlc_jax.evaluators.scorer import Scorer
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 

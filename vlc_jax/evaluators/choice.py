@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from vlc_jax.evaluators import groups, stats, ties, token_scores
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 KS = (3, 5, 10)  # of the recalls beside accuracy, where there are many options: CREPE's

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Num, Shaped
 
 from vlc_jax.evaluators import stats
 from vlc_jax.evaluators.stats import Estimate
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 
 
 class Decisions(NamedTuple):

@@ -6,19 +6,19 @@ cosine above .95, though they look different, with a cosine below .6 of another 
 apart all the same, so agreement stands here beside the margin of the scores.
 """
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from vlc_jax import errors
 from vlc_jax.evaluators import groups, stats
 from vlc_jax.evaluators.vectors import cosine
-from vlc_jax.input_pipeline.benchmarks import Benchmark
-from vlc_jax.input_pipeline.case import image_file
+from vlc_jax.input_pipeline.case import Benchmark, image_file
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 
+# Names of images, "CASE_0.png" and "CASE_1.png" -> float32 features, (images, width); raises
+# DataError for an image without features. `case.image_file` makes the names.
+StoredFeatures = Callable[[Sequence[str]], np.ndarray]
 AGREEMENT = 0.95  # cosine above which two images count as alike
 DIFFERENCE = 0.6  # cosine of the other features below which they do not
 
@@ -60,26 +60,19 @@ def metrics(
     return found, near
 
 
-def other_features(path: str, benchmark: Benchmark) -> np.ndarray:
-    """Stored features of the benchmark's images, in the order of cases: X.npy and beside it
-    X.jsonl, the name of each row's image, "CASE_0.png" and "CASE_1.png" (of a case id with "/", "_"
-    in its place): what `vlc_jax.tools.embed` makes of the images that an evaluation keeps.
+def other_features(stored: StoredFeatures, benchmark: Benchmark) -> np.ndarray:
+    """Stored features of the benchmark's images, in the order of cases.
 
-    Raises:
-      UsageError: no such file, or of another form. DataError: an image without features.
+    Raises DataError for an image without features.
     """
-    try:
-        vectors = TextVectors(Path(path))
-    except ValueError as error:
-        raise errors.UsageError(f"second_features: {error}") from error
     names = [image_file(case.id, k) for case in benchmark.cases for k in (0, 1)]
     try:
-        return vectors(names)
+        return stored(names)
     except DataError as error:
         raise DataError(
-            f"{path} lacks features of some images of {benchmark.name!r}, such as {names[0]!r}: "
-            f"config.eval.examples={len(benchmark.cases)} keeps all of them in the folder images/ "
-            "of the benchmark, and features of that folder have the names"
+            f"second_features lacks features of some images of {benchmark.name!r}, such as "
+            f"{names[0]!r}: config.eval.examples={len(benchmark.cases)} keeps all of them in the "
+            "folder images/ of the benchmark, and features of that folder have the names"
         ) from error
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from vlc_jax.errors import known
 from vlc_jax.evaluators import groups, prompts, stats
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import AskedImage, DataError, ImageLike
 
 WEAK = "on"  # part of other answers: "on the left", "on the right side"

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 CS = tuple(10.0**exponent for exponent in range(-2, 5))  # of scikit-learn: inverse regularisation

@@ -23,9 +23,8 @@ from vlc_jax.evaluators.scorer import (
     embed_texts_once,
     require_questions,
 )
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case, asked
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 from vlc_jax.evaluators import groups, image_pairs, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 # Of the four scores in the order (image 0, caption 0), (0, 1), (1, 0), (1, 1).
@@ -36,7 +36,7 @@ def evaluate(
     tie: str = "strict",
     chunk: int = 256,
     geometry: bool = False,
-    second_features: str = "",
+    second_features: image_pairs.StoredFeatures | None = None,
 ) -> stats.EvalResult:
     """Individual, pair, text, image and group accuracy, of all cases, per group and as means.
 
@@ -52,15 +52,16 @@ def evaluate(
                                row of scores does not add up to more than 0
 
     geometry: also how near the two images of a case are, and whether that matters (`image_pairs`).
-    second_features: the same with a file of another model's features of the images, for erroneous
-      agreements.
+    second_features: another model's features of the images, for erroneous agreements; in configs
+      the path of a file X.npy, with the names of the rows' images beside it in X.jsonl, as
+      `vlc_jax.tools.embed` writes them from the images that an evaluation keeps.
 
     tie: see `ties`. MMVP's code gives a tie to the second image, "first_index" to the first: either
     way one of the two captions of a pair is right, and the pair is not.
 
     Raises:
-      UsageError: an unknown tie policy, or a features file that cannot be read. DataError: a case
-        without exactly two images and two captions, or an image without stored features.
+      UsageError: an unknown tie policy. DataError: a case without exactly two images and two
+        captions, or an image without stored features.
     """
     ties.check(tie)
     _check(benchmark)

@@ -20,7 +20,7 @@ import numpy as np
 
 from vlc_jax.evaluators import Scorer
 from vlc_jax.evaluators.scorer import embed_texts_once, take
-from vlc_jax.input_pipeline.benchmarks import Case
+from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.tokenizers import token_labels
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer

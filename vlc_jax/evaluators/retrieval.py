@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.scorer import Scorer, take
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
 DUPLICATES = ("wrong", "correct")

@@ -12,6 +12,7 @@ from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
 DecodingKind = Literal["greedy", "m3id"]
+Ability = Literal["writes", "scores_answers"]
 
 
 class Decoding(NamedTuple):
@@ -56,7 +57,7 @@ class Abilities(NamedTuple):
     writes: bool
     scores_answers: bool
 
-    def require(self, ability: Literal["writes", "scores_answers"]) -> None:
+    def require(self, ability: Ability) -> None:
         """Raises UsageError for a model that cannot do it."""
         if not getattr(self, ability):
             raise UsageError(REFUSALS[ability])

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
 from vlc_jax import errors
-from vlc_jax.input_pipeline.benchmarks import Case
+from vlc_jax.input_pipeline.case import Case
 
 # scipy.stats.norm.ppf(0.975), written out: importing scipy.stats takes half a second, and most
 # starts of the program need no bootstrap.

@@ -12,7 +12,7 @@ from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.conditions import FLOOR
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import cosine, unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 IMAGES = 6  # of a case: both, first, second, third, both again, both with colours exchanged

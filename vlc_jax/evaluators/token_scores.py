@@ -16,7 +16,7 @@ from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.scorer import Scorer, take
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
 CHUNK = 64  # cases whose tokens are in memory: 120 MB of images of a ViT-L/14 at 336 pixels

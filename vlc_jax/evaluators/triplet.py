@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from vlc_jax.evaluators import choice, groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.evaluators.vectors import cosine
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 CHANCE = {

@@ -14,7 +14,7 @@ from typing import Any
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import prompts
 from vlc_jax.evaluators.scorer import Scorer, require_questions
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.types import TextFeatures
 
 OPTIONS = ("question", "answer", "eos")

@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, paired
+from vlc_jax.report import compare, display
 from vlc_jax.report.read_workdir import Run, has_scores, score_rows, unreadable
 
 MAX_SIDE = 320  # pixels of an image in the page; larger ones are scaled down
@@ -89,7 +89,7 @@ class _Data:
         by_run = [self._rows(name, run, result) if result else {} for run, result in asked]
         ranges = [_range(rows.values()) for rows in by_run]
         result = next(result for _, result in asked if result)
-        decision = paired.DECISIONS.get(str(result.get("protocol")), "correct")
+        decision = display.of(result).correct or "correct"
         folders = [run for run, result in asked if result]
         kept = {file for run in folders for file in _kept(run, name)}
         for case in dict.fromkeys(case for rows in by_run for case in rows):

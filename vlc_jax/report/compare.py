@@ -118,9 +118,7 @@ def lines(results: Sequence[Mapping[str, dict[str, Any]]], everything: bool = Fa
     for (benchmark, metric), rows in by_metric.items():
         line = Line(benchmark, metric, tuple(rows), comparable[benchmark])
         by_benchmark.setdefault(benchmark, []).append(line)
-    ordered = sorted(
-        by_benchmark.values(), key=lambda group: table.protocol_order(group[0].any_row.protocol)
-    )
+    ordered = sorted(by_benchmark.values(), key=lambda group: group[0].any_row.display.order)
     return [line for group in ordered for line in group]
 
 
@@ -132,11 +130,11 @@ def headlines(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
 
 
 def by_group(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
-    """Metrics of the triplet benchmarks by group of cases, the metrics of a group together.
+    """Metrics of benchmarks with `Display.by_group`, by group of cases; those of a group together.
 
     Benchmarks with a single group are left out: its numbers are those of the whole.
     """
-    shown = [line for line in lines(results) if line.any_row.protocol == "triplet"]
+    shown = [line for line in lines(results) if line.any_row.display.by_group]
     all_lines = {(line.benchmark, line.metric): line for line in lines(results, everything=True)}
     grouped = []
     for benchmark in dict.fromkeys(line.benchmark for line in shown):

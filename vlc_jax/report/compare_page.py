@@ -77,9 +77,9 @@ def overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
-    """Bar charts of the headline metrics, those of triplets in a figure of their own."""
+    """Bar charts of the headline metrics; `Display.by_group` has a figure of its own."""
     shown = [line for line in headlines if line.any_row.unit == "fraction"]
-    triplets = [line for line in shown if line.any_row.protocol == "triplet"]
+    triplets = [line for line in shown if line.any_row.display.by_group]
     others = [line for line in shown if line not in triplets]
     titles = {
         "benchmarks": ("Benchmarks", others),

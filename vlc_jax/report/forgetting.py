@@ -17,8 +17,7 @@ from vlc_jax.report import compare, compare_plot, paper, plot, published
 from vlc_jax.report.compare import Line
 from vlc_jax.report.plot import THEME
 
-KEPT = ("retrieval", "zeroshot")  # protocols of the horizontal axis
-COMPOSITIONAL = ("choice", "triplet", "pairs")  # and of the upright one
+AXES = ("forgetting", "compositional")  # values of `Display.axis`: horizontal, vertical
 MARGIN = 10.0  # percentage points around the runs: published models lie in a far wider range
 Lines = dict[str, list[Line]]  # benchmark -> the metrics whose mean is its value
 
@@ -71,10 +70,10 @@ def measure(results: Sequence[Mapping[str, dict[str, Any]]]) -> Forgetting | Non
     readers = {name: str(result.get("reader")) for name, result in results[0].items()}
     models = _models(everything, readers)
     with_values = _with_values(all_lines, everything, models)
-    axes = [_of(protocols, with_values) for protocols in (KEPT, COMPOSITIONAL)]
+    axes = [_of(axis, with_values) for axis in AXES]
     is_published = all(axes)
     if not is_published:
-        axes = [_of(protocols, all_lines) for protocols in (KEPT, COMPOSITIONAL)]
+        axes = [_of(axis, all_lines) for axis in AXES]
     if not all(axes):
         return None
     first = [_mean(lines, _of_run(0)) for lines in axes]
@@ -85,7 +84,7 @@ def measure(results: Sequence[Mapping[str, dict[str, Any]]]) -> Forgetting | Non
         if all(_key(line) in model for lines in axes for each in lines.values() for line in each)
     ]
     names = [list(lines) for lines in axes]
-    others = [*_of(KEPT, all_lines), *_of(COMPOSITIONAL, all_lines)] if found else []
+    others = [name for axis in AXES for name in _of(axis, all_lines)] if found else []
     left_out = [name for name in others if name not in (*names[0], *names[1])]
     return Forgetting(*names, runs, found, left_out)
 
@@ -158,8 +157,8 @@ def _by_benchmark(headlines: Iterable[Line]) -> Lines:
     return found
 
 
-def _of(protocols: Sequence[str], lines: Lines) -> Lines:
-    return {name: each for name, each in lines.items() if each[0].any_row.protocol in protocols}
+def _of(axis: str, lines: Lines) -> Lines:
+    return {name: each for name, each in lines.items() if each[0].any_row.display.axis == axis}
 
 
 def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, dict[Any, float]]:

@@ -13,24 +13,11 @@ import rich.box
 import rich.table
 import rich.text
 
-from vlc_jax.report import compare, table
+from vlc_jax.report import compare, display, table
 from vlc_jax.report.read_workdir import Run, score_rows
 
 Z = 1.959963984540054  # of a two-sided 95 % interval
 POWER = 0.8416212335729143  # normal quantile of .8
-DECISIONS = {  # protocol -> what `correct` says of a case in scores.jsonl
-    "retrieval": "image→text R@1",
-    "zeroshot": "accuracy",
-    "linear_probe": "accuracy",
-    "choice": "accuracy",
-    "keywords": "accuracy",
-    "multiple_choice": "pair",
-    "triplet": "augmented",
-    "pairs": "pair",
-    "conditions": "satisfied",
-    "superposition": "superposition",
-    "binding": "score",
-}
 
 
 class Difference(NamedTuple):
@@ -119,7 +106,7 @@ def lines(runs: Sequence[Run]) -> list[Line]:
     results = compare.newest_results(runs)
     found = []
     for benchmark, result in results[0].items():
-        metric = DECISIONS.get(str(result.get("protocol")))
+        metric = display.of(result).correct
         first = _decisions(runs[0], benchmark, result) if metric else {}
         for index in range(1, len(runs)):
             other = results[index].get(benchmark)

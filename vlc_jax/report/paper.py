@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vlc_jax.report import published, table
+from vlc_jax.report import display, published, table
 from vlc_jax.report.published import Value
 
 VQASCORE = "VQAScore"  # note of values that a generative model's answer "Yes" gave
@@ -45,8 +45,8 @@ def _is_asked_alike(result: dict[str, Any], value: Value) -> bool:
     """True if both or neither scored captions by VQAScore with its end token."""
     prompt = result.get("details", {}).get("prompt", {})
     is_vqascore = bool(prompt.get("question")) and prompt.get("eos", True)
-    if result["protocol"] in ("keywords", "multiple_choice"):
-        return True  # questions of their own
+    if display.of(result).asks:
+        return True  # questions of the protocol's own
     return is_vqascore == (value.note == VQASCORE)
 
 

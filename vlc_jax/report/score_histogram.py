@@ -12,20 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vlc_jax.report import display
 from vlc_jax.report.read_workdir import Evaluation, Run, has_scores, score_rows
 
 BINS = 28
 HEIGHT = 100  # of the drawing, whose bins are 10 wide; the page stretches it
 BLOCKS = " ▁▂▃▄▅▆▇█"  # heights of a histogram in Markdown
 ROLES = ("c", "c_n", "c_p")  # correct caption, hard negative, hard positive
-LABELS = {  # protocol -> what its roles are; of several wrong options the best one counts
-    "retrieval": ("own caption", "best other caption"),
-    "zeroshot": ("own class", "best other class"),
-    "linear_probe": ("own class", "best other class"),
-    "choice": ("correct", "best wrong option"),
-    "triplet": ("correct caption", "hard negative", "hard positive"),
-    "pairs": ("own caption", "caption of the other image"),
-}
 
 
 class Series(NamedTuple):
@@ -72,7 +65,7 @@ def of_run(run: Run) -> list[Histogram]:
 
 def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
     """The histogram of the newest scores; None without any."""
-    labels = LABELS.get(str(evaluation.newest["protocol"]), LABELS["choice"])
+    labels = display.of(evaluation.newest).roles
     file = Path("evals") / evaluation.name / f"{evaluation.newest['step']}.scores.jsonl"
     scores: dict[str, list[float]] = {role: [] for role in ROLES}
     for row in score_rows(run, file):

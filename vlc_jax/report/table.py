@@ -11,19 +11,9 @@ import rich.box
 import rich.table
 import rich.text
 
-PROTOCOLS = (
-    "retrieval",
-    "zeroshot",
-    "linear_probe",
-    "choice",
-    "triplet",
-    "pairs",
-    "keywords",
-    "multiple_choice",
-    "conditions",
-    "superposition",
-    "binding",
-)  # in the order of a table
+from vlc_jax.report import display
+from vlc_jax.report.display import DEFAULT, Display
+
 LABELS = {  # metric -> its label; others are shown as they are, underscores as spaces
     "accuracy_macro": "mean of groups",
     "accuracy_top5": "top-5 accuracy",
@@ -64,6 +54,7 @@ class Row:
     unit: str
     step: int
     paper: float | None = None  # the published value (`paper.add`)
+    display: Display = DEFAULT  # of its result
 
     @property
     def label(self) -> str:
@@ -95,14 +86,14 @@ class Row:
 
 
 def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
-    """Rows of results (contents of evals/<name>/<step>.json), in the order of PROTOCOLS.
+    """Rows of results (contents of evals/<name>/<step>.json), in the order of protocols.
 
     everything: all metrics, groups too; else those that a result lists as its `summary`, headline
     first (without a summary: all metrics of no group), and those with a published value. A metric
     without a number gives no row.
     """
     table = []
-    for result in sorted(results, key=lambda result: protocol_order(result.get("protocol"))):
+    for result in sorted(results, key=lambda result: display.of(result).order):
         metrics = result["metrics"]
         names = list(metrics)
         if not everything:
@@ -213,11 +204,6 @@ def to_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
-def protocol_order(protocol: Any) -> int:
-    """Sort key of a protocol in a table; unknown protocols come last."""
-    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
-
-
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
@@ -285,6 +271,7 @@ def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
         count=None if count is None else int(count),
         unit=unit if (unit := metric.get("unit")) in UNITS else "fraction",
         step=result["step"],
+        display=display.of(result),
         **numbers,
     )
 

@@ -11,8 +11,8 @@ Beside this file:
 
 Benchmarks, metrics and protocols have our names, and so do models of which several sources have
 values. A metric that none of our protocols computes keeps a name of its own; its protocol says why:
-generation (answers graded by people or by GPT-4), linear_probe, mean (over sets that are not
-listed), geometry, example, count.
+generation (answers graded by people or by GPT-4), linear_probe (searches the weight decay of AdamW,
+ours the C of L-BFGS), mean (over sets that are not listed), geometry, example, count.
 """
 
 import csv
@@ -22,9 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# Protocols that we compute, too. Published linear probes search the weight decay of AdamW, ours the
-# C of L-BFGS: they are not among them.
-OURS = ("choice", "keywords", "multiple_choice", "pairs", "retrieval", "triplet", "zeroshot")
 SCALES = {"percent": 0.01, "points": 0.01, "fraction": 1.0, "cosine": 1.0, "count": 1.0}
 FOLDER = Path(__file__).parent
 
@@ -36,7 +33,7 @@ class Value(NamedTuple):
       subset: group of cases, "" for all.
       value: as printed, in `unit`: percent, fraction, points (percentage points), cosine, count.
       decimals: printed behind the point.
-      protocol: one of OURS, or why the metric is none of ours.
+      protocol: a key of vlc_jax.evaluators.PROTOCOLS, or why we do not compute the metric.
       count: decisions behind the value; None if unknown.
       source: a key of `sources`. table: where in it.
     """
