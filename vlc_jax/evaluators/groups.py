@@ -20,10 +20,10 @@ class Decisions(NamedTuple):
     """
 
     groups: Sequence[Any]
-    credit: Num[np.ndarray, "examples"] | Bool[np.ndarray, "examples"]
-    chance: Float[np.ndarray, "examples"]
-    ties: Bool[np.ndarray, "examples"]
-    clusters: Shaped[np.ndarray, "examples"] | None = None
+    credit: Num[np.ndarray, " examples"] | Bool[np.ndarray, " examples"]
+    chance: Float[np.ndarray, " examples"]
+    ties: Bool[np.ndarray, " examples"]
+    clusters: Shaped[np.ndarray, " examples"] | None = None
 
     def take(self, rows: Sequence[int]) -> "Decisions":
         """The decisions of some rows."""
@@ -76,7 +76,7 @@ def together(decisions: Decisions, benchmark: Benchmark) -> dict[str, Estimate]:
 
 
 def mean_scores(
-    name: str, values: Float[np.ndarray, "cases"], groups: Sequence[Any], benchmark: Benchmark
+    name: str, values: Float[np.ndarray, " cases"], groups: Sequence[Any], benchmark: Benchmark
 ) -> dict[str, Estimate]:
     """The mean of scores over all cases and per group, and the benchmark's means over groups."""
     labels = [labels_of(group) for group in groups]

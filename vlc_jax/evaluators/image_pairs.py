@@ -28,7 +28,7 @@ def metrics(
     scores: Float[np.ndarray, "cases 2 2"],
     other: Float[np.ndarray, "images width"] | None,
     benchmark: Benchmark,
-) -> tuple[dict[str, stats.Estimate], Float[np.ndarray, "cases"]]:
+) -> tuple[dict[str, stats.Estimate], Float[np.ndarray, " cases"]]:
     """Metrics of the two images of each case, and their cosines.
 
     image_cosine          mean cosine of the two images; chance: of images of different cases

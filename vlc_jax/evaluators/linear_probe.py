@@ -63,7 +63,7 @@ def evaluate(
 
 def features(
     cases: Sequence[Case], scorer: Scorer, chunk: int
-) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, "cases"]]:
+) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, " cases"]]:
     """L2-normalised pooled features of each case's image, and its label."""
     pooled = [
         scorer.embed_images([case.images[0] for case in cases[start : start + chunk]]).pooled
@@ -75,9 +75,9 @@ def features(
 
 def fit_best(
     x: Float[np.ndarray, "cases embed"],
-    y: Int[np.ndarray, "cases"],
+    y: Int[np.ndarray, " cases"],
     x_val: Float[np.ndarray, "examples embed"],
-    y_val: Int[np.ndarray, "examples"],
+    y_val: Int[np.ndarray, " examples"],
 ) -> tuple[Any, float, dict[float, float]]:
     """The logistic regression of training and validation cases, its C, and the accuracy on
     validation of each C."""

@@ -243,8 +243,8 @@ def _metrics(
 
 
 def _credit(
-    first: Float[np.ndarray, "cases"], second: Float[np.ndarray, "cases"], tie: str
-) -> Float[np.ndarray, "cases"]:
+    first: Float[np.ndarray, " cases"], second: Float[np.ndarray, " cases"], tie: str
+) -> Float[np.ndarray, " cases"]:
     """1 where the first is larger, and what the tie policy gives where they are equal."""
     return ties.credit(np.stack([first, second], axis=1), lambda s: s[:, 0] > s[:, 1], tie)
 

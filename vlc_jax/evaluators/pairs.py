@@ -118,7 +118,7 @@ def _rule(comparisons: Sequence[tuple[int, int]]) -> Callable[[np.ndarray], np.n
 
 def _tied(
     flat: Float[np.ndarray, "cases 4"], comparisons: Sequence[tuple[int, int]]
-) -> Bool[np.ndarray, "cases"]:
+) -> Bool[np.ndarray, " cases"]:
     return np.any([flat[:, above] == flat[:, below] for above, below in comparisons], axis=0)
 
 

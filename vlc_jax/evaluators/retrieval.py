@@ -28,7 +28,7 @@ class Direction(NamedTuple):
 
     standing: ties.Standing
     """Place of the best correct candidate."""
-    correct: Int[np.ndarray, "queries"]
+    correct: Int[np.ndarray, " queries"]
     """Number of correct candidates."""
 
 
@@ -86,8 +86,8 @@ def _standing(right: np.ndarray, wrong: np.ndarray) -> ties.Standing:
 
 
 def recall_chance(
-    correct: Int[np.ndarray, "queries"], candidates: int, k: int
-) -> Float[np.ndarray, "queries"]:
+    correct: Int[np.ndarray, " queries"], candidates: int, k: int
+) -> Float[np.ndarray, " queries"]:
     """Chance that at least one of `correct` candidates is among the first k of a random order."""
     missed = np.ones(len(correct))
     for drawn in range(min(k, candidates)):

@@ -72,10 +72,10 @@ def wilson(value: float | int, count: float | int) -> tuple[float, float]:
 
 
 def proportion(
-    credit: Num[np.ndarray, "examples"] | Bool[np.ndarray, "examples"],
+    credit: Num[np.ndarray, " examples"] | Bool[np.ndarray, " examples"],
     chance: float | None,
-    ties: Bool[np.ndarray, "examples"] | None = None,
-    clusters: Shaped[np.ndarray, "examples"] | None = None,
+    ties: Bool[np.ndarray, " examples"] | None = None,
+    clusters: Shaped[np.ndarray, " examples"] | None = None,
 ) -> Estimate:
     """The mean of per-example credits in [0, 1], with Wilson's interval.
 
@@ -93,7 +93,7 @@ def proportion(
     return Estimate(value, credit.size, chance, low, high, share)
 
 
-def images_of(cases: Sequence[Case]) -> Shaped[np.ndarray, "cases"]:
+def images_of(cases: Sequence[Case]) -> Shaped[np.ndarray, " cases"]:
     """The record that each case's image is of, as clusters: several captions of one image make
     cases that are not independent. A case that names no record has an image of its own."""
     return np.array([case.meta.get("record", f"case {case.id}") for case in cases])
@@ -143,7 +143,7 @@ def macro(groups: Sequence[Estimate]) -> Estimate:
 
 
 def bootstrapped(
-    values: Num[np.ndarray, "examples"],
+    values: Num[np.ndarray, " examples"],
     statistic: str,
     chance: float | None = None,
     unit: str = "fraction",
@@ -168,7 +168,7 @@ def bootstrapped(
     return Estimate(value, values.size, chance, float(low), float(high), unit=unit)
 
 
-def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
+def mean(values: Float[np.ndarray, " examples"], unit: str) -> Estimate:
     """The mean of many values of any range, with the normal interval of its standard error."""
     values = np.asarray(values, np.float64)
     if not values.size:
@@ -179,7 +179,7 @@ def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
 
 
 def spearman(
-    one: Num[np.ndarray, "examples"], other: Num[np.ndarray, "examples"]
+    one: Num[np.ndarray, " examples"], other: Num[np.ndarray, " examples"]
 ) -> Estimate | None:
     """Spearman's rank correlation with a percentile bootstrap over examples; chance 0.
 

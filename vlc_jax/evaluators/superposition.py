@@ -111,7 +111,7 @@ def fit(
     target: Float[np.ndarray, "cases embed"],
     first: Float[np.ndarray, "cases embed"],
     second: Float[np.ndarray, "cases embed"],
-) -> tuple[Float[np.ndarray, "cases 2"], Float[np.ndarray, "cases"]]:
+) -> tuple[Float[np.ndarray, "cases 2"], Float[np.ndarray, " cases"]]:
     """Coefficients of the least squares fit target = a first + b second, and the share of
     |target|^2 that it leaves."""
     basis = np.stack([first, second], axis=-1)

@@ -20,7 +20,7 @@ from vlc_jax import errors
 
 POLICIES = ("strict", "first_index", "half")
 
-Rule = Callable[[Float[np.ndarray, "cases options"]], Bool[np.ndarray, "cases"]]
+Rule = Callable[[Float[np.ndarray, "cases options"]], Bool[np.ndarray, " cases"]]
 
 
 def check(tie: str) -> None:
@@ -31,7 +31,7 @@ def check(tie: str) -> None:
 
 def credit(
     scores: Float[np.ndarray, "cases options"], rule: Rule, tie: str
-) -> Float[np.ndarray, "cases"]:
+) -> Float[np.ndarray, " cases"]:
     """Credit of each case in [0, 1] by a rule that compares scores of few options.
 
     rule: scores (cases, options) -> which cases are right; by strict comparisons of scores with one
@@ -54,16 +54,16 @@ def credit(
 class Standing(NamedTuple):
     """The place of the best correct option of each query, in numbers of other options."""
 
-    above: Int[np.ndarray, "queries"]
+    above: Int[np.ndarray, " queries"]
     """Wrong options with a higher score."""
-    equal: Int[np.ndarray, "queries"]
+    equal: Int[np.ndarray, " queries"]
     """Wrong options with the same score."""
-    before: Int[np.ndarray, "queries"]
+    before: Int[np.ndarray, " queries"]
     """Those of them that come before the first correct option with that score."""
-    correct: Int[np.ndarray, "queries"]
+    correct: Int[np.ndarray, " queries"]
     """Correct options with that score, at least 1."""
 
-    def among_best(self, k: int, tie: str) -> Float[np.ndarray, "queries"]:
+    def among_best(self, k: int, tie: str) -> Float[np.ndarray, " queries"]:
         """Credit for a correct option being among the k best. With "half": the probability of it
         in a random order of the tied options."""
         check(tie)
@@ -79,7 +79,7 @@ class Standing(NamedTuple):
             missed *= np.where(drawn < places, share, 1)
         return 1 - missed
 
-    def rank(self, tie: str) -> Float[np.ndarray, "queries"]:
+    def rank(self, tie: str) -> Float[np.ndarray, " queries"]:
         """Rank of the best correct option, 1 is best; with "half" the expected one."""
         check(tie)
         lost = {
@@ -89,13 +89,13 @@ class Standing(NamedTuple):
         }
         return 1.0 + self.above + lost[tie]
 
-    def tied(self, k: int) -> Bool[np.ndarray, "queries"]:
+    def tied(self, k: int) -> Bool[np.ndarray, " queries"]:
         """Mask of the queries where a tie decides whether a correct option is among the k best."""
         return (self.equal > 0) & (self.above < k) & (self.above + self.equal + self.correct > k)
 
 
 def standing(
-    scores: Float[np.ndarray, "queries options"], correct: Int[np.ndarray, "queries"]
+    scores: Float[np.ndarray, "queries options"], correct: Int[np.ndarray, " queries"]
 ) -> Standing:
     """The standing of the option `correct` of each query; padding has the score -inf."""
     own = np.take_along_axis(scores, correct[:, None], axis=1)
@@ -107,7 +107,7 @@ def standing(
     )
 
 
-def _shared(scores: Float[np.ndarray, "cases options"], rule: Rule) -> Float[np.ndarray, "cases"]:
+def _shared(scores: Float[np.ndarray, "cases options"], rule: Rule) -> Float[np.ndarray, " cases"]:
     """The share of the orders without ties, among those that agree with the scores, in which the
     rule is met."""
     orders = _orders(scores.shape[1])

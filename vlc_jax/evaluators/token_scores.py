@@ -132,7 +132,7 @@ def of_case(
 
 def _credits(
     scores: Float[np.ndarray, "cases options *patches"], tie: str
-) -> tuple[Float[np.ndarray, "cases"], Bool[np.ndarray, "cases"]]:
+) -> tuple[Float[np.ndarray, " cases"], Bool[np.ndarray, " cases"]]:
     """Credit and tie of each case, the mean over patches and any of them; NaN where an option has
     no score."""
     scores = scores.reshape(*scores.shape[:2], -1)

@@ -12,7 +12,7 @@ def unit(vectors: Float[np.ndarray, "*cases embed"]) -> Float[np.ndarray, "*case
 
 def cosine(
     one: Float[np.ndarray, "cases embed"], other: Float[np.ndarray, "cases embed"]
-) -> Float[np.ndarray, "cases"]:
+) -> Float[np.ndarray, " cases"]:
     """Cosine of each row with the same row of `other`; exactly 1 of equal ones."""
     # 1 - |a - b|^2 / 2 and not a . b: the difference of nearly equal vectors keeps its digits.
     return 1 - np.sum((unit(one) - unit(other)) ** 2, axis=-1) / 2
@@ -20,8 +20,8 @@ def cosine(
 
 def cosine_of_rows(
     features: Float[np.ndarray, "examples embed"],
-    left: Int[np.ndarray, "cases"],
-    right: Int[np.ndarray, "cases"],
-) -> Float[np.ndarray, "cases"]:
+    left: Int[np.ndarray, " cases"],
+    right: Int[np.ndarray, " cases"],
+) -> Float[np.ndarray, " cases"]:
     """Cosine of the rows `left` with the rows `right`."""
     return cosine(features[left], features[right])
