@@ -25,8 +25,8 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
     assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
     assert config.is_locked
     for name, options in config.evals.items():
-        own = benchmarks.protocol_of(options.get("reader", name))
-        evaluators.protocol(own, options.get("protocol", ""))
+        protocol = benchmarks.protocol_of(options.get("reader", name))
+        evaluators.protocol(protocol, options.get("protocol", ""))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
@@ -89,8 +89,8 @@ def test_every_protocol_of_llava_is_for_its_sets():
     expected = {f"{name}_{kind}" for name, found in kinds.items() for kind in found}
     assert set(config.evals) == expected
     for options in config.evals.values():
-        own = benchmarks.protocol_of(options.reader)
-        known = evaluators.protocol_options(own, options.get("protocol", ""))
+        protocol = benchmarks.protocol_of(options.reader)
+        known = evaluators.protocol_options(protocol, options.get("protocol", ""))
         assert set(options) - {"reader", "root", "texts", "split", "world", "count"} <= {*known}
     config = make("path=x,sets=scenes_negation,protocols=score")
     assert [*config.evals] == ["scenes_negation_score"]

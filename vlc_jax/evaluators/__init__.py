@@ -180,19 +180,19 @@ ASKING = tuple(name for name, row in PROTOCOLS.items() if row.needs)
 OPTIONS = ("protocol", "vqascore")
 
 
-def protocol(own: str, chosen: str = "") -> str:
-    """The name of a benchmark's protocol: its reader's `own`, or the `chosen` one in its place.
+def protocol(default: str, chosen: str = "") -> str:
+    """The name of a benchmark's protocol: its reader's `default`, or `chosen` in its place.
 
     Raises UsageError naming the nearest known protocol.
     """
-    errors.known("protocol", own, PROTOCOLS)
-    return errors.known("protocol", chosen, (own, *ASKING)) if chosen else own
+    errors.known("protocol", default, PROTOCOLS)
+    return errors.known("protocol", chosen, (default, *ASKING)) if chosen else default
 
 
-def evaluate(own: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
+def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
     """Evaluates `scorer` on a benchmark.
 
-    own: protocol of the benchmark's reader.
+    default: protocol of the benchmark's reader.
     options: of the protocol, with `Protocol.vector_files` opened, and `OPTIONS`; `protocol` names
       another one of `ASKING`.
 
@@ -200,10 +200,10 @@ def evaluate(own: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> 
       UsageError: an unknown protocol or option. DataError: cases that do not fit the protocol.
       DivergedError: scores that are not finite.
     """
-    name = protocol(own, options.get("protocol", ""))
+    name = protocol(default, options.get("protocol", ""))
     for option in options:
         errors.known(f"option of protocol {name!r}", option, protocol_options(name))
-    check(own, options, scorer.abilities)
+    check(default, options, scorer.abilities)
     of_protocol = {key: value for key, value in options.items() if key not in OPTIONS}
     if options.get("vqascore") is not None:
         scorer = vqascore.asking(scorer, **options["vqascore"])
@@ -213,15 +213,15 @@ def evaluate(own: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> 
     return result
 
 
-def check(own: str, options: Mapping[str, Any], abilities: Abilities | None = None) -> None:
+def check(default: str, options: Mapping[str, Any], abilities: Abilities | None = None) -> None:
     """Raises UsageError for invalid values of a protocol's options, whatever the benchmark, and for
     a protocol that needs an ability which the model lacks.
 
-    own: protocol of the benchmark's reader.
+    default: protocol of the benchmark's reader.
     options: of a benchmark in config.evals; its reader's options are ignored.
     abilities: of the model; None: not known yet.
     """
-    name = protocol(own, options.get("protocol", ""))
+    name = protocol(default, options.get("protocol", ""))
     row, of_vqascore = PROTOCOLS[name], options.get("vqascore")
     values = {**row.options, **options}
     row.check(**values)
@@ -237,13 +237,13 @@ def check(own: str, options: Mapping[str, Any], abilities: Abilities | None = No
         abilities.require(row.needs(**values))
 
 
-def protocol_options(own: str, chosen: str = "") -> tuple[str, ...]:
+def protocol_options(default: str, chosen: str = "") -> tuple[str, ...]:
     """Names of the options of a benchmark's protocol; all others are its reader's."""
-    return (*PROTOCOLS[protocol(own, chosen)].options, *OPTIONS)
+    return (*PROTOCOLS[protocol(default, chosen)].options, *OPTIONS)
 
 
 def to_json(
-    own: str,
+    default: str,
     benchmark: Benchmark,
     result: EvalResult,
     /,
@@ -254,9 +254,9 @@ def to_json(
 ) -> dict[str, Any]:
     """Content of evals/<name>/<step>.json: `result` without its per-example rows, and facts.
 
-    own: protocol of the benchmark's reader.   chosen: the protocol in its place, if any.
+    default: protocol of the benchmark's reader.   chosen: the protocol in its place, if any.
     """
-    name = protocol(own, chosen)
+    name = protocol(default, chosen)
     row = PROTOCOLS[name]
     metrics = (*row.summary, *benchmark.summary) if chosen else benchmark.summary or row.summary
     return {

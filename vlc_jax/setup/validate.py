@@ -50,8 +50,8 @@ def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = Non
     hours of training. abilities: of the model; None: not known yet."""
     for name, options in config.evals.items():
         try:
-            own = benchmarks.protocol_of(options.get("reader", name))
-            evaluators.check(own, options.to_dict(), abilities)
+            protocol = benchmarks.protocol_of(options.get("reader", name))
+            evaluators.check(protocol, options.to_dict(), abilities)
         except UsageError as error:
             raise UsageError(f"config.evals.{name}: {error}") from error
 
