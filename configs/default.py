@@ -87,8 +87,8 @@ def get_config() -> ConfigDict:
     )
     # When and how to evaluate; `evals` says on what.
     config.eval = ConfigDict(_evaluation())
-    # Name -> options of a benchmark. The name is a key of vlc_jax.evaluators.EVALUATIONS, or any,
-    # with such a key as the option "reader": {"flickr": {"reader": "retrieval", "path": ...}}.
+    # Name -> options of a benchmark. The name is a key of READERS in input_pipeline/benchmarks; or
+    # any, with such a key as the option "reader": {"flickr": {"reader": "retrieval", "path": ...}}.
     config.evals = ConfigDict()
     return config.lock()
 

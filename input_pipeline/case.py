@@ -1,5 +1,6 @@
 """THE case contract: one question of an evaluation set, the correct caption first."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,3 +99,11 @@ def image_file(case_id: str, index: int) -> str:
 def maps_file(case_id: str) -> str:
     """File name of the patch maps of a case, under evals/<benchmark>/maps."""
     return f"{case_id.replace('/', '_')}.npz"
+
+
+def asked(question: str, answer: str, ends: bool = True) -> str:
+    """JSON text of one turn to be scored by a ConversationTokenizer: log p(answer | question).
+
+    ends: whether the end token after the answer counts.
+    """
+    return json.dumps([[question, answer, ends]], ensure_ascii=False)

@@ -1,11 +1,13 @@
 """Table of readers of evaluation sets: name -> function that returns a `Benchmark` (cases).
 
-`vlc_jax.evaluators.EVALUATIONS` maps the same names to their protocols.
+A reader takes split, count and options of its own. `PROTOCOL_OF` names its evaluation protocol. A
+benchmark of config.evals is named after its reader, unless its option `reader` says otherwise.
 """
 
 import inspect
 from collections.abc import Callable
 
+from vlc_jax import errors
 from vlc_jax.input_pipeline.benchmarks import (
     aro,
     bivlc,
@@ -41,10 +43,18 @@ from vlc_jax.input_pipeline.benchmarks import (
     winoground,
 )
 from vlc_jax.input_pipeline.benchmarks.published_files import Origin
-from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
-__all__ = ["PUBLISHED", "READERS", "Average", "Benchmark", "Case", "reads_source"]
+__all__ = [
+    "PROTOCOL_OF",
+    "PUBLISHED",
+    "READERS",
+    "Average",
+    "Benchmark",
+    "Case",
+    "protocol_of",
+    "reads_source",
+]
 
 PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {  # published evaluation sets
     **aro.READERS,
@@ -77,15 +87,25 @@ PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {  # published e
     **winoground.READERS,
 }
 
-READERS: dict[str, Callable[..., Benchmark]] = {
-    "retrieval": with_shuffles(from_source.retrieval),
-    "zeroshot": from_source.zeroshot,
-    "linear_probe": from_source.linear_probe,
+_OTHERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)
+    **from_source.READERS,
     **from_hard_texts.READERS,
     **scenes.READERS,
     **scene_geometry.READERS,
-    **{name: reader for name, (reader, _) in PUBLISHED.items()},
 }
+
+READERS: dict[str, Callable[..., Benchmark]] = {
+    name: reader for name, (reader, _) in (_OTHERS | PUBLISHED).items()
+}
+PROTOCOL_OF: dict[str, str] = {  # reader -> its protocol, a key of vlc_jax.evaluators.PROTOCOLS
+    **{name: protocol for name, (_, protocol) in _OTHERS.items()},
+    **{name: origin.protocol for name, (_, origin) in PUBLISHED.items()},
+}
+
+
+def protocol_of(name: str) -> str:
+    """Protocol of a reader. Raises UsageError naming the nearest reader for an unknown name."""
+    return PROTOCOL_OF[errors.known("benchmark", name, PROTOCOL_OF)]
 
 
 def reads_source(name: str) -> bool:

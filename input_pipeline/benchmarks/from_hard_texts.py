@@ -91,7 +91,11 @@ def pairs(
     return Benchmark("pairs", tuple(cases), version)
 
 
-READERS = {"choice": choice, "triplet": triplet, "pairs": pairs}
+READERS = {  # name -> (reader, protocol)
+    "choice": (choice, "choice"),
+    "triplet": (triplet, "triplet"),
+    "pairs": (pairs, "pairs"),
+}
 
 
 def _records(records: Source, count: int | None) -> Iterator[tuple[int, Record]]:

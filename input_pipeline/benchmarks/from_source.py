@@ -3,12 +3,13 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.benchmarks import prompt_texts
+from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 
@@ -104,6 +105,13 @@ def linear_probe(
     return Benchmark(
         "linear_probe", cases, version, classes, training=training, validation=validation
     )
+
+
+READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)
+    "retrieval": (with_shuffles(retrieval), "retrieval"),
+    "zeroshot": (zeroshot, "zeroshot"),
+    "linear_probe": (linear_probe, "linear_probe"),
+}
 
 
 def _labelled(source: str, split: str, options: Mapping[str, Any]) -> Source:

@@ -236,10 +236,10 @@ def binding(kind: str = "attribute", **options: Any) -> Benchmark:
     return Benchmark("scenes_binding", cases, f"{_version(where)}/{kind}", classes, **learned)
 
 
-READERS: dict[str, Callable[..., Benchmark]] = {
-    "scenes_conditions": conditions,
-    "scenes_superposition": superposition,
-    "scenes_binding": binding,
+READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)
+    "scenes_conditions": (conditions, "conditions"),
+    "scenes_superposition": (superposition, "superposition"),
+    "scenes_binding": (binding, "binding"),
 }
 
 

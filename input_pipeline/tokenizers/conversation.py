@@ -18,14 +18,6 @@ TEMPLATE = "\n{question} ASSISTANT:"  # Vicuna 1.5, between the image and the fi
 LATER = "USER: {question} ASSISTANT:"  # Vicuna 1.5, between two answers
 
 
-def asked(question: str, answer: str, ends: bool = True) -> str:
-    """JSON text of one turn to be scored by a ConversationTokenizer: log p(answer | question).
-
-    ends: whether the end token after the answer counts.
-    """
-    return json.dumps([[question, answer, ends]], ensure_ascii=False)
-
-
 class ConversationTokenizer:
     """Ids and marks of the text after an image: 1 on answer tokens, 0 elsewhere.
 
@@ -33,8 +25,8 @@ class ConversationTokenizer:
     `llava` with answers=conversation). It is written in the checkpoint's template, such as that of
     Vicuna 1.5, from the end of the image on:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
-    The end token of an answer is marked, too. A turn [question, answer, ends], written by `asked`,
-    is to be scored: it is never cut, and its end token has no mark if `ends` is false.
+    The end token of an answer is marked, too. A turn [question, answer, ends], written by
+    `case.asked`, is to be scored: it is never cut, and its end token has no mark if `ends` is false.
     {"text_only": [[question, answer], ...]} is a conversation without an image. It starts with the
     start token and `before`, which otherwise precede the image:
         <s>{before}{question} ASSISTANT: {answer}</s>USER: ...

@@ -10,6 +10,7 @@ from tests.support import helpers
 from tests.support.configs import CONFIGS, identifier, load
 from vlc_jax import evaluators, models
 from vlc_jax.configs.common import arguments
+from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.setup import data, resolve
 from vlc_jax.setup.model import learning_rate
 from vlc_jax.setup.state import state_shapes
@@ -24,7 +25,8 @@ def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
     assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
     assert config.is_locked
     for name, options in config.evals.items():
-        evaluators.protocol(options.get("reader", name), options.get("protocol", ""))
+        protocol = benchmarks.protocol_of(options.get("reader", name))
+        evaluators.protocol(protocol, options.get("protocol", ""))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=identifier)
@@ -87,7 +89,8 @@ def test_every_protocol_of_llava_is_for_its_sets():
     expected = {f"{name}_{kind}" for name, found in kinds.items() for kind in found}
     assert set(config.evals) == expected
     for options in config.evals.values():
-        known = evaluators.protocol_options(options.reader, options.get("protocol", ""))
+        protocol = benchmarks.protocol_of(options.reader)
+        known = evaluators.protocol_options(protocol, options.get("protocol", ""))
         assert set(options) - {"reader", "root", "texts", "split", "world", "count"} <= {*known}
     config = make("path=x,sets=scenes_negation,protocols=score")
     assert [*config.evals] == ["scenes_negation_score"]

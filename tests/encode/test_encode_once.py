@@ -17,7 +17,7 @@ from vlc_jax.encode.encoder import BatchEncoder, EvaluationEncoder, short_length
 from vlc_jax.encode.once import OnceEncoder
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import take
-from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case
 from vlc_jax.setup import resolve
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -129,7 +129,7 @@ def results(setup, variables, order=None, names=("scenes_retrieval", "scenes_rep
         cases = list(whole.cases) if order is None else [whole.cases[i] for i in order(whole.cases)]
         benchmark = Benchmark(name, cases, "v", whole.classes, whole.templates)
         encoder.prepare(variables, benchmark)
-        rows = evaluators.evaluate(name, benchmark, scorer).per_example
+        rows = evaluators.evaluate(PROTOCOL_OF[name], benchmark, scorer).per_example
         found[name] = {row["id"]: sorted(np.ravel(row["scores"])) for row in rows}
         features = scorer.embed_images([case.images[0] for case in cases]).pooled
         ids = [case.id for case in cases]

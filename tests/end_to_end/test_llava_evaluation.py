@@ -15,8 +15,8 @@ from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner as scenes_captioner
 from vlc_jax.encode import answers, inference, once, score_blocks
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.input_pipeline.record import AskedImage
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
 from vlc_jax.setup.llava_config import config_of_llava

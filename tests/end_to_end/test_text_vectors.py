@@ -83,7 +83,7 @@ def file(base, tmp_path_factory):
 
 
 def embedded(*flags):
-    return helpers.python("-m", "vlc-jax embed_text", *flags)
+    return helpers.python("-m", "vlc_jax.tools.embed_text", *flags)
 
 
 def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):

@@ -3,8 +3,10 @@
 import contextlib
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from vlc_jax.errors import UsageError
 from vlc_jax.evaluate import benchmarks
 from vlc_jax.evaluate.benchmarks import Evaluation
 from vlc_jax.input_pipeline.record import DataError
@@ -91,3 +93,16 @@ def test_a_published_set_whose_images_are_missing_says_where_they_come_from():
         benchmarks.of_benchmark("mine", "choice"),
     ):
         raise DataError("gone")
+
+
+def test_files_of_stored_vectors_are_opened_and_a_missing_one_is_named(tmp_path):
+    path = tmp_path / "dino.npy"
+    np.save(path, np.eye(2, dtype=np.float32))
+    path.with_suffix(".jsonl").write_text('"a_0.png"\n"a_1.png"\n')
+    opened = benchmarks.open_vectors("pairs", {"tie": "half", "second_features": str(path)})
+    assert opened["second_features"](["a_1.png"]).tolist() == [[0.0, 1.0]]
+    assert opened["tie"] == "half"
+    assert benchmarks.open_vectors("pairs", {"second_features": ""}) == {}
+    assert benchmarks.open_vectors("choice", {"tie": "half"}) == {"tie": "half"}
+    with pytest.raises(UsageError, match=r"second_features: cannot read .*no\.npy"):
+        benchmarks.open_vectors("pairs", {"second_features": str(tmp_path / "no.npy")})

@@ -15,13 +15,15 @@ def tiny_benchmark(protocol):
     return Benchmark("b", cases, "v3", ("cat", "dog"), ("a {}",))
 
 
-def test_every_benchmark_has_a_reader_of_its_name():
-    assert set(evaluators.EVALUATIONS) == set(benchmarks.READERS)
+@pytest.mark.parametrize("name", benchmarks.READERS)
+def test_every_reader_has_a_protocol(name):
+    assert benchmarks.protocol_of(name) in evaluators.PROTOCOLS
 
 
-@pytest.mark.parametrize("name", evaluators.EVALUATIONS)
-def test_every_benchmark_has_a_protocol(name):
-    assert evaluators.protocol(name) in evaluators.PROTOCOLS
+def test_everything_that_the_package_exports_exists():
+    exported = {}
+    exec("from vlc_jax.evaluators import *", exported)
+    assert {*evaluators.__all__} <= exported.keys()
 
 
 # Not those of features: a linear probe learns from labels, also which class is most frequent.
@@ -31,40 +33,56 @@ OF_CAPTIONS = evaluators.PROTOCOLS.keys() - OF_FEATURES - {*evaluators.ASKING}
 
 @pytest.mark.parametrize("protocol", sorted(OF_CAPTIONS))
 def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scorer):
-    name = next(n for n, p in evaluators.EVALUATIONS.items() if p == protocol)
-    benchmark = tiny_benchmark(protocol)
-    result = evaluators.evaluate(name, benchmark, constant_scorer)
-    assert result.metrics[evaluators.summary(name)[0]].unit == "fraction"
-    written = evaluators.to_json(name, benchmark, result, step=7, options={}, seconds=0.5)
+    benchmark, first = tiny_benchmark(protocol), evaluators.PROTOCOLS[protocol].summary[0]
+    result = evaluators.evaluate(protocol, benchmark, constant_scorer)
+    assert result.metrics[first].unit == "fraction"
+    written = evaluators.to_json(protocol, benchmark, result, reader="mine", step=7, options={})
     read = json.loads(json.dumps(written, allow_nan=False))
-    assert (read["benchmark"], read["step"], read["version"]) == (name, 7, "v3")
-    assert read["summary"][0] == evaluators.summary(name)[0]
+    assert (read["benchmark"], read["step"], read["version"]) == ("mine", 7, "v3")
+    assert (read["reader"], read["protocol"]) == ("mine", protocol)
+    assert read["summary"][0] == first
     assert set(read["summary"]) <= set(read["metrics"])
-    headline = read["metrics"][evaluators.summary(name)[0]]
-    assert headline == result.metrics[evaluators.summary(name)[0]]._asdict()
+    headline = read["metrics"][first]
+    assert headline == result.metrics[first]._asdict()
     assert headline["value"] == 0.0  # a constant scorer is right in no case
     assert json.loads(json.dumps(result.per_example)) == result.per_example
 
 
 def test_unknown_benchmark_names_the_nearest():
     with pytest.raises(errors.UsageError, match="did you mean 'scenes_attribute_swap'"):
-        evaluators.protocol("scenes_attribut_swap")
+        benchmarks.protocol_of("scenes_attribut_swap")
 
 
 def test_unknown_option_names_the_nearest(constant_scorer):
     with pytest.raises(errors.UsageError, match=r"'ties'.*did you mean 'tie'"):
-        evaluators.evaluate(
-            "scenes_attribute_swap", tiny_benchmark("choice"), constant_scorer, ties="half"
-        )
+        evaluators.evaluate("choice", tiny_benchmark("choice"), constant_scorer, ties="half")
 
 
 def test_a_protocol_that_asks_takes_the_place_of_the_readers_own():
-    assert evaluators.protocol("whatsup_a", "keywords") == "keywords"
-    assert evaluators.summary("mmvp", "multiple_choice")[0] == "pair_accuracy"
-    assert "first_step" in evaluators.protocol_options("mmvp", "multiple_choice")
-    assert "first_step" not in evaluators.protocol_options("mmvp")
-    with pytest.raises(errors.UsageError, match=r"unknown protocol of 'mmvp' 'letters'.*keywords"):
-        evaluators.protocol("mmvp", "letters")
+    assert evaluators.protocol("choice", "keywords") == "keywords"
+    assert "first_step" in evaluators.protocol_options("pairs", "multiple_choice")
+    assert "first_step" not in evaluators.protocol_options("pairs")
+    with pytest.raises(errors.UsageError, match=r"unknown protocol 'letters'.*pairs, keywords"):
+        evaluators.protocol("pairs", "letters")
+
+
+@pytest.mark.parametrize("name", evaluators.PROTOCOLS)
+def test_options_of_a_protocol_have_valid_defaults_and_an_invalid_one_is_refused(name):
+    row = evaluators.PROTOCOLS[name]
+    assert {*row.vector_files} <= {*row.options}
+    evaluators.check(name, {"option_of_the_reader": 1})
+    option = "tie" if "tie" in row.options else "decoding"
+    with pytest.raises(errors.UsageError, match="lucky"):
+        evaluators.check(name, {option: "lucky"})
+
+
+def test_protocols_that_ask_are_refused_for_a_model_that_cannot_answer():
+    mute = evaluators.Abilities(writes=False, scores_answers=False)
+    for name in evaluators.ASKING:
+        evaluators.check("choice", {"protocol": name})
+        with pytest.raises(errors.UsageError, match="take a captioner"):
+            evaluators.check("choice", {"protocol": name}, mute)
+    evaluators.check("choice", {}, mute)
 
 
 def test_only_readers_with_the_option_source_read_the_configured_source():
@@ -87,7 +105,7 @@ def test_a_table_of_your_own_is_a_benchmark_of_each_protocol(name, tmp_path, con
         {"second": {"image_column": "two", "caption_column": "no"}} if name == "pairs" else {}
     )
     benchmark = benchmarks.READERS[name]("all", **options)
-    assert evaluators.protocol(name) == name
+    assert benchmarks.protocol_of(name) == name
     result = evaluators.evaluate(name, benchmark, constant_scorer)
-    headline = result.metrics[evaluators.summary(name)[0]]
+    headline = result.metrics[evaluators.PROTOCOLS[name].summary[0]]
     assert (headline.value, headline.ties, headline.count) == (0.0, 1.0, 3)

@@ -185,7 +185,7 @@ def test_cases_without_a_question_are_counted_or_refused(table_scorer):
 
 def test_a_model_that_writes_nothing_and_an_unknown_decoding_are_refused(table_scorer):
     scorer = table_scorer(lambda image, text: 0.0).scorer()
-    with pytest.raises(UsageError, match="this one writes nothing"):
+    with pytest.raises(UsageError, match="this model writes nothing"):
         keywords.evaluate(benchmark(), scorer)
     with pytest.raises(UsageError, match="unknown decoding 'beam'"):
         keywords.evaluate(benchmark(), scorer, decoding="beam")

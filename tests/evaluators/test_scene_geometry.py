@@ -12,7 +12,7 @@ import pytest
 
 from vlc_jax import evaluators
 from vlc_jax.evaluators import Scorer, binding, conditions, superposition, vectors
-from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case, scene_geometry
+from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case, scene_geometry
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.types import ImageFeatures, TextFeatures
@@ -125,7 +125,7 @@ def test_a_constant_model_gets_nothing_and_chance_if_ties_are_shared(name):
     constant = constant._replace(
         score_options=lambda i, t: np.ones((len(i.pooled), len(t.pooled) // len(i.pooled)))
     )
-    evaluate = evaluators.PROTOCOLS[evaluators.protocol(name)]
+    evaluate = evaluators.PROTOCOLS[PROTOCOL_OF[name]].evaluate
     strict, first, half = (
         {
             name: e

@@ -33,7 +33,7 @@ OF_SCORES = [protocol for protocol in TIED if protocol not in OF_FEATURES]
 def test_a_constant_scorer_gets_nothing_if_strict_and_chance_if_ties_are_shared(
     protocol, constant_scorer
 ):
-    evaluate, benchmark = evaluators.PROTOCOLS[protocol], make(protocol)
+    evaluate, benchmark = evaluators.PROTOCOLS[protocol].evaluate, make(protocol)
     strict, half = (evaluate(benchmark, constant_scorer, tie=tie) for tie in FRACTIONS)
     for name, metric in half.metrics.items():
         if metric.chance is None:
@@ -47,7 +47,7 @@ def test_a_constant_scorer_gets_nothing_if_strict_and_chance_if_ties_are_shared(
 @pytest.mark.parametrize("protocol", TIED)
 def test_an_unknown_policy_is_refused(protocol, constant_scorer):
     with pytest.raises(errors.UsageError, match=r"tie must be one of .*'half'.*; got 'lucky'"):
-        evaluators.PROTOCOLS[protocol](make(protocol), constant_scorer, tie="lucky")
+        evaluators.PROTOCOLS[protocol].evaluate(make(protocol), constant_scorer, tie="lucky")
 
 
 def broken_at_random(scores, rule):

@@ -6,7 +6,7 @@ import pytest
 
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, Benchmark, Case
 
 PROMPT = {"template": "USER: <image>\n{question} ASSISTANT:", "question": "", "answer": "Yes"}
 # image, caption -> log p("Yes") and log p(end)
@@ -35,7 +35,7 @@ def scorer(table_scorer):
 @pytest.mark.parametrize(("eos", "text", "image"), [(True, 0, 0), (False, 1, 1)])
 def test_two_images_and_two_captions_with_and_without_the_end_token(scorer, name, eos, text, image):
     benchmark = Benchmark(name, [Case("0", (b"0", b"1"), ("a", "b"))], "v")
-    result = evaluators.evaluate(name, benchmark, scorer, vqascore={"eos": eos})
+    result = evaluators.evaluate(PROTOCOL_OF[name], benchmark, scorer, vqascore={"eos": eos})
     (row,) = result.per_example
     rows = [[SCORES[i, c] for c in "ab"] for i in (b"0", b"1")]
     expected = [[sum(s) / 2 if eos else s[0] for s in each] for each in rows]
@@ -55,29 +55,29 @@ def test_a_tokenizer_with_a_question_of_its_own_is_asked_that(table_scorer):
     benchmark = Benchmark("b", [Case("0", (b"0",), ("a", "b"))], "v")
     for options, expected in (({}, "yes"), ({"answer": "ja"}, "ja")):
         scorer = table.scorer()._replace(prompt=own)
-        result = evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore=options)
+        result = evaluators.evaluate("choice", benchmark, scorer, vqascore=options)
         assert json.loads(texts[-1]) == [["answer en is it b?", expected, True]]
         assert result.details["prompt"] == own | {"answer": expected, "eos": True}
 
 
 def test_captions_of_one_image(scorer):
     benchmark = Benchmark("b", [Case(i.decode(), (i,), ("a", "b")) for i in (b"0", b"1")], "v")
-    result = evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={})
+    result = evaluators.evaluate("choice", benchmark, scorer, vqascore={})
     assert [row["correct"] for row in result.per_example] == [False, False]
-    result = evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={"eos": False})
+    result = evaluators.evaluate("choice", benchmark, scorer, vqascore={"eos": False})
     assert [row["correct"] for row in result.per_example] == [True, False]
 
 
 def test_what_cannot_be_asked_is_refused(scorer):
     benchmark = Benchmark("b", [Case("0", (b"0",), ("a", "b"))], "v")
     with pytest.raises(UsageError, match=r"place of the caption; got 'Is it\?'"):
-        evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={"question": "Is it?"})
+        evaluators.evaluate("choice", benchmark, scorer, vqascore={"question": "Is it?"})
     for wrong in (True, "eos"):
         with pytest.raises(UsageError, match=r"vqascore is a mapping of some of \('question'"):
-            evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore=wrong)
+            evaluators.evaluate("choice", benchmark, scorer, vqascore=wrong)
     with pytest.raises(UsageError, match="unknown option of vqascore 'end'"):
-        evaluators.evaluate("sugarcrepe", benchmark, scorer, vqascore={"end": False})
+        evaluators.evaluate("choice", benchmark, scorer, vqascore={"end": False})
     with pytest.raises(UsageError, match="has questions of its own"):
-        evaluators.evaluate("sugarcrepe", benchmark, scorer, protocol="keywords", vqascore={})
+        evaluators.evaluate("choice", benchmark, scorer, protocol="keywords", vqascore={})
     with pytest.raises(UsageError, match="'conversation'"):
-        evaluators.evaluate("sugarcrepe", benchmark, scorer._replace(prompt=None), vqascore={})
+        evaluators.evaluate("choice", benchmark, scorer._replace(prompt=None), vqascore={})

@@ -10,7 +10,7 @@ import pytest
 import vlc_jax
 from tests.support import llava_folder
 from vlc_jax.evaluators import prompts
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.models import llava
 from vlc_jax.tools import export
 from vlc_jax.weights import llava as weights

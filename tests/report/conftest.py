@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from vlc_jax.evaluators import EVALUATIONS, SUMMARIES, stats
+from vlc_jax.evaluators import PROTOCOLS, stats
+from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF
 from vlc_jax.report import plot
 
 FINAL = {  # protocol or benchmark -> fraction right at the end
@@ -67,7 +68,7 @@ def config() -> dict:
         "losses": {"infonce": {"weight": 1.0}},
         "optimizer": {"learning_rate": 1e-3, "warmup_steps": 100, "schedule": "cosine"},
         "model": {"name": "clip", "variant": "mini"},
-        "evals": {name: {"count": 2000} for name in EVALUATIONS if name.startswith("scenes")},
+        "evals": {name: {"count": 2000} for name in PROTOCOL_OF if name.startswith("scenes")},
     }
 
 
@@ -124,10 +125,10 @@ def draw(index: int, shift: int = 0) -> Image.Image:
 
 
 def result(name: str, step: int) -> dict:
-    protocol = EVALUATIONS[name]
+    protocol = PROTOCOL_OF[name]
     count = 1000 if protocol == "retrieval" else 2000
     found = {}
-    for metric in SUMMARIES[protocol]:
+    for metric in PROTOCOLS[protocol].summary:
         chance = METRIC_CHANCE.get(metric, CHANCE.get(protocol))
         final = FINAL.get(metric, FINAL.get(name, 0.72))
         value = chance + (final - chance) * (1 - np.exp(-step / 150)) / (1 - np.exp(-512 / 150))
@@ -150,7 +151,7 @@ def result(name: str, step: int) -> dict:
         "step": step,
         "version": "1",
         "options": {},
-        "summary": list(SUMMARIES[protocol]),
+        "summary": list(PROTOCOLS[protocol].summary),
         "metrics": found,
         "seconds": 0.4,
     }
@@ -215,12 +216,12 @@ def write_workdir(path: Path, outcome: str = "done", is_small: bool = False) -> 
         write_json(path / "FAILED", {"exit_code": 10, "reason": "step 271 is not finite <nan>"})
     if outcome == "done":
         write_json(path / "DONE", {"step": 512})
-    names = [name for name in EVALUATIONS if name.startswith("scenes")] if not is_small else []
+    names = [name for name in PROTOCOL_OF if name.startswith("scenes")] if not is_small else []
     for name in names:
         for step in (250, 500, 512) if outcome == "done" else (250,):
             write_json(path / "evals" / name / f"{step}.json", result(name, step))
         if name in ("scenes_attribute_swap", "scenes_swap", "scenes_whatsup"):
-            write_examples(path / "evals" / name, EVALUATIONS[name], step)
+            write_examples(path / "evals" / name, PROTOCOL_OF[name], step)
     return path
 
 

@@ -36,8 +36,8 @@ def row(case, scores, correct=True, captions=("a cat", "a dog"), **more):
     return {"id": case, "captions": captions, "scores": scores, "correct": correct} | more
 
 
-def collected(*paths, wanted=()):
-    return cases.collect([read_workdir.read(path) for path in paths], wanted)
+def collected(*paths, benchmarks=()):
+    return cases.collect([read_workdir.read(path) for path in paths], benchmarks)
 
 
 def test_two_runs_stand_side_by_side_case_by_case(tmp_path):

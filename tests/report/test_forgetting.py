@@ -29,7 +29,7 @@ def named(results):
 def test_axes_are_mean_changes_of_kept_and_of_compositional_benchmarks():
     runs = [run(0.5, 0.6, 0.5, 0.2), {}, run(0.4, 0.5, 0.7, 0.5)]  # one has not been evaluated
     found = forgetting.measure(named(runs))
-    assert found.kept == ["my_retrieval", "my_classes"]
+    assert found.general == ["my_retrieval", "my_classes"]
     assert found.compositional == ["my_swap", "my_pairs"]
     assert found.runs == {0: (0, 0), 2: pytest.approx((-10, 25))}
     assert (found.models, found.left_out) == ([], [])
@@ -61,7 +61,7 @@ def test_grey_points_are_published_models_on_the_same_benchmarks_from_the_same_r
     first = run(0.5, 0.6, 0.5, 0.2, **more(0.6, 0.5, 0.7))
     second = run(0.4, 0.5, 0.7, 0.5, **more(0.55, 0.6, 0.8))
     found = forgetting.measure(named([first, second]))
-    assert (found.kept, found.compositional) == (["classes"], ["sugarcrepe"])
+    assert (found.general, found.compositional) == (["classes"], ["sugarcrepe"])
     assert found.runs == {0: (0, 0), 1: pytest.approx((-5, 10))}
     assert found.left_out == ["my_retrieval", "my_classes", "my_swap", "my_pairs"]
     model = published.rows("checkpoints.csv")[0]

@@ -241,7 +241,7 @@ def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_j
     result = evaluators.EvalResult({"accuracy": estimate, "accuracy/a": estimate}, [])
     benchmark = Benchmark("b", [], "1")
     name = "scenes_objects"
-    written = evaluators.to_json(name, benchmark, result, step=3, options={}, seconds=1.0)
+    written = evaluators.to_json("choice", benchmark, result, reader=name, step=3, options={})
     write_json(tmp_path / "evals" / name / "3.json", written)
     report.print_table([written])
     first = capsys.readouterr().out

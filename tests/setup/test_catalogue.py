@@ -7,8 +7,9 @@ import pytest
 
 from tests.support import helpers
 from tests.support.configs import CONFIGS
-from vlc_jax import errors, evaluators, losses, main, models
+from vlc_jax import errors, losses, main, models
 from vlc_jax.__main__ import COMMANDS
+from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.models import variants
 from vlc_jax.run import startup
 from vlc_jax.setup import catalogue, command_line
@@ -46,7 +47,7 @@ def test_the_list_has_all_of_them():
         name = str(path.relative_to(helpers.ROOT / "configs").with_suffix(""))
         (line,) = [line for line in text.splitlines() if line.startswith(f"  {name}: ")]
         assert not line.endswith("et al.")
-    tables = (losses.LOSSES, models.HEADS, variants.VARIANTS, evaluators.EVALUATIONS)
+    tables = (losses.LOSSES, models.HEADS, variants.VARIANTS, benchmarks.READERS)
     for name in (name for table in tables for name in table):
         assert name in text
 

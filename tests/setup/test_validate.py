@@ -74,10 +74,14 @@ def test_a_wrong_field_is_named_with_its_value(field, value, message):
         ("mmvp", {"protocol": "multiple_choice", "decoding": "perplexty"}, "mean 'perplexity'"),
         ("mmvp", {"protocol": "multiple_choice", "tie": "strct"}, "tie must be one of"),
         # of a model without questions and answers
-        ("scenes_whatsup", {"protocol": "keywords"}, r"evals\.x: .*this one writes nothing"),
-        ("mmvp", {"protocol": "multiple_choice"}, "this model's scores are none"),
-        ("mmvp", {"protocol": "multiple_choice", "decoding": "greedy"}, "this one writes nothing"),
-        ("scenes_order", {"vqascore": {}}, "this model's scores are none"),
+        ("scenes_whatsup", {"protocol": "keywords"}, r"evals\.x: .*this model writes nothing"),
+        ("mmvp", {"protocol": "multiple_choice"}, "and this model cannot"),
+        (
+            "mmvp",
+            {"protocol": "multiple_choice", "decoding": "greedy"},
+            "this model writes nothing",
+        ),
+        ("scenes_order", {"vqascore": {}}, "and this model cannot"),
     ],
 )
 def test_a_protocol_that_evaluation_would_refuse_is_refused_before_training(

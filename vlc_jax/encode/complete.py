@@ -126,7 +126,7 @@ def _greedy(
     params: Any,
     ids: Int[Array, "batch length"],
     valid: Bool[Array, "batch length"],
-    ends: Int[Array, "ends"],
+    ends: Int[Array, " ends"],
     *,
     steps: int,
 ) -> Int[Array, "batch steps"]:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,9 @@ from vlc_jax import evaluators, models
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.encode import text_encoders
 from vlc_jax.encode.once import OnceEncoder
-from vlc_jax.errors import PreemptedError
+from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps, questions
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark, protocol_of
 from vlc_jax.input_pipeline.case import image_file, maps_file
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader import questions as image_questions
@@ -132,13 +132,16 @@ class Evaluation:
             return self._finished(name, step)
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
+        protocol = protocol_of(setup.reader)
         with of_benchmark(name):
             self._encoder.prepare(variables, benchmark)
-            result = evaluators.evaluate(setup.reader, benchmark, scorer, **setup.protocol_options)
+            options = open_vectors(protocol, setup.protocol_options)
+            result = evaluators.evaluate(protocol, benchmark, scorer, **options)
         row = evaluators.to_json(
-            setup.reader,
+            protocol,
             benchmark,
             result,
+            reader=setup.reader,
             chosen=setup.protocol_options.get("protocol", ""),
             benchmark=self._folder(name).name,
             step=step,
@@ -311,6 +314,21 @@ def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write_json(file, facts)
+
+
+def open_vectors(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a protocol, its files of stored vectors opened (`Protocol.vector_files`).
+
+    Raises UsageError for a missing file or one of another form.
+    """
+    opened = dict(options)
+    for option in evaluators.PROTOCOLS[protocol].vector_files:
+        if path := opened.pop(option, ""):
+            try:
+                opened[option] = TextVectors(path)
+            except ValueError as error:
+                raise UsageError(f"{option}: {error}") from error
+    return opened
 
 
 @contextmanager

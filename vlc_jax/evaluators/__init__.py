@@ -1,12 +1,11 @@
-"""Evaluation protocols, and the table of benchmarks: reader -> protocol.
+"""Evaluation protocols: one literal table, and `evaluate`, which runs one of them on a benchmark.
 
-A reader has the same name in `READERS` of input_pipeline/benchmarks. A benchmark of config.evals is
-named after its reader, unless its option `reader` says otherwise.
+The protocol of each reader of a benchmark is in `PROTOCOL_OF` of input_pipeline/benchmarks.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from vlc_jax import errors
 from vlc_jax.evaluators import (
@@ -24,192 +23,258 @@ from vlc_jax.evaluators import (
     vqascore,
     zeroshot,
 )
-from vlc_jax.evaluators.scorer import Abilities, Decoding, Scorer
+from vlc_jax.evaluators.scorer import Abilities, Ability, Decoding, Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 
 __all__ = [
-    "EVALUATIONS",
+    "ASKING",
     "PROTOCOLS",
     "Abilities",
     "Decoding",
     "Estimate",
     "EvalResult",
+    "Protocol",
     "Scorer",
     "check",
     "evaluate",
-    "headline",
     "protocol",
     "protocol_options",
-    "summary",
     "to_json",
 ]
 
-PROTOCOLS: dict[str, Callable[..., EvalResult]] = {
-    "binding": binding.evaluate,
-    "choice": choice.evaluate,
-    "conditions": conditions.evaluate,
-    "keywords": keywords.evaluate,
-    "linear_probe": linear_probe.evaluate,
-    "multiple_choice": multiple_choice.evaluate,
-    "pairs": pairs.evaluate,
-    "retrieval": retrieval.evaluate,
-    "superposition": superposition.evaluate,
-    "triplet": triplet.evaluate,
-    "zeroshot": zeroshot.evaluate,
+
+def _check_tie(*, tie: str, **others: Any) -> None:
+    del others
+    ties.check(tie)
+
+
+class Protocol(NamedTuple):
+    """A row of `PROTOCOLS`: how a benchmark is evaluated, and how the report shows its results.
+
+    evaluate: (benchmark, scorer) -> EvalResult. Its keyword-only parameters are the protocol's
+      options in config.evals.NAME.
+    summary: metrics of result tables, the headline first; optional ones only if a result has them.
+    check: raises UsageError for invalid values of the options, all of which it gets.
+    needs: options -> the ability that a model must have, for protocols that ask it questions;
+      None: image-text scores are enough.
+    vector_files: options that are paths of stored vectors in configs, and functions of names in
+      `evaluate` (input_pipeline/tokenizers/text_vectors.py).
+
+    The rest is written into each result (`to_json`) and read by vlc_jax/report/display.py:
+    correct: label of the metric behind `correct` in <step>.scores.jsonl, for paired tests.
+    roles: labels of scores in histograms: the correct option, the best wrong one, a hard positive.
+    axis: of the plot of compositional gain against forgetting; "": in neither mean.
+    by_group: whether runs are also compared group by group, in a figure of their own.
+    """
+
+    evaluate: Callable[..., EvalResult]
+    summary: tuple[str, ...]
+    correct: str
+    roles: tuple[str, ...] = ("correct", "best wrong option")
+    axis: Literal["", "forgetting", "compositional"] = ""
+    by_group: bool = False
+    check: Callable[..., None] = _check_tie
+    needs: Callable[..., Ability] | None = None
+    vector_files: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The protocol's options and their default values."""
+        parameters = inspect.signature(self.evaluate).parameters.values()
+        return {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
+
+
+PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
+    "retrieval": Protocol(
+        retrieval.evaluate,
+        summary=("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
+        correct="image→text R@1",
+        roles=("own caption", "best other caption"),
+        axis="forgetting",
+        check=retrieval.check,
+    ),
+    "zeroshot": Protocol(
+        zeroshot.evaluate,
+        summary=("accuracy", "accuracy_top5", "mean_per_class_recall"),
+        correct="accuracy",
+        roles=("own class", "best other class"),
+        axis="forgetting",
+    ),
+    "linear_probe": Protocol(
+        linear_probe.evaluate,
+        summary=("accuracy", "mean_per_class_recall"),
+        correct="accuracy",
+        roles=("own class", "best other class"),
+    ),
+    "choice": Protocol(
+        choice.evaluate,
+        # the last three with the option tokens
+        summary=("accuracy", "text_mean_accuracy", "image_mean_accuracy", "map_accuracy"),
+        correct="accuracy",
+        axis="compositional",
+    ),
+    "triplet": Protocol(
+        triplet.evaluate,
+        summary=("augmented_accuracy", "original_accuracy", "brittleness"),
+        correct="augmented",
+        roles=("correct caption", "hard negative", "hard positive"),
+        axis="compositional",
+        by_group=True,
+    ),
+    "pairs": Protocol(
+        pairs.evaluate,
+        summary=(
+            "pair_accuracy",
+            "individual_accuracy",
+            "group_score",
+            # with the options geometry and second_features
+            "image_cosine",
+            "agreement",
+            "erroneous_agreement",
+            "margin_correlation",
+        ),
+        correct="pair",
+        roles=("own caption", "caption of the other image"),
+        axis="compositional",
+        vector_files=("second_features",),
+    ),
+    "keywords": Protocol(
+        keywords.evaluate,
+        summary=("accuracy", "unparsed"),
+        correct="accuracy",
+        check=keywords.check,
+        needs=keywords.needs,
+    ),
+    "multiple_choice": Protocol(
+        multiple_choice.evaluate,
+        summary=(
+            "pair_accuracy",
+            "individual_accuracy",
+            "relaxed_pair",
+            "relaxed_pair_literal",
+            "unparsed",
+        ),
+        correct="pair",
+        check=multiple_choice.check,
+        needs=multiple_choice.needs,
+    ),
+    "conditions": Protocol(conditions.evaluate, summary=("satisfied",), correct="satisfied"),
+    "superposition": Protocol(
+        superposition.evaluate,
+        summary=("superposition", "binding_visible"),
+        correct="superposition",
+    ),
+    "binding": Protocol(
+        binding.evaluate,
+        summary=("probe_accuracy", "score_accuracy"),
+        correct="score",
+    ),
 }
 
-# Protocols with a `check` of their own; all others have the tie policy alone.
-CHECKED = {"keywords": keywords, "multiple_choice": multiple_choice, "retrieval": retrieval}
-# Of models that answer questions: the option `protocol` of a benchmark names one of these in place
-# of its reader's.
-ASKING = ("keywords", "multiple_choice")
-# Options of every benchmark: the protocol, and fields of vqascore.asking, which asks about captions
-# in any protocol that scores them.
+# Protocols that ask the model questions, and may take the place of a reader's own protocol: the
+# option `protocol` of a benchmark names one of them.
+ASKING = tuple(name for name, row in PROTOCOLS.items() if row.needs)
+# Options of every benchmark: the protocol, and the fields of vqascore.asking, which replaces the
+# scores of captions in every other protocol.
 OPTIONS = ("protocol", "vqascore")
 
-EVALUATIONS: dict[str, str] = {  # reader -> protocol
-    "retrieval": "retrieval",
-    "zeroshot": "zeroshot",
-    "linear_probe": "linear_probe",
-    "choice": "choice",
-    "triplet": "triplet",
-    "pairs": "pairs",
-    "scenes_retrieval": "retrieval",
-    "scenes_held_retrieval": "retrieval",
-    "scenes_zero_shot_objects": "zeroshot",
-    "scenes_zero_shot_colours": "zeroshot",
-    "scenes_objects": "choice",
-    "scenes_attributes": "choice",
-    "scenes_attribute_swap": "choice",
-    "scenes_relation_swap": "choice",
-    "scenes_order": "choice",
-    "scenes_replace": "triplet",
-    "scenes_replace_unseen": "triplet",
-    "scenes_swap": "triplet",
-    "scenes_swap_relation": "triplet",
-    "scenes_held_attribute_swap": "choice",
-    "scenes_held_relation_swap": "choice",
-    "scenes_negation": "choice",
-    "scenes_whatsup": "pairs",
-    "scenes_spatial": "choice",
-    "scenes_conditions": "conditions",
-    "scenes_superposition": "superposition",
-    "scenes_binding": "binding",
-    **{name: origin.protocol for name, (_, origin) in PUBLISHED.items()},
-}
 
-SUMMARIES: dict[str, tuple[str, ...]] = {  # protocol -> metrics of a table; the first leads
-    "choice": (
-        "accuracy",
-        *("text_mean_accuracy", "image_mean_accuracy", "map_accuracy"),  # if asked for
-    ),
-    "pairs": (
-        *("pair_accuracy", "individual_accuracy", "group_score"),
-        *("image_cosine", "agreement", "erroneous_agreement", "margin_correlation"),  # if asked for
-    ),
-    "retrieval": ("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
-    "triplet": ("augmented_accuracy", "original_accuracy", "brittleness"),
-    "linear_probe": ("accuracy", "mean_per_class_recall"),
-    "keywords": ("accuracy", "unparsed"),
-    "multiple_choice": (
-        *("pair_accuracy", "individual_accuracy", "relaxed_pair", "relaxed_pair_literal"),
-        "unparsed",
-    ),
-    "conditions": ("satisfied",),
-    "superposition": ("superposition", "binding_visible"),
-    "binding": ("probe_accuracy", "score_accuracy"),
-    "zeroshot": ("accuracy", "accuracy_top5", "mean_per_class_recall"),
-}
+def protocol(default: str, chosen: str = "") -> str:
+    """The name of a benchmark's protocol: its reader's `default`, or `chosen` in its place.
 
-
-def protocol(reader: str, chosen: str = "") -> str:
-    """The name of a benchmark's protocol, or of the `chosen` one in its place.
-
-    Raises UsageError naming the nearest known benchmark, or the protocols to choose from.
+    Raises UsageError naming the nearest known protocol.
     """
-    own = EVALUATIONS[errors.known("benchmark", reader, EVALUATIONS)]
-    return errors.known(f"protocol of {reader!r}", chosen, (own, *ASKING)) if chosen else own
+    errors.known("protocol", default, PROTOCOLS)
+    return errors.known("protocol", chosen, (default, *ASKING)) if chosen else default
 
 
-def evaluate(reader: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
-    """Evaluates `scorer` on a benchmark by its protocol, or the one that `options` choose, with
-    the protocol's options.
+def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any) -> EvalResult:
+    """Evaluates `scorer` on a benchmark.
+
+    default: protocol of the benchmark's reader.
+    options: of the protocol, with `Protocol.vector_files` opened, and `OPTIONS`; `protocol` names
+      another one of `ASKING`.
 
     Raises:
-      UsageError: an unknown benchmark or option. DataError: cases that do not fit the protocol.
+      UsageError: an unknown protocol or option. DataError: cases that do not fit the protocol.
       DivergedError: scores that are not finite.
     """
-    chosen = options.pop("protocol", "")
-    known = protocol_options(reader, chosen)
+    name = protocol(default, options.get("protocol", ""))
     for option in options:
-        errors.known(f"option of benchmark {reader!r}", option, known)
-    check(reader, {"protocol": chosen, **options}, scorer.abilities)
-    asked = options.pop("vqascore", None)
-    if asked is not None:
-        scorer = vqascore.asking(scorer, **asked)
-    result = PROTOCOLS[protocol(reader, chosen)](benchmark, scorer, **options)
+        errors.known(f"option of protocol {name!r}", option, protocol_options(name))
+    check(default, options, scorer.abilities)
+    of_protocol = {key: value for key, value in options.items() if key not in OPTIONS}
+    if options.get("vqascore") is not None:
+        scorer = vqascore.asking(scorer, **options["vqascore"])
+    result = PROTOCOLS[name].evaluate(benchmark, scorer, **of_protocol)
     if scorer.prompt and "prompt" not in result.details:
         result.details["prompt"] = dict(scorer.prompt)
     return result
 
 
-def check(reader: str, options: Mapping[str, Any], abilities: Abilities | None = None) -> None:
-    """Raises UsageError for values of a protocol's options that need no benchmark to be refused,
-    and for a protocol that asks for what a model cannot do.
+def check(default: str, options: Mapping[str, Any], abilities: Abilities | None = None) -> None:
+    """Raises UsageError for invalid values of a protocol's options, whatever the benchmark, and for
+    a protocol that needs an ability which the model lacks.
 
-    options: of a benchmark in config.evals; those of its reader are left alone.
+    default: protocol of the benchmark's reader.
+    options: of a benchmark in config.evals; its reader's options are ignored.
     abilities: of the model; None: not known yet.
     """
-    chosen, asked = options.get("protocol", ""), options.get("vqascore")
-    name = protocol(reader, chosen)
-    own = {**_defaults(name), **options}
-    if name in CHECKED:
-        CHECKED[name].check(**own)
-    elif "tie" in own:
-        ties.check(own["tie"])
-    if asked is not None:
+    name = protocol(default, options.get("protocol", ""))
+    row, of_vqascore = PROTOCOLS[name], options.get("vqascore")
+    values = {**row.options, **options}
+    row.check(**values)
+    if of_vqascore is not None:
         if name in ASKING:
             raise errors.UsageError(f"protocol {name!r} has questions of its own: no vqascore")
-        vqascore.check(asked)
-    if abilities is not None and (asked is not None or name in ASKING):
-        abilities.require("scores_answers" if asked is not None else CHECKED[name].needs(**own))
+        vqascore.check(of_vqascore)
+    if abilities is None:
+        return
+    if of_vqascore is not None:
+        abilities.require("scores_answers")
+    elif row.needs:
+        abilities.require(row.needs(**values))
 
 
-def _defaults(name: str) -> dict[str, Any]:
-    """Options of a protocol, with their default values."""
-    parameters = inspect.signature(PROTOCOLS[name]).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-def protocol_options(reader: str, chosen: str = "") -> tuple[str, ...]:
-    """Options of a benchmark's protocol; all others are its reader's."""
-    return (*_defaults(protocol(reader, chosen)), *OPTIONS)
-
-
-def summary(reader: str, chosen: str = "") -> tuple[str, ...]:
-    """Metrics of a benchmark in result tables, the headline first."""
-    return SUMMARIES[protocol(reader, chosen)]
+def protocol_options(default: str, chosen: str = "") -> tuple[str, ...]:
+    """Names of the options of a benchmark's protocol; all others are its reader's."""
+    return (*PROTOCOLS[protocol(default, chosen)].options, *OPTIONS)
 
 
 def to_json(
-    reader: str, benchmark: Benchmark, result: EvalResult, /, *, chosen: str = "", **facts: Any
+    default: str,
+    benchmark: Benchmark,
+    result: EvalResult,
+    /,
+    *,
+    reader: str,
+    chosen: str = "",
+    **facts: Any,
 ) -> dict[str, Any]:
     """Content of evals/<name>/<step>.json: `result` without its per-example rows, and facts.
 
-    chosen: the protocol, where it is not the reader's.
+    default: protocol of the benchmark's reader.   chosen: the protocol in its place, if any.
     """
-    shown = (*SUMMARIES[protocol(reader, chosen)], *benchmark.summary)
-    if not chosen:
-        shown = benchmark.summary or summary(reader)
+    name = protocol(default, chosen)
+    row = PROTOCOLS[name]
+    metrics = (*row.summary, *benchmark.summary) if chosen else benchmark.summary or row.summary
     return {
         "benchmark": reader,
         "reader": reader,
-        "protocol": protocol(reader, chosen),
+        "protocol": name,
         "version": benchmark.version,
         **facts,
         "notes": list(benchmark.notes),
-        "summary": [metric for metric in dict.fromkeys(shown) if metric in result.metrics],
+        "summary": [metric for metric in dict.fromkeys(metrics) if metric in result.metrics],
         "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
         "details": result.details,
+        "display": {
+            "order": list(PROTOCOLS).index(name),
+            "correct": row.correct,
+            "roles": list(row.roles),
+            "axis": row.axis,
+            "by_group": row.by_group,
+            "asks": name in ASKING,
+        },
     }

@@ -1,7 +1,8 @@
-"""Binding: what a linear probe reads from image features and the cosine with captions does not.
+"""Attribute binding: linear probe of image features against the image-caption cosine.
 
-"a red circle and a blue square" against "a blue circle and a red square": "not in the embedding"
-apart from "not in the cosine" (linear decodability in the proof of "Is CLIP ideal?", ICCV 2025).
+"a red circle and a blue square" against "a blue circle and a red square": separates "not in the
+embedding" from "not in the cosine" (linear decodability in the proof of "Is CLIP ideal?", ICCV
+2025).
 """
 
 import numpy as np
@@ -9,19 +10,19 @@ import numpy as np
 from vlc_jax.evaluators import linear_probe, stats, ties
 from vlc_jax.evaluators.choice import score_cases
 from vlc_jax.evaluators.scorer import Scorer
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 
 def evaluate(
     benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
 ) -> stats.EvalResult:
-    """Accuracy of a probe per group, on renderings that it was not fitted to, and of the scores.
+    """Accuracy of one probe per group on held-out renderings, and of the scores.
 
-    probe_accuracy   a logistic regression of each group (a pair of objects) tells its two labels
-                     apart, fitted as in `linear_probe`; chance 1/2
-    score_accuracy   of the same images: the first caption has the higher score; chance 1/2
-    gain             the first minus the second, in [-1, 1]; chance 0
+    probe_accuracy   accuracy of a logistic regression between the two labels of each group (a pair
+                     of objects), fitted as in `linear_probe`; chance 1/2
+    score_accuracy   share of the same images with a higher score for the first caption; chance 1/2
+    gain             probe_accuracy - score_accuracy, in [-1, 1]; chance 0
 
     Intervals are over groups: renderings of the same objects are not independent. tie: see `ties`.
 
@@ -44,9 +45,9 @@ def evaluate(
                 f"group {name!r} of {benchmark.name!r} needs both labels in training and some "
                 f"validation; it has the labels {sorted(set(y.tolist()))} and {len(y_val)} cases"
             )
-        # C is chosen on validation renderings: none of the cases is seen before it is judged
+        # C is chosen on validation renderings: the cases stay unseen until the end
         probe = linear_probe.fit_best(x, y, x_val, y_val)[0]
-        # 2 y - 1: log odds of the true label, above 0 where the probe is right
+        # times 2 y - 1: log odds of the true label, above 0 where the probe is right
         log_odds[chosen[2]] = probe.decision_function(x_test) * (2 * y_test - 1)
         right[chosen[2]] = probe.predict(x_test) == y_test
     scores = np.concatenate(

@@ -1,4 +1,4 @@
-"""Multiple choice: accuracy at giving the correct one of k options the highest score.
+"""Multiple choice: accuracy of ranking the correct one of k options first.
 
 Options are captions of one image (the protocol of ARO, SugarCrepe, CREPE, VL-CheckList, COCO-Order,
 What'sUp, NegBench), or images of one caption (SVO-Probes, ImageCoDe; one half of SPEC).
@@ -11,11 +11,11 @@ from jaxtyping import Float
 
 from vlc_jax.evaluators import groups, stats, ties, token_scores
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-KS = (3, 5, 10)  # of the recalls beside accuracy, where there are many options: CREPE's
-MANY = 5  # options; with more than these, recalls and ranks say more than the first place
+KS = (3, 5, 10)  # K of the recalls, as in CREPE
+MANY = 5  # with more options than these, recalls and ranks are reported, too
 
 
 def evaluate(
@@ -26,20 +26,20 @@ def evaluate(
     chunk: int = 512,
     tokens: bool = False,
 ) -> stats.EvalResult:
-    """Accuracy over all cases, per group, as means over groups, and of groups that count as one.
+    """Accuracy over all cases, per group, as means over groups, and of groups as units.
 
     accuracy        option 0 has the highest score; chance is the mean of 1/k
-    recall_at_K     with more than five options: it is among the K best
-    mean_rank       with more than five options; the best rank is 1. median_rank likewise
+    recall_at_K     with more than five options: option 0 is among the K best
+    mean_rank       with more than five options; the best rank is 1. Also median_rank
     KIND_accuracy   all cases of a group of that kind are right (`Benchmark.together`)
 
     Cases may have different numbers of options, and share an image (`stats.images_of`). `chunk`
     cases are embedded at a time; the result does not depend on it.
 
-    tokens: also the accuracy by tokens other than the pooled ones (`token_scores`).
+    tokens: also the accuracy of cosines between unpooled tokens (`token_scores`).
 
     Raises:
-      UsageError: an unknown tie policy, or `tokens` of a model without any. DataError: a case
+      UsageError: an unknown tie policy, or `tokens` with a model without any. DataError: a case
         without an image and two captions, or a caption and two images.
     """
     ties.check(tie)
@@ -52,7 +52,7 @@ def evaluate(
         part = score_cases(some, scorer)
         scores[start : start + len(some), : part.shape[1]] = part
     stats.require_finite(scores[mask], benchmark.name)
-    # The correct option is the first; those that are not there are below all others.
+    # The correct option is the first; padding is below all others.
     standing = ties.standing(np.where(mask, scores, -np.inf), np.zeros(len(cases), int))
     right, tied = standing.among_best(1, tie), standing.tied(1)
     clusters, labels = stats.images_of(cases), [case.group for case in cases]
@@ -78,8 +78,10 @@ def evaluate(
 
 
 def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases options"]:
-    """Scores of each image with its own captions, or of each caption with its own images; what is
-    behind the last option of a case has no meaning."""
+    """Scores of each image with its captions, or of each caption with its images.
+
+    Columns after the last option of a case are padding without meaning.
+    """
     options = max(_options(case) for case in cases)
     scores = np.zeros((len(cases), options))
     of_captions = [n for n, case in enumerate(cases) if len(case.images) == 1]
@@ -95,14 +97,14 @@ def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cas
 
 def _score_captions(cases: Sequence[Case], scorer: Scorer) -> np.ndarray:
     options = max(len(case.captions) for case in cases)
-    # Padded with the case's first caption, which is embedded anyway.
+    # padded with the case's first caption, which is embedded anyway
     padded = [
         (*case.captions, *[case.captions[0]] * (options - len(case.captions))) for case in cases
     ]
     images = scorer.embed_images([case.images[0] for case in cases])
     texts = embed_texts_once(scorer, [caption for row in padded for caption in row])
     scores = np.array(scorer.score_options(images, texts))
-    # A caption that occurs twice must tie with itself, whatever the order of a sum did to it.
+    # A caption that occurs twice must tie with itself, whatever the rounding of its two rows.
     first = np.array([[row.index(caption) for caption in row] for row in padded])
     return np.take_along_axis(scores, first, axis=1)
 
@@ -122,9 +124,9 @@ def _row(case: Case, scores: list[float], correct: bool, tie: bool) -> dict[str,
     return {
         "id": case.id,
         "group": case.group,
-        "image": case.meta.get("record", case.id),  # that cases may share
+        "image": case.meta.get("record", case.id),  # cases may share it
         "captions": list(case.captions),
-        "scores": by_image,  # with several images a list of one score for each
+        "scores": by_image,  # with several images one list of one score per image
         "correct": correct,
         "tie": tie,
     }

@@ -1,8 +1,8 @@
 """Conditions of an ideal CLIP: inequalities between similarities of images and texts.
 
-The conditions 1.1 to 4.2 of "Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025). That two
-embeddings differ, "cos < 1", is true of any two pictures; here they have to differ by more than two
-renderings of one scene do in 95 of 100 cases (the noise floor).
+Conditions 1.1 to 4.2 of "Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025). Where the paper asks
+that two embeddings differ, "cos < 1", which holds for any two images, they must differ here by more
+than the noise floor: the 95th percentile of differences between two renderings of one scene.
 """
 
 import math
@@ -15,7 +15,7 @@ from jaxtyping import Int
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
 from vlc_jax.evaluators.vectors import cosine_of_rows
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -25,19 +25,19 @@ FLOOR = 0.95  # quantile of the differences between two renderings of a scene
 def evaluate(
     benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 512
 ) -> stats.EvalResult:
-    """Share of cases that satisfy their condition, of each condition, and how clearly.
+    """Share of cases that satisfy their condition, overall and per condition, and the margins.
 
     satisfied          all conditions; satisfied/NAME: one of them
-    margin/NAME        smallest similarity that has to be larger minus the largest other one
-    difference/NAME    mean 1 - cos of two pictures that have to differ; `chance`: of two renderings
-    noise_ratio/NAME   the same in units of the noise floor, where that is not 0
+    margin/NAME        min of the similarities that must be larger - max of the others
+    difference/NAME    mean 1 - cos of two images that must differ; `chance`: of two renderings
+    noise_ratio/NAME   difference / noise floor, if the floor is not 0
 
-    Chance of an inequality is that of any order of the similarities, of a difference 1 - FLOOR.
-    An image and a text are compared by the model's own score, others by the cosine of their pooled
-    features. Cases say in `meta` which similarities: `above`, `below`, `is_apart`
+    Chance of an inequality: a random order of the similarities; of a difference: 1 - FLOOR.
+    An image and a text are compared by the model's score, two images or two texts by the cosine of
+    their pooled features. `above`, `below` and `is_apart` in a case's `meta` name the similarities
     (input_pipeline/benchmarks/scene_geometry.py). details: the noise floors.
 
-    tie: see `ties`; of inequalities. A difference has to be above the floor in any case.
+    tie: see `ties`; for inequalities. A difference must exceed the floor under any policy.
 
     Raises:
       UsageError: an unknown tie policy. DataError: a benchmark without such cases.
@@ -45,14 +45,14 @@ def evaluate(
     ties.check(tie)
     _check(benchmark)
     cases = benchmark.cases
-    found = [
+    sides = [
         row
         for start in range(0, len(cases), chunk)
         for row in similarities(cases[start : start + chunk], scorer)
     ]
-    stats.require_finite(np.concatenate([side for row in found for side in row]), benchmark.name)
-    lowest = np.array([above.min() for above, _ in found])
-    highest = np.array([below.max() for _, below in found])
+    stats.require_finite(np.concatenate([side for row in sides for side in row]), benchmark.name)
+    lowest = np.array([above.min() for above, _ in sides])
+    highest = np.array([below.max() for _, below in sides])
     names = np.array([str(case.group) for case in cases])
     apart = np.array([case.meta["is_apart"] for case in cases])
     floors = {
@@ -60,22 +60,22 @@ def evaluate(
         for name in dict.fromkeys(names[apart].tolist())
     }
     floor = np.array([floors.get(name, 0.0) for name in names])
-    right = np.where(apart, 1 - lowest > floor, [_credit(*row, tie) for row in found])
+    right = np.where(apart, 1 - lowest > floor, [_credit(*row, tie) for row in sides])
     tied = np.where(apart, 1 - lowest == floor, lowest == highest)
     chance = np.array([_chance(case) for case in cases])
     decisions = groups.Decisions(names.tolist(), right, chance, tied, stats.images_of(cases))
     metrics = groups.metrics("satisfied", decisions, benchmark)
-    del metrics["satisfied_macro"]  # the same number: conditions take turns
+    del metrics["satisfied_macro"]  # redundant: conditions take turns
     metrics |= _sizes(lowest, highest, names, floors)
     rows = [
         _row(case, above, below, bool(right[n] == 1), bool(tied[n]))
-        for n, (case, (above, below)) in enumerate(zip(cases, found, strict=True))
+        for n, (case, (above, below)) in enumerate(zip(cases, sides, strict=True))
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floors, "quantile": FLOOR})
 
 
 def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
-    """Credit for all `above` being larger than all `below`; those above are the first options."""
+    """Credit for all `above` exceeding all `below`; first_index puts `above` first."""
     if above.min() != below.max() or tie == "strict":
         return float(above.min() > below.max())
     if tie == "first_index":
@@ -87,7 +87,7 @@ def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
 def _sizes(
     lowest: np.ndarray, highest: np.ndarray, names: np.ndarray, floors: dict[str, float]
 ) -> dict[str, stats.Estimate]:
-    """Margins of inequalities, and differences beside those of renderings."""
+    """Margins of inequalities; differences, with those of renderings as chance."""
     metrics = {}
     for name in dict.fromkeys(names.tolist()):
         rows = names == name
@@ -102,7 +102,7 @@ def _sizes(
 
 
 def similarities(cases: Sequence[Case], scorer: Scorer) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The similarities that each case has above, and those it has below."""
+    """(above, below) of each case: the similarities named in its `meta`."""
     images = scorer.embed_images([image for case in cases for image in case.images])
     texts = [text for case in cases for text in case.captions]
     written = embed_texts_once(scorer, texts) if texts else None
@@ -141,7 +141,7 @@ def _values(
 
 
 def _chance(case: Case) -> float:
-    """Probability that the similarities above are all larger in a random order:
+    """Probability that a random order has all m of `above` before all n of `below`:
     m! n! / (m + n)!."""
     if case.meta["is_apart"]:
         return 1 - FLOOR
@@ -155,7 +155,7 @@ def _check(benchmark: Benchmark) -> None:
     for case in benchmark.cases:
         if not (case.group and case.meta.get("above") and case.meta.get("below")):
             raise DataError(
-                f"a condition says which similarities are larger: case {case.id!r} of "
+                f"a condition names the similarities that must be larger: case {case.id!r} of "
                 f"{benchmark.name!r} lacks a group, meta['above'] or meta['below']"
             )
 
@@ -163,14 +163,14 @@ def _check(benchmark: Benchmark) -> None:
 def _row(
     case: Case, above: np.ndarray, below: np.ndarray, right: bool, tie: bool
 ) -> dict[str, Any]:
-    """The similarities in the order above, below, with what they are of."""
-    said = {f"t{n}": text for n, text in enumerate(case.captions)}
-    said |= {f"i{n}": f"image {n}" for n in range(len(case.images))}
+    """Per-example row: similarities in the order above, below, named by their two sides."""
+    names = {f"t{n}": text for n, text in enumerate(case.captions)}
+    names |= {f"i{n}": f"image {n}" for n in range(len(case.images))}
     pairs = (*case.meta["above"], *case.meta["below"])
     return {
         "id": case.id,
         "group": case.group,
-        "captions": [f"{said[one]} · {said[other]}" for one, other in pairs],
+        "captions": [f"{names[one]} · {names[other]}" for one, other in pairs],
         "scores": [*above.tolist(), *below.tolist()],
         "correct": right,
         "tie": tie,

@@ -1,17 +1,17 @@
-"""Keywords: the model writes a short answer to a question; which of the possible ones does it name?
+"""Keywords: generated short answers, matched against the possible answers of each question.
 
 "On Erroneous Agreements of CLIP Image Embeddings" (2024) generates answers on What'sUp,
-COCO-spatial and GQA-spatial and looks for keywords, without saying how. The rules here are ours:
+COCO-spatial and GQA-spatial and matches keywords, but does not print its rules. Ours are:
 
 two-way   the answer names one of the two prepositions and not the other
-four-way  it names exactly one of under, left, right, front, behind; "on" counts only without any
-          of them, since "on the left" is left
+four-way  the answer names exactly one of under, left, right, front, behind; "on" counts only if it
+          names none of these, since "on the left" means left
 
-Only whole words count, of letters in any case: "front" does not say "on". An answer that names
-none, or several, is unparsed, and wrong.
+Whole words count, in any case: "front" does not contain "on". An answer that names no option, or
+several, is unparsed and counts as wrong.
 
-A benchmark may bring its own: `meta["short"]` of a case, a question and the answer of each caption,
-of one word or several, "blue and red". Such a case is read as a two-way one.
+A case may bring its own question with one short answer per caption, such as "blue and red", in
+`meta["short"]`. It follows the two-way rule.
 """
 
 import dataclasses
@@ -24,21 +24,21 @@ import numpy as np
 from vlc_jax.errors import known
 from vlc_jax.evaluators import groups, prompts, stats
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import AskedImage, DataError, ImageLike
 
 WEAK = "on"  # part of other answers: "on the left", "on the right side"
 
 
 def check(*, decoding: str, max_tokens: int, style: str, **others: Any) -> None:
-    """Raises UsageError for options of `evaluate` that it refuses, whatever the benchmark."""
+    """Raises UsageError for invalid options of `evaluate`."""
     del others
     Decoding(decoding, max_tokens).check()
     known("style of questions", style, prompts.STYLES)
 
 
 def needs(**options: Any) -> Literal["writes"]:
-    """The ability of a model that `evaluate` needs."""
+    """Ability of a model that `evaluate` requires."""
     del options
     return "writes"
 
@@ -56,20 +56,20 @@ def evaluate(
     seed: int = 0,
     chunk: int = 256,
 ) -> stats.EvalResult:
-    """Accuracy of answers over all cases, per group and as means, and of groups that count as one.
+    """Accuracy of answers over all cases, per group, as means over groups, and of groups as units.
 
-    accuracy        the answer names the preposition of the correct caption, or says its own answer;
-                    chance is that of a model that always names one of the options
+    accuracy        the answer names the preposition (or short answer) of the correct caption;
+                    chance: a model that always names one of the options at random
     KIND_accuracy   all cases of a group of that kind are right: pair_accuracy, set_accuracy
-    unparsed        share of the answers that name none of the options, or several
+    unparsed        share of answers that name no option, or several
 
     decoding: greedy, or m3id with its alpha, decay and first_step (vlc_jax/models/decode.py).
-    style, seed: of the questions (generative/prompts.py), but where a case has its own, as those
-      of the scenes have.   chunk: cases at a time.
+    style, seed: of the questions (`prompts`); unused for cases with their own, such as the scenes.
+    chunk: cases at a time.
 
-    Cases for which the papers have no question (GQA's of two objects on top of one another) are
-    left out, and counted. Raises UsageError for a model that writes nothing, DataError for a
-    benchmark without any such case.
+    Cases without a question in the papers (two objects on top of one another in GQA) are left out
+    and counted in details. Raises UsageError for a model that generates no text, DataError for a
+    benchmark without any usable case.
     """
     check(decoding=decoding, max_tokens=max_tokens, style=style)
     how = Decoding(decoding, max_tokens, alpha, decay, first_step)
@@ -83,15 +83,16 @@ def evaluate(
     written: list[str] = []
     for start in range(0, len(cases), chunk):
         part = slice(start, start + chunk)
-        shown, said = zip(*map(_shown, cases[part], questions[part]), strict=True)
-        written += answers(scorer, scorer.embed_images(shown), said, how)
+        images, texts = zip(*map(_inputs, cases[part], questions[part]), strict=True)
+        written += answers(scorer, scorer.embed_images(images), texts, how)
     rows = [_row(*parts) for parts in zip(cases, questions, written, strict=True)]
     right = np.array([row["correct"] for row in rows])
     clusters, labels = stats.images_of(cases), [case.group for case in cases]
     chance = np.array([1 / len(case.captions) for case in cases])
     decisions = groups.Decisions(labels, right, chance, np.zeros(len(cases), bool), clusters)
-    asked = dataclasses.replace(benchmark, cases=cases)
-    metrics = groups.metrics("accuracy", decisions, asked) | groups.together(decisions, asked)
+    evaluated = dataclasses.replace(benchmark, cases=cases)
+    metrics = groups.metrics("accuracy", decisions, evaluated)
+    metrics |= groups.together(decisions, evaluated)
     metrics = {name: metric._replace(ties=None) for name, metric in metrics.items()}
     unparsed = np.array([row["parsed"] is None for row in rows])
     metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
@@ -101,8 +102,8 @@ def evaluate(
     return stats.EvalResult(metrics, rows, details | {"swap_seed": seed})
 
 
-def _shown(case: Case, question: str) -> tuple[ImageLike, str]:
-    """The image, and the question behind it: of a model whose images come with one, none."""
+def _inputs(case: Case, question: str) -> tuple[ImageLike, str]:
+    """(image, question); question is "" if the image already carries it (`AskedImage`)."""
     (image,) = case.images
     if isinstance(image, AskedImage):
         return AskedImage(image.image, question), ""
@@ -110,21 +111,24 @@ def _shown(case: Case, question: str) -> tuple[ImageLike, str]:
 
 
 def question_of(case: Case, style: str, seed: int) -> str:
-    """The case's own question, or that of the papers."""
+    """The case's own question, or else the papers' question."""
     if "short" in case.meta:
         return case.meta["short"]["question"]
     return case.meta.get("question") or prompts.question_of_case(case, style, seed)
 
 
 def has_question(case: Case) -> bool:
-    """True if a case has one image and two or four captions of What'sUp's kind, and a question of
-    its own or in the papers; or a question with an answer of each caption."""
+    """True if a case can be evaluated.
+
+    It has one image, and `meta["short"]` or two or four captions of What'sUp's kind with a question
+    of the case or of the papers. Raises DataError for short answers that do not match the captions.
+    """
     if "short" in case.meta:
         count = len(case.meta["short"]["answers"])
         if count != len(case.captions):
             raise DataError(
                 f"case {case.id} has {len(case.captions)} captions and {count} short answers: each "
-                "caption has its own"
+                "caption needs one"
             )
         return len(case.images) == 1
     subset = case.group.get("subset") if isinstance(case.group, dict) else None
@@ -139,7 +143,7 @@ def has_question(case: Case) -> bool:
 
 
 def parse(answer: str, options: Sequence[str]) -> str | None:
-    """The one of the options that an answer names; None where it names none, or several."""
+    """Option that an answer names; None if it names none or several."""
     words = words_of(answer)
     named = [option for option in options if contains(words, words_of(option))]
     if len(options) > 2 and named != [WEAK]:
@@ -148,19 +152,19 @@ def parse(answer: str, options: Sequence[str]) -> str | None:
 
 
 def words_of(text: str) -> list[str]:
-    """Words and numbers of a text, in small letters."""
+    """Words and numbers of a text, in lower case."""
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def contains(words: Sequence[str], part: Sequence[str]) -> bool:
-    """True if `words` has `part`, one or more words, one after the other."""
-    places = range(len(words) - len(part) + 1)
-    return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in places)
+    """True if `part`, one or more words, is a contiguous run of `words`."""
+    starts = range(len(words) - len(part) + 1)
+    return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in starts)
 
 
 def options_of(case: Case) -> tuple[str, ...]:
-    """The prepositions to choose from: those of the subset, or of all four captions; or the case's
-    own answers."""
+    """Possible answers: the case's short answers, the two prepositions of its subset, or those of
+    its four captions."""
     if "short" in case.meta:
         return tuple(case.meta["short"]["answers"])
     if len(case.captions) == 2:
@@ -178,7 +182,7 @@ def _row(case: Case, question: str, answer: str) -> dict[str, object]:
     return {
         "id": case.id,
         "group": case.group,
-        "image": case.meta.get("record", case.id),  # that cases may share
+        "image": case.meta.get("record", case.id),  # cases may share it
         "captions": list(case.captions),
         "scores": [float(parsed is not None and parsed == each) for each in named],
         "correct": parsed is not None and parsed == named[0],

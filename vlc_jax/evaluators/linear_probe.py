@@ -1,8 +1,9 @@
-"""Linear probe: what a linear map of the frozen image features tells apart.
+"""Linear probe of frozen image features.
 
-L2-normalised pooled features and multinomial logistic regression (scikit-learn, L-BFGS); C is
-chosen by accuracy on validation cases, and the probe fitted again with these. CLIP_benchmark trains
-its linear layer by AdamW instead and searches the weight decay: numbers are near, not equal.
+L2-normalised pooled features and multinomial logistic regression (scikit-learn, L-BFGS). C is
+chosen by accuracy on validation cases; the probe is then refitted on training and validation cases.
+CLIP_benchmark trains its linear layer by AdamW instead and searches the weight decay: its numbers
+are close, not equal.
 """
 
 import warnings
@@ -15,12 +16,12 @@ from jaxtyping import Float, Int
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-CS = tuple(10.0**exponent for exponent in range(-2, 5))  # of scikit-learn: inverse regularisation
-STEPS = 1000  # of L-BFGS, at most; enough for features of unit length at the largest C
-SHOWN = 5  # wrong classes kept per example, best first
+CS = tuple(10.0**exponent for exponent in range(-2, 5))  # scikit-learn's C, inverse regularisation
+STEPS = 1000  # limit of L-BFGS; enough for features of unit length at the largest C
+WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
 def evaluate(
@@ -28,12 +29,12 @@ def evaluate(
 ) -> stats.EvalResult:
     """Accuracy and mean per-class recall of the probe on `Benchmark.cases`; chance is 1/classes.
 
-    Recall is given per class too, as `recall/<class>`. details: the C that was chosen, and the
-    accuracy on validation of each. tie: see `ties`; `chunk` images are embedded at a time.
+    `recall/<class>` is the recall of a class. details: the chosen C, and the validation accuracy of
+    every C. tie: see `ties`; `chunk` images are embedded at a time.
 
     Raises:
       UsageError: an unknown tie policy. DataError: no cases for training or validation, or a class
-        of the test that training lacks.
+        that has no training case.
     """
     ties.check(tie)
     parts = (benchmark.training, benchmark.validation, benchmark.cases)
@@ -63,8 +64,8 @@ def evaluate(
 
 def features(
     cases: Sequence[Case], scorer: Scorer, chunk: int
-) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, "cases"]]:
-    """L2-normalised pooled features of each case's image, and its label."""
+) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, " cases"]]:
+    """L2-normalised pooled features and label of each case's image."""
     pooled = [
         scorer.embed_images([case.images[0] for case in cases[start : start + chunk]]).pooled
         for start in range(0, len(cases), chunk)
@@ -75,12 +76,12 @@ def features(
 
 def fit_best(
     x: Float[np.ndarray, "cases embed"],
-    y: Int[np.ndarray, "cases"],
+    y: Int[np.ndarray, " cases"],
     x_val: Float[np.ndarray, "examples embed"],
-    y_val: Int[np.ndarray, "examples"],
+    y_val: Int[np.ndarray, " examples"],
 ) -> tuple[Any, float, dict[float, float]]:
-    """The logistic regression of training and validation cases, its C, and the accuracy on
-    validation of each C."""
+    """Logistic regression refitted on training and validation cases, its C, and the validation
+    accuracy of every C."""
     accuracy = {c: float((_fit(x, y, c).predict(x_val) == y_val).mean()) for c in CS}
     best = max(CS, key=lambda c: accuracy[c])  # the smallest of equal ones
     return _fit(np.concatenate([x, x_val]), np.concatenate([y, y_val]), best), best, accuracy
@@ -91,7 +92,7 @@ def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # validation judges it all the same
+        warnings.simplefilter("ignore", ConvergenceWarning)  # validation decides
         return LogisticRegression(C=c, max_iter=STEPS).fit(x, y)
 
 
@@ -99,9 +100,9 @@ def _check(benchmark: Benchmark) -> None:
     for name in ("training", "validation", "cases"):
         if not getattr(benchmark, name):
             raise DataError(f"a linear probe needs {name}; {benchmark.name!r} has none")
-    learned = {case.meta["label"] for case in benchmark.training}
+    known = {case.meta["label"] for case in benchmark.training}
     for case in benchmark.cases:
-        if case.meta["label"] not in learned:
+        if case.meta["label"] not in known:
             raise DataError(
                 f"case {case.id!r} of {benchmark.name!r} is of class "
                 f"{benchmark.classes[case.meta['label']]!r}, which training lacks"
@@ -109,15 +110,16 @@ def _check(benchmark: Benchmark) -> None:
 
 
 def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: bool) -> dict[str, object]:
-    """Per-example row: the correct class first, then the best wrong ones, by log-probability."""
+    """Per-example row: log probabilities of the correct class, then of the best wrong ones."""
     case = benchmark.cases[n]
     label, order = case.meta["label"], np.argsort(-scores, kind="stable")
-    shown = [c for c in [label, *order[order != label][:SHOWN]] if np.isfinite(scores[c])]
+    columns = [label, *order[order != label][:WRONG_PER_ROW]]
+    columns = [c for c in columns if np.isfinite(scores[c])]
     return {
         "id": case.id,
         "group": benchmark.classes[label],
-        "captions": [benchmark.classes[c] for c in shown],
-        "scores": [float(scores[c]) for c in shown],
+        "captions": [benchmark.classes[c] for c in columns],
+        "scores": [float(scores[c]) for c in columns],
         "correct": right,
         "tie": bool((scores == scores[label]).sum() > 1),
     }

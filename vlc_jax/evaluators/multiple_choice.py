@@ -1,8 +1,8 @@
 """Multiple choice: two images, each with a question and two options, "(a) Open (b) Closed" (MMVP).
 
-By perplexity, the option whose answer is the likeliest; or by what the model writes, where Tong et
-al. (CVPR 2024) have a person or GPT-4 judge and we look for the letter. The relaxed pair is that of
-"On Erroneous Agreements of CLIP Image Embeddings" (2024, section 5.2).
+The answer is the option of the lowest perplexity, or generated text, in which we look for the
+letter (Tong et al., CVPR 2024, have it judged by a person or GPT-4). The relaxed pair is from "On
+Erroneous Agreements of CLIP Image Embeddings" (2024, section 5.2).
 """
 
 import re
@@ -23,17 +23,16 @@ from vlc_jax.evaluators.scorer import (
     embed_texts_once,
     require_questions,
 )
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case, asked
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")
-PERPLEXITY = "perplexity"  # the decoding that decodes nothing
+PERPLEXITY = "perplexity"  # value of `decoding`: score both options, generate nothing
 
 
 def check(*, decoding: str, answer: str, tie: str, max_tokens: int, **others: Any) -> None:
-    """Raises UsageError for options of `evaluate` that it refuses, whatever the benchmark."""
+    """Raises UsageError for invalid options of `evaluate`."""
     del others
     ties.check(tie)
     known("answer", answer, ANSWERS)
@@ -42,12 +41,12 @@ def check(*, decoding: str, answer: str, tie: str, max_tokens: int, **others: An
         Decoding(decoding, max_tokens).check()
         if answer != "letters":
             raise UsageError(
-                f"answer={answer!r} is of decoding='perplexity'; what is written is read as letters"
+                f"answer={answer!r} is of decoding='perplexity'; generated text is read as letters"
             )
 
 
 def needs(*, decoding: str, **others: Any) -> Literal["writes", "scores_answers"]:
-    """The ability of a model that `evaluate` needs."""
+    """Ability of a model that `evaluate` requires."""
     del others
     return "scores_answers" if decoding == PERPLEXITY else "writes"
 
@@ -67,22 +66,22 @@ def evaluate(
 ) -> stats.EvalResult:
     """Individual and pair accuracy, over all cases, per group and as means.
 
-    individual_accuracy   of an image: its own option; chance 1/2
-    pair_accuracy         of both images of a pair; chance 1/4
-    relaxed_pair          by perplexity, `relaxed`; chance 1/2
-    relaxed_pair_literal  the same as it is printed, which is the opposite
-    unparsed              of what is written: share of answers that name no letter, or several
+    individual_accuracy   an image gets its correct option; chance 1/2
+    pair_accuracy         both images of a pair do; chance 1/4
+    relaxed_pair          with perplexity only, see `relaxed`; chance 1/2
+    relaxed_pair_literal  the same as printed in the paper, which is the opposite
+    unparsed              with generated text only: share of answers that name no letter, or several
 
-    decoding: perplexity, of both options; greedy or m3id: what the model writes, with M3ID's alpha,
-      decay and first_step.
-    tie: see `ties`; first_index takes (a). What is written is read strictly.
-    answer: what the perplexity is of: letters, "A" and "B", or options, "(a) Open" and
-      "(b) Closed"; an end token follows either. Of letters, whose number of tokens is the same,
-      the likeliest is that of the lowest perplexity.
+    decoding: perplexity (of both options), or text generated with greedy or m3id (its alpha, decay
+      and first_step).
+    tie: see `ties`; first_index takes (a). Generated text is always read strictly.
+    answer: texts of the perplexity: letters, "A" and "B", or options, "(a) Open" and "(b) Closed",
+      each with an end token. Letters have equal numbers of tokens, so the lowest perplexity is also
+      the highest probability.
 
-    The question is MMVP's, its options, and "Answer with the option's letter from the given choices
-    directly." in all of these. Raises UsageError for a model that answers no questions, DataError
-    for cases without questions: of MMVP and MMVP-VLM `texts="questions"` has them.
+    The prompt is always MMVP's question, its options, and "Answer with the option's letter from the
+    given choices directly." Raises UsageError for a model that answers no questions, DataError for
+    cases without questions (MMVP and MMVP-VLM have them with `texts="questions"`).
     """
     check(decoding=decoding, answer=answer, tie=tie, max_tokens=max_tokens)
     _check(benchmark)
@@ -108,7 +107,7 @@ def _of_perplexities(
 def _of_written(
     benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, how: Decoding
 ) -> stats.EvalResult:
-    tie = "strict"  # of an answer that names none, or several, nothing is drawn
+    tie = "strict"  # an unparsed answer earns nothing, rather than a share of a draw
     written = [each for part in parts for each in _written(part, scorer, how)]
     scores = _named(benchmark.cases, written)
     details = {"decoding": how._asdict(), "answer": "letters"}
@@ -126,22 +125,22 @@ def _of_written(
 
 
 def _prompt(benchmark: Benchmark, template: Mapping[str, Any]) -> dict[str, Any]:
-    first = _asked(_questions(benchmark.cases[0])[0])
+    first = _prompt_text(_questions(benchmark.cases[0])[0])
     return {"template": template.get("template"), "question": first}
 
 
 def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarray, "cases 2"]]:
-    """Both sides of the relaxed comparison of a pair, right where the first is larger.
+    """Both sides of the relaxed comparison of a pair; the pair is right if the first is larger.
 
     scores: S / n, the mean log probability of option c given image i; c = i is right. With the
     perplexity ppl = exp(-S / n) the paper prints
 
         ppl_00 / (ppl_00 + ppl_01) > ppl_10 / (ppl_10 + ppl_11)
 
-    and says that image 0 with option 0 shall be the more possible. But a perplexity is low where a
-    text is possible: as printed (relaxed_pair_literal), a pair is right if image 0 prefers option 0
-    less than image 1 does. relaxed_pair has 1 / ppl in place of ppl, which turns the sign around.
-    Both are compared as logarithms of the ratios, which no exponential overflows:
+    and explains that option 0 should be more probable for image 0. But a probable text has a low
+    perplexity: as printed (relaxed_pair_literal), a pair is right if image 0 prefers option 0
+    less than image 1 does. relaxed_pair replaces ppl by 1 / ppl, which reverses the inequality.
+    Both are compared as logarithms of the ratios, which cannot overflow:
 
         S_00 / n_00 - S_01 / n_01 > S_10 / n_10 - S_11 / n_11
     """
@@ -150,14 +149,16 @@ def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarra
 
 
 def letter(answer: str, options: Sequence[str]) -> int | None:
-    """Index of the option, of "Open" and "Closed", that an answer names: by its letter alone, "B",
-    before a sign, "B. Closed", or in brackets, "(b)"; else by the words of just one option. None
-    where it names none, or several."""
-    found = re.findall(r"\(([a-z])\)", answer.lower()) or re.findall(
+    """Index of the option that an answer names; None if it names none or several.
+
+    An answer names an option by its letter alone, "B", before a punctuation mark, "B. Closed", or
+    in brackets, "(b)"; without a letter, by containing the words of exactly one option.
+    """
+    letters_found = re.findall(r"\(([a-z])\)", answer.lower()) or re.findall(
         r"^\W*([a-z])\s*(?:[.):,]|$)", answer.lower()
     )
     letters = [each.lower() for each in LETTERS]
-    named = {letters.index(each) for each in found if each in letters}
+    named = {letters.index(each) for each in letters_found if each in letters}
     if not named:
         words = words_of(answer)
         named = {k for k, option in enumerate(options) if contains(words, words_of(option))}
@@ -167,13 +168,14 @@ def letter(answer: str, options: Sequence[str]) -> int | None:
 def _log_scores(
     cases: Sequence[Case], scorer: Scorer, answer: str
 ) -> Float[np.ndarray, "cases 2 2"]:
-    """S / n of both options of both images, its own option being that of the same number."""
+    """S / n of both images with both options; option i is the correct one of image i."""
     images = scorer.embed_images([image for case in cases for image in case.images])
     texts = []
     for question in (each for case in cases for each in _questions(case)):
         options = [f"({'ab'[k]}) {option}" for k, option in enumerate(question["options"])]
         texts += [
-            asked(_asked(question), each) for each in (LETTERS, options)[ANSWERS.index(answer)]
+            asked(_prompt_text(question), each)
+            for each in (LETTERS, options)[ANSWERS.index(answer)]
         ]
     scores = np.array(scorer.score_options(images, embed_texts_once(scorer, texts)), np.float64)
     return _by_own_option(cases, scores.reshape(-1, 2, 2))
@@ -181,12 +183,12 @@ def _log_scores(
 
 def _written(cases: Sequence[Case], scorer: Scorer, how: Decoding) -> list[str]:
     images = scorer.embed_images([image for case in cases for image in case.images])
-    questions = [_asked(question) for case in cases for question in _questions(case)]
+    questions = [_prompt_text(question) for case in cases for question in _questions(case)]
     return answers(scorer, images, questions, how)
 
 
 def _named(cases: Sequence[Case], written: Sequence[str]) -> Float[np.ndarray, "cases 2 2"]:
-    """1 for the option that was named, 0 for the others."""
+    """1 for the option that an answer names, 0 for the others."""
     scores = np.zeros((2 * len(cases), 2))
     questions = [question for case in cases for question in _questions(case)]
     for row, text, question in zip(scores, written, questions, strict=True):
@@ -199,21 +201,21 @@ def _named(cases: Sequence[Case], written: Sequence[str]) -> Float[np.ndarray, "
 def _by_own_option(
     cases: Sequence[Case], scores: Float[np.ndarray, "cases 2 2"]
 ) -> Float[np.ndarray, "cases 2 2"]:
-    """Scores of options (a) and (b) of each image -> of the right option of image 0, and of 1.
+    """Scores of options (a) and (b) of each image -> [i, j]: option j is correct for image j.
 
-    Where both images have the same options, of which one is right for either; else the second one
-    is what is wrong for an image.
+    Column j of image i != j is the wrong option of image i: the same text as the correct option of
+    image j if both images have the same options.
     """
-    right = _right(cases)
-    own = np.take_along_axis(scores, right[:, :, None], axis=2)[:, :, 0]
-    other = np.take_along_axis(scores, 1 - right[:, :, None], axis=2)[:, :, 0]
+    index = _right(cases)[:, :, None]
+    right = np.take_along_axis(scores, index, axis=2)[:, :, 0]
+    wrong = np.take_along_axis(scores, 1 - index, axis=2)[:, :, 0]
     return np.stack(
-        [np.stack([own[:, 0], other[:, 0]], 1), np.stack([other[:, 1], own[:, 1]], 1)], 1
+        [np.stack([right[:, 0], wrong[:, 0]], 1), np.stack([wrong[:, 1], right[:, 1]], 1)], 1
     )
 
 
 def _right(cases: Sequence[Case]) -> Int[np.ndarray, "cases 2"]:
-    """Index of the right option of each image, (a) is 0."""
+    """Index of each image's correct option; (a) is 0."""
     return np.array([[question["answer"] for question in _questions(case)] for case in cases])
 
 
@@ -221,32 +223,36 @@ def _metrics(
     scores: Float[np.ndarray, "cases 2 2"], benchmark: Benchmark, tie: str, is_written: bool
 ) -> dict[str, stats.Estimate]:
     labels, clusters = [c.group for c in benchmark.cases], stats.images_of(benchmark.cases)
-    own, other = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
-    credit = np.stack([_credit(own[:, i], other[:, i], tie) for i in (0, 1)], axis=1)
+    right, wrong = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
+    credit = np.stack([_credit(right[:, i], wrong[:, i], tie) for i in (0, 1)], axis=1)
     if tie == "first_index":  # an argmax takes (a)
-        credit[(own == other) & (_right(benchmark.cases) == 1)] = 0
-    tied = (own == other) & (not is_written)
-    found = {
+        credit[(right == wrong) & (_right(benchmark.cases) == 1)] = 0
+    tied = (right == wrong) & (not is_written)
+    twice = [group for group in labels for _ in (0, 1)]
+    per_metric = {
         "pair_accuracy": (labels, credit.prod(axis=1), 1 / 4, tied.any(axis=1), clusters),
         "individual_accuracy": (
-            *([g for g in labels for _ in (0, 1)], credit.ravel(), 1 / 2),
-            *(tied.ravel(), np.repeat(clusters, 2)),
+            twice,
+            credit.ravel(),
+            1 / 2,
+            tied.ravel(),
+            np.repeat(clusters, 2),
         ),
     }
     for name, sides in () if is_written else relaxed(scores).items():
         first, second = sides.T
-        found[name] = (labels, _credit(first, second, tie), 1 / 2, first == second, clusters)
+        per_metric[name] = (labels, _credit(first, second, tie), 1 / 2, first == second, clusters)
     metrics: dict[str, stats.Estimate] = {}
-    for name, (group, each, chance, is_tie, cluster) in found.items():
+    for name, (group, each, chance, is_tie, cluster) in per_metric.items():
         decisions = groups.Decisions(group, each, np.full(len(each), chance), is_tie, cluster)
         metrics |= groups.metrics(name, decisions, benchmark)
     return metrics
 
 
 def _credit(
-    first: Float[np.ndarray, "cases"], second: Float[np.ndarray, "cases"], tie: str
-) -> Float[np.ndarray, "cases"]:
-    """1 where the first is larger, and what the tie policy gives where they are equal."""
+    first: Float[np.ndarray, " cases"], second: Float[np.ndarray, " cases"], tie: str
+) -> Float[np.ndarray, " cases"]:
+    """1 where the first is larger; equal scores earn the tie policy's credit."""
     return ties.credit(np.stack([first, second], axis=1), lambda s: s[:, 0] > s[:, 1], tie)
 
 
@@ -261,11 +267,11 @@ def _row(case: Case, scores: Float[np.ndarray, "2 2"]) -> dict[str, object]:
         "correct": all(is_right),
         "individual": is_right,
         "tie": bool((scores[:, 0] == scores[:, 1]).any()),
-        "questions": [_asked(question) for question in _questions(case)],
+        "questions": [_prompt_text(question) for question in _questions(case)],
     }
 
 
-def _asked(question: Mapping[str, Any]) -> str:
+def _prompt_text(question: Mapping[str, Any]) -> str:
     return prompts.multiple_choice_question(question["question"], question["text"])
 
 

@@ -1,6 +1,6 @@
-"""Pairs: matching two images with two captions, each caption correct for one image.
+"""Pairs: two images and two captions, each caption correct for one image.
 
-Winoground and its kind (text, image and group score: Thrush et al. 2022), What'sUp's two-way
+Winoground-style sets (text, image and group score: Thrush et al. 2022), What'sUp's two-way
 protocol (individual and pair accuracy), MMVP-VLM (image score), the relaxed pairs of "On Erroneous
 Agreements of CLIP Image Embeddings" (2024, section 5.2) and GroupMatch of Test-Time Matching (ICLR
 2026).
@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float
 
 from vlc_jax.evaluators import groups, image_pairs, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-# Of the four scores in the order (image 0, caption 0), (0, 1), (1, 0), (1, 1).
-COMPARISONS: dict[str, tuple[tuple[int, int], ...]] = {  # metric -> all of (above, below)
+# Indices of the four scores in the order (image 0, caption 0), (0, 1), (1, 0), (1, 1).
+COMPARISONS: dict[str, tuple[tuple[int, int], ...]] = {  # metric -> (above, below), all must hold
     "pair_accuracy": ((0, 1), (3, 2)),
     "image_score": ((0, 2), (3, 1)),
     "group_score": ((0, 1), (3, 2), (0, 2), (3, 1)),
@@ -36,31 +36,33 @@ def evaluate(
     tie: str = "strict",
     chunk: int = 256,
     geometry: bool = False,
-    second_features: str = "",
+    second_features: image_pairs.StoredFeatures | None = None,
 ) -> stats.EvalResult:
     """Individual, pair, text, image and group accuracy, of all cases, per group and as means.
 
-    individual_accuracy        an image prefers its own caption; two decisions a case, chance 1/2
+    individual_accuracy        an image prefers its caption; two decisions per case, chance 1/2
     pair_accuracy              both images do (What'sUp); chance 1/4
-    text_score                 the same under its Winoground name
-    image_individual_accuracy  a caption prefers its own image; chance 1/2
+    text_score                 pair_accuracy under its Winoground name
+    image_individual_accuracy  a caption prefers its image; chance 1/2
     image_score                both captions do; chance 1/4
-    group_score                both of the above; chance 1/6 (4 of the 24 orders of four scores)
+    group_score                text_score and image_score; chance 1/6 (4 of the 24 orders of four
+                               scores)
     group_match                s00 + s11 > s01 + s10; chance 1/2. Also the additive form of the
                                relaxed pair
-    relaxed_pair               s00 / (s00 + s01) > s10 / (s10 + s11); chance 1/2. Not there where a
-                               row of scores does not add up to more than 0
+    relaxed_pair               s00 / (s00 + s01) > s10 / (s10 + s11); chance 1/2. Omitted if any row
+                               of scores has a sum of 0 or less
 
-    geometry: also how near the two images of a case are, and whether that matters (`image_pairs`).
-    second_features: the same with a file of another model's features of the images, for erroneous
-      agreements.
+    geometry: also cosines of the two images of each case, and their effect (`image_pairs`).
+    second_features: another model's features of the images, for erroneous agreements; in configs
+      the path of a file X.npy, with the names of the rows' images beside it in X.jsonl, as
+      `vlc_jax.tools.embed` writes them from the images that an evaluation keeps.
 
-    tie: see `ties`. MMVP's code gives a tie to the second image, "first_index" to the first: either
-    way one of the two captions of a pair is right, and the pair is not.
+    tie: see `ties`. MMVP's code resolves a tie in favour of the second image, "first_index" of the
+    first: in both cases one of the two captions of a pair is right, and the pair is wrong.
 
     Raises:
-      UsageError: an unknown tie policy, or a features file that cannot be read. DataError: a case
-        without exactly two images and two captions, or an image without stored features.
+      UsageError: an unknown tie policy. DataError: a case without exactly two images and two
+        captions, or an image without stored features.
     """
     ties.check(tie)
     _check(benchmark)
@@ -75,8 +77,8 @@ def evaluate(
     if geometry or second_features:
         pooled = np.concatenate([part[0] for part in parts])
         stats.require_finite(pooled, benchmark.name)
-        found, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
-        metrics |= found
+        of_images, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
+        metrics |= of_images
         rows = [row | {"image_cosine": float(c)} for row, c in zip(rows, cosines, strict=True)]
         details |= {"agreement": image_pairs.AGREEMENT, "difference": image_pairs.DIFFERENCE}
     return stats.EvalResult(metrics, rows, details)
@@ -95,7 +97,7 @@ def _accuracies(
     metrics["text_score"] = metrics["pair_accuracy"]
     twice, cases = [g for g in labels for _ in (0, 1)], np.repeat(clusters, 2)
     for name, comparisons in INDIVIDUAL.items():
-        # Each query by itself: ties among the other scores decide nothing.
+        # each query alone: ties among the other scores do not matter
         of_query = [ties.credit(flat[:, pair], _rule(((0, 1),)), tie) for pair in comparisons]
         tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
         credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
@@ -117,12 +119,12 @@ def _rule(comparisons: Sequence[tuple[int, int]]) -> Callable[[np.ndarray], np.n
 
 def _tied(
     flat: Float[np.ndarray, "cases 4"], comparisons: Sequence[tuple[int, int]]
-) -> Bool[np.ndarray, "cases"]:
+) -> Bool[np.ndarray, " cases"]:
     return np.any([flat[:, above] == flat[:, below] for above, below in comparisons], axis=0)
 
 
 def _relaxed(flat: Float[np.ndarray, "cases 4"]) -> dict[str, Float[np.ndarray, "cases 2"]]:
-    """Both sides of the relaxed comparisons, right where the first is larger."""
+    """Both sides of the relaxed comparisons; a case is right if the first is larger."""
     s00, s01, s10, s11 = flat.T
     sides = {"group_match": np.stack([s00 + s11, s01 + s10], axis=1)}
     first, second = s00 + s01, s10 + s11
@@ -139,7 +141,7 @@ def _rows(benchmark: Benchmark, scores: Float[np.ndarray, "cases 2 2"]) -> list[
         {
             "id": case.id,
             "group": case.group,
-            "image": case.meta.get("record", case.id),  # that cases may share
+            "image": case.meta.get("record", case.id),  # cases may share it
             "captions": list(case.captions),
             "scores": scores[n].tolist(),  # one row per image
             "correct": bool(met["pair_accuracy"][n]),
@@ -154,14 +156,14 @@ def _rows(benchmark: Benchmark, scores: Float[np.ndarray, "cases 2 2"]) -> list[
 def embed_and_score(
     cases: Sequence[Case], scorer: Scorer
 ) -> tuple[Float[np.ndarray, "images embed"], Float[np.ndarray, "cases 2 2"]]:
-    """Pooled features of all images, and the scores of both images with both captions."""
+    """Pooled features of all images; scores of both images with both captions."""
     images = scorer.embed_images([image for case in cases for image in case.images])
     texts = embed_texts_once(scorer, [caption for case in cases for caption in case.captions])
-    # Image 2n and image 2n + 1 both meet the captions 2n and 2n + 1.
+    # images 2n and 2n + 1 are both scored with captions 2n and 2n + 1
     rows = np.arange(2 * len(cases)).reshape(-1, 1, 2).repeat(2, axis=1).ravel()
     scores = np.array(scorer.score_options(images, take(texts, rows))).reshape(-1, 2, 2)
     same = np.array([case.captions[0] == case.captions[1] for case in cases])
-    scores[same, :, 1] = scores[same, :, 0]  # equal strings tie, whatever rounding says
+    scores[same, :, 1] = scores[same, :, 0]  # equal strings must tie despite rounding
     return images.pooled, scores
 
 

@@ -1,14 +1,14 @@
-"""Patch-level maps of the cases that the report shows (Head.patch_maps), a file for each case.
+"""Patch-level maps (Head.patch_maps) of the cases that the report shows, one file per case.
 
 A file is a compressed .npz with the arrays
 
     step        of the parameters
-    pixels      uint8 (images, height, width, 3), as the image tower gets them
+    pixels      uint8 (images, height, width, 3), the input of the image tower
     captions    str (captions,)
-    and those of Head.patch_maps, (images, captions, ...) in place of pairs; if they are per token,
-    in float16 and with
-    tokens      str (captions, length), the label of each column; "" for padding
-    is_word     bool (captions, length), columns that are a word's own vector, whatever the image
+    and the arrays of Head.patch_maps with axes (images, captions, ...) instead of pairs. Maps per
+    token are float16 and come with
+    tokens      str (captions, length), label of each column; "" for padding
+    is_word     bool (captions, length), columns of functional words, the same for every image
 """
 
 import functools
@@ -20,13 +20,13 @@ import numpy as np
 
 from vlc_jax.evaluators import Scorer
 from vlc_jax.evaluators.scorer import embed_texts_once, take
-from vlc_jax.input_pipeline.benchmarks import Case
+from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.tokenizers import token_labels
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-CAPTIONS = 8  # of a case; the correct ones are among the first
+CAPTIONS = 8  # per case; the correct ones come first
 
 
 def write(
@@ -38,11 +38,12 @@ def write(
     tokenizer: Tokenizer,
     is_writer: bool,
 ) -> None:
-    """Writes one file per case; with several processes each computes, one writes.
+    """Writes one file per case. With several processes all compute and one writes.
 
     Args:
-      cases: file -> case; those without captions have no file.
-      maps: of pairs, row i of both arguments.   pixels: of an image, as the image tower gets them.
+      cases: file -> case; cases without captions get no file.
+      maps: (images, texts) -> maps of the pairs in row i of both.
+      pixels: image -> input of the image tower.
     """
     captions = {file: captions_of(case) for file, case in cases.items()}
     captions = {file: texts for file, texts in captions.items() if texts and cases[file].images}
@@ -52,12 +53,12 @@ def write(
     images = scorer.embed_images([image for file in captions for image in cases[file].images])
     texts = embed_texts_once(scorer, all_texts)
 
-    @functools.cache  # a vocabulary is read once, and for maps of tokens only
+    @functools.cache  # the vocabulary is read once, and only for maps per token
     def labels() -> dict[str, list[str]]:
         return dict(zip(all_texts, token_labels.labels(tokenizer, all_texts), strict=True))
 
     words = tokenizer.words if isinstance(tokenizer, FunctionalWordTokenizer) else ()
-    first_image, first_text = 0, 0  # of the case
+    first_image, first_text = 0, 0  # rows of the current case
     for file, case_captions in captions.items():
         num_images, num_captions = len(cases[file].images), len(case_captions)
         image_rows = first_image + np.repeat(np.arange(num_images), num_captions)
@@ -73,7 +74,7 @@ def write(
 
 
 def captions_of(case: Case) -> tuple[str, ...]:
-    """Captions of a case whose scores the report may show, its hard positive included."""
+    """Captions of a case that the report may show, including its hard positive."""
     positive = case.meta.get("positive")
     more = () if positive is None else (positive,)
     return (*case.captions[: CAPTIONS - len(more)], *more)
@@ -86,17 +87,17 @@ def label_columns(
     labels: Callable[[], Mapping[str, Sequence[str]]],
     functional_words: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Maps of pairs as (images, captions, ...), their token columns labelled, without padding."""
+    """Maps of pairs as (images, captions, ...), with labelled token columns and no padding."""
     maps = {
         name: np.asarray(x).reshape(images, len(captions), *x.shape[1:])
         for name, x in of_pairs.items()
     }
     lengths = [x.shape[3] for x in maps.values() if x.ndim == 4]
     if not lengths:
-        return {name: x.astype(np.float32) for name, x in maps.items()}  # small, and may be near 1
+        return {name: x.astype(np.float32) for name, x in maps.items()}  # small, and close to 1
     tokens_of = [labels()[caption] for caption in captions]
     in_order = np.tile(np.arange(lengths[0]), (len(captions), 1))
-    # Of each column the index of its token, or -1 - k for the vector of functional word k.
+    # index of each column's token, or -1 - k for functional word k
     columns = maps.pop("columns", in_order[None])[0]
     is_word = columns < 0
     tokens = [
@@ -104,16 +105,16 @@ def label_columns(
         for row, row_columns in zip(tokens_of, columns, strict=True)
     ]
     length = max(i + 1 for row in tokens for i, token in enumerate(row) if token)
-    # float16: values for the eye, and there is one per image, caption, patch and token.
+    # float16: for display only, and there is a value per image, caption, patch and token
     maps = {name: x[..., :length].astype(np.float16) for name, x in maps.items()}
     return {**maps, "tokens": np.array(tokens)[:, :length], "is_word": is_word[:, :length]}
 
 
 def _save(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes all or nothing."""
+    """Writes the file atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.writing")
-    temporary.unlink(missing_ok=True)  # "x": a link would be written through
+    temporary.unlink(missing_ok=True)  # mode "x" below: never write through a link
     with temporary.open("xb") as opened:
         np.savez_compressed(opened, **arrays)
     temporary.replace(file)

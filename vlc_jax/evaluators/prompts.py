@@ -1,10 +1,10 @@
 """Prompts of generative models: templates of checkpoints and the questions of spatial benchmarks.
 
-Templates are those of the checkpoints' own code. Questions are table 8 of "On Erroneous Agreements
-of CLIP Image Embeddings" (2024) and, in style "vlm2vec", those of the evaluation of VLM2Vec in the
+Templates come from the checkpoints' code. Questions are from table 8 of "On Erroneous Agreements
+of CLIP Image Embeddings" (2024) and, in style "vlm2vec", from the evaluation of VLM2Vec in the
 code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
-(ACL 2025). For LLaMA-3-V and Phi-3-V the authors took the best of several wordings that they do not
-print: results of these models with our questions are not comparable to theirs digit by digit.
+(ACL 2025). For LLaMA-3-V and Phi-3-V the authors used the best of several unpublished wordings:
+results of these models with our questions differ slightly from theirs.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.record import DataError
 
-IMAGE = "<image>"  # the image's place in a prompt
-# Question about a caption, whose answer "Yes" VQAScore scores (Lin et al. 2024, arXiv:2404.01291),
-# in the wording of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
+IMAGE = "<image>"  # placeholder of the image in a prompt
+# VQAScore is the probability of "Yes" after this question (Lin et al. 2024, arXiv:2404.01291); the
+# wording is from "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
 # Encoder" (ACL 2025).
 VQASCORE = 'Does this figure show "{}"? Please answer yes or no.'
 SYSTEM = (
@@ -27,9 +27,9 @@ SYSTEM = (
 
 
 class Template(NamedTuple):
-    """Prompt format of a checkpoint: `text` holds {question} once and <image> once.
+    """Prompt format of a checkpoint: `text` contains {question} once and <image> once.
 
-    terminators: tokens that end an answer, the first of which scoring appends to it.
+    terminators: tokens that end an answer; scoring appends the first.
     """
 
     text: str
@@ -70,7 +70,7 @@ TEMPLATES: dict[str, Template] = {
     ),
 }
 
-# Subset of a benchmark -> its two prepositions, in the order in which a question has them.
+# subset of a benchmark -> its two prepositions, in the order of the question
 PAIRS = {
     "left_right": ("left", "right"),
     "on_under": ("on", "under"),
@@ -99,7 +99,7 @@ _WHATSUP = {
         "Is the {first} in front of or behind the {second}?",
         " Answer front or behind.",
     ),
-    # Of four captions the paper has none: VLM2Vec's with a suffix like those above; b is of set B.
+    # The paper has none for four captions: VLM2Vec's, with a suffix like the others; b is set B.
     "four_way": (
         "Is the {first} to the left of, to the right of, on, or under the {second}?",
         " Answer left, right, on or under.",
@@ -120,44 +120,43 @@ STYLES = ("generate", "vlm2vec")
 
 
 def multiple_choice_question(question: str, options: str) -> str:
-    """Question of MMVP with its options, such as "(a) Open (b) Closed", answered by a letter."""
+    """MMVP's question with its options, "(a) Open (b) Closed", to be answered by a letter."""
     letter = "Answer with the option's letter from the given choices directly."
     return f"{question} {options}\n{letter}"
 
 
 def is_swapped(example_id: str, seed: int) -> bool:
-    """True for half of the examples, decided by the example's id and the seed alone."""
+    """True for half of the examples; a function of the example's id and the seed."""
     return bool(hashlib.sha256(f"{seed}/{example_id}".encode()).digest()[0] & 1)
 
 
 def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
-    """Question about a case of What'sUp, COCO-spatial or GQA-spatial.
+    """Question for a case of What'sUp, COCO-spatial or GQA-spatial.
 
-    The form follows from the case's correct caption: two objects and "A photo of", COCO or GQA; two
-    objects without it, What'sUp; one object, COCO or GQA. The prepositions of COCO and GQA
-    change places in half of the cases (`is_swapped`); those of What'sUp never do. Raises DataError
-    for a caption of another form.
+    The correct caption determines the form: with "A photo of" COCO or GQA, one object or two;
+    without it What'sUp, two objects. The two prepositions of COCO and GQA are exchanged in half of
+    the cases (`is_swapped`), What'sUp's never. Raises DataError for a caption of another form.
     """
     first, second = objects(case.captions[0])
     subset = case.group["subset"]
     if case.captions[0].lower().startswith("a photo of "):
         swap = is_swapped(case.id, seed)
         return photo_question(subset, first, second, swap=swap, style=style)
-    if len(case.captions) == 4:  # set A has on and under, set B front and behind
+    if len(case.captions) == 4:  # set A: on, under; set B: front, behind
         words = {word for caption in case.captions for word in caption.split()}
         subset = "four_way" if "under" in words else "four_way_b"
     return whatsup_question(subset, first, second, style)
 
 
 def has_question(case: Case) -> bool:
-    """True if `question_of_case` has a question: the papers have none about two objects on top of
-    one another. Raises DataError for a caption of another form."""
+    """True if `question_of_case` has a question; the papers have none for two objects on top of one
+    another. Raises DataError for a caption of another form."""
     _, second = objects(case.captions[0])
     return second is None or case.group["subset"] != "top_bottom"
 
 
 def whatsup_question(subset: str, first: str, second: str | None, style: str = "generate") -> str:
-    """Question of What'sUp; subset four_way is of set A, four_way_b of set B."""
+    """Question of What'sUp; the subset four_way is set A, four_way_b set B."""
     known("style of questions", style, STYLES)
     table = _WHATSUP_VLM2VEC if style == "vlm2vec" else {k: "".join(v) for k, v in _WHATSUP.items()}
     if subset not in table or second is None:
@@ -171,9 +170,9 @@ def whatsup_question(subset: str, first: str, second: str | None, style: str = "
 def photo_question(
     subset: str, first: str, second: str | None, *, swap: bool = False, style: str = "generate"
 ) -> str:
-    """Question of COCO-spatial and GQA-spatial, of one object (`second` None) or two.
+    """Question of COCO-spatial and GQA-spatial about one object (`second` None) or two.
 
-    The article before the second object is always "a", as in the paper.
+    The article of the second object is always "a", as in the paper.
     """
     known("style of questions", style, STYLES)
     a, b = PAIRS[known("subset", subset, PAIRS)][:: -1 if swap else 1]
@@ -198,7 +197,7 @@ _ONE = re.compile(
 
 
 def objects(caption: str) -> tuple[str, str | None]:
-    """The objects of a spatial caption; the second is None where it has one only.
+    """Objects of a spatial caption; the second is None if there is only one.
 
     Raises DataError for a caption of another form.
     """

@@ -1,4 +1,4 @@
-"""The questions of benchmarks, for embedders that read one behind the image (VLM2Vec)."""
+"""Questions of benchmarks for embedders that read one after the image (VLM2Vec)."""
 
 import dataclasses
 
@@ -8,14 +8,15 @@ from vlc_jax.input_pipeline.record import AskedImage, DataError
 
 
 def ask(benchmark: Benchmark) -> Benchmark:
-    """The benchmark with the question of each case at its images.
+    """The benchmark with each case's question attached to its images.
 
-    The question is the case's own (`meta["question"]`), of What'sUp, COCO-spatial and GQA-spatial
-    that of the ACL 2025 paper's embedder (prompts.question_of_case, style "vlm2vec"); those cases
-    that it has none for, GQA's of two objects on top of one another, are left out, and counted in a
-    note. Images of one case have the same, as there. Raises DataError for a case without any.
+    The question is `meta["question"]`; for What'sUp, COCO-spatial and GQA-spatial it is from the
+    ACL 2025 paper's embedder (prompts.question_of_case, style "vlm2vec"). GQA's cases of two
+    objects on top of one another have none: they are left out and counted in a note. All images of
+    a case get the same question, as in the paper. Raises DataError for any other case without a
+    question.
     """
-    cases = [_asked(case) for case in benchmark.cases if _is_asked(case)]
+    cases = [_with_question(case) for case in benchmark.cases if _has_question(case)]
     notes, left_out = benchmark.notes, len(benchmark.cases) - len(cases)
     if left_out:
         notes += (f"{left_out} cases of two objects on top of one another are not asked about",)
@@ -23,7 +24,7 @@ def ask(benchmark: Benchmark) -> Benchmark:
     return dataclasses.replace(benchmark, cases=tuple(cases), version=version, notes=notes)
 
 
-def _is_asked(case: Case) -> bool:
+def _has_question(case: Case) -> bool:
     if "question" in case.meta or not _is_spatial(case):
         return True
     return prompts.has_question(case)
@@ -33,7 +34,7 @@ def _is_spatial(case: Case) -> bool:
     return isinstance(case.group, dict) and case.group.get("subset") in prompts.PAIRS
 
 
-def _asked(case: Case) -> Case:
+def _with_question(case: Case) -> Case:
     question = case.meta.get("question")
     if question is None:
         if not _is_spatial(case):

@@ -1,8 +1,8 @@
 """Image-text retrieval among all cases, in both directions: recall at K and ranks.
 
-Recall at K counts a query whose correct candidate is among the K best. With several captions per
-image, any of them counts for the image, and each caption is a query of its own. Ties are strict:
-a wrong candidate with the same score goes before the right one.
+Recall at K is the share of queries with a correct candidate among the K best. With several captions
+per image, any of them is correct for the image, and each caption is a query. By default ties are
+strict: a wrong candidate with the same score is ranked before the correct one.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,44 +14,44 @@ from jaxtyping import Bool, Float, Int
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.scorer import Scorer, take
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
 DUPLICATES = ("wrong", "correct")
 KS = (1, 5, 10)
 CELLS = 2**22  # scores in memory at a time: 16 MB in float32
-SHOWN = 5  # wrong captions kept per image, best first
+WRONG_PER_ROW = 5  # wrong captions in a per-example row, best first
 
 
 class Direction(NamedTuple):
     """One direction of retrieval, per query."""
 
     standing: ties.Standing
-    """Place of the best correct candidate."""
-    correct: Int[np.ndarray, "queries"]
+    """Standing of the best correct candidate."""
+    correct: Int[np.ndarray, " queries"]
     """Number of correct candidates."""
 
 
 class Ranking(NamedTuple):
-    """Both directions, and per image its best correct and best wrong captions with scores."""
+    """Both directions; per image its best correct and best wrong captions, as (text, score)."""
 
     image_to_text: Direction
     text_to_image: Direction
-    shown: list[list[tuple[int, float]]]
+    best_texts: list[list[tuple[int, float]]]
 
 
 Block = tuple[slice, Float[np.ndarray, "rows texts"], Bool[np.ndarray, "rows texts"]]
 
 
 def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Ranking:
-    """Places from blocks of score rows (slice of images, scores, mask of correct texts).
+    """Ranking from blocks of score rows (slice of images, scores, mask of correct texts).
 
-    The blocks are read twice: a text's own score, which may stand in any block, must be known
-    before the images that beat it can be counted. They must come out the same both times.
+    The blocks are read twice and must be identical both times: the score of a text's correct image,
+    which may be in any block, must be known before the images that beat it can be counted.
     """
     of_images = []
     number, best, first = np.zeros(texts, int), np.full(texts, -np.inf), np.zeros(texts, int)
-    shown = []
+    best_texts = []
     for rows, scores, correct in blocks():
         right, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
         of_images.append((*_standing(right, wrong), correct.sum(axis=1)))
@@ -59,7 +59,7 @@ def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Rank
         better = right.max(axis=0) > best
         first[better] = rows.start + right.argmax(axis=0)[better]
         best = np.maximum(best, right.max(axis=0))
-        shown += [_shown(*pair) for pair in zip(right, wrong, strict=True)]
+        best_texts += [_best_texts(*pair) for pair in zip(right, wrong, strict=True)]
     above, equal, before, tied = (np.zeros(texts, int) for _ in range(4))
     for rows, scores, correct in blocks():
         above += (~correct & (scores > best)).sum(axis=0)
@@ -72,12 +72,12 @@ def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Rank
     return Ranking(
         Direction(ties.Standing(*standing), correct),
         Direction(ties.Standing(above, equal, before, tied), number),
-        shown,
+        best_texts,
     )
 
 
 def _standing(right: np.ndarray, wrong: np.ndarray) -> ties.Standing:
-    """Standing of images, from the scores of correct and of wrong texts, the others -inf."""
+    """Standing of images, from scores of correct and of wrong texts; -inf elsewhere."""
     best = right.max(axis=1, keepdims=True)
     equal = wrong == best
     before = equal & (np.arange(right.shape[1]) < right.argmax(axis=1)[:, None])
@@ -86,17 +86,17 @@ def _standing(right: np.ndarray, wrong: np.ndarray) -> ties.Standing:
 
 
 def recall_chance(
-    correct: Int[np.ndarray, "queries"], candidates: int, k: int
-) -> Float[np.ndarray, "queries"]:
-    """Chance that at least one of `correct` candidates is among the first k of a random order."""
+    correct: Int[np.ndarray, " queries"], candidates: int, k: int
+) -> Float[np.ndarray, " queries"]:
+    """Probability that a random order has one of `correct` candidates among its first k."""
     missed = np.ones(len(correct))
     for drawn in range(min(k, candidates)):
-        missed *= (candidates - correct - drawn) / (candidates - drawn)  # 0 once, 0 for good
+        missed *= (candidates - correct - drawn) / (candidates - drawn)  # once 0, it stays 0
     return 1 - missed
 
 
 def check(*, duplicates: str, tie: str, **others: Any) -> None:
-    """Raises UsageError for options of `evaluate` that it refuses, whatever the benchmark."""
+    """Raises UsageError for invalid options of `evaluate`."""
     del others
     if duplicates not in DUPLICATES:
         raise errors.UsageError(f"duplicates must be one of {DUPLICATES}; got {duplicates!r}")
@@ -113,17 +113,17 @@ def evaluate(
 ) -> stats.EvalResult:
     """R@1, R@5, R@10, mean and median rank, image to text and text to image.
 
-    K is left out where there are no more than K candidates. The mean rank's chance is that of
-    the best of m among n in a random order, (n + 1) / (m + 1).
+    Recall at K needs more than K candidates and is omitted otherwise. Chance of the mean rank is
+    that of the best of m in a random order of n, (n + 1) / (m + 1).
 
     Args:
-      duplicates: whether a caption of another image that reads exactly like one of the image's
-        own is "wrong" or "correct". "wrong" follows the published protocols, where only the
-        pairing counts (and under strict ties a shared caption never comes first); "correct"
-        accepts the text. The share of captions that several images have is in `details`.
+      duplicates: "wrong" or "correct", for a caption of another image with exactly the same text.
+        "wrong" follows the published protocols, where only the pairing counts (and under strict
+        ties a shared caption never comes first); "correct" accepts the text. `details` has the
+        share of captions that several images have.
       tie: see `ties`.
-      cells: scores in memory at a time; the result does not depend on it. More than one block is
-        scored twice.
+      cells: scores in memory at a time; the result does not depend on it. Several blocks are scored
+        twice.
 
     Raises:
       UsageError: an unknown `duplicates` or tie policy. DataError: fewer than two cases, a case
@@ -155,7 +155,7 @@ def evaluate(
 def _correctness(
     captions: list[str], owner: np.ndarray, duplicates: str
 ) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
-    """Mask of captions that several images share; a function: rows of images -> correct texts."""
+    """Mask of captions that several images share; function: rows of images -> correct texts."""
     text = _text_numbers(captions)
     owners = [set() for _ in range(text.max() + 1)]
     for t, image in zip(text, owner, strict=True):
@@ -176,7 +176,7 @@ def _correctness(
 
 
 def _text_numbers(captions: list[str]) -> np.ndarray:
-    """Number of each caption, equal for equal captions, in order of first appearance."""
+    """Index of each caption among the distinct ones, in order of first appearance."""
     numbers = {caption: number for number, caption in enumerate(dict.fromkeys(captions))}
     return np.array([numbers[caption] for caption in captions])
 
@@ -188,7 +188,7 @@ def _blocks(
     correct_rows: Callable[[slice], np.ndarray],
     cells: int,
 ) -> Callable[[], Iterator[Block]]:
-    """Score blocks of at most `cells` entries (one image at least), kept if there is only one."""
+    """Score blocks of at most `cells` entries (at least one image); a single one is cached."""
     column, texts = _text_numbers(captions), scorer.embed_texts(list(dict.fromkeys(captions)))
     features = scorer.embed_images([case.images[0] for case in benchmark.cases])
     step, images = max(1, cells // len(captions)), len(benchmark.cases)
@@ -196,14 +196,14 @@ def _blocks(
 
     def read() -> Iterator[Block]:
         for rows in slices:
-            # Each text is scored once and copied, so that duplicates tie exactly.
+            # each distinct text is scored once and copied, so that duplicates tie exactly
             scores = np.asarray(scorer.score(take(features, rows), texts), np.float32)[:, column]
             yield rows, stats.require_finite(scores, benchmark.name), correct_rows(rows)
 
     if len(slices) > 1:
         return read
-    kept = list(read())
-    return lambda: iter(kept)
+    blocks = list(read())
+    return lambda: iter(blocks)
 
 
 def _recalls(
@@ -229,12 +229,12 @@ def _mean_ranks(
     }
 
 
-def _shown(right: np.ndarray, wrong: np.ndarray) -> list[tuple[int, float]]:
+def _best_texts(right: np.ndarray, wrong: np.ndarray) -> list[tuple[int, float]]:
     """The best correct caption, then the best wrong ones, each as (text, score)."""
     best = int(right.argmax())
-    number = min(SHOWN, int(np.isfinite(wrong).sum()))
+    number = min(WRONG_PER_ROW, int(np.isfinite(wrong).sum()))
     top = np.argpartition(-wrong, number - 1)[:number] if number else np.array([], np.int64)
-    # argpartition leaves the order open; by score, and by position where scores are equal.
+    # argpartition does not sort: by score, equal scores by position
     top = top[np.lexsort((top, -wrong[top]))]
     return [(best, float(right[best])), *((int(t), float(wrong[t])) for t in top)]
 
@@ -250,8 +250,8 @@ def _rows(
         {
             "id": case.id,
             "group": case.group,
-            "captions": [captions[text] for text, _ in ranking.shown[n]],
-            "scores": [score for _, score in ranking.shown[n]],
+            "captions": [captions[text] for text, _ in ranking.best_texts[n]],
+            "scores": [score for _, score in ranking.best_texts[n]],
             "correct": bool(image_ranks[n] == 1),
             "rank": int(image_ranks[n]),
             "text_ranks": text_ranks[starts[n] : starts[n + 1]].tolist(),

@@ -1,4 +1,4 @@
-"""Scorer: functions from images and strings, which evaluators get instead of a model."""
+"""Scorer: the functions of images and strings that evaluators get instead of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
@@ -12,12 +12,13 @@ from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
 DecodingKind = Literal["greedy", "m3id"]
+Ability = Literal["writes", "scores_answers"]
 
 
 class Decoding(NamedTuple):
-    """Decoding of answers: the likeliest token each time, or with M3ID's correction.
+    """Decoding of answers: greedy, or greedy with M3ID's correction.
 
-    max_tokens: the end token included.   alpha, decay, first_step: of M3ID
+    max_tokens: including the end token.   alpha, decay, first_step: M3ID's
     (vlc_jax/models/decode.py).
     """
 
@@ -34,13 +35,13 @@ class Decoding(NamedTuple):
             raise UsageError(f"max_tokens is at least 1; got {self.max_tokens}")
 
 
-# Of Abilities: what a protocol says of a model that lacks one.
+# ability -> message for a model that lacks it
 REFUSALS = {
     "writes": (
-        "this protocol reads what a model writes, and this one writes nothing: take a captioner"
+        "this protocol reads generated text, and this model writes nothing: take a captioner"
     ),
     "scores_answers": (
-        "this protocol scores answers to questions, and this model's scores are none: take a "
+        "this protocol scores answers to questions, and this model cannot: take a "
         "captioner with the tokenizer 'conversation' and config.model.head.scores='answer', "
         "such as LLaVA"
     ),
@@ -48,16 +49,16 @@ REFUSALS = {
 
 
 class Abilities(NamedTuple):
-    """Abilities of a model that is asked a question about an image.
+    """Abilities of a model that protocols with questions need.
 
-    writes: it writes an answer.   scores_answers: its scores are of answers to questions.
+    writes: generates answers.   scores_answers: its scores are those of answers to questions.
     """
 
     writes: bool
     scores_answers: bool
 
-    def require(self, ability: Literal["writes", "scores_answers"]) -> None:
-        """Raises UsageError for a model that cannot do it."""
+    def require(self, ability: Ability) -> None:
+        """Raises UsageError if the model lacks the ability."""
         if not getattr(self, ability):
             raise UsageError(REFUSALS[ability])
 
@@ -65,19 +66,19 @@ class Abilities(NamedTuple):
 class Scorer(NamedTuple):
     """Functions of a model; features and scores are numpy arrays on the host.
 
-    embed_images   n pictures -> ImageFeatures of n rows
+    embed_images   n images -> ImageFeatures of n rows
     embed_texts    n strings -> TextFeatures of n rows
     score          ImageFeatures n, TextFeatures m -> (n, m), every image with every text
     score_options  ImageFeatures n, TextFeatures n * k -> (n, k): image i with texts
                    i * k ... i * k + k - 1
-    image_tokens   n pictures -> ImageFeatures of the tower, with projected tokens of its patches
-    text_tokens    n strings -> TextFeatures of the tower, with projected tokens and `mask`; None of
-                   a model whose texts are vectors
-    answers        ImageFeatures n, n questions, a Decoding -> n strings; None of a model that
-                   writes no text
-    prompt         how a question reaches the model ("template"), and what is asked about a caption
-                   alone ("question", "answer"), for the results; None of a model whose scores are
-                   not those of answers to questions (`asked`)
+    image_tokens   n images -> ImageFeatures of the tower, with projected tokens of its patches
+    text_tokens    n strings -> TextFeatures of the tower, with projected tokens and `mask`; None if
+                   texts are precomputed vectors
+    answers        ImageFeatures n, n questions, a Decoding -> n strings; None if the model
+                   generates no text
+    prompt         facts for the results: the prompt format ("template"), and the question about a
+                   caption with its answer ("question", "answer"); None if the model's scores are
+                   not those of answers to questions (`case.asked`)
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
@@ -91,12 +92,12 @@ class Scorer(NamedTuple):
 
     @property
     def abilities(self) -> Abilities:
-        """Abilities of the model, by what it has functions for."""
+        """Abilities of the model, from the functions that are not None."""
         return Abilities(self.answers is not None, self.prompt is not None)
 
 
 def require_questions(scorer: Scorer) -> Mapping[str, str]:
-    """The prompt around questions. Raises UsageError for a model that answers none."""
+    """`Scorer.prompt`. Raises UsageError for a model that scores no answers."""
     scorer.abilities.require("scores_answers")
     return scorer.prompt
 
@@ -104,22 +105,21 @@ def require_questions(scorer: Scorer) -> Mapping[str, str]:
 def answers(
     scorer: Scorer, images: ImageFeatures, questions: Sequence[str], how: Decoding
 ) -> list[str]:
-    """The answer to question i about image i, in words. Raises UsageError for a model that writes
-    none."""
+    """Generated answer to question i about image i. Raises UsageError for a model that generates
+    no text."""
     how.check()
     scorer.abilities.require("writes")
     return scorer.answers(images, questions, how)
 
 
 def take(features: Features, rows: np.ndarray | slice) -> Features:
-    """Selects rows of every array of an ImageFeatures or TextFeatures."""
+    """Rows of every array of an ImageFeatures or TextFeatures."""
     return type(features)(*(None if array is None else array[rows] for array in features))
 
 
 def embed_texts_once(scorer: Scorer, texts: Sequence[str]) -> TextFeatures:
-    """Features of all texts, in order, each different string embedded once."""
-    # Not only for speed: in another batch or row a string may be rounded otherwise, and equal
-    # captions must tie.
+    """Features of all texts, in order; each distinct string is embedded once."""
+    # Not only for speed: rounding may differ between batches and rows, and equal captions must tie.
     row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     features = scorer.embed_texts(list(row))
     return take(features, np.array([row[text] for text in texts], np.int64))

@@ -1,9 +1,8 @@
 """Metrics with confidence intervals, and the result type of every evaluator.
 
-All intervals are two-sided 95 %. Proportions get Wilson's score interval, which stays inside
-[0, 1] and keeps a width when every example is right; means of group accuracies get the interval
-that follows from the groups' Wilson intervals; mean scores the normal one; ranks are bootstrapped
-with a fixed seed.
+All intervals are two-sided 95 %. Proportions get Wilson's score interval, which stays inside [0, 1]
+and has a width even if every example is right; means of group accuracies an interval computed from
+the groups' Wilson intervals; mean scores a normal one; ranks a bootstrap with a fixed seed.
 """
 
 from collections.abc import Sequence
@@ -14,23 +13,22 @@ import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
 from vlc_jax import errors
-from vlc_jax.input_pipeline.benchmarks import Case
+from vlc_jax.input_pipeline.case import Case
 
 # scipy.stats.norm.ppf(0.975), written out: importing scipy.stats takes half a second, and most
 # starts of the program need no bootstrap.
 Z = 1.959963984540054
-RESAMPLES = 1000  # of the bootstrap: two digits of a 95 % interval
-RESAMPLES_AT_ONCE = 100  # in memory
-SEED = 0  # fixed, so that the same scores always get the same interval
+RESAMPLES = 1000  # bootstrap: enough for two digits of a 95 % interval
+RESAMPLES_AT_ONCE = 100  # limits memory
+SEED = 0  # fixed: equal scores get equal intervals
 
 
 class Estimate(NamedTuple):
-    """One metric: its value, what chance would give, and its 95 % interval [low, high].
+    """One metric: value, chance level, and 95 % interval [low, high].
 
-    Fractions lie in [0, 1]; `unit` is "rank" for the few metrics that count places instead, and
-    "score" for means of the model's own scores, which no chance belongs to.
-    `count` is the number of decisions behind the value, `ties` the share of them in which the
-    correct option shared the highest score with a wrong one (None where ties make no sense).
+    `unit`: "fraction", in [0, 1]; "rank"; or "score", a mean of the model's scores, mostly without
+    chance. `count` is the number of decisions behind the value, `ties` the share of decisions in
+    which the correct option shared the highest score with a wrong one (None if not applicable).
     """
 
     value: float
@@ -46,9 +44,9 @@ class Estimate(NamedTuple):
 class EvalResult:
     """Result of an evaluator.
 
-    `per_example` holds one row per case, ready for JSON: id, group, captions (a correct one
-    first), their scores, `correct`, and what else the protocol knows. `details` are facts about
-    the evaluation that are no metrics (how many candidates, share of duplicate captions, ...).
+    `per_example` holds one row per case, ready for JSON: id, group, captions (a correct one first),
+    their scores, `correct`, and further fields of the protocol. `details` are facts that are not
+    metrics (number of candidates, share of duplicate captions, ...).
     """
 
     metrics: dict[str, Estimate]
@@ -57,9 +55,9 @@ class EvalResult:
 
 
 def wilson(value: float | int, count: float | int) -> tuple[float, float]:
-    """Wilson's score interval of the proportion `value` seen in `count` draws.
+    """Wilson's score interval of the proportion `value` of `count` draws.
 
-    `count` need not be whole: correlated draws count for less (see `proportion`).
+    `count` may be fractional: correlated draws have a smaller effective count (`proportion`).
     """
     if not count > 0:
         raise ValueError(f"a proportion needs at least one example; got count {count}")
@@ -67,24 +65,24 @@ def wilson(value: float | int, count: float | int) -> tuple[float, float]:
     half = Z * np.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
     scale = 1 + Z**2 / count
     low, high = (centre - half) / scale, (centre + half) / scale
-    # Rounding may put a limit a little beyond [0, 1] or on the other side of the value.
+    # rounding may put a limit outside [0, 1] or on the wrong side of the value
     return float(np.clip(low, 0.0, value)), float(np.clip(high, value, 1.0))
 
 
 def proportion(
-    credit: Num[np.ndarray, "examples"] | Bool[np.ndarray, "examples"],
+    credit: Num[np.ndarray, " examples"] | Bool[np.ndarray, " examples"],
     chance: float | None,
-    ties: Bool[np.ndarray, "examples"] | None = None,
-    clusters: Shaped[np.ndarray, "examples"] | None = None,
+    ties: Bool[np.ndarray, " examples"] | None = None,
+    clusters: Shaped[np.ndarray, " examples"] | None = None,
 ) -> Estimate:
-    """The mean of per-example credits in [0, 1], with Wilson's interval.
+    """Mean of per-example credits in [0, 1], with Wilson's interval.
 
     Args:
-      credit: 1 where the model was right, 0 where it was wrong (fractions where a tie is shared).
-      chance: what a scorer that draws its scores at random reaches on average.
+      credit: 1 if the model was right, 0 if wrong, a fraction for a shared tie.
+      chance: expected value for random scores.
       ties: where the correct option shared the highest score with a wrong one.
-      clusters: examples of one cluster (two captions of the same image) are not independent;
-        the interval is then that of the effective number of examples, count / design effect.
+      clusters: examples of one cluster (two captions of the same image) are not independent; the
+        interval then uses the effective number of examples, count / design effect.
     """
     credit = np.asarray(credit, np.float64)
     value = float(credit.mean()) if credit.size else float("nan")
@@ -93,9 +91,9 @@ def proportion(
     return Estimate(value, credit.size, chance, low, high, share)
 
 
-def images_of(cases: Sequence[Case]) -> Shaped[np.ndarray, "cases"]:
-    """The record that each case's image is of, as clusters: several captions of one image make
-    cases that are not independent. A case that names no record has an image of its own."""
+def images_of(cases: Sequence[Case]) -> Shaped[np.ndarray, " cases"]:
+    """Cluster of each case: the record of its image, since cases of one image are not independent.
+    A case without `meta["record"]` is a cluster by itself."""
     return np.array([case.meta.get("record", f"case {case.id}") for case in cases])
 
 
@@ -109,20 +107,19 @@ def _effective_count(credit: np.ndarray, clusters: np.ndarray | None) -> float |
         return number
     value = credit.mean()
     variance = value * (1 - value) / credit.size
-    if variance == 0:  # all alike, so nothing can be learned about the correlation: assume it all
+    if variance == 0:  # all equal: the correlation is unknown, assume 1
         return number
     residuals = np.bincount(index, weights=credit - value)
     clustered = number / (number - 1) * np.sum(residuals**2) / credit.size**2
-    # At least 1: a sample whose clusters differ less than chance must not narrow the interval.
+    # at least 1: clusters that differ less than by chance must not narrow the interval
     return credit.size / max(1.0, clustered / variance)
 
 
 def macro(groups: Sequence[Estimate]) -> Estimate:
-    """The unweighted mean of group accuracies, as benchmarks with rare groups report it.
+    """Unweighted mean of group accuracies, as reported by benchmarks with rare groups.
 
-    The interval is the MOVER one (Zou and Donner, Statistics in Medicine 2008): each group
-    contributes the squared distance from its value to its own limit. Chance is the mean of the
-    groups' chances.
+    MOVER interval (Zou and Donner, Statistics in Medicine 2008): each group contributes the squared
+    distance between its value and its limit. Chance is the mean of the groups' chances.
     """
     if not groups:
         raise ValueError("a mean over groups needs at least one group")
@@ -143,15 +140,15 @@ def macro(groups: Sequence[Estimate]) -> Estimate:
 
 
 def bootstrapped(
-    values: Num[np.ndarray, "examples"],
+    values: Num[np.ndarray, " examples"],
     statistic: str,
     chance: float | None = None,
     unit: str = "fraction",
 ) -> Estimate:
-    """The "mean" or "median" of values that are no proportions, with a percentile bootstrap.
+    """ "mean" or "median" of values that are not proportions, with a percentile bootstrap.
 
-    That of scipy.stats.bootstrap to the bit, without the second that importing it takes: an
-    evaluation from the cache takes ten.
+    Equal to scipy.stats.bootstrap to the bit, without importing scipy.stats, which takes a second
+    of an evaluation that takes ten with cached features.
     """
     function = {"mean": np.mean, "median": np.median}[statistic]
     values = np.asarray(values, np.float64)
@@ -160,16 +157,16 @@ def bootstrapped(
     value = float(function(values))
     if values.size == 1:
         return Estimate(value, 1, chance, value, value, unit=unit)
-    rng, found = np.random.default_rng(SEED), list[np.ndarray]()
+    rng, resampled = np.random.default_rng(SEED), list[np.ndarray]()
     for _ in range(RESAMPLES // RESAMPLES_AT_ONCE):
         drawn = rng.integers(0, values.size, (RESAMPLES_AT_ONCE, values.size))
-        found.append(function(values[drawn], axis=-1))
-    low, high = np.percentile(np.concatenate(found), (2.5, 97.5))
+        resampled.append(function(values[drawn], axis=-1))
+    low, high = np.percentile(np.concatenate(resampled), (2.5, 97.5))
     return Estimate(value, values.size, chance, float(low), float(high), unit=unit)
 
 
-def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
-    """The mean of many values of any range, with the normal interval of its standard error."""
+def mean(values: Float[np.ndarray, " examples"], unit: str) -> Estimate:
+    """Mean of values of any range, with the normal interval of its standard error."""
     values = np.asarray(values, np.float64)
     if not values.size:
         raise ValueError("a mean needs at least one example")
@@ -179,11 +176,11 @@ def mean(values: Float[np.ndarray, "examples"], unit: str) -> Estimate:
 
 
 def spearman(
-    one: Num[np.ndarray, "examples"], other: Num[np.ndarray, "examples"]
+    one: Num[np.ndarray, " examples"], other: Num[np.ndarray, " examples"]
 ) -> Estimate | None:
     """Spearman's rank correlation with a percentile bootstrap over examples; chance 0.
 
-    None where either is constant, which has no ranks.
+    None if either is constant and has no ranks.
     """
     if np.ptp(one) == 0 or np.ptp(other) == 0:
         return None
@@ -202,7 +199,7 @@ def spearman(
 
 
 def mean_of_means(parts: Sequence[Estimate]) -> Estimate:
-    """The unweighted mean of means of scores of independent groups, with its normal interval."""
+    """Unweighted mean of the mean scores of independent groups, with its normal interval."""
     value = float(np.mean([part.value for part in parts]))
     half = float(np.sqrt(sum((part.high - part.value) ** 2 for part in parts))) / len(parts)
     count = sum(part.count for part in parts)
@@ -210,7 +207,7 @@ def mean_of_means(parts: Sequence[Estimate]) -> Estimate:
 
 
 def require_finite(scores: np.ndarray, benchmark: str) -> np.ndarray:
-    """Returns `scores`; raises DivergedError if one is NaN or infinite, for no rule ranks those."""
+    """Returns `scores`; raises DivergedError if any is NaN or infinite and cannot be ranked."""
     bad = int(np.size(scores) - np.isfinite(scores).sum())
     if bad:
         raise errors.DivergedError(

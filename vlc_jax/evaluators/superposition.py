@@ -1,8 +1,8 @@
-"""Superposition: is the embedding of two objects the sum of those of either alone?
+"""Superposition: is the embedding of two objects the sum of the embeddings of each alone?
 
 The steps of the proof of "Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025) as measurements: the
-cone that embeddings lie in, the superposition of objects and its coefficients, and the collapse of
-attribute binding. Each stands beside the same number of another rendering of the scene.
+cone of the embeddings, the superposition of objects and its coefficients, and the collapse of
+attribute binding. Two renderings of one scene give the noise level.
 """
 
 import numpy as np
@@ -12,31 +12,33 @@ from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.conditions import FLOOR
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import cosine, unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-IMAGES = 6  # of a case: both, first, second, third, both again, both with colours exchanged
+IMAGES = 6  # per case: both, first, second, third, both again, both with colours exchanged
 
 
 def evaluate(
     benchmark: Benchmark, scorer: Scorer, *, tie: str = "strict", chunk: int = 256
 ) -> stats.EvalResult:
-    """Statistics of pooled image features of unit length: of two objects xy, each alone x, y, a
-    third one z, and another rendering xy'. `chance` of a cosine or residual is the same with z in
-    the place of y; CENTRED: after subtracting the mean over all images of x and y.
+    """Statistics of L2-normalised pooled features of images: two objects (xy), each alone (x, y), a
+    third object (z), another rendering (xy'), and both with exchanged colours.
 
     superposition         share of cases with xy nearer to x + y than to x + z; chance 1/2
     binding_visible       share with 1 - cos(xy, exchanged) above the 95th percentile of
                           1 - cos(xy, xy'): binding has not collapsed; chance .05
-    cone                  length of the mean of all x and y; chance: of random directions
-    sum_cosine            cos(xy, x + y); `_centred`
-    sum_residual          share of |xy|^2 outside the span of x and y; `_centred`
-    rendering_residual    the same outside the line of xy': the noise; `_centred`
-    first_coefficient     of x in the least squares fit of xy by x and y; `_centred`
-    second_coefficient    of y; `_centred`
-    exchanged_cosine      cos(xy, exchanged), its chance cos(xy, xy'): the noise; `_centred`
+    cone                  length of the mean of all x and y; chance: random directions
+    sum_cosine            cos(xy, x + y)
+    sum_residual          share of |xy|^2 outside the span of x and y
+    rendering_residual    share of |xy|^2 outside the span of xy': noise
+    first_coefficient     coefficient of x in the least squares fit of xy by x and y
+    second_coefficient    coefficient of y
+    exchanged_cosine      cos(xy, exchanged); chance is cos(xy, xy'): noise
 
-    tie: see `ties`; of `superposition`.
+    The last six are also given as NAME_centred, after subtracting the mean of all x and y. Chance
+    of sum_cosine and sum_residual is their value with z instead of y.
+
+    tie: see `ties`; for `superposition`.
 
     Raises:
       UsageError: an unknown tie policy. DataError: a case without six images.
@@ -61,7 +63,7 @@ def evaluate(
     metrics = {
         "superposition": stats.proportion(right, 1 / 2, tied),
         "binding_visible": stats.proportion(exchanged > floor, 1 - FLOOR),
-        # |mean| is the mean of the projections on it, which gives it an interval over scenes.
+        # |mean| is the mean projection on its direction, which has an interval over scenes
         "cone": stats.mean(
             features[:, 1:3].mean(axis=1) @ (mean / max(length, 1e-12)), "score"
         )._replace(chance=float(len(alone) ** -0.5)),
@@ -91,7 +93,7 @@ def _statistics(
 ) -> dict[str, stats.Estimate]:
     both, first, second, third, again, exchanged = np.moveaxis(features, 1, 0)
     coefficients, residual = fit(both, first, second)
-    found = {
+    statistics = {
         "sum_cosine": (cosine(both, first + second), cosine(both, first + third)),
         "sum_residual": (residual, fit(both, first, third)[1]),
         "rendering_residual": (1 - cosine(both, again) ** 2, None),
@@ -103,7 +105,7 @@ def _statistics(
         f"{name}{suffix}": stats.mean(values, "score")._replace(
             chance=None if other is None else float(other.mean())
         )
-        for name, (values, other) in found.items()
+        for name, (values, other) in statistics.items()
     }
 
 
@@ -111,9 +113,9 @@ def fit(
     target: Float[np.ndarray, "cases embed"],
     first: Float[np.ndarray, "cases embed"],
     second: Float[np.ndarray, "cases embed"],
-) -> tuple[Float[np.ndarray, "cases 2"], Float[np.ndarray, "cases"]]:
-    """Coefficients of the least squares fit target = a first + b second, and the share of
-    |target|^2 that it leaves."""
+) -> tuple[Float[np.ndarray, "cases 2"], Float[np.ndarray, " cases"]]:
+    """(a, b) of the least squares fit target = a first + b second; residual as a share of
+    |target|^2."""
     basis = np.stack([first, second], axis=-1)
     coefficients = (np.linalg.pinv(basis) @ target[..., None])[..., 0]
     left = target - (basis @ coefficients[..., None])[..., 0]

@@ -1,11 +1,11 @@
-"""Tie policies: what equal scores earn.
+"""Tie policies: credit for equal scores.
 
 strict       nothing: a correct option must beat every wrong one. A constant scorer gets 0.
-first_index  what an argmax gives, which takes the first of equal options. For comparison with
-             published numbers only: where the correct option is the first, a constant scorer gets
+first_index  the result of an argmax, which takes the first of equal options. Only for comparison
+             with published numbers: if the correct option comes first, a constant scorer gets
              100 %.
-half         the share of the ways of breaking the ties that are right, as if they were broken at
-             random: a constant scorer gets chance.
+half         the probability of being right if ties are broken at random: a constant scorer gets
+             chance.
 """
 
 import functools
@@ -20,7 +20,7 @@ from vlc_jax import errors
 
 POLICIES = ("strict", "first_index", "half")
 
-Rule = Callable[[Float[np.ndarray, "cases options"]], Bool[np.ndarray, "cases"]]
+Rule = Callable[[Float[np.ndarray, "cases options"]], Bool[np.ndarray, " cases"]]
 
 
 def check(tie: str) -> None:
@@ -31,15 +31,15 @@ def check(tie: str) -> None:
 
 def credit(
     scores: Float[np.ndarray, "cases options"], rule: Rule, tie: str
-) -> Float[np.ndarray, "cases"]:
+) -> Float[np.ndarray, " cases"]:
     """Credit of each case in [0, 1] by a rule that compares scores of few options.
 
-    rule: scores (cases, options) -> which cases are right; by strict comparisons of scores with one
-      another, so that it means something for ranks, too.
+    rule: scores (cases, options) -> mask of right cases. It may only compare scores with each other
+      by < and >, since it is also applied to ranks.
     """
     check(tie)
     if tie == "first_index":
-        # The order of an argmax: by score, and among equal ones the first option before the others.
+        # the order of an argmax: by score, equal scores by index
         order = np.argsort(-scores, axis=1, kind="stable")
         ranks = np.empty_like(order)
         np.put_along_axis(ranks, order, np.arange(scores.shape[1])[None, ::-1], axis=1)
@@ -52,34 +52,34 @@ def credit(
 
 
 class Standing(NamedTuple):
-    """The place of the best correct option of each query, in numbers of other options."""
+    """Position of the best correct option of each query, as counts of other options."""
 
-    above: Int[np.ndarray, "queries"]
+    above: Int[np.ndarray, " queries"]
     """Wrong options with a higher score."""
-    equal: Int[np.ndarray, "queries"]
+    equal: Int[np.ndarray, " queries"]
     """Wrong options with the same score."""
-    before: Int[np.ndarray, "queries"]
-    """Those of them that come before the first correct option with that score."""
-    correct: Int[np.ndarray, "queries"]
-    """Correct options with that score, at least 1."""
+    before: Int[np.ndarray, " queries"]
+    """Wrong options with the same score and a lower index than the first such correct one."""
+    correct: Int[np.ndarray, " queries"]
+    """Correct options with the same score, including itself; at least 1."""
 
-    def among_best(self, k: int, tie: str) -> Float[np.ndarray, "queries"]:
-        """Credit for a correct option being among the k best. With "half": the probability of it
-        in a random order of the tied options."""
+    def among_best(self, k: int, tie: str) -> Float[np.ndarray, " queries"]:
+        """Credit for a correct option among the k best; with "half" its probability in a random
+        order of the tied options."""
         check(tie)
         if tie == "strict":
             return (self.above + self.equal < k).astype(np.float64)
         if tie == "first_index":
             return (self.above + self.before < k).astype(np.float64)
-        places, tied = np.clip(k - self.above, 0, None), self.equal + self.correct
+        slots, tied = np.clip(k - self.above, 0, None), self.equal + self.correct
         missed = np.ones(len(self.above))
         for drawn in range(min(k, int(tied.max(initial=0)))):
-            # Nothing is drawn beyond the k best places; 0 wrong ones left make it 0 for good.
+            # no draws beyond the k best; once no wrong option is left, `missed` stays 0
             share = np.clip(self.equal - drawn, 0, None) / np.clip(tied - drawn, 1, None)
-            missed *= np.where(drawn < places, share, 1)
+            missed *= np.where(drawn < slots, share, 1)
         return 1 - missed
 
-    def rank(self, tie: str) -> Float[np.ndarray, "queries"]:
+    def rank(self, tie: str) -> Float[np.ndarray, " queries"]:
         """Rank of the best correct option, 1 is best; with "half" the expected one."""
         check(tie)
         lost = {
@@ -89,27 +89,29 @@ class Standing(NamedTuple):
         }
         return 1.0 + self.above + lost[tie]
 
-    def tied(self, k: int) -> Bool[np.ndarray, "queries"]:
-        """Mask of the queries where a tie decides whether a correct option is among the k best."""
+    def tied(self, k: int) -> Bool[np.ndarray, " queries"]:
+        """Mask of queries for which a tie decides whether a correct option is among the k best."""
         return (self.equal > 0) & (self.above < k) & (self.above + self.equal + self.correct > k)
 
 
 def standing(
-    scores: Float[np.ndarray, "queries options"], correct: Int[np.ndarray, "queries"]
+    scores: Float[np.ndarray, "queries options"], correct: Int[np.ndarray, " queries"]
 ) -> Standing:
-    """The standing of the option `correct` of each query; padding has the score -inf."""
-    own = np.take_along_axis(scores, correct[:, None], axis=1)
+    """Standing of the option `correct` of each query; padding has the score -inf."""
+    of_correct = np.take_along_axis(scores, correct[:, None], axis=1)
     index = np.arange(scores.shape[1])[None]
-    equal = (scores == own) & (index != correct[:, None])
+    equal = (scores == of_correct) & (index != correct[:, None])
     before = equal & (index < correct[:, None])
     return Standing(
-        (scores > own).sum(axis=1), equal.sum(axis=1), before.sum(axis=1), np.ones(len(scores), int)
+        (scores > of_correct).sum(axis=1),
+        equal.sum(axis=1),
+        before.sum(axis=1),
+        np.ones(len(scores), int),
     )
 
 
-def _shared(scores: Float[np.ndarray, "cases options"], rule: Rule) -> Float[np.ndarray, "cases"]:
-    """The share of the orders without ties, among those that agree with the scores, in which the
-    rule is met."""
+def _shared(scores: Float[np.ndarray, "cases options"], rule: Rule) -> Float[np.ndarray, " cases"]:
+    """Share of the strict orders consistent with the scores that satisfy the rule."""
     orders = _orders(scores.shape[1])
     right, agree = rule(orders), np.ones((len(scores), len(orders)), bool)
     for i, j in itertools.permutations(range(scores.shape[1]), 2):

@@ -1,10 +1,10 @@
-"""Are tokens other than the pooled ones reliable? Choices by the tokens of towers.
+"""Multiple choice by unpooled tokens: are tokens other than the pooled ones reliable?
 
-The contrastive loss trains the class token and the end-of-text token, or what is pooled of all; the
-others go through a projection that is not trained on them, and heads read them nevertheless: a map
-of their cosines ("Is CLIP ideal? No. Can we fix it? Yes!", ICCV 2025), or patches that a text
-weighs (PACL). No paper that we know of says how to measure this; the definition here is ours: the
-same choice as by the pooled features, with one or both of them replaced by other tokens.
+The contrastive loss trains the class token and the end-of-text token, or a pooling of all. The
+other tokens go through a projection that is not trained on them, and yet some heads read them: a
+map of their cosines ("Is CLIP ideal? No. Can we fix it? Yes!", ICCV 2025), or patches weighted by a
+text (PACL). We know of no published measure. Ours is the accuracy of the same choice with one or
+both pooled features replaced by other tokens.
 """
 
 from collections.abc import Iterator
@@ -16,34 +16,33 @@ from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.scorer import Scorer, take
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
-CHUNK = 64  # cases whose tokens are in memory: 120 MB of images of a ViT-L/14 at 336 pixels
-DIGITS = 9  # of a score
+CHUNK = 64  # cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixels
+DIGITS = 9  # of a score, see the end of of_case
 BEFORE_END = (1, 2, 3, 4)  # tokens before the end of text
 
-Scores = dict[str, np.ndarray]  # kind -> scores (cases, options); of "image_each" with patches
+Scores = dict[str, np.ndarray]  # kind -> (cases, options); "image_each": (cases, options, patches)
 
 
 def metrics(benchmark: Benchmark, scorer: Scorer, tie: str) -> dict[str, stats.Estimate]:
-    """Accuracies of a multiple choice of captions by cosines of the towers, whatever the head.
+    """Accuracies of choosing among captions by cosines of the towers, whatever the head.
 
-    pooled_accuracy           pooled image, pooled text: what the others are to be compared with
-    text_mean_accuracy        pooled image, mean over the tokens of a caption before its end (of
-                              their cosines, as all means here)
-    text_before_end_K_accuracy  pooled image, the K-th token before the end; of the cases all of
-                              whose captions have one
-    image_mean_accuracy       mean over patches, pooled text
-    image_best_accuracy       the best patch for each caption, pooled text
-    image_each_accuracy       one patch, pooled text: the mean accuracy over patches of a picture
-    map_accuracy              mean over the tokens of a caption of the best patch for each (FILIP,
-                              Yao et al. 2022): no pooled feature at all
+    pooled_accuracy           pooled image, pooled text: the reference
+    text_mean_accuracy        pooled image, mean of cosines over a caption's tokens before its end
+    text_before_end_K_accuracy  pooled image, K-th token before the end; over cases whose captions
+                              all have one
+    image_mean_accuracy       mean of cosines over patches, pooled text
+    image_best_accuracy       best patch for each caption, pooled text
+    image_each_accuracy       one patch, pooled text: mean accuracy over the patches of an image
+    map_accuracy              mean over a caption's tokens of the best patch's cosine (FILIP, Yao et
+                              al. 2022): no pooled feature
 
-    The class token is no patch. Chance is the mean of 1 / options.
+    The class token is not a patch. Chance is the mean of 1 / options.
 
     Raises:
-      UsageError: a model without tokens of texts. DataError: a case with several images.
+      UsageError: a model without text tokens. DataError: a case with several images.
     """
     if scorer.image_tokens is None or scorer.text_tokens is None:
         raise errors.UsageError(
@@ -57,7 +56,7 @@ def metrics(benchmark: Benchmark, scorer: Scorer, tie: str) -> dict[str, stats.E
                 f"{len(case.images)}"
             )
     parts = list(_scores(benchmark, scorer))
-    cases, found = benchmark.cases, {}
+    cases, estimates = benchmark.cases, {}
     chance = np.array([1 / len(case.captions) for case in cases])
     clusters = stats.images_of(cases)
     for name in parts[0]:
@@ -65,15 +64,14 @@ def metrics(benchmark: Benchmark, scorer: Scorer, tie: str) -> dict[str, stats.E
         credit, tied = (np.concatenate(column) for column in zip(*scored, strict=True))
         rows = ~np.isnan(credit)
         if rows.any():
-            found[f"{name}_accuracy"] = stats.proportion(
+            estimates[f"{name}_accuracy"] = stats.proportion(
                 credit[rows], float(chance[rows].mean()), tied[rows], clusters[rows]
             )
-    return found
+    return estimates
 
 
 def _scores(benchmark: Benchmark, scorer: Scorer) -> Iterator[Scores]:
-    """Scores of each kind, CHUNK cases at a time; of a missing option -inf, of a missing token of
-    the first option NaN."""
+    """Scores of each kind, CHUNK cases at a time; -inf for padding, NaN for a missing token."""
     for start in range(0, len(benchmark.cases), CHUNK):
         cases = benchmark.cases[start : start + CHUNK]
         image = scorer.image_tokens([case.images[0] for case in cases])
@@ -85,8 +83,9 @@ def _scores(benchmark: Benchmark, scorer: Scorer) -> Iterator[Scores]:
         options = max(len(case.captions) for case in cases)
         part: Scores = {}
         for n, case in enumerate(cases):
-            own = take(text, np.array([row[caption] for caption in case.captions]))
-            one = of_case(image.pooled[n], image.tokens[n], own.pooled, own.tokens, own.mask)
+            of_captions = take(text, np.array([row[caption] for caption in case.captions]))
+            pooled, tokens, mask = of_captions.pooled, of_captions.tokens, of_captions.mask
+            one = of_case(image.pooled[n], image.tokens[n], pooled, tokens, mask)
             for name, scores in one.items():
                 shape = (len(cases), options, *scores.shape[1:])
                 filled = part.setdefault(name, np.full(shape, -np.inf))
@@ -101,10 +100,10 @@ def of_case(
     tokens: Float[np.ndarray, "options length embed"],
     mask: Bool[np.ndarray, "options length"],
 ) -> Scores:
-    """Scores (options,) of one picture with its captions by each kind of token; those of "each"
-    patch (options, patches); NaN where a caption has no such token.
+    """Scores (options,) of one image with its captions by each kind of token; "image_each" is
+    (options, patches). NaN if a caption has no such token.
 
-    mask: True on the tokens of a caption, the last of which is its end.
+    mask: True on the tokens of a caption; the last one is its end.
     """
     image, patches, texts, tokens = (unit(each) for each in (image, patches, texts, tokens))
     end = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
@@ -112,29 +111,29 @@ def of_case(
     counts = np.maximum(before.sum(axis=1), 1)
     of_tokens, of_patches = tokens @ image, texts @ patches.T
     nearest = (tokens @ patches.T).max(axis=2)
-    found = {
+    scores = {
         "pooled": texts @ image,
         "text_mean": np.where(before, of_tokens, 0).sum(axis=1) / counts,
     }
     for back in BEFORE_END:
         at = np.clip(end - back, 0, None)
         one = np.take_along_axis(of_tokens, at[:, None], axis=1)[:, 0]
-        found[f"text_before_end_{back}"] = np.where(end >= back, one, np.nan)
-    found |= {
+        scores[f"text_before_end_{back}"] = np.where(end >= back, one, np.nan)
+    scores |= {
         "image_mean": of_patches.mean(axis=1),
         "image_best": of_patches.max(axis=1),
         "image_each": of_patches,
         "map": np.where(before, nearest, 0).sum(axis=1) / counts,
     }
-    # equal captions must tie: sums of equal rows may differ in the 16th digit, float32 has seven
-    return {name: np.round(scores, DIGITS) for name, scores in found.items()}
+    # Rounded so that equal captions tie: sums of equal rows may differ in the 16th digit, and
+    # float32 has only seven.
+    return {name: np.round(values, DIGITS) for name, values in scores.items()}
 
 
 def _credits(
     scores: Float[np.ndarray, "cases options *patches"], tie: str
-) -> tuple[Float[np.ndarray, "cases"], Bool[np.ndarray, "cases"]]:
-    """Credit and tie of each case, the mean over patches and any of them; NaN where an option has
-    no score."""
+) -> tuple[Float[np.ndarray, " cases"], Bool[np.ndarray, " cases"]]:
+    """Credit (mean over patches) and tie (any patch) of each case; NaN if an option has none."""
     scores = scores.reshape(*scores.shape[:2], -1)
     flat = np.moveaxis(scores, 2, 1).reshape(-1, scores.shape[1])
     standing = ties.standing(flat, np.zeros(len(flat), int))

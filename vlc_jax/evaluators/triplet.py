@@ -1,8 +1,9 @@
 """Hard-positive triplets: an image with a caption c, a hard negative n and a hard positive p.
 
 Original and augmented accuracy and brittleness (Kamath et al., "The Hard Positive Truth about
-Vision-Language Compositionality", ECCV 2024): a model may tell c from n without knowing why, and
-then p shows it. SugarCrepe++ (Dumpala et al., 2024) asks the same, and once more without the image.
+Vision-Language Compositionality", ECCV 2024): a model may prefer c to n because it rejects any
+change of c; then it rejects p, too. SugarCrepe++ (Dumpala et al., 2024) has the same metric, and
+another one without the image.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float
 from vlc_jax.evaluators import choice, groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.evaluators.vectors import cosine
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 CHANCE = {
@@ -29,10 +30,10 @@ ORDERS = (
     "correct_above_negative_above_positive",  # brittle
     "positive_above_negative_above_correct",  # brittle
     "negative_above_both",
-    "ties",  # the negative scores as one of the others does
+    "ties",  # the negative ties with another caption
 )
-# Of scores in the order c, p, n: both correct captions before the wrong one, as an argmax that
-# takes the first of equal ones would see them.
+# Rules for scores in the order c, p, n: an argmax with the tie policy first_index then prefers the
+# correct captions.
 RULES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "augmented_accuracy": lambda s: (s[:, 0] > s[:, 2]) & (s[:, 1] > s[:, 2]),
     "brittleness": lambda s: (
@@ -58,13 +59,13 @@ def evaluate(
 
     original_accuracy   s(c) > s(n); chance 1/2
     augmented_accuracy  s(c) > s(n) and s(p) > s(n); chance 1/3 (SugarCrepe++'s ITT)
-    ordered_accuracy    s(p) > s(c) > s(n); chance 1/6. Where p says more than c, and n adds to c
-                        what is wrong (half-truths: Kargi et al. 2026)
-    brittleness         s(n) between the two others; chance 1/3, and less is better
-    text_accuracy       without the image: c and p are nearer to each other than either is to n, by
-                        the cosine of pooled text embeddings; chance 1/3 (SugarCrepe++'s TOT)
-    mean_score_*        the mean of s(c), s(n) and s(p), with a normal interval, per group and as
-                        means over groups, too
+    ordered_accuracy    s(p) > s(c) > s(n); chance 1/6. For sets where p is more specific than c,
+                        and n adds an error to c (half-truths: Kargi et al. 2026)
+    brittleness         s(n) between the two others; chance 1/3; lower is better
+    text_accuracy       without the image: the cosine of pooled text embeddings of c and p exceeds
+                        those of c and n and of p and n; chance 1/3 (SugarCrepe++'s TOT)
+    mean_score_*        mean of s(c), s(n) and s(p), with a normal interval; also per group and as
+                        means over groups
 
     `details` counts the cases of each of ORDERS. `chunk` cases are embedded at a time; tie: see
     `ties`.
@@ -96,9 +97,9 @@ def evaluate(
         {
             "id": case.id,
             "group": case.group,
-            "image": case.meta.get("record", case.id),  # that cases may share
+            "image": case.meta.get("record", case.id),  # cases may share it
             "captions": list(case.captions),
-            "positives": [2],  # indices of the captions that are correct beside the first
+            "positives": [2],  # indices of further correct captions
             "scores": scores[n].tolist(),
             "correct": bool(order[n, 0]),
             "original": bool(scores[n, 0] > scores[n, 1]),
@@ -117,22 +118,22 @@ def _credits(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Metric -> (credit, tie) of each case."""
     tied = orders(scores)[:, 4]
-    found = {
+    by_metric = {
         name: (ties.credit(scores[:, [0, 2, 1]], rule, tie), tied) for name, rule in RULES.items()
     }
-    ordered, _ = found["ordered_accuracy"]
-    found["ordered_accuracy"] = (ordered, tied | (scores[:, 0] == scores[:, 2]))
-    # Only c and n: a tie with p decides nothing here.
+    ordered, _ = by_metric["ordered_accuracy"]
+    by_metric["ordered_accuracy"] = (ordered, tied | (scores[:, 0] == scores[:, 2]))
+    # c and n alone: a tie with p does not matter here
     pair = scores[:, [0, 1]]
     original = ties.credit(pair, lambda s: s[:, 0] > s[:, 1], tie)
-    found["original_accuracy"] = (original, pair[:, 0] == pair[:, 1])
+    by_metric["original_accuracy"] = (original, pair[:, 0] == pair[:, 1])
     nearest = ties.credit(cosines, lambda s: (s[:, 0] > s[:, 1]) & (s[:, 0] > s[:, 2]), tie)
-    found["text_accuracy"] = (nearest, cosines[:, 0] == cosines[:, 1:].max(axis=1))
-    return found
+    by_metric["text_accuracy"] = (nearest, cosines[:, 0] == cosines[:, 1:].max(axis=1))
+    return by_metric
 
 
 def _text_cosines(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases 3"]:
-    """Cosines of c and p, c and n, p and n; those of equal texts are exactly equal."""
+    """Cosines of c and p, c and n, p and n; exactly equal for equal texts."""
     captions = [caption for case in cases for caption in case.captions]
     pooled = embed_texts_once(scorer, captions).pooled
     c, n, p = pooled.reshape(len(cases), 3, -1).transpose(1, 0, 2)

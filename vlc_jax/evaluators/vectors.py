@@ -5,23 +5,23 @@ from jaxtyping import Float, Int
 
 
 def unit(vectors: Float[np.ndarray, "*cases embed"]) -> Float[np.ndarray, "*cases embed"]:
-    """The vectors at length 1; those of no length stay 0."""
+    """L2-normalised vectors; zero vectors stay 0."""
     vectors = np.asarray(vectors, np.float64)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def cosine(
     one: Float[np.ndarray, "cases embed"], other: Float[np.ndarray, "cases embed"]
-) -> Float[np.ndarray, "cases"]:
-    """Cosine of each row with the same row of `other`; exactly 1 of equal ones."""
-    # 1 - |a - b|^2 / 2 and not a . b: the difference of nearly equal vectors keeps its digits.
+) -> Float[np.ndarray, " cases"]:
+    """Cosine of each row with the same row of `other`; exactly 1 for equal rows."""
+    # 1 - |a - b|^2 / 2 instead of a . b: exact for nearly equal vectors
     return 1 - np.sum((unit(one) - unit(other)) ** 2, axis=-1) / 2
 
 
 def cosine_of_rows(
     features: Float[np.ndarray, "examples embed"],
-    left: Int[np.ndarray, "cases"],
-    right: Int[np.ndarray, "cases"],
-) -> Float[np.ndarray, "cases"]:
+    left: Int[np.ndarray, " cases"],
+    right: Int[np.ndarray, " cases"],
+) -> Float[np.ndarray, " cases"]:
     """Cosine of the rows `left` with the rows `right`."""
     return cosine(features[left], features[right])

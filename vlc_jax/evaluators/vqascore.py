@@ -1,11 +1,11 @@
 """VQAScore (Lin et al. 2024, arXiv:2404.01291): the score of an image and a caption is the log
-probability of "Yes" behind a question about the caption.
+probability of "Yes" after a question about the caption.
 
     score = 1/n sum_t log p(y_t | image, question, y_<t),    y = "Yes", end token
 
-Its exponential, sqrt(p(Yes) p(end | Yes)), is what the code of "Exploring How Generative MLLMs
-Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025) prints; without the end token it is
-p(Yes). Rankings are those of the score.
+The code of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
+(ACL 2025) prints its exponential, sqrt(p(Yes) p(end | Yes)), with the same ranking; without the end
+token the exponential is p(Yes).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from typing import Any
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import prompts
 from vlc_jax.evaluators.scorer import Scorer, require_questions
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.types import TextFeatures
 
 OPTIONS = ("question", "answer", "eos")
 
 
 def check(options: Any) -> None:
-    """Raises UsageError for what are no options of `asking`, and for a question without {}."""
+    """Raises UsageError for invalid options of `asking`, and for a question without {}."""
     if not isinstance(options, Mapping):
         raise UsageError(
             f"vqascore is a mapping of some of {OPTIONS}, {{}} for none; got {options!r}"
@@ -34,19 +34,19 @@ def check(options: Any) -> None:
 
 
 def asking(scorer: Scorer, question: str = "", answer: str = "", eos: bool = True) -> Scorer:
-    """The same model, which asks about every caption, whatever else it would do with one.
+    """A Scorer whose score is log p(answer | image, question about the caption).
 
-    question: with {} in the place of the caption.   answer: whose probability is the score. By
-    default those of the tokenizer (config.text.tokenizer_options), where it has a question, else
-    prompts.VQASCORE and "Yes".   eos: whether the end token counts.
+    question: with {} in place of the caption.   answer: the scored answer.
+    Default: the tokenizer's question and answer (config.text.tokenizer_options) if it has a
+    question, else prompts.VQASCORE and "Yes".   eos: whether the end token counts.
     Raises UsageError for a question without {}, and for a model that answers no questions.
     """
     check({"question": question})
-    own = require_questions(scorer)
-    if not own["question"]:
-        own = {**own, "question": prompts.VQASCORE, "answer": "Yes"}
-    question, answer = question or own["question"], answer or own["answer"]
-    facts = {**own, "question": question, "answer": answer, "eos": eos}
+    prompt = require_questions(scorer)
+    if not prompt["question"]:
+        prompt = {**prompt, "question": prompts.VQASCORE, "answer": "Yes"}
+    question, answer = question or prompt["question"], answer or prompt["answer"]
+    facts = {**prompt, "question": question, "answer": answer, "eos": eos}
 
     def embed_texts(texts: Sequence[str]) -> TextFeatures:
         return scorer.embed_texts([asked(question.replace("{}", t), answer, eos) for t in texts])

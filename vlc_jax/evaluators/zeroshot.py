@@ -1,10 +1,9 @@
-"""Zero-shot classification: the class whose prompts score highest against the image.
+"""Zero-shot classification: the class whose prompts have the highest score for the image.
 
-Every class name is put into every template. Models with pooled text embeddings only (CLIP,
-SigLIP) get one embedding per class: each prompt's embedding normalised, averaged, normalised
-again (Radford et al. 2021, section 3.1.4). A model that also gives text tokens may compute its
-score from them, and tokens of different prompts cannot be averaged: there the scores of a class's
-prompts are averaged instead.
+Every class name is put into every template. Models with only pooled text embeddings (CLIP, SigLIP)
+get one embedding per class: the prompts' embeddings are normalised, averaged, and normalised again
+(Radford et al. 2021, section 3.1.4). A model with text tokens may score by them, and tokens of
+different prompts cannot be averaged: the scores of a class's prompts are averaged instead.
 """
 
 from collections.abc import Callable
@@ -15,11 +14,11 @@ from jaxtyping import Float
 from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-SHOWN = 5  # wrong classes kept per example, best first
+WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
 def evaluate(
@@ -27,12 +26,12 @@ def evaluate(
 ) -> stats.EvalResult:
     """Top-1 accuracy, top-5 accuracy (with more than five classes) and mean per-class recall.
 
-    Recall is given per class too, as `recall/<class>`. tie: see `ties`.
+    `recall/<class>` is the recall of a class. tie: see `ties`.
 
     Raises:
       UsageError: an unknown tie policy.
-      DataError: no classes, a template without "{}", a label that is no class, a case without one
-        image.
+      DataError: no classes, a template without "{}", a label out of range, a case without exactly
+        one image.
     """
     ties.check(tie)
     labels = _labels(benchmark)
@@ -63,11 +62,11 @@ def evaluate(
 def class_scorer(
     benchmark: Benchmark, scorer: Scorer
 ) -> Callable[[ImageFeatures], Float[np.ndarray, "images classes"]]:
-    """Zero-shot classifier: image features -> one score per class, prompts already embedded."""
+    """Zero-shot classifier with embedded prompts: image features -> one score per class."""
     templates = benchmark.templates or ("{}",)
     texts = scorer.embed_texts(benchmark.prompts)
     if texts.tokens is None and texts.ids is None:
-        # float64: an average of normalised bfloat16 embeddings would lose digits before the score.
+        # float64: the mean of normalised bfloat16 embeddings would lose digits
         each = unit(texts.pooled).reshape(len(benchmark.classes), len(templates), -1)
         ensemble = TextFeatures(pooled=unit(each.mean(axis=1)).astype(np.float32))
         return lambda images: np.asarray(scorer.score(images, ensemble))
@@ -80,7 +79,7 @@ def class_scorer(
 
 
 def _labels(benchmark: Benchmark) -> np.ndarray:
-    """Labels of all cases. Raises DataError for cases that do not fit."""
+    """Labels of all cases. Raises DataError for invalid cases, classes or templates."""
     where = f"of benchmark {benchmark.name!r}"
     if not benchmark.cases or len(benchmark.classes) < 2:
         raise DataError(
@@ -107,12 +106,12 @@ def _row(
 ) -> dict[str, object]:
     """Per-example row: the correct class first, then the best wrong ones."""
     case, order = benchmark.cases[n], np.argsort(-scores, kind="stable")
-    shown = [label, *order[order != label][:SHOWN]]
+    columns = [label, *order[order != label][:WRONG_PER_ROW]]
     return {
         "id": case.id,
         "group": benchmark.classes[label] if case.group is None else case.group,
-        "captions": [benchmark.classes[c] for c in shown],
-        "scores": [float(scores[c]) for c in shown],
+        "captions": [benchmark.classes[c] for c in columns],
+        "scores": [float(scores[c]) for c in columns],
         "correct": rank == 1,
         "rank": rank,
         "tie": tied,

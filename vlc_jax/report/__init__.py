@@ -2,11 +2,10 @@
 
 Command line: vlc-jax report WORKDIR [WORKDIR ...]
 
-`write` makes report.html and report.md, `write_comparison` comparison.html and comparison.md,
-`write_cases` cases.html, where single cases of a run or of two can be searched;
-`print_table` and `print_comparison` print results in a terminal. With the name of a published model
-(`published`) each has its values beside ours. Reads files of workdirs only: neither JAX nor the
-models are imported.
+`write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
+`write_cases` cases.html, a searchable list of the cases of one run or two; `print_table` and
+`print_comparison` print results in a terminal. With `published`, the name of a published model, its
+values appear next to ours. Reads files of workdirs only: neither JAX nor the models are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,17 +38,17 @@ def write(path: Path, baseline: Path | None = None, published: str = "") -> Path
     """Writes WORKDIR/report.html, WORKDIR/report.md and the figures under WORKDIR/report/.
 
     Args:
-      path: the workdir of a run that is finished, failed or still running.
-      baseline: a config.json, or a workdir with one, to compare the config with; by default
-        WORKDIR/default_config.json, if there is one.
-      published: a model whose published values stand beside those of the run.
+      path: the workdir of a run, finished, failed or running.
+      baseline: a config.json, or a workdir with one, to compare the config with; default:
+        WORKDIR/default_config.json, if it exists.
+      published: a model whose published values appear next to the run's.
 
     Returns:
       The path of report.html, which needs no other file and no network.
 
     Raises:
-      NotAWorkdirError: `path` is no workdir, or `baseline` holds no config. UnknownModelError:
-        nothing is published of that model. OSError: the files cannot be written.
+      NotAWorkdirError: `path` is not a workdir, or `baseline` has no config. UnknownModelError: no
+        published values of the model. OSError: the files cannot be written.
     """
     run = read_workdir.read(path)
     if baseline is not None:
@@ -61,9 +60,9 @@ def write(path: Path, baseline: Path | None = None, published: str = "") -> Path
 
 
 def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -> None:
-    """Prints the result table of contents of evals/*.json, or of the newest ones in a workdir.
+    """Prints the result table of contents of evals/*.json, or of the newest results of a workdir.
 
-    published: a model whose published values stand beside them.
+    published: a model whose published values appear next to ours.
     """
     if isinstance(results, Path):
         results = read_workdir.newest_results(results)
@@ -89,15 +88,15 @@ def write_comparison(
 
     Args:
       paths: the workdirs; the first is the baseline of all differences.
-      folder: created if missing; by default the parent of the first workdir.
-      published: a model whose published values stand beside those of the runs.
+      folder: created if missing; default: the parent of the first workdir.
+      published: a model whose published values appear next to the runs'.
 
     Returns:
       The path of comparison.html, which needs no other file and no network.
 
     Raises:
-      NotAWorkdirError: one of `paths` is no workdir, or is given twice. UnknownModelError: nothing
-        is published of that model. OSError: the files cannot be written.
+      NotAWorkdirError: one of `paths` is not a workdir, or a duplicate. UnknownModelError: no
+        published values of the model. OSError: the files cannot be written.
     """
     runs = _read_all(paths)
     beside = _add_paper(runs, published)
@@ -109,19 +108,19 @@ def write_comparison(
 def write_cases(
     paths: Sequence[Path], folder: Path | None = None, benchmarks: Sequence[str] = ()
 ) -> Path:
-    """Writes cases.html: every case of the newest evaluations, to be filtered and searched.
+    """Writes cases.html: all cases of the newest evaluations, with filters and search.
 
     Args:
-      paths: one workdir, or two whose verdicts stand side by side.
-      folder: created if missing; by default the workdir, or the parent of the first of two.
-      benchmarks: names of those shown; all by default.
+      paths: one workdir, or two to compare case by case.
+      folder: created if missing; default: the workdir, or the parent of the first of two.
+      benchmarks: names of the benchmarks to include; default: all.
 
     Returns:
       The path of cases.html, which needs no other file and no network.
 
     Raises:
-      NotAWorkdirError: one of `paths` is no workdir, or is given twice. NoCasesError: there is no
-        such benchmark, or no scores of cases. OSError: the file cannot be written.
+      NotAWorkdirError: one of `paths` is not a workdir, or a duplicate. NoCasesError: an unknown
+        benchmark, or no scores of cases. OSError: the file cannot be written.
     """
     runs = _read_all(paths)
     from vlc_jax.report import cases_page
@@ -138,8 +137,8 @@ def print_comparison(paths: Sequence[Path], published: str = "") -> None:
     console = rich.console.Console()
     if lines := compare.lines(results):
         _print(compare.to_rich(names, lines))
-        if shown := paired.lines(runs):
-            _print(paired.to_rich(names, shown), is_whole=True)
+        if differences := paired.lines(runs):
+            _print(paired.to_rich(names, differences), is_whole=True)
     else:
         console.print("No benchmark has been evaluated yet.")
     for sentence in compare.stale(names, results):
@@ -153,19 +152,21 @@ def print_comparison(paths: Sequence[Path], published: str = "") -> None:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
-def _print(shown: rich.table.Table, is_whole: bool = False) -> None:
-    """Prints a table at the width of the terminal, or at what its words need; `is_whole`: at what
-    its lines need, since two columns more than 80 letters hold would otherwise cut numbers."""
+def _print(output: rich.table.Table, is_whole: bool = False) -> None:
+    """Prints a table at the width of the terminal, or wider if its longest words need it.
+
+    is_whole: or wider if its lines need it; columns beyond 80 characters would cut numbers.
+    """
     console = rich.console.Console()
     options = console.options.update(width=1000) if is_whole else console.options
     # A console narrower than its longest words would cut them.
-    needed = rich.measure.Measurement.get(console, options, shown)
+    needed = rich.measure.Measurement.get(console, options, output)
     width = max(needed.maximum if is_whole else needed.minimum, console.width)
-    rich.console.Console(width=width).print(shown)
+    rich.console.Console(width=width).print(output)
 
 
 def _add_paper(runs: Sequence[read_workdir.Run], published: str) -> list[str]:
-    """`paper.add` to the newest results of all runs; nothing without a model."""
+    """`paper.add` for the newest results of all runs; no effect without a model."""
     if not published:
         return []
     return paper.add(published, [one.newest for run in runs for one in run.evaluations])

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _not_with_cases(options: argparse.Namespace) -> str:
-    """The reason why --cases cannot be had with the other options; "" if it can."""
+    """Reason why --cases is incompatible with the other options; "" if it is compatible."""
     if len(options.workdirs) > 2:
         return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
     if options.baseline or options.published:

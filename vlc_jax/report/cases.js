@@ -1,7 +1,7 @@
 "use strict";
 // The data are described in cases.py (`collect`). Captions reach the page as text only.
 
-const RUN = 5; // place of the first run's entry in a case
+const RUN = 5; // position of the first run's entry in a case
 const [RIGHT, TIE, RANK, TEXTS, SCORES] = [0, 1, 2, 3, 4]; // places in an entry
 const ROW = 52; // pixels of a row of the list, as in cases.css
 
@@ -61,16 +61,16 @@ function outcomesOf(runs) {
 // Indices of the cases that pass: {benchmark, group: index or null; outcome: index; ties; search; order: run or null}.
 function filtered(data, filter) {
   const rule = outcomesOf(data.runs)[filter.outcome][1], words = filter.search.trim().toLowerCase();
-  const found = words ? new Set() : null; // indices of texts with the words
-  if (words) data.texts.forEach((text, i) => { if (text.toLowerCase().includes(words)) found.add(i); });
+  const matches = words ? new Set() : null; // indices of texts with the words
+  if (words) data.texts.forEach((text, i) => { if (text.toLowerCase().includes(words)) matches.add(i); });
   const passes = (kase) => {
     const entries = kase.slice(RUN);
     return (filter.benchmark === null || kase[0] === filter.benchmark)
       && (filter.group === null || kase[3].includes(filter.group))
       && rule(...entries.map((entry) => entry ? entry[RIGHT] : undefined))
       && (!filter.ties || entries.some((entry) => entry && entry[TIE]))
-      && (!found || kase[1].toLowerCase().includes(words)
-        || entries.some((entry) => entry && entry[TEXTS] && entry[TEXTS].some((text) => found.has(text))));
+      && (!matches || kase[1].toLowerCase().includes(words)
+        || entries.some((entry) => entry && entry[TEXTS] && entry[TEXTS].some((text) => matches.has(text))));
   };
   const indices = [];
   data.cases.forEach((kase, index) => { if (passes(kase)) indices.push(index); });
@@ -83,7 +83,7 @@ function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const [list, rows, detail, count] = ["list", "rows", "case", "count"].map((id) => document.getElementById(id));
   const field = (id) => document.getElementById(id);
-  let shown = [], chosen = 0;
+  let visible = [], chosen = 0;
 
   function make(tag, className = "", text = "") {
     const made = document.createElement(tag);
@@ -104,31 +104,31 @@ function start() {
 
   const groupsOf = (kase) => kase[3].map((group) => data.groups[group]).join(", ");
 
-  function drawRow(place) {
-    const index = shown[place], kase = data.cases[index], entries = kase.slice(RUN);
+  function drawRow(position) {
+    const index = visible[position], kase = data.cases[index], entries = kase.slice(RUN);
     const row = make("div", "row"), first = make("div"), second = make("div", "muted");
     const run = entries.findIndex((entry) => entry), caption = data.texts[textsOf(kase, run)[0]];
-    row.id = `row-${place}`;
-    row.style.top = `${place * ROW}px`;
+    row.id = `row-${position}`;
+    row.style.top = `${position * ROW}px`;
     row.setAttribute("role", "option");
-    row.setAttribute("aria-selected", place === chosen);
-    row.setAttribute("aria-posinset", place + 1);
-    row.setAttribute("aria-setsize", shown.length);
+    row.setAttribute("aria-selected", position === chosen);
+    row.setAttribute("aria-posinset", position + 1);
+    row.setAttribute("aria-setsize", visible.length);
     row.setAttribute("aria-label", `${entries.map(inWords).join("; ")}: ${caption}`);
     first.append(...entries.map(verdict), ` ${caption}`);
     second.textContent = [data.benchmarks[kase[0]][0], groupsOf(kase), kase[1], entries.some((entry) => entry && entry[TIE]) ? "tie" : ""].filter(Boolean).join(" · ");
     row.append(first, second);
-    row.addEventListener("click", () => choose(place));
+    row.addEventListener("click", () => choose(position));
     return row;
   }
 
   // Only the rows in view are in the document, and a few beyond it.
   function drawRows() {
     const from = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
-    const to = Math.min(shown.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 5);
-    rows.style.height = `${shown.length * ROW}px`;
+    const to = Math.min(visible.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 5);
+    rows.style.height = `${visible.length * ROW}px`;
     rows.replaceChildren(...Array.from({length: to - from}, (_, i) => drawRow(from + i)));
-    if (shown.length && chosen >= from && chosen < to) list.setAttribute("aria-activedescendant", `row-${chosen}`);
+    if (visible.length && chosen >= from && chosen < to) list.setAttribute("aria-activedescendant", `row-${chosen}`);
     else list.removeAttribute("aria-activedescendant");
   }
 
@@ -153,8 +153,8 @@ function start() {
 
   function drawCase() {
     detail.scrollTop = 0;
-    if (!shown.length) return detail.replaceChildren(make("p", "", "No case passes these filters."));
-    const index = shown[chosen], kase = data.cases[index], [name, decision, ranges] = data.benchmarks[kase[0]];
+    if (!visible.length) return detail.replaceChildren(make("p", "", "No case passes these filters."));
+    const index = visible[chosen], kase = data.cases[index], [name, decision, ranges] = data.benchmarks[kase[0]];
     const parts = [make("h2", "", kase[1]), make("p", "muted", [name, groupsOf(kase), `right by ${decision}`].filter(Boolean).join(" · "))];
     kase.slice(RUN).forEach((entry, run) => {
       const head = make("h3");
@@ -170,9 +170,9 @@ function start() {
     detail.replaceChildren(...parts);
   }
 
-  function choose(place) {
-    if (!shown.length) return;
-    chosen = Math.min(Math.max(place, 0), shown.length - 1);
+  function choose(position) {
+    if (!visible.length) return;
+    chosen = Math.min(Math.max(position, 0), visible.length - 1);
     const top = chosen * ROW;
     if (top < list.scrollTop) list.scrollTop = top;
     else if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
@@ -182,17 +182,17 @@ function start() {
 
   function apply() {
     const number = (id) => field(id).value === "" ? null : Number(field(id).value);
-    shown = filtered(data, {
+    visible = filtered(data, {
       benchmark: number("benchmark"), group: number("group"), outcome: number("outcome"),
       ties: field("ties").checked, search: field("search").value, order: number("order"),
     });
     const whole = (n) => n.toLocaleString("en");
     const right = data.runs.map((name, run) => {
-      const entries = shown.map((index) => data.cases[index][RUN + run]).filter((entry) => entry);
+      const entries = visible.map((index) => data.cases[index][RUN + run]).filter((entry) => entry);
       const share = entries.length ? ` ${(100 * entries.filter((entry) => entry[RIGHT] === 1).length / entries.length).toFixed(1)} %` : " –";
       return (data.runs.length > 1 ? name : "right") + share;
     });
-    count.textContent = `${whole(shown.length)} of ${whole(data.cases.length)} cases · ${data.runs.length > 1 ? "right: " : ""}${right.join(", ")}`;
+    count.textContent = `${whole(visible.length)} of ${whole(data.cases.length)} cases · ${data.runs.length > 1 ? "right: " : ""}${right.join(", ")}`;
     chosen = 0;
     list.scrollTop = 0;
     drawRows();
@@ -224,7 +224,7 @@ function start() {
     }
     const page = Math.max(1, Math.floor(list.clientHeight / ROW) - 1);
     const letters = {j: chosen + 1, k: chosen - 1};
-    const arrows = {ArrowDown: chosen + 1, ArrowUp: chosen - 1, PageDown: chosen + page, PageUp: chosen - page, Home: 0, End: shown.length - 1};
+    const arrows = {ArrowDown: chosen + 1, ArrowUp: chosen - 1, PageDown: chosen + page, PageUp: chosen - page, Home: 0, End: visible.length - 1};
     // the chosen case scrolls with the arrows when it has the focus
     const moves = detail.contains(event.target) ? letters : {...letters, ...arrows};
     if (event.key === "/") field("search").focus();

@@ -1,7 +1,7 @@
-"""Single cases of one run, or of two side by side, as the data of a page (cases.js shows them).
+"""Data of cases.html: single cases of one run, or of two side by side (displayed by cases.js).
 
-The data are one JSON object, small enough for 50,000 cases: texts stand in one list, and a case is
-a list of numbers that point into it (`collect`).
+The data are one JSON object, small enough for 50,000 cases: all texts are in one list, and a case
+is a list with indices into it (`collect`).
 """
 
 import base64
@@ -14,49 +14,48 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, paired
+from vlc_jax.report import compare, display
 from vlc_jax.report.read_workdir import Run, has_scores, score_rows, unreadable
 
-MAX_SIDE = 320  # pixels of an image in the page; larger ones are scaled down
-DIGITS = 5  # of a score: the page shows four places, and longer ones would double its size
-UNKNOWN = 2  # beside 0 and 1: a case without `correct`
+MAX_SIDE = 320  # pixels; larger images are scaled down
+DIGITS = 5  # significant digits of a score: the page displays four, and more would double its size
+UNKNOWN = 2  # value of `correct` besides 0 and 1: a case without it
 
 
 class NoCasesError(Exception):
-    """A benchmark that no run has, or runs without scores; the message names what there is."""
+    """An unknown benchmark, or runs without scores; the message lists what exists."""
 
 
-def collect(runs: Sequence[Run], wanted: Sequence[str] = ()) -> dict[str, Any]:
+def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, Any]:
     """Cases of the newest evaluation of each benchmark, ready for JSON.
 
-    wanted: names of benchmarks; all without any. Of two runs only cases of the same question
-    (`compare.same_cases`) are put side by side; otherwise those of the first are shown, and a note
-    says so.
+    benchmarks: names; empty: all. Two runs are compared only on the same cases
+    (`compare.same_cases`); otherwise the data contain the first run's cases and a note.
 
     Returns: {
       runs: their names,
-      benchmarks: [[name, what `correct` means, [lowest, highest score] of each run], ...],
+      benchmarks: [[name, metric of `correct`, [lowest, highest score] of each run], ...],
       groups, texts: strings,
-      cases: [[benchmark, id, name of the image, groups, further correct captions, of each run 0 or
-        [correct, tie, rank or 0, texts or 0 for those of the first run, scores]], ...],
-      images: {index of a case: [data URI, ...]} of those that a run has kept,
+      cases: [[benchmark, id, name of the image, groups, further correct captions, per run 0 or
+        [correct, tie, rank or 0, texts or 0 for the first run's, scores]], ...],
+      images: {index of a case: [data URI, ...]} of the images in the workdirs,
       notes: sentences}
 
     Raises NoCasesError.
     """
     results = compare.newest_results(runs)
     known = list(dict.fromkeys(name for of_run in results for name in of_run))
-    for name in wanted:
+    for name in benchmarks:
         if name not in known:
             listed = ", ".join(known) or "none"
             raise NoCasesError(f"no benchmark {name!r} has been evaluated; there are: {listed}")
     data = _Data(compare.names([run.path for run in runs]))
-    for name in wanted or known:
-        asked = [of_run.get(name) for of_run in results]
-        if None not in asked and not compare.same_cases(asked[0], asked[-1]):
+    for name in benchmarks or known:
+        sides = [of_run.get(name) for of_run in results]
+        if None not in sides and not compare.same_cases(sides[0], sides[-1]):
             data.notes.append(f"{name}: not the same cases in both runs; {data.runs[0]} is shown")
-            asked[1] = None
-        data.add(name, [(run, result) for run, result in zip(runs, asked, strict=True)])
+            sides[1] = None
+        data.add(name, list(zip(runs, sides, strict=True)))
     if not data.cases:
         raise NoCasesError(
             "no scores of single cases (evals/<benchmark>/<step>.scores.jsonl) that can be read "
@@ -67,13 +66,13 @@ def collect(runs: Sequence[Run], wanted: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def to_script(data: dict[str, Any]) -> str:
-    """The data as text within a <script> of a page: no caption can close it."""
+    """The data as text for a <script> element, which no caption can close."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")  # "<" is in strings only
+    return text.replace("<", "\\u003c")  # "<" occurs in strings only
 
 
 class _Data:
-    """The result of `collect`, while it grows."""
+    """Builder of the result of `collect`."""
 
     def __init__(self, runs: list[str]):
         self.runs = runs
@@ -84,16 +83,16 @@ class _Data:
         self._texts: dict[str, int] = {}
         self._groups: dict[str, int] = {}
 
-    def add(self, name: str, asked: Sequence[tuple[Run, dict[str, Any] | None]]) -> None:
-        """A benchmark, with the run and the result of each side; None for a side without it."""
-        by_run = [self._rows(name, run, result) if result else {} for run, result in asked]
+    def add(self, name: str, sides: Sequence[tuple[Run, dict[str, Any] | None]]) -> None:
+        """Adds a benchmark; sides: run and result, None if the run has none."""
+        by_run = [self._rows(name, run, result) if result else {} for run, result in sides]
         ranges = [_range(rows.values()) for rows in by_run]
-        result = next(result for _, result in asked if result)
-        decision = paired.DECISIONS.get(str(result.get("protocol")), "correct")
-        folders = [run for run, result in asked if result]
-        kept = {file for run in folders for file in _kept(run, name)}
+        result = next(result for _, result in sides if result)
+        decision = display.of(result).correct or "correct"
+        folders = [run for run, result in sides if result]
+        images = {file for run in folders for file in _image_files(run, name)}
         for case in dict.fromkeys(case for rows in by_run for case in rows):
-            if image_file(case, 0) in kept:
+            if image_file(case, 0) in images:
                 self.images[len(self.cases)] = list(self._images(folders, name, case))
             self.cases.append(self._case(case, [rows.get(case) for rows in by_run]))
         self.benchmarks.append([name, decision, ranges])
@@ -111,24 +110,24 @@ class _Data:
 
     def _rows(self, name: str, run: Run, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Case -> its row of scores.jsonl."""
-        found, count = {}, 0
+        rows, count = {}, 0
         for row in score_rows(run, Path("evals") / name / f"{result['step']}.scores.jsonl"):
             count += 1
             if has_scores(row):
-                found[str(row.get("id", count))] = row
-        if len(found) < count:
+                rows[str(row.get("id", count))] = row
+        if len(rows) < count:
             where = self.runs[0] if len(self.runs) == 1 else run.path.name
             self.notes.append(
-                f"{name}: {count - len(found):,} rows of {where} are left out: their captions and "
+                f"{name}: {count - len(rows):,} rows of {where} are left out: their captions and "
                 "scores do not fit, or another has the same id"
             )
-        return found
+        return rows
 
     def _case(self, case: str, rows: Sequence[dict[str, Any] | None]) -> list[Any]:
         first = next(row for row in rows if row)
         texts = self._captions(first)
-        shown = [len(self.benchmarks), case, str(first.get("image", case))]
-        shown += [self._groups_of(first), first.get("positives") or 0]
+        entries = [len(self.benchmarks), case, str(first.get("image", case))]
+        entries += [self._groups_of(first), first.get("positives") or 0]
         for row in rows:
             captions = self._captions(row) if row else []
             entry = row and [
@@ -138,14 +137,14 @@ class _Data:
                 texts if row is first else captions if captions != texts else 0,
                 _rounded(row["scores"]),
             ]
-            shown.append(entry or 0)
-        return shown
+            entries.append(entry or 0)
+        return entries
 
     def _captions(self, row: dict[str, Any]) -> list[int]:
         return [self._texts.setdefault(str(text), len(self._texts)) for text in row["captions"]]
 
     def _groups_of(self, row: dict[str, Any]) -> list[int]:
-        """The groups of a case; of several kinds each with its kind."""
+        """Indices of a case's groups; labels of several kinds start with their kind."""
         group = row.get("group")
         if isinstance(group, dict):
             labels = [f"{kind} {label}" for kind, label in group.items() if label is not None]
@@ -154,7 +153,7 @@ class _Data:
         return [self._groups.setdefault(label, len(self._groups)) for label in labels]
 
     def _images(self, runs: Sequence[Run], name: str, case: str) -> Iterator[str]:
-        """Data URIs of the images of a case that the first run with any has kept."""
+        """Data URIs of a case's images, from the first run that has any."""
         for run in runs:
             folder, k = run.path / "evals" / name / "images", 0
             while (file := folder / image_file(case, k)).exists():
@@ -168,13 +167,13 @@ class _Data:
                 return
 
 
-def _kept(run: Run, name: str) -> list[str]:
+def _image_files(run: Run, name: str) -> list[str]:
     folder = run.path / "evals" / name / "images"
     return [file.name for file in folder.iterdir()] if folder.is_dir() else []
 
 
 def _data_uri(run: Run, file: Path) -> tuple[str, str]:
-    """(an image for the page, ""), or ("", why there is none)."""
+    """(data URI, ""), or ("", reason why the image cannot be used)."""
     if reason := unreadable(run.path, file):
         return "", reason
     content, kind = file.read_bytes(), "png"
@@ -192,7 +191,7 @@ def _data_uri(run: Run, file: Path) -> tuple[str, str]:
 
 
 def _range(rows: Iterable[dict[str, Any]]) -> list[float]:
-    """Lowest and highest score, the ends of the bars; zeros without any."""
+    """Lowest and highest score, the range of the bars; zeros without scores."""
     scores = [score for row in rows for score in _flat(row["scores"])]
     return [_rounded(min(scores)), _rounded(max(scores))] if scores else [0.0, 0.0]
 

@@ -10,12 +10,12 @@ from vlc_jax.run import workdir_files
 FOLDER = Path(__file__).parent
 
 
-def write(runs: Sequence[Run], folder: Path, wanted: Sequence[str] = ()) -> Path:
+def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> Path:
     """Writes cases.html of one run or two into `folder`; returns its path.
 
-    Raises as `cases.collect`.
+    Raises NoCasesError as `cases.collect`.
     """
-    data = cases.collect(runs, wanted)
+    data = cases.collect(runs, benchmarks)
     context = {
         "names": data["runs"],
         "paths": [run.path for run in runs],

@@ -1,4 +1,4 @@
-"""Comparison of several runs: the same metrics side by side, and which of them are comparable."""
+"""Comparison of several runs: the same metrics side by side, if they are comparable."""
 
 import json
 import os
@@ -21,8 +21,8 @@ SYMBOLS = {"better": "▲", "worse": "▼", "other cases": "≠", "": ""}
 class Line:
     """One metric of one benchmark in every run; None where a run lacks it.
 
-    is_comparable: of each run, whether it was evaluated on the same cases as the first run that
-    has the metric.
+    is_comparable: per run, whether it was evaluated on the same cases as the first run with the
+    metric.
     """
 
     benchmark: str
@@ -36,13 +36,13 @@ class Line:
 
     @property
     def chance(self) -> str:
-        """Chance as text; several values if the runs were evaluated on different cases."""
+        """Chance as text; several values for runs evaluated on different cases."""
         values = [table.number(row, row.chance) for row in self.rows if row is not None]
         return " / ".join(dict.fromkeys(values))
 
     @property
     def paper_row(self) -> table.Row | None:
-        """The first row with a published value beside it."""
+        """The first row with a published value."""
         return next((row for row in self.rows if row is not None and row.paper is not None), None)
 
     @property
@@ -53,11 +53,11 @@ class Line:
 
     @property
     def paper_differences(self) -> str:
-        """Each run minus that value, in the order of the runs; "–" for a run on other cases."""
-        shown = self.paper_row
-        if shown is None:
+        """Each run minus the published value, in the order of the runs; "–" on other cases."""
+        reference = self.paper_row
+        if reference is None:
             return "–"
-        is_same = [row is not None and row.paper == shown.paper for row in self.rows]
+        is_same = [row is not None and row.paper == reference.paper for row in self.rows]
         texts = [
             table.paper_difference(row) if same else "–"
             for row, same in zip(self.rows, is_same, strict=True)
@@ -65,7 +65,7 @@ class Line:
         return " / ".join(texts)
 
     def difference(self, index: int) -> float | None:
-        """Value of a run minus that of the first run; None if the two are not comparable."""
+        """Value of a run minus the first run's; None if the two are not comparable."""
         first, row = self.rows[0], self.rows[index]
         if index == 0 or first is None or row is None or not self.is_comparable[index]:
             return None
@@ -74,8 +74,8 @@ class Line:
     def verdict(self, index: int) -> str:
         """A run against the first one: "better", "worse", "other cases" or "".
 
-        "better" and "worse": the two 95 % intervals have no value in common. "other cases": not
-        comparable. Scores have no verdict: every model has a scale of its own.
+        "better" and "worse": the two 95 % intervals do not overlap. "other cases": not comparable.
+        Scores have no verdict, since their scales differ between models.
         """
         first, row = self.rows[0], self.rows[index]
         if row is not None and not self.is_comparable[index]:
@@ -90,7 +90,7 @@ class Line:
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """Distinct short names of the workdirs: the folder names, or paths below a common parent."""
+    """Distinct short names of workdirs: folder names, or paths relative to a common parent."""
     resolved = [path.resolve() for path in paths]
     short = [path.name for path in resolved]
     if len(set(short)) == len(short):
@@ -105,7 +105,7 @@ def newest_results(runs: Iterable[Run]) -> list[dict[str, dict[str, Any]]]:
 
 
 def lines(results: Sequence[Mapping[str, dict[str, Any]]], everything: bool = False) -> list[Line]:
-    """`table.rows` of all runs, one Line per metric, the lines of a benchmark together."""
+    """`table.rows` of all runs, one Line per metric, grouped by benchmark."""
     by_metric: dict[tuple[str, str], list[table.Row | None]] = {}
     for index, run_results in enumerate(results):
         for row in table.rows(run_results.values(), everything):
@@ -118,9 +118,7 @@ def lines(results: Sequence[Mapping[str, dict[str, Any]]], everything: bool = Fa
     for (benchmark, metric), rows in by_metric.items():
         line = Line(benchmark, metric, tuple(rows), comparable[benchmark])
         by_benchmark.setdefault(benchmark, []).append(line)
-    ordered = sorted(
-        by_benchmark.values(), key=lambda group: table.protocol_order(group[0].any_row.protocol)
-    )
+    ordered = sorted(by_benchmark.values(), key=lambda group: group[0].any_row.display.order)
     return [line for group in ordered for line in group]
 
 
@@ -132,15 +130,15 @@ def headlines(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
 
 
 def by_group(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[Line]:
-    """Metrics of the triplet benchmarks by group of cases, the metrics of a group together.
+    """Metrics per group of cases of benchmarks with `Display.by_group`, sorted by group.
 
     Benchmarks with a single group are left out: its numbers are those of the whole.
     """
-    shown = [line for line in lines(results) if line.any_row.protocol == "triplet"]
+    grouped_lines = [line for line in lines(results) if line.any_row.display.by_group]
     all_lines = {(line.benchmark, line.metric): line for line in lines(results, everything=True)}
     grouped = []
-    for benchmark in dict.fromkeys(line.benchmark for line in shown):
-        metrics = [line.metric for line in shown if line.benchmark == benchmark]
+    for benchmark in dict.fromkeys(line.benchmark for line in grouped_lines):
+        metrics = [line.metric for line in grouped_lines if line.benchmark == benchmark]
         groups = dict.fromkeys(
             metric.partition("/")[2]
             for name, metric in all_lines
@@ -172,7 +170,7 @@ def other_cases(
 
 
 def stale(run_names: Sequence[str], results: Sequence[Mapping[str, dict[str, Any]]]) -> list[str]:
-    """Sentences about results that are older than others of the same run."""
+    """Sentences about results of older steps than others of the same run."""
     sentences = []
     for name, run_results in zip(run_names, results, strict=True):
         last = max((result["step"] for result in run_results.values()), default=None)
@@ -187,10 +185,11 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """(field, its value in each run) of config fields that differ between runs.
 
     Runs without a config have "" and are not compared. If only some runs have a pretraining run
-    (config.pretrain), its fields are shown only if they differ among these.
+    (config.pretrain), only the fields that differ among these are listed.
     """
     configs = [run.config for run in runs if run.config]
-    pretrain = [found for config in configs if (found := summary.mapping(config.get("pretrain")))]
+    pretrain = [summary.mapping(config.get("pretrain")) for config in configs]
+    pretrain = [config for config in pretrain if config]
     if len(pretrain) == len(configs):
         columns = [summary.flatten(config) for config in configs]
     else:
@@ -204,20 +203,20 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def to_rich(run_names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table:
-    """Table for a terminal; in a narrow one intervals go below their values."""
+def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
+    """Table for a terminal; if it is narrow, intervals are below their values."""
     output = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
     output.add_column("benchmark", no_wrap=True)
     output.add_column("chance", justify="right", no_wrap=True)
-    with_paper = has_paper(shown)
+    with_paper = has_paper(lines)
     for name in ("paper", "− paper") if with_paper else ():
         output.add_column(name, justify="right", overflow="fold")
     for name in run_names:
         output.add_column(rich.text.Text(name), justify="right", overflow="fold")
     style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
-    benchmarks = [line.benchmark for line in shown]
+    benchmarks = [line.benchmark for line in lines]
     previous = None
-    for line in shown:
+    for line in lines:
         label = line.any_row.label
         if benchmarks.count(line.benchmark) == 1:
             first = line.benchmark if label == "accuracy" else f"{line.benchmark} {label}"
@@ -237,14 +236,14 @@ def to_rich(run_names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table
     return output
 
 
-def to_markdown(run_names: Sequence[str], shown: Sequence[Line]) -> str:
+def to_markdown(run_names: Sequence[str], lines: Sequence[Line]) -> str:
     """Table in Markdown, with the differences to the first run."""
-    with_paper = has_paper(shown)
+    with_paper = has_paper(lines)
     paper = ("paper", "− paper") if with_paper else ()
     heads = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
     rules = ["---", "---", *["---:"] * (len(heads) - 2)]
     rows = [f"| {' | '.join(heads)} |", f"|{'|'.join(rules)}|"]
-    for line in shown:
+    for line in lines:
         cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.label), line.chance]
         cells += [line.paper, line.paper_differences] if with_paper else []
         for index, row in enumerate(line.rows):
@@ -258,13 +257,13 @@ def to_markdown(run_names: Sequence[str], shown: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-def has_paper(shown: Iterable[Line]) -> bool:
-    """True if any line has a published value beside it."""
-    return any(line.paper_row is not None for line in shown)
+def has_paper(lines: Iterable[Line]) -> bool:
+    """True if any line has a published value."""
+    return any(line.paper_row is not None for line in lines)
 
 
 def legend(run_names: Sequence[str]) -> str:
-    """Legend of the tables: numbers, symbols, and what they do not show."""
+    """Legend of the tables: numbers, symbols, and their limits."""
     return (
         f"Values with 95 % interval, in percent (ranks and scores as they are). ▲ better, ▼ worse "
         f"than {run_names[0]}: the two intervals have no value in common (of brittleness and ranks "
@@ -292,9 +291,9 @@ def _plain_cell(line: Line, index: int) -> str:
 
 
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
-    """Fields (as JSON) that are equal if two results are of the same cases."""
+    """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
-    if isinstance(parts["options"], Mapping):  # how a model is asked, and not what
+    if isinstance(parts["options"], Mapping):  # changes the prompt, not the cases
         parts["options"] = {k: v for k, v in parts["options"].items() if k != "vqascore"}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
@@ -302,7 +301,7 @@ def _cases(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def same_cases(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """True if two results are of the same cases."""
+    """True for two results on the same cases."""
     return _cases(first) == _cases(second)
 
 
@@ -317,9 +316,9 @@ def _is_comparable(
     return tuple(one is None or one == first for one in cases)
 
 
-def _without_pretrain(config: Mapping[str, Any], kept: set[str]) -> dict[str, str]:
-    """Flat config with config.pretrain as one field, beside its fields in `kept`."""
+def _without_pretrain(config: Mapping[str, Any], fields: set[str]) -> dict[str, str]:
+    """Flat config with config.pretrain as one field, plus its fields in `fields`."""
     inner = summary.flatten(summary.mapping(config.get("pretrain")))
     flat = summary.flatten({name: value for name, value in config.items() if name != "pretrain"})
     flat["pretrain"] = f"a config of {len(inner)} fields" if inner else "{}"
-    return flat | {f"pretrain.{name}": inner[name] for name in inner if name in kept}
+    return flat | {f"pretrain.{name}": inner[name] for name in inner if name in fields}

@@ -32,7 +32,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         "paths": [run.path for run in runs],
         "lines": lines,
         "groups": groups,
-        "paired": list(paired.cells(names, shown)) if (shown := paired.lines(runs)) else [],
+        "paired": list(paired.cells(names, pairs)) if (pairs := paired.lines(runs)) else [],
         "paired_legend": paired.legend(names),
         "cases_command": page.cases_command(runs[:2]),
         "balance": balance,
@@ -40,7 +40,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
         "tables": {
             "lines": compare.to_markdown(names, lines),
             "groups": compare.to_markdown(names, groups),
-            "paired": paired.to_markdown(names, shown),
+            "paired": paired.to_markdown(names, pairs),
         },
         "legend": compare.legend(names),
         "other_cases": compare.other_cases(results),
@@ -63,7 +63,7 @@ def make_context(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """`summary.overview` of a run, with what only a comparison shows; "" if not known."""
+    """`summary.overview` of a run and fields of comparisons only; "" if unknown."""
     status = summary.status(run)
     steps = sorted({result["step"] for result in results.values()})
     return {
@@ -77,10 +77,10 @@ def overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
-    """Bar charts of the headline metrics, those of triplets in a figure of their own."""
-    shown = [line for line in headlines if line.any_row.unit == "fraction"]
-    triplets = [line for line in shown if line.any_row.protocol == "triplet"]
-    others = [line for line in shown if line not in triplets]
+    """Bar charts of headline metrics; benchmarks with `Display.by_group` have a separate figure."""
+    fractions = [line for line in headlines if line.any_row.unit == "fraction"]
+    triplets = [line for line in fractions if line.any_row.display.by_group]
+    others = [line for line in fractions if line not in triplets]
     titles = {
         "benchmarks": ("Benchmarks", others),
         "triplets": ("Hard negatives and hard positives", triplets),
@@ -89,7 +89,7 @@ def bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
 
 
 def picture(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
-    """Bar chart of lines, with the symbols of the table: a figure claims no more than it."""
+    """Bar chart of lines, with the symbols of the table."""
     indices = range(len(names))
     symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
     title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
@@ -98,12 +98,12 @@ def picture(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) 
 
 
 def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
-    """Bar charts of the groups of cases, one per triplet benchmark."""
+    """Bar charts of the groups of cases, one per benchmark."""
     pictures = []
     for benchmark in dict.fromkeys(line.benchmark for line in lines):
-        shown = [line for line in lines if line.benchmark == benchmark]
+        of_benchmark = [line for line in lines if line.benchmark == benchmark]
         title = f"{benchmark}, group by group"
-        pictures.append(picture(f"groups_{benchmark}", title, names, shown))
+        pictures.append(picture(f"groups_{benchmark}", title, names, of_benchmark))
     return pictures
 
 

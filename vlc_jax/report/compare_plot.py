@@ -1,7 +1,6 @@
 """Figures of a comparison, in the style of `plot`.
 
-Runs differ in colour and also in marker, dash and order, so that the figures can be read without
-colour.
+Runs differ in colour, marker, dash and order, so that the figures can be read without colour.
 """
 
 from collections.abc import Sequence
@@ -30,8 +29,8 @@ def curves(
 ) -> Picture | None:
     """One training curve of several runs, each (name, steps, values), in one panel.
 
-    Options as of `plot.curve`. None if no run has values. A run without values has no line, but
-    the colours of the others do not move up.
+    Options as in `plot.curve`. None if no run has values. A run without values has no line and
+    keeps its colour.
     """
     drawn = [(index, label, *plot.points(x, y)) for index, (label, x, y) in enumerate(runs)]
     drawn = [one for one in drawn if len(one[2])]
@@ -64,9 +63,9 @@ def grouped_bars(
 
     Args:
       runs: names of the runs.
-      groups: per metric its rows, one per run in the same order, None where a run lacks it; all
+      groups: rows of each metric, one per run in the same order, None if a run lacks it; all
         fractions.
-      symbols: text behind the number of each row.
+      symbols: text after the number of each row.
     """
     height = 1 / (len(runs) + 0.8)
 
@@ -113,9 +112,8 @@ def _bar(axes: Axes, y: float, height: float, index: int, row: table.Row, text: 
     if row.paper is not None:
         axes.plot([row.paper], [y], "D", color=THEME["ink"], markersize=4.6, fillstyle="none")
         end = max(end, row.paper) if row.paper - end < 0.06 else end
-    if (
-        row.chance is not None and 0 <= row.chance - end < 0.06
-    ):  # else the number would cover the tick of chance
+    # otherwise the number would cover the tick of chance
+    if row.chance is not None and 0 <= row.chance - end < 0.06:
         end = row.chance
     axes.annotate(
         text, (end, y), (5, 0), textcoords="offset points",
@@ -125,20 +123,19 @@ def _bar(axes: Axes, y: float, height: float, index: int, row: table.Row, text: 
 
 def run_style(index: int) -> tuple[str, str, str]:
     """Colour (of THEME), marker and dash of the run with this index in the comparison."""
-    dash = DASHES[
-        (index + index // len(RUNS)) % len(DASHES)
-    ]  # shifted when the colours repeat, so that the pair is new
+    # shifted when the colours repeat, so that each (colour, dash) is unique
+    dash = DASHES[(index + index // len(RUNS)) % len(DASHES)]
     return RUNS[index % len(RUNS)], MARKERS[index % len(MARKERS)], dash
 
 
 def _legend(axes: Axes, runs: Sequence[tuple[int, str]], side: str, letters: int) -> None:
-    """Legend of the runs (index, name), beside the panel, about `letters` in a line."""
+    """Legend of the runs (index, name) beside the panel, about `letters` characters per line."""
     handles = []
     for index, _ in runs:
         colour, marker, dash = run_style(index)
         line = Line2D([], [], color=THEME[colour], marker=marker, linestyle=dash, markersize=4)
         handles.append(line)
-    # Matplotlib would leave out names that begin with an underscore.
+    # Matplotlib omits names that start with an underscore
     names = [" " + plot.plain(label) for _, label in runs]
     columns = max(1, min(len(names), letters // (max(map(len, names)) + 5)))
     axes.figure.legend(

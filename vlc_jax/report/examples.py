@@ -20,8 +20,10 @@ class Option(NamedTuple):
 
 
 class ScoredImage(NamedTuple):
-    """One image of an example with its captions, best score first; question and answer: what was
-    asked of it and what the model wrote, "" of a protocol without."""
+    """One image of an example with its captions, best score first.
+
+    question, answer: prompt and generated text; "" for protocols without them.
+    """
 
     file: Path
     options: list[Option]
@@ -45,7 +47,7 @@ def show(examples: list[Example]) -> list[tuple[Example, list[ScoredImage]]]:
 
 
 def group_label(example: Example) -> str:
-    """The group of a case, or its kinds of groups with their labels; "" without one."""
+    """Group of a case, or its kinds of groups with labels; "" without a group."""
     group = example.row.get("group")
     if isinstance(group, dict):
         return ", ".join(f"{kind} {label}" for kind, label in group.items() if label is not None)
@@ -58,7 +60,7 @@ def _by_image(example: Example) -> list[list[float]]:
 
 
 def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
-    """Images with scored captions; image k's own caption is k, with a triplet's hard positives."""
+    """Images with scored captions; caption k and any hard positives are correct for image k."""
     if len(example.row["captions"]) == 1 and len(example.images) > 1:
         return _show_images(example, low, high)
     images = []
@@ -77,17 +79,18 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
             )
             for i, (caption, score) in enumerate(zip(example.row["captions"], row, strict=True))
         ]
-        said = (_text(example.row, name, k) for name in ("question", "answer"))
-        images.append(ScoredImage(file, sorted(options, key=lambda o: -o.score), is_right, *said))
+        texts = (_text(example.row, name, k) for name in ("question", "answer"))
+        options.sort(key=lambda option: -option.score)
+        images.append(ScoredImage(file, options, is_right, *texts))
     return images
 
 
 def _text(row: Mapping[str, Any], name: str, k: int) -> str:
-    """The text of image k, where a row has one of each image (multiple choice), or its only one."""
-    found = row.get(f"{name}s", row.get(name))
-    if isinstance(found, list):
-        found = found[k] if k < len(found) else None
-    return found if isinstance(found, str) else ""
+    """Text of image k: a row has one per image (multiple choice) or a single one."""
+    value = row.get(f"{name}s", row.get(name))
+    if isinstance(value, list):
+        value = value[k] if k < len(value) else None
+    return value if isinstance(value, str) else ""
 
 
 def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]:
@@ -99,7 +102,7 @@ def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]
         ScoredImage(
             file,
             [Option(caption, scores[k], _share(scores[k], low, high), k == 0, k == chosen)],
-            # The correct image is right if it wins, a wrong one if it stays below it.
+            # the correct image is right if it wins, a wrong one if it scores below the correct one
             chosen == 0 if k == 0 else scores[k] < scores[0],
         )
         for k, file in enumerate(example.images)
@@ -107,5 +110,5 @@ def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]
 
 
 def _share(score: float, low: float, high: float) -> float:
-    """Length of a bar; at least 4 %, since one of length 0 looks like a missing score."""
+    """Length of a bar; at least 4 %, since length 0 would look like a missing score."""
     return 0.04 + 0.96 * (score - low) / (high - low) if high > low else 0.5

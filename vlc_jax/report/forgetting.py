@@ -1,9 +1,9 @@
-"""Compositional gain against what is lost in zero-shot classification and retrieval, in one plot.
+"""Plot of compositional gain against forgetting in zero-shot classification and retrieval.
 
-Training on hard negatives buys accuracy on compositional benchmarks, often at the price of what the
-first model could do. A point is a run: across, the change of its mean over retrieval and zero-shot
-benchmarks; upwards, over compositional ones; both from the first run, in percentage points. Grey
-points are published models, from the same run.
+Training on hard negatives improves compositional benchmarks, often at the cost of general accuracy.
+A point is a run: x is the change of its mean over retrieval and zero-shot benchmarks, y over
+compositional ones, both relative to the first run, in percentage points. Grey points are published
+models relative to the same run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,22 +17,21 @@ from vlc_jax.report import compare, compare_plot, paper, plot, published
 from vlc_jax.report.compare import Line
 from vlc_jax.report.plot import THEME
 
-KEPT = ("retrieval", "zeroshot")  # protocols of the horizontal axis
-COMPOSITIONAL = ("choice", "triplet", "pairs")  # and of the upright one
-MARGIN = 10.0  # percentage points around the runs: published models lie in a far wider range
+AXES = ("forgetting", "compositional")  # values of `Display.axis`: horizontal, vertical
+MARGIN = 10.0  # percentage points around the runs; published models cover a far wider range
 Lines = dict[str, list[Line]]  # benchmark -> the metrics whose mean is its value
 
 
 class Forgetting(NamedTuple):
     """Changes from the first run in percentage points, (retrieval and zero-shot, compositional).
 
-    kept, compositional: the benchmarks behind the two means.   runs: a point of each run, by its
-      place in the comparison; none of a run without results.
-    models: a point of each published model; empty where no benchmark of both axes has such values.
-    left_out: benchmarks without published values, where there are `models`.
+    general, compositional: benchmarks of the two means.   runs: index in the comparison -> point;
+      runs without results are missing.
+    models: one point per published model; empty unless both axes have benchmarks with their values.
+    left_out: benchmarks without published values, if there are `models`.
     """
 
-    kept: list[str]
+    general: list[str]
     compositional: list[str]
     runs: dict[int, tuple[float, float]]
     models: list[tuple[float, float]]
@@ -40,10 +39,11 @@ class Forgetting(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Sentence: the benchmarks behind the axes, and the models that are grey."""
+        """Sentence: benchmarks of the two axes, and the grey models."""
         text = (
             "Change from the first run, in percentage points. Compositional: the mean of "
-            f"{', '.join(self.compositional)}; retrieval and zero-shot: of {', '.join(self.kept)}. "
+            f"{', '.join(self.compositional)}; "
+            f"retrieval and zero-shot: of {', '.join(self.general)}. "
         )
         if not self.models:
             return text + "No grey points: these benchmarks have no published checkpoints."
@@ -56,53 +56,53 @@ class Forgetting(NamedTuple):
 
 
 def measure(results: Sequence[Mapping[str, dict[str, Any]]]) -> Forgetting | None:
-    """The points of a comparison; None if an axis has no benchmark of all runs (with results).
+    """Points of a comparison; None if an axis has no benchmark that all runs with results share.
 
-    results: `compare.newest_results`. Of published models only benchmarks count whose metric,
-    protocol and number of cases are those of the runs; then the runs' means are of these alone.
+    results: `compare.newest_results`. Published values need the runs' metric, protocol and number
+    of cases; if both axes have benchmarks with such values, the means are over these only.
     """
     indices = [index for index, of_run in enumerate(results) if of_run]
     if len(indices) < 2 or indices[0] != 0:
         return None
-    shown = compare.lines(results, everything=True)
-    everything = [line for line in shown if _is_shared(line, indices)]
+    every = compare.lines(results, everything=True)
+    everything = [line for line in every if _is_shared(line, indices)]
     headlines = [line for line in compare.headlines(results) if _is_shared(line, indices)]
     all_lines = {name: lines for name, lines in _by_benchmark(headlines).items() if lines}
     readers = {name: str(result.get("reader")) for name, result in results[0].items()}
     models = _models(everything, readers)
     with_values = _with_values(all_lines, everything, models)
-    axes = [_of(protocols, with_values) for protocols in (KEPT, COMPOSITIONAL)]
+    axes = [_of(axis, with_values) for axis in AXES]
     is_published = all(axes)
     if not is_published:
-        axes = [_of(protocols, all_lines) for protocols in (KEPT, COMPOSITIONAL)]
+        axes = [_of(axis, all_lines) for axis in AXES]
     if not all(axes):
         return None
     first = [_mean(lines, _of_run(0)) for lines in axes]
     runs = {index: _from(first, axes, _of_run(index)) for index in indices}
-    found = [
+    points = [
         _from(first, axes, lambda line, model=model: model[_key(line)])
         for model in (models.values() if is_published else ())
         if all(_key(line) in model for lines in axes for each in lines.values() for line in each)
     ]
     names = [list(lines) for lines in axes]
-    others = [*_of(KEPT, all_lines), *_of(COMPOSITIONAL, all_lines)] if found else []
+    others = [name for axis in AXES for name in _of(axis, all_lines)] if points else []
     left_out = [name for name in others if name not in (*names[0], *names[1])]
-    return Forgetting(*names, runs, found, left_out)
+    return Forgetting(*names, runs, points, left_out)
 
 
-def picture(names: Sequence[str], found: Forgetting) -> plot.Picture:
+def picture(names: Sequence[str], measured: Forgetting) -> plot.Picture:
     """The plot of `measure`."""
-    low, high = limits([*found.runs.values()])
+    low, high = limits([*measured.runs.values()])
 
     def paint(axes: Axes) -> None:
-        grey = np.array([p for p in found.models if _is_within(p, (low, high))]).reshape(-1, 2)
+        grey = np.array([p for p in measured.models if _is_within(p, (low, high))]).reshape(-1, 2)
         axes.plot(*grey.T, "o", color=THEME["muted"], alpha=0.45, markersize=3, linewidth=0)
         axes.axhline(0, color=THEME["line"], linewidth=1.2)
         axes.axvline(0, color=THEME["line"], linewidth=1.2)
-        for index, (x, y) in found.runs.items():
+        for index, (x, y) in measured.runs.items():
             colour, marker, _ = compare_plot.run_style(index)
             axes.plot([x], [y], marker, color=THEME[colour], markersize=8)
-            # the label of a point in the right half ends at it, so that it stays in the plot
+            # in the right half the label is left of the point, so that it stays in the plot
             is_right = x > (low[0] + high[0]) / 2
             axes.annotate(
                 plot.plain(names[index]), (x, y), (-8 if is_right else 8, 7),
@@ -117,7 +117,7 @@ def picture(names: Sequence[str], found: Forgetting) -> plot.Picture:
 
     points = "; ".join(
         f"{names[index]} {y:+.1f} compositional, {x:+.1f} retrieval and zero-shot"
-        for index, (x, y) in found.runs.items()
+        for index, (x, y) in measured.runs.items()
     )
     title = "Compositional gain and forgetting"
     margins = (0.75, 0.6, 0.25, 0.4)
@@ -127,7 +127,7 @@ def picture(names: Sequence[str], found: Forgetting) -> plot.Picture:
 
 
 def limits(runs: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest values of both axes: those of the runs and a margin."""
+    """Lowest and highest values of both axes: the range of the runs plus a margin."""
     points = np.array(runs)
     low, high = points.min(axis=0), points.max(axis=0)
     margin = np.maximum(MARGIN, 0.25 * (high - low))
@@ -139,7 +139,7 @@ def _is_within(point: tuple[float, float], ends: tuple[np.ndarray, np.ndarray]) 
 
 
 def _is_shared(line: Line, indices: Sequence[int]) -> bool:
-    """True for a share of right cases that these runs have, of the same cases."""
+    """True for a fraction, higher is better, that these runs have on the same cases."""
     rows = [line.rows[index] for index in indices]
     if None in rows or not all(line.is_comparable):
         return False
@@ -149,21 +149,21 @@ def _is_shared(line: Line, indices: Sequence[int]) -> bool:
 
 
 def _by_benchmark(headlines: Iterable[Line]) -> Lines:
-    """The headline of each benchmark; of retrieval both directions."""
-    found: Lines = {}
+    """Headline of each benchmark; both directions of retrieval."""
+    by_benchmark: Lines = {}
     for line in headlines:
-        lines = found.setdefault(line.benchmark, [])
+        lines = by_benchmark.setdefault(line.benchmark, [])
         if not lines or line.metric == "text_to_image_r1":
             lines.append(line)
-    return found
+    return by_benchmark
 
 
-def _of(protocols: Sequence[str], lines: Lines) -> Lines:
-    return {name: each for name, each in lines.items() if each[0].any_row.protocol in protocols}
+def _of(axis: str, lines: Lines) -> Lines:
+    return {name: each for name, each in lines.items() if each[0].any_row.display.axis == axis}
 
 
 def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, dict[Any, float]]:
-    """Checkpoint -> its values of the lines that have comparable published ones."""
+    """Checkpoint -> its values of the lines with comparable published values."""
     known = {score["benchmark"] for score in published.rows("checkpoint_scores.csv")}
     ours: dict[str, list[Line]] = {}
     for line in lines:
@@ -180,9 +180,9 @@ def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, dict
 def _with_values(
     headlines: Lines, everything: Sequence[Line], models: Mapping[str, dict[Any, float]]
 ) -> Lines:
-    """The lines of each benchmark that published models have: its headline, or else its groups."""
+    """Lines of each benchmark with published values: its headline, else its groups."""
     known = {key for model in models.values() for key in model}
-    found: Lines = {}
+    with_values: Lines = {}
     for name, lines in headlines.items():
         metric = lines[0].metric.partition("/")[0].removesuffix("_macro")
         groups = [
@@ -193,8 +193,8 @@ def _with_values(
         of_headline = all(_key(line) in known for line in lines)
         chosen = lines if of_headline else [line for line in groups if _key(line) in known]
         if chosen:
-            found[name] = chosen
-    return found
+            with_values[name] = chosen
+    return with_values
 
 
 def _key(line: Line) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Page of one run: variables of the two templates, and report.html and report.md from them."""
+"""Report of one run: variables of the two templates, rendered to report.html and report.md."""
 
 import base64
 import functools
@@ -23,9 +23,9 @@ from vlc_jax.report import (
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 from vlc_jax.run import workdir_files
 
-MAX_EVENTS = 40  # that the page lists; the rest are counted
+MAX_EVENTS = 40  # listed events; the rest are counted
 MAX_CARDS = 6
-CARD_ORDER = (  # benchmarks whose headline comes first, if the run has them
+CARD_ORDER = (  # benchmarks whose headlines come first
     "scenes_retrieval",
     "retrieval",
     "zeroshot",
@@ -53,7 +53,7 @@ CURVES = {  # metric -> title, options of plot.curve
 def write(run: Run, beside: Sequence[str] = ()) -> Path:
     """Writes both pages and the figures of a run; returns the path of report.html.
 
-    beside: sentences about the published values beside those of the run (`paper.add`).
+    beside: sentences about published values (`paper.add`).
     """
     return render(run.path, "report", make_context(run) | {"beside": list(beside)})
 
@@ -75,11 +75,11 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     return folder / f"{name}.html"
 
 
-@functools.cache  # it keeps the compiled templates, which take longer than the pages
+@functools.cache  # compiling the templates takes longer than rendering the pages
 def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        # Captions, record ids and error messages come from data: HTML escapes all of them.
+        # captions, record ids and error messages come from data and must be escaped in HTML
         autoescape=lambda name: bool(name) and name.endswith(".html.jinja"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -105,12 +105,12 @@ def make_context(run: Run) -> dict[str, Any]:
     """Variables of the two templates."""
     newest = [evaluation.newest for evaluation in run.evaluations]
     headlines = table.headlines(newest)
-    shown = [
+    with_examples = [
         (evaluation, cases, example_maps(run, evaluation, cases))
         for evaluation in run.evaluations
         if (cases := examples.show(examples.choose(evaluation.examples)))
     ]
-    maps = [picture for _, _, pictures in shown for picture in pictures if picture]
+    maps = [picture for _, _, pictures in with_examples for picture in pictures if picture]
     return {
         "name": run.path.resolve().name,
         "status": summary.status(run),
@@ -119,7 +119,7 @@ def make_context(run: Run) -> dict[str, Any]:
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
         "result_notes": table.notes(newest),
-        "asked": summary.asked(newest),
+        "options": summary.options(newest),
         "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
         "number": table.number,
         "group_label": examples.group_label,
@@ -143,7 +143,7 @@ def make_context(run: Run) -> dict[str, Any]:
                 evaluation.name,
                 [(*case, picture) for case, picture in zip(cases, pictures, strict=True)],
             )
-            for evaluation, cases, pictures in shown
+            for evaluation, cases, pictures in with_examples
         ],
         "cases_command": cases_command([run]),
         "map_notes": list(dict.fromkeys(picture.title for picture in maps)),
@@ -161,7 +161,7 @@ def make_context(run: Run) -> dict[str, Any]:
 
 
 def cases_command(runs: Sequence[Run]) -> str:
-    """The command that writes the browser of single cases of these runs."""
+    """Command that writes the page of single cases of these runs."""
     workdirs = shlex.join(str(run.path) for run in runs)
     return f"vlc-jax report {workdirs} --cases"
 
@@ -176,7 +176,7 @@ def cards(headlines: list[table.Row]) -> list[table.Row]:
 
 
 def training_curves(run: Run) -> list[plot.Picture]:
-    """Training curves, one panel per metric that was logged."""
+    """Training curves, one panel per logged metric."""
     resumes = [
         row["step"]
         for row in run.events
@@ -200,7 +200,7 @@ def training_curves(run: Run) -> list[plot.Picture]:
 
 
 def _log_batch(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Second axis of the loss, in units of ln(batch): InfoNCE of uniform scores is 1."""
+    """Second axis of the loss in units of ln(batch): InfoNCE of uniform scores is 1."""
     for row in reversed(rows):
         relative = row.get("train/loss_over_log_batch")
         if isinstance(relative, int | float) and relative > 0 and row["train/loss"] > 0:
@@ -210,7 +210,7 @@ def _log_batch(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
-    """Headline metric over steps, of each benchmark that was evaluated more than once."""
+    """Headline metric over steps of each benchmark with several evaluations."""
     pictures = []
     for evaluation in evaluations:
         rows = [row for result in evaluation.results for row in table.headlines([result])[:1]]
@@ -222,14 +222,14 @@ def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
 
 
 def example_maps(
-    run: Run, evaluation: Evaluation, shown: list[tuple[Example, list[examples.ScoredImage]]]
+    run: Run, evaluation: Evaluation, cases: list[tuple[Example, list[examples.ScoredImage]]]
 ) -> list[plot.Picture | None]:
     """Figures of the patch maps, one per example; None without a file of maps.
 
-    A file that cannot be drawn becomes a note.
+    A damaged file becomes a note.
     """
     pictures: list[plot.Picture | None] = []
-    for k, (example, images) in enumerate(shown):
+    for k, (example, images) in enumerate(cases):
         picture = None
         try:
             maps = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
@@ -243,7 +243,7 @@ def example_maps(
 
 
 def mixture_curves(run: Run) -> list[plot.Picture]:
-    """Headline metrics over alpha, the share of this run in interpolated weights."""
+    """Headline metrics over alpha, the weight of this run in interpolated weights."""
     pictures = []
     for rows in table.mixed(run.mixtures):
         if len(rows) == len(run.mixtures) > 1 and rows[-1].unit == "fraction":

@@ -1,7 +1,7 @@
-"""Two runs on the same cases, case by case: paired difference, its interval and exact p value.
+"""Paired comparison of two runs on the same cases: difference, 95 % interval, exact p value.
 
-Two models that are right in 70 and in 72 % of 1,000 cases have overlapping intervals; whether one
-is better is seen in the cases where just one of them is right.
+Two models with accuracies of 70 and 72 % on 1,000 cases have overlapping intervals; the cases where
+exactly one of them is right decide which is better.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,33 +13,20 @@ import rich.box
 import rich.table
 import rich.text
 
-from vlc_jax.report import compare, table
+from vlc_jax.report import compare, display, table
 from vlc_jax.report.read_workdir import Run, score_rows
 
-Z = 1.959963984540054  # of a two-sided 95 % interval
-POWER = 0.8416212335729143  # normal quantile of .8
-DECISIONS = {  # protocol -> what `correct` says of a case in scores.jsonl
-    "retrieval": "image→text R@1",
-    "zeroshot": "accuracy",
-    "linear_probe": "accuracy",
-    "choice": "accuracy",
-    "keywords": "accuracy",
-    "multiple_choice": "pair",
-    "triplet": "augmented",
-    "pairs": "pair",
-    "conditions": "satisfied",
-    "superposition": "superposition",
-    "binding": "score",
-}
+Z = 1.959963984540054  # normal quantile of a two-sided 95 % interval
+POWER = 0.8416212335729143  # normal quantile of power .8
 
 
 class Difference(NamedTuple):
-    """The difference of two models in right cases; shares in [0, 1].
+    """Difference of the accuracies `first` and `second` of two models, in [-1, 1].
 
-    low, high: 95 % interval, normal, of clusters that are independent.   p: exact, two-sided, that
-    signs are as likely both ways.   only_first, only_second: cases where one alone is right.
-    detectable: the smallest difference that the set would have shown with power .8, from the spread
-    that was seen; None where no case differs.
+    low, high: normal 95 % interval with independent clusters.   p: exact two-sided sign test of the
+    clusters.   only_first, only_second: cases where only that model is right.
+    detectable: smallest difference detected with power .8, from the observed variance; None if no
+    case differs.
     """
 
     first: float
@@ -58,7 +45,7 @@ class Difference(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The difference between the first run and run `index` on a benchmark."""
+    """Difference between the first run and run `index` on a benchmark."""
 
     benchmark: str
     metric: str
@@ -67,10 +54,10 @@ class Line(NamedTuple):
 
 
 def differ(first: np.ndarray, second: np.ndarray, clusters: Sequence[Any]) -> Difference:
-    """The paired difference of two arrays of right cases.
+    """Paired difference of two masks of right cases.
 
-    clusters: cases of one cluster (captions of one image) are not independent: their differences
-    are added up, and the sums are what varies. With a case per cluster p is McNemar's exact test.
+    clusters: cases of one cluster (captions of one image) are not independent, so the sums of their
+    differences are the units. With one case per cluster p is McNemar's exact test.
     """
     first, second = np.asarray(first, bool), np.asarray(second, bool)
     change = second.astype(int) - first.astype(int)
@@ -80,7 +67,7 @@ def differ(first: np.ndarray, second: np.ndarray, clusters: Sequence[Any]) -> Di
     sizes = np.bincount(index)
     spread = np.sum((sums - value * sizes) ** 2) / count**2
     error = float(np.sqrt(spread * number / (number - 1))) if number > 1 else float("inf")
-    # No case differs: the rule of three of zero events, one-sided 97.5 %.
+    # if no case differs: rule of three for zero events, one-sided 97.5 %
     half = Z * error if change.any() else -np.log(0.025) / number
     return Difference(
         float(first.mean()),
@@ -96,15 +83,15 @@ def differ(first: np.ndarray, second: np.ndarray, clusters: Sequence[Any]) -> Di
 
 
 def sign_test(sums: np.ndarray) -> float:
-    """Exact two-sided p value: the share of all choices of signs of the sums whose total is at
-    least as far from 0 as the one that was seen."""
+    """Exact two-sided p value: share of all sign assignments with a total at least as far from 0 as
+    the observed total."""
     from scipy import stats  # here, because its import is slow
 
     sizes = np.abs(sums[sums != 0])
     total = int(sizes.sum())
     if not total:
         return 1.0
-    chances = np.ones(1)  # of the number of points, each weighing two, that signs put above
+    chances = np.ones(1)  # distribution of the sum of the sizes with a positive sign
     for size, number in zip(*np.unique(sizes, return_counts=True), strict=True):
         spaced = np.zeros(int(size) * int(number) + 1)
         spaced[:: int(size)] = stats.binom.pmf(np.arange(number + 1), number, 0.5)
@@ -115,11 +102,11 @@ def sign_test(sums: np.ndarray) -> float:
 
 
 def lines(runs: Sequence[Run]) -> list[Line]:
-    """Every later run against the first, on the benchmarks that had the same cases in both."""
+    """Every later run against the first, on benchmarks with the same cases in both."""
     results = compare.newest_results(runs)
-    found = []
+    differences = []
     for benchmark, result in results[0].items():
-        metric = DECISIONS.get(str(result.get("protocol")))
+        metric = display.of(result).correct
         first = _decisions(runs[0], benchmark, result) if metric else {}
         for index in range(1, len(runs)):
             other = results[index].get(benchmark)
@@ -130,13 +117,13 @@ def lines(runs: Sequence[Run]) -> list[Line]:
             if len(ids) == len(first) == len(second):
                 right = [[part[case][0] for case in ids] for part in (first, second)]
                 difference = differ(*map(np.array, right), [first[case][1] for case in ids])
-                found.append(Line(benchmark, metric, index, difference))
-    return found
+                differences.append(Line(benchmark, metric, index, difference))
+    return differences
 
 
-def to_rich(names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table:
+def to_rich(names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal."""
-    header, *body = cells(names, shown)
+    header, *body = cells(names, lines)
     made = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for number, name in enumerate(header):
         made.add_column(name, justify="left" if number < 3 else "right", no_wrap=True)
@@ -146,11 +133,11 @@ def to_rich(names: Sequence[str], shown: Sequence[Line]) -> rich.table.Table:
     return made
 
 
-def to_markdown(names: Sequence[str], shown: Sequence[Line]) -> str:
+def to_markdown(names: Sequence[str], lines: Sequence[Line]) -> str:
     """Table in Markdown; "" without a line."""
-    if not shown:
+    if not lines:
         return ""
-    header, *body = cells(names, shown)
+    header, *body = cells(names, lines)
     head = [f"| {' | '.join(header)} |", f"|{'---|' * 3}{'---:|' * (len(header) - 3)}"]
     return "\n".join([*head, *(f"| {' | '.join(map(table.markdown_cell, row))} |" for row in body)])
 
@@ -165,8 +152,8 @@ def legend(names: Sequence[str]) -> str:
     )
 
 
-def cells(names: Sequence[str], shown: Sequence[Line]) -> Iterator[list[str]]:
-    """The texts of a table: its header, then a row per line."""
+def cells(names: Sequence[str], lines: Sequence[Line]) -> Iterator[list[str]]:
+    """Cells of the table as text: the header, then a row per line."""
     yield [
         "benchmark",
         "metric",
@@ -179,7 +166,7 @@ def cells(names: Sequence[str], shown: Sequence[Line]) -> Iterator[list[str]]:
         "n",
         "visible",
     ]
-    for line in shown:
+    for line in lines:
         each = line.difference
         yield [
             line.benchmark,
@@ -200,12 +187,12 @@ def _points(share: float) -> str:
 
 
 def _decisions(run: Run, benchmark: str, result: Mapping[str, Any]) -> dict[str, tuple[bool, str]]:
-    """Case -> (is it right, its image) of a benchmark's newest result; {} if not of every case."""
+    """Case -> (is_right, image) of a benchmark's newest result; {} if any case lacks them."""
     file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
-    found = {}
+    decisions = {}
     for row in score_rows(run, file):
         correct, case = row.get("correct"), row.get("id")
         if not isinstance(correct, bool) or not isinstance(case, str):
             return {}
-        found[case] = (correct, str(row.get("image", case)))
-    return found
+        decisions[case] = (correct, str(row.get("image", case)))
+    return decisions

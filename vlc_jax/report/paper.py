@@ -1,22 +1,22 @@
-"""Published values beside our results, where metric, protocol and number of cases are the same."""
+"""Published values of the same metric, protocol and number of cases, added to our results."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vlc_jax.report import published, table
+from vlc_jax.report import display, published, table
 from vlc_jax.report.published import Value
 
-VQASCORE = "VQAScore"  # note of values that a generative model's answer "Yes" gave
-SHOWN = 4  # metrics that are named as published ones
+VQASCORE = "VQAScore"  # note of values from the probability of a generated "Yes"
+NAMED = 4  # published metrics listed in a sentence
 
 
 def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
-    """Writes the published values of `model` into the metrics of results that they fit: "paper".
+    """Adds the published values of `model` to matching metrics of results, as their field "paper".
 
-    results: contents of evals/*.json, which are changed; `table.rows` reads the field. Of several
-    sources the first counts, papers before reruns by others.
+    results: contents of evals/*.json, modified in place; `table.rows` reads the field. The first of
+    several sources counts; papers come before reruns by others.
 
-    Returns sentences: where the values come from, and for each row left out why.
+    Returns sentences: the sources of the values, and why each other row has none.
 
     Raises:
       published.UnknownModelError: a model without published values; it names the nearest ones.
@@ -27,9 +27,9 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     without: dict[str, None] = {}
     for result in results:
         name = str(result.get("benchmark"))
-        # A benchmark that was asked in two ways is filed as NAME@HASH; its reader has our name.
+        # A second set of options is filed as NAME@HASH; published values may also name the reader.
         candidates = [v for v in values if v.benchmark in (name.partition("@")[0], _reader(result))]
-        alike = [value for value in candidates if _is_asked_alike(result, value)]
+        alike = [value for value in candidates if _has_same_scores(result, value)]
         if not candidates:
             without[name] = None
         for row in table.rows([result], everything=True):
@@ -41,12 +41,12 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     return _sentences(model, origins, left_out, without)
 
 
-def _is_asked_alike(result: dict[str, Any], value: Value) -> bool:
-    """True if both or neither scored captions by VQAScore with its end token."""
+def _has_same_scores(result: dict[str, Any], value: Value) -> bool:
+    """True if both or neither score captions by VQAScore with its end token."""
     prompt = result.get("details", {}).get("prompt", {})
     is_vqascore = bool(prompt.get("question")) and prompt.get("eos", True)
-    if result["protocol"] in ("keywords", "multiple_choice"):
-        return True  # questions of their own
+    if display.of(result).asks:
+        return True  # questions of the protocol's own
     return is_vqascore == (value.note == VQASCORE)
 
 
@@ -55,20 +55,20 @@ def _reader(result: dict[str, Any]) -> str:
 
 
 def _fitting(row: table.Row, candidates: Sequence[Value]) -> Value | None:
-    """The first value of the same metric, protocol and number of decisions; None without one."""
+    """First value of the same metric, protocol and number of decisions; None if there is none."""
     return next((value for value in candidates if is_same(row, value)), None)
 
 
 def is_same(row: table.Row, value: Value) -> bool:
     """True if a published value of the same benchmark has our metric, protocol and number of
-    decisions; one whose number is not published counts as the same."""
+    decisions; an unpublished number matches any."""
     is_score = value.unit == "cosine"
     named_alike = (value.full_metric, value.protocol) == (_full_metric(row), row.protocol)
     return named_alike and value.count in (None, row.count) and is_score == (row.unit == "score")
 
 
 def _full_metric(row: table.Row) -> str:
-    """Metric as published values name it: a group without its kind, "subset=swap_obj"."""
+    """Metric as named by published values: a group "subset=swap_obj" without its kind."""
     name, slash, group = row.metric.partition("/")
     return name + slash + group.rpartition("=")[2]
 
@@ -80,8 +80,8 @@ def _named(benchmark: str, value: Value) -> str:
 def _left_out(
     result: dict[str, Any], candidates: Sequence[Value], alike: Sequence[Value]
 ) -> Iterable[str]:
-    """Reasons why rows of the table have no published value, unless a form of their metric has: by
-    group, or as the mean over groups. alike: candidates that were asked as the result was."""
+    """Reasons why rows of the table have no published value, unless another form of the metric (a
+    group, or the mean over groups) has one. alike: candidates with `_has_same_scores`."""
     rows = table.rows([result])
     compared = {_stem(row.metric) for row in rows if row.paper is not None}
     for row in rows:
@@ -107,8 +107,8 @@ def _difference(row: table.Row, candidates: Sequence[Value], alike: Sequence[Val
         protocols = " and ".join(dict.fromkeys(value.protocol for value in same))
         return f"published under the protocol {protocols}, here under {row.protocol}"
     names = [*dict.fromkeys(f"{value.full_metric} ({value.protocol})" for value in candidates)]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"published is {', '.join(names[:SHOWN])}{more}"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"published is {', '.join(names[:NAMED])}{more}"
 
 
 def _sentences(

@@ -1,4 +1,4 @@
-"""Patch maps of an example: their file, and the captions and tokens whose maps are shown.
+"""Patch maps of an example: reading their file, and choosing the captions and tokens to draw.
 
 vlc_jax/evaluators/patch_maps.py documents the arrays of a file.
 """
@@ -32,7 +32,9 @@ KINDS = {  # kind of map -> (label of its colour scale, its description in the r
         "functional word, whose row is a vector of its own, the same for every image.",
     ),
 }
-MAX_BYTES = 200_000_000  # of a file's arrays; those of a case have some megabytes
+MAX_BYTES = 200_000_000  # limit of a file's arrays; a case has some megabytes
+# of a damaged file; MemoryError: numpy's, for the size in a header
+UNREADABLE = (OSError, LookupError, EOFError, TypeError, zipfile.BadZipFile, MemoryError)
 SPECIAL = ("(start)", "(end)")  # labels of input_pipeline/tokenizers/token_labels.py
 
 
@@ -55,7 +57,7 @@ class Maps:
 
 
 class ShownCaption(NamedTuple):
-    """A caption whose maps are shown: its index in the file, and the tokens that get a picture."""
+    """A caption to draw: its index in the file, and the tokens with a thumbnail."""
 
     index: int
     option: Option
@@ -63,7 +65,7 @@ class ShownCaption(NamedTuple):
 
 
 def read(file: Path, step: int) -> Maps | None:
-    """Maps in `file`; None if they are of another step or of an unknown kind.
+    """Maps in `file`; None if their step differs or their kind is unknown.
 
     Raises ValueError for a damaged file.
     """
@@ -74,7 +76,7 @@ def read(file: Path, step: int) -> Maps | None:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             content = dict(arrays)
         kind = next((name for name in KINDS if name in content), None)
-        # Maps of an older step would explain scores that the page does not show.
+        # maps of another step do not belong to the scores on the page
         if kind is None or int(content["step"]) != step:
             return None
         values = np.nan_to_num(content[kind].astype(np.float64))
@@ -85,13 +87,12 @@ def read(file: Path, step: int) -> Maps | None:
         maps = Maps(kind, content["pixels"], captions, values, tokens, is_word, *_grid(values))
         _check(maps)
         return maps
-    # MemoryError: numpy's, of the size that a header names
-    except (*(OSError, LookupError, EOFError, TypeError), zipfile.BadZipFile, MemoryError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"holds no maps: {error}") from error
 
 
 def _check(maps: Maps) -> None:
-    """Raises ValueError for arrays whose shapes do not fit together."""
+    """Raises ValueError for arrays of inconsistent shapes."""
     images, captions, *tokens = maps.values.shape[:2] + maps.values.shape[3:]
     is_labelled = maps.tokens is not None
     if (
@@ -107,19 +108,19 @@ def _check(maps: Maps) -> None:
 
 
 def _labels(tokens: np.ndarray) -> np.ndarray:
-    """Labels of tokens, (captions, length), as they can be drawn."""
+    """Labels of tokens, (captions, length), as drawable text."""
     if tokens.ndim != 2 or tokens.dtype.kind != "U":
         raise ValueError(f"holds tokens of shape {tokens.shape} and type {tokens.dtype}")
     return np.array([[_text(token) for token in row] for row in tokens])
 
 
 def _text(value: object) -> str:
-    """Text as `read_workdir` shows it: a lone surrogate is no letter of any font."""
+    """Text without lone surrogates, which no font can draw (as in `read_workdir`)."""
     return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _grid(values: np.ndarray) -> tuple[int, bool]:
-    """Patches per side of the image, and whether a class token comes before them."""
+    """Patches per side of the image, and whether they follow a class token."""
     count = values.shape[2]
     for has_class_token in (False, True):
         side = math.isqrt(count - has_class_token)
@@ -129,7 +130,7 @@ def _grid(values: np.ndarray) -> tuple[int, bool]:
 
 
 def choose(maps: Maps, images: Sequence[ScoredImage]) -> list[list[ShownCaption]]:
-    """Captions to show per image: the correct ones and the best wrong one, if the file has them."""
+    """Captions to draw per image: the correct ones and the best wrong one, if in the file."""
     return [_with_tokens(maps, _captions(maps, image)) for image in images[: len(maps.pixels)]]
 
 
@@ -143,8 +144,8 @@ def _captions(maps: Maps, image: ScoredImage) -> list[ShownCaption]:
 def _with_tokens(maps: Maps, captions: list[ShownCaption]) -> list[ShownCaption]:
     """`captions` with the tokens in which they differ.
 
-    If they differ in functional words only, or there is one caption, these are the tokens that
-    occur once in it: the column of a functional word is the same for every image.
+    If they differ in functional words only (whose columns are equal for all images), or there is
+    one caption, the tokens are those that occur once in it.
     """
     if maps.tokens is None:
         return captions
@@ -160,13 +161,14 @@ def _with_tokens(maps: Maps, captions: list[ShownCaption]) -> list[ShownCaption]
             if token not in SPECIAL and not maps.is_word[caption.index, i]
         ]
         unique = [i for i in plain if tokens.count(tokens[i]) == 1]
-        shown = [i for i in plain if i in differing] or unique
-        completed.append(caption._replace(tokens=tuple(shown)))
+        chosen = [i for i in plain if i in differing] or unique
+        completed.append(caption._replace(tokens=tuple(chosen)))
     return completed
 
 
 def _differing(tokens: list[str], other: list[str]) -> set[int]:
-    """Positions where `tokens` differ from `other`: one by one, or by diff if lengths differ."""
+    """Indices where `tokens` differ from `other`: position by position, or by diff if their lengths
+    differ."""
     if len(tokens) == len(other):
         return {i for i, pair in enumerate(zip(tokens, other, strict=True)) if pair[0] != pair[1]}
     same = difflib.SequenceMatcher(None, tokens, other, autojunk=False).get_matching_blocks()

@@ -14,29 +14,26 @@ from vlc_jax.report import plot
 from vlc_jax.report.patch_maps import KINDS, Maps, ShownCaption
 
 WIDTH, MARGIN = 10.4, 0.06  # width of the figure; margin at its top and left
-SCALE, GAP, SPACE = (
-    0.95,
-    0.3,
-    0.08,
-)  # colour scale at the right; between columns; between thumbnails
+SCALE, GAP = 0.95, 0.3  # width of the colour scale at the right; gap between columns
+SPACE = 0.08  # gap between thumbnails
 LINE, ROW = 0.17, 0.16  # heights of a line of text and of a token
 PANEL, THUMBNAIL, LABELS = 2.0, 0.7, 0.95  # sides of pictures; width of token labels
 MAX_LINES, MAX_THUMBNAILS = 4, 5
-MAX_SIDE = 112  # pixels of a picture under a map; larger ones only make the SVG larger
-# viridis: its lightness rises with the value, so that it can be read without colour vision.
+MAX_SIDE = 112  # pixels of the image under a map; more would only enlarge the SVG
+# viridis: lightness increases with the value, so it is readable without colour vision
 COLOURS, OPACITY = "viridis", 0.65
 
 
 def draw(name: str, maps: Maps, captions: Sequence[Sequence[ShownCaption]]) -> plot.Picture | None:
-    """Figure of the maps of every image for its shown captions; None if there are none.
+    """Figure of the maps of every image for its chosen captions; None without captions.
 
-    All maps have one colour scale, so that captions can be compared.
+    All maps share one colour scale, so that captions can be compared.
     """
-    used = [maps.values[k, c.index] for k, shown in enumerate(captions) for c in shown]
+    used = [maps.values[k, c.index] for k, of_image in enumerate(captions) for c in of_image]
     if not used:
         return None
     norm = Normalize(min(x.min() for x in used), max(x.max() for x in used))
-    rows = [_Row(maps, k, shown, norm) for k, shown in enumerate(captions) if shown]
+    rows = [_Row(maps, k, of_image, norm) for k, of_image in enumerate(captions) if of_image]
     height = MARGIN + sum(row.height for row in rows)
     scale, title = KINDS[maps.kind]
 
@@ -48,7 +45,7 @@ def draw(name: str, maps: Maps, captions: Sequence[Sequence[ShownCaption]]) -> p
         left = max(row.right for row in rows) + GAP
         _paint_scale(axes, norm, scale, left, min(height - 0.6, 2.4))
 
-    quoted = "; ".join(repr(c.option.caption) for shown in captions for c in shown)
+    quoted = "; ".join(repr(c.option.caption) for of_image in captions for c in of_image)
     description = f"The {scale}, from {norm.vmin:.3g} to {norm.vmax:.3g}, for {quoted}."
     return plot.panel(name, title, description, (WIDTH, height), paint)
 

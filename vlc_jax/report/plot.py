@@ -1,7 +1,7 @@
-"""Figures of a report as SVG: inline in HTML, a file of its own for Markdown.
+"""Figures of a report as SVG: inline in HTML, separate files for Markdown.
 
-Every colour is one of THEME. In HTML it becomes a CSS variable, so that one drawing follows the
-page into dark mode. No pyplot: it keeps figures and settings in global state.
+All colours are from THEME and become CSS variables in HTML, so that a figure follows the page into
+dark mode. No pyplot, since it has global state.
 """
 
 import io
@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from vlc_jax.report import table
 from vlc_jax.run import workdir_files
 
-THEME = {  # CSS variable -> its value in light mode, which the files use; report.css has the dark
+THEME = {  # CSS variable -> light value, also used in files; report.css has the dark values
     "ink": "#1c2126",
     "muted": "#5d6873",
     "line": "#d9dee3",
@@ -41,26 +41,26 @@ RC = {
     "axes.titlecolor": THEME["ink"],
     "axes.titlepad": 7,
     "font.size": 10,
-    "image.composite_image": False,  # an SVG holds pictures as they are, not at its own resolution
-    "svg.fonttype": "none",  # text stays text: searchable, and in the font of the page
-    "svg.hashsalt": "vlc_jax",  # ids are hashes of it, random without: equal runs, equal bytes
+    "image.composite_image": False,  # images keep their resolution
+    "svg.fonttype": "none",  # text stays searchable and has the page's font
+    "svg.hashsalt": "vlc_jax",  # makes ids, and so the bytes, reproducible
     "text.color": THEME["ink"],
     "xtick.color": THEME["muted"],
     "ytick.color": THEME["muted"],
     "xtick.major.size": 3,
     "ytick.major.size": 0,
 }
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # HTML is not so strict
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # invalid in XML, not in HTML
 PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
-MAX_POINTS = 1500  # of a curve; more are averaged in bins
-SMOOTH = 60  # points from which a running mean is drawn over the raw curve
+MAX_POINTS = 1500  # per curve; more are averaged in bins
+SMOOTH = 60  # curves with at least as many points get a running mean
 
 
 @dataclass(frozen=True)
 class Picture:
     """A rendered figure; description: its content as text, for screen readers.
 
-    svg: for a page whose CSS has the variables of THEME.
+    svg: inline SVG that needs the CSS variables of THEME.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Picture:
     svg: str
 
     def write(self, folder: Path) -> None:
-        """Writes NAME.svg, which needs no page: its colours on white paper."""
+        """Writes NAME.svg as a stand-alone file: light colours on white."""
         svg = NOT_XML.sub("", self.svg).replace("<defs>", f"{PAPER}\n <defs>", 1)
         for variable, colour in THEME.items():
             svg = svg.replace(f"var(--{variable})", colour)
@@ -84,10 +84,10 @@ def draw(
     paint: Callable[[Axes], None],
     margins: tuple[float, float, float, float] | None = None,
 ) -> Picture:
-    """A figure of one panel of `size` inches, painted by `paint`.
+    """Figure of one panel of `size` inches, painted by `paint`.
 
-    margins: left, bottom, right and top, in inches; None: as wide as the labels need, which takes
-    half of the time to measure.
+    margins: left, bottom, right, top in inches; None: measured from the labels, which doubles the
+    time.
     """
     with matplotlib.rc_context(RC):
         layout = "constrained" if margins is None else "none"
@@ -95,15 +95,11 @@ def draw(
         axes = figure.add_subplot()
         if margins is not None:
             (width, height), (left, bottom, right, top) = size, margins
-            axes.set_position(
-                (
-                    *(left / width, bottom / height),
-                    *(1 - (left + right) / width, 1 - (bottom + top) / height),
-                )
-            )
+            x, y = left / width, bottom / height
+            axes.set_position((x, y, 1 - (left + right) / width, 1 - (bottom + top) / height))
         axes.set_facecolor("none")
-        # y: else Matplotlib measures all labels for it, thrice, a quarter of the drawing; all that
-        # could meet the title is the power of ten of an axis, which therefore goes to the right
+        # y: otherwise Matplotlib measures all labels three times to place the title, a quarter of
+        # the time. Only an axis's power of ten could overlap it, so that one goes to the right.
         axes.set_title(plain(title), y=1.0)
         axes.yaxis.set_offset_position("right")
         paint(axes)
@@ -117,7 +113,7 @@ def panel(
     size: tuple[float, float],
     paint: Callable[[Axes], None],
 ) -> Picture:
-    """A figure whose panel fills it; `paint` measures in inches from its top left corner."""
+    """Figure filled by one panel; `paint` uses inches from its top left corner."""
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=size, facecolor="none")
         axes = figure.add_axes((0, 0, 1, 1))
@@ -129,18 +125,18 @@ def panel(
 
 def _rendered(name: str, title: str, description: str, figure: Figure) -> Picture:
     svg = io.StringIO()
-    # the canvas's own writer, since savefig draws everything once more, to measure it
+    # not savefig, which draws everything once more to measure it
     FigureCanvasSVG(figure).print_svg(svg)
     return Picture(name, title, description, _themed(svg.getvalue(), name, description))
 
 
 def plain(text: str) -> str:
-    """Text with "$" escaped, which Matplotlib would read as mathematics; no control characters."""
+    """Text without control characters and with "$" escaped, which would start mathematics."""
     return NOT_XML.sub("", text).replace("$", r"\$")
 
 
 def _themed(svg: str, name: str, description: str) -> str:
-    """Inline SVG: colours as CSS variables, ids with the figure's name, a label for screen readers.
+    """Inline SVG: colours as CSS variables, ids prefixed with the figure's name, an aria-label.
 
     Ids must be unique in a page, where all figures are inline.
     """
@@ -148,7 +144,7 @@ def _themed(svg: str, name: str, description: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for variable, colour in THEME.items():
         svg = svg.replace(colour, f"var(--{variable})")
-    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # a hash: equal pictures share it
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # a hash: equal images would share it
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
     label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
@@ -212,7 +208,7 @@ def along(
 ) -> Picture:
     """Figure of one metric over steps (or another axis), with its 95 % band and chance.
 
-    The axis is always 0 to 1, so that figures of different benchmarks can be compared.
+    The y axis is always 0 to 1, so that figures of different benchmarks can be compared.
     """
     newest = rows[-1]
     values, low, high = (
@@ -241,10 +237,10 @@ def along(
 
 def bars(name: str, rows: Sequence[table.Row]) -> Picture:
     """Bar chart of headline metrics with 95 % intervals, chance as a tick, and the numbers."""
-    shown = [row for row in rows if row.unit == "fraction"]
+    fractions = [row for row in rows if row.unit == "fraction"]
 
     def paint(axes: Axes) -> None:
-        for y, row in enumerate(reversed(shown)):
+        for y, row in enumerate(reversed(fractions)):
             colour = THEME[COLOURS[row.verdict]]
             axes.barh(y, row.value, height=0.56, color=colour, alpha=0.35, linewidth=0)
             end = row.value
@@ -260,11 +256,11 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
                 f"{table.percent(row.value)}{remark}", (end, y), (6, 0),
                 textcoords="offset points", va="center", color=colour,
             )  # fmt: skip
-        axes.set_yticks(range(len(shown)))
-        axes.set_yticklabels([f"{row.benchmark}  {row.label}" for row in reversed(shown)])
+        axes.set_yticks(range(len(fractions)))
+        axes.set_yticklabels([f"{row.benchmark}  {row.label}" for row in reversed(fractions)])
         axes.tick_params(axis="y", labelcolor=THEME["ink"])
         axes.set_xlim(0, 1.0)
-        axes.set_ylim(-0.7, len(shown) - 0.3)
+        axes.set_ylim(-0.7, len(fractions) - 0.3)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f} %"))
         axes.grid(axis="x", color=THEME["line"], linewidth=0.7)
         axes.set_axisbelow(True)
@@ -274,9 +270,9 @@ def bars(name: str, rows: Sequence[table.Row]) -> Picture:
     description = "; ".join(
         f"{row.benchmark} {row.label} {table.percent(row.value)} percent, chance "
         f"{table.percent(row.chance)}"
-        for row in shown
+        for row in fractions
     )
-    return draw(name, title, description, (11.0, 0.9 + 0.31 * len(shown)), paint)
+    return draw(name, title, description, (11.0, 0.9 + 0.31 * len(fractions)), paint)
 
 
 def points(steps: Sequence[int], values: Sequence[float | int]) -> tuple[np.ndarray, np.ndarray]:
@@ -313,7 +309,7 @@ def finish(axes: Axes, is_fraction: bool, axis: str = "step") -> None:
 
 
 def _short(value: float | int) -> str:
-    """A step count in few letters: 800, 12k, 1.5M."""
+    """Short form of a step count: 800, 12k, 1.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.4g}{letter}"
@@ -321,7 +317,7 @@ def _short(value: float | int) -> str:
 
 
 def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most MAX_POINTS points: the means of equal bins."""
+    """At most MAX_POINTS points: means of equal bins."""
     if len(x) <= MAX_POINTS:
         return x, y
     bins = np.array_split(np.arange(len(x)), MAX_POINTS)

@@ -1,7 +1,7 @@
-"""Reader of a workdir: config, metrics, events and results of a run, as far as they are readable.
+"""Reader of a workdir: config, metrics, events and results of a run.
 
 A report is needed most after a failure, so a missing or damaged file becomes a note in the report,
-never an error. Only a folder that no run has written to is refused.
+never an error. Only a folder without any file of a run is refused.
 """
 
 import itertools
@@ -26,22 +26,22 @@ WORKDIR_FILES = (
     "DONE",
     "FAILED",
 )
-MAX_SCORE_ROWS = 5000  # of scores.jsonl, searched for cases whose images were kept
-MAX_STEP_DIGITS = 15  # of a file's name
-MAX_IMAGE_BYTES = 20_000_000  # the page holds every picture that it shows
-_UNUSUAL = re.compile(r"\\u[dD]|\d{19}")  # in a line of JSON: a surrogate, a number of 64 bits
+MAX_SCORE_ROWS = 5000  # rows of scores.jsonl searched for cases with images
+MAX_STEP_DIGITS = 15  # in a file's name
+MAX_IMAGE_BYTES = 20_000_000  # images are embedded in the page
+_UNUSUAL = re.compile(r"\\u[dD]|\d{19}")  # a surrogate or a 64-bit number in a line of JSON
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class NotAWorkdirError(Exception):
-    """A path that is no workdir of a run."""
+    """A path that is not the workdir of a run."""
 
 
 @dataclass(frozen=True)
 class Example:
     """One case of a benchmark: its row of scores.jsonl, image files and file of patch maps.
 
-    vlc_jax/evaluators/patch_maps.py writes the maps; None for a model without them.
+    maps: written by vlc_jax/evaluators/patch_maps.py; None for a model without them.
     """
 
     row: dict[str, Any]
@@ -64,17 +64,17 @@ class Evaluation:
 
 @dataclass
 class Run:
-    """Contents of a workdir; a field is empty where its file is missing."""
+    """Contents of a workdir; a field is empty if its file is missing."""
 
     path: Path
     config: dict[str, Any] = field(default_factory=dict)
-    config_problem: str = ""  # why config.json, which is there, cannot be read
+    config_problem: str = ""  # why an existing config.json cannot be read
     default_config: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
-    # Interpolated weights (WiSE-FT): alpha, the share of this run -> results.
+    # interpolated weights (WiSE-FT): alpha, the weight of this run -> results
     mixtures: dict[float, list[dict[str, Any]]] = field(default_factory=dict)
     mixed: dict[str, Any] = field(default_factory=dict)  # interpolate/mixed.json: other, step
     done: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ def read(path: Path) -> Run:
     """Reads a workdir.
 
     Raises:
-      NotAWorkdirError: no such folder, or one with none of the files that a run writes.
+      NotAWorkdirError: no such folder, or none of the files of a run in it.
     """
     if not path.is_dir():
         raise NotAWorkdirError(f"no such folder: {path}; give the --workdir of a run")
@@ -115,7 +115,7 @@ def read(path: Path) -> Run:
 
 
 def newest_results(path: Path) -> list[dict[str, Any]]:
-    """Newest result of each benchmark under `path`/evals; [] without any."""
+    """Newest result of each benchmark under `path`/evals."""
     run = Run(path)
     evaluations = _evaluations(run, examples=False)
     return [one.newest for one in _in_order(_object(run, "config.json"), evaluations)]
@@ -127,7 +127,7 @@ def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
     folder = path / "interpolate"
     config = _object(Run(path), "config.json")
     for one in folder.iterdir() if folder.is_dir() else []:
-        # 0.25, 1 or 1e-05, as evaluate.py names them: any other folder is not of ours
+        # 0.25, 1 or 1e-05, as the evaluation names them: skip other folders
         if not re.fullmatch(r"\d(\.\d+)?(e-\d\d)?", one.name) or not _is_within(path, one):
             continue
         results = _in_order(config, _evaluations(Run(one), examples=False))
@@ -136,14 +136,14 @@ def mixtures(path: Path) -> dict[float, list[dict[str, Any]]]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Config to compare with, from a config.json or the workdir that holds one.
+    """Config to compare with, from a config.json or a workdir with one.
 
     Raises:
-      NotAWorkdirError: there is none, or it is no JSON object.
+      NotAWorkdirError: no config, or not a JSON object.
     """
     file = path / "config.json" if path.is_dir() else path
     try:
-        config = _shown(workdir_files.parse_json(file.read_text("utf-8")))
+        config = _displayable(workdir_files.parse_json(file.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise NotAWorkdirError(f"no config to compare with in {file}: {error}") from error
     if not isinstance(config, dict):
@@ -160,7 +160,7 @@ def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
             for stem, file in names
             if stem.isdecimal() and len(stem) <= MAX_STEP_DIGITS
         }
-        name = _shown(one.name)
+        name = _displayable(one.name)
         results = []
         for step in sorted(files):
             result = _object(run, str(files[step].relative_to(run.path)))
@@ -169,15 +169,15 @@ def _evaluations(run: Run, examples: bool = True) -> Iterator[Evaluation]:
             elif result:
                 run.notes.append(f"{files[step].relative_to(run.path)} has no metrics")
         if results:
-            shown = list(_examples(run, one, results[-1]["step"])) if examples else []
-            yield Evaluation(name, results, shown)
+            cases = list(_examples(run, one, results[-1]["step"])) if examples else []
+            yield Evaluation(name, results, cases)
 
 
 def _in_order(config: dict[str, Any], evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     """Evaluations in the order of config.evals, then the others by name."""
     names = config.get("evals")
     order = {name: index for index, name in enumerate(names)} if isinstance(names, dict) else {}
-    # <name>@<hash>: another question of that name (run/results.py)
+    # <name>@<hash>: the same name with other options (run/results.py)
     return sorted(evaluations, key=lambda e: (order.get(e.name.split("@")[0], len(order)), e.name))
 
 
@@ -188,7 +188,7 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
         return
     for row in itertools.islice(_lines(run, folder / f"{step}.scores.jsonl"), MAX_SCORE_ROWS):
         case, files = str(row.get("id")), []
-        # not Path.is_file, which raises for names that no file can have
+        # not Path.is_file, which raises for invalid file names
         while os.path.isfile(file := images / image_file(case, len(files))):
             if problem := unreadable(run.path, file):
                 run.notes.append(f"{file.relative_to(run.path)} {problem}")
@@ -196,17 +196,19 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
             files.append(file)
         if files and has_scores(row):
             maps = folder / "maps" / maps_file(case)
-            is_shown = os.path.isfile(maps) and not unreadable(run.path, maps)
-            yield Example(row, tuple(files), maps if is_shown else None)
+            is_usable = os.path.isfile(maps) and not unreadable(run.path, maps)
+            yield Example(row, tuple(files), maps if is_usable else None)
         remaining -= len(files)
-        if not remaining:  # scores.jsonl has all cases, of which few keep their images
+        if not remaining:  # few of the cases in scores.jsonl have images
             return
 
 
 def has_scores(row: dict[str, Any]) -> bool:
-    """True if captions and scores fit: one number per caption, or one such list per image, image k
-    being that of caption k, or all of a single caption; and if the further correct captions are
-    some of them."""
+    """True if captions, scores and further correct captions of a row are consistent.
+
+    Scores are one number per caption, or one such list per image: image k belongs to caption k, or
+    all images to a single caption.
+    """
     captions, scores, positives = (row.get(key) for key in ("captions", "scores", "positives"))
     if not (isinstance(captions, list) and isinstance(scores, list) and captions and scores):
         return False
@@ -226,7 +228,7 @@ def has_scores(row: dict[str, Any]) -> bool:
 
 
 def _outcome(run: Run) -> None:
-    """Reads DONE or FAILED, the newer one if there are both."""
+    """Reads DONE or FAILED, the newer of the two."""
     done, failed = run.path / "DONE", run.path / "FAILED"
     both = done.exists() and failed.exists()
     if failed.exists() and not (both and _modified(done) >= _modified(failed)):
@@ -236,12 +238,12 @@ def _outcome(run: Run) -> None:
 
 
 def _object(run: Run, name: str) -> dict[str, Any]:
-    """JSON object of a file; {} and a note if it is missing or no JSON object."""
+    """JSON object of a file; {} and a note if it is missing or not a JSON object."""
     file = run.path / name
     problem = unreadable(run.path, file)
     if problem is None:
         try:
-            value = _shown(workdir_files.parse_json(file.read_text("utf-8")))
+            value = _displayable(workdir_files.parse_json(file.read_text("utf-8")))
             if isinstance(value, dict):
                 return value
             problem = "holds no JSON object"
@@ -252,13 +254,13 @@ def _object(run: Run, name: str) -> dict[str, Any]:
 
 
 def score_rows(run: Run, file: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a scores.jsonl, whose path is relative to the workdir; none if it is not there."""
+    """Rows of a scores.jsonl, its path relative to the workdir; none if it does not exist."""
     if (run.path / file).exists():
         yield from _lines(run, run.path / file)
 
 
 def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
-    """JSON objects of a JSONL file; other lines (such as one cut short) are counted in a note."""
+    """JSON objects of a JSONL file; other lines (such as truncated ones) are counted in a note."""
     name, bad = file.relative_to(run.path), 0
     if problem := unreadable(run.path, file):
         run.notes.append(f"{name} {problem}")
@@ -271,8 +273,8 @@ def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
                 except ValueError:
                     row = None
                 if isinstance(row, dict):
-                    # nearly no line has what must be changed, and looking into each value is slow
-                    yield _shown(row) if _UNUSUAL.search(line) else row
+                    # cleaning every value is slow, and nearly no line needs it
+                    yield _displayable(row) if _UNUSUAL.search(line) else row
                 else:
                     bad += 1
     except OSError as error:
@@ -282,12 +284,12 @@ def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
 
 
 def unreadable(path: Path, file: Path) -> str | None:
-    """The reason why a file of the workdir at `path` is not read; None if it is."""
+    """Reason not to read a file of the workdir at `path`; None if there is none."""
     if not file.exists():
         return "is missing"
     if not _is_within(path, file):
         return "is a link to elsewhere, not shown"
-    if not file.is_file():  # a pipe would be waited for
+    if not file.is_file():  # reading a pipe would block
         return "is no file"
     if file.suffix in (".png", ".npz") and file.stat().st_size > MAX_IMAGE_BYTES:
         return "is too large to be shown"
@@ -295,19 +297,19 @@ def unreadable(path: Path, file: Path) -> str | None:
 
 
 def _is_within(path: Path, inner: Path) -> bool:
-    """True if no link leads from the workdir at `path` to `inner` outside of it."""
+    """True if `inner` is inside the workdir at `path`, with links resolved."""
     return inner.resolve().is_relative_to(path.resolve())
 
 
-def _shown(value: Any) -> Any:
-    """A JSON value as a page can show it: lone surrogates, which are no text, as "\ufffd"; integers
-    of more than 64 bits, which are no numbers of a run, as strings of their digits."""
+def _displayable(value: Any) -> Any:
+    """A JSON value that a page can display: lone surrogates become "\ufffd", integers of more than
+    64 bits strings."""
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_shown(key): _shown(item) for key, item in value.items()}
+        return {_displayable(key): _displayable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [_displayable(item) for item in value]
     if isinstance(value, int) and abs(value) >= 2**63:
         return str(value)
     return value

@@ -1,8 +1,8 @@
 """Histograms of the scores of a benchmark: correct captions against hard negatives and positives.
 
-An accuracy says how often c, the score of the correct caption, is above c_n, that of the hard
-negative; the histograms say whether the two distributions part at all. Drawn as SVG by the
-template, since Matplotlib takes a tenth of a second for each.
+Accuracy is the share of cases with c, the score of the correct caption, above c_n, the score of the
+hard negative; the histograms show how far the two distributions are apart. The template draws them
+as SVG, since Matplotlib takes a tenth of a second for each.
 """
 
 import math
@@ -12,24 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vlc_jax.report import display
 from vlc_jax.report.read_workdir import Evaluation, Run, has_scores, score_rows
 
 BINS = 28
-HEIGHT = 100  # of the drawing, whose bins are 10 wide; the page stretches it
+HEIGHT = 100  # of the drawing, with bins of width 10; the page scales it
 BLOCKS = " ▁▂▃▄▅▆▇█"  # heights of a histogram in Markdown
 ROLES = ("c", "c_n", "c_p")  # correct caption, hard negative, hard positive
-LABELS = {  # protocol -> what its roles are; of several wrong options the best one counts
-    "retrieval": ("own caption", "best other caption"),
-    "zeroshot": ("own class", "best other class"),
-    "linear_probe": ("own class", "best other class"),
-    "choice": ("correct", "best wrong option"),
-    "triplet": ("correct caption", "hard negative", "hard positive"),
-    "pairs": ("own caption", "caption of the other image"),
-}
 
 
 class Series(NamedTuple):
-    """Scores of one role. counts: of each bin.   shares: the same, 1 the figure's highest count."""
+    """Scores of one role. counts: per bin.   shares: counts / highest count of the figure."""
 
     role: str
     label: str
@@ -46,7 +39,7 @@ class Series(NamedTuple):
 
     @property
     def blocks(self) -> str:
-        """The bars as letters; a count that is not 0 has at least the lowest one."""
+        """The bars as block characters; a positive count has at least the lowest one."""
         return "".join(BLOCKS[math.ceil(share * (len(BLOCKS) - 1))] for share in self.shares)
 
 
@@ -66,25 +59,25 @@ class Histogram(NamedTuple):
 
 
 def of_run(run: Run) -> list[Histogram]:
-    """A histogram of each benchmark that has scores."""
+    """Histogram of each benchmark with scores."""
     return [made for evaluation in run.evaluations if (made := of_benchmark(run, evaluation))]
 
 
 def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
-    """The histogram of the newest scores; None without any."""
-    labels = LABELS.get(str(evaluation.newest["protocol"]), LABELS["choice"])
+    """Histogram of the newest scores; None without scores."""
+    labels = display.of(evaluation.newest).roles
     file = Path("evals") / evaluation.name / f"{evaluation.newest['step']}.scores.jsonl"
     scores: dict[str, list[float]] = {role: [] for role in ROLES}
     for row in score_rows(run, file):
         for role, score in _by_role(row) if has_scores(row) else ():
             scores[role].append(score)
-    found = {role: np.array(values, np.float64) for role, values in scores.items() if values}
-    if not found:
+    by_role = {role: np.array(values, np.float64) for role, values in scores.items() if values}
+    if not by_role:
         return None
-    low, high = (float(f([f(part) for part in found.values()])) for f in (np.min, np.max))
-    if not math.isfinite(high - low):  # of numbers that no model has given
+    low, high = (float(f([f(part) for part in by_role.values()])) for f in (np.min, np.max))
+    if not math.isfinite(high - low):  # numbers of a damaged file
         return None
-    counts = {role: _count(part, low, high) for role, part in found.items()}
+    counts = {role: _count(part, low, high) for role, part in by_role.items()}
     top = max(each.max() for each in counts.values())
     named = dict(zip(ROLES, labels, strict=False))
     series = [
@@ -93,7 +86,7 @@ def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
             named.get(role, "hard positive"),
             each.tolist(),
             (each / top).tolist(),
-            float(found[role].mean()),
+            float(by_role[role].mean()),
         )
         for role, each in counts.items()
     ]
@@ -101,7 +94,7 @@ def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
 
 
 def _by_role(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """(role, score) of a case; of a pair those of both images."""
+    """(role, score) of a case; for a pair of both images."""
     scores = row["scores"]
     rows = scores if isinstance(scores[0], list) else [scores]
     if len(row["captions"]) == 1:  # several images of one caption, the first of which is correct
@@ -116,7 +109,7 @@ def _by_role(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _count(scores: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Number of scores in each bin; a model that scores everything alike fills the middle one."""
+    """Number of scores per bin; equal scores fill the middle bin."""
     if low == high:
         return np.bincount([BINS // 2] * len(scores), minlength=BINS)
     index = ((scores - low) / (high - low) * BINS).astype(int)

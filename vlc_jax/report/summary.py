@@ -7,7 +7,7 @@ from typing import Any
 
 from vlc_jax.report.read_workdir import Run
 
-ROUTINE = ("start", "save", "evaluation", "done")  # events that are counted, not listed
+ROUTINE = ("start", "save", "evaluation", "done")  # counted, not listed
 MAX_SECONDS = 1e12
 BAD = ("corrupt_checkpoint", "nonfinite", "bad_record")
 
@@ -35,22 +35,23 @@ def status(run: Run) -> dict[str, str]:
         text = f"Not finished, {where}.{when} {run.config_problem}: repair or remove that file."
         return {"kind": "failed", "word": "Damaged", "text": text}
     if run.evaluations and not run.metrics and not _has_started(run):
-        found, asked = len(run.evaluations), run.config.get("evals")
-        of = f" of {len(asked)}" if isinstance(asked, dict) and len(asked) > found else ""
+        count, requested = len(run.evaluations), run.config.get("evals")
+        is_partial = isinstance(requested, dict) and len(requested) > count
+        of = f" of {len(requested)}" if is_partial else ""
         word = "Evaluating" if of else "Evaluated"
-        text = f"{found}{of} benchmarks evaluated, nothing trained here.{when}"
+        text = f"{count}{of} benchmarks evaluated, nothing trained here.{when}"
         return {"kind": "open" if of else "done", "word": word, "text": text}
     text = f"Not finished, {where}.{when} If no process is running, the same command continues it."
     return {"kind": "open", "word": "Running", "text": text}
 
 
 def _has_started(run: Run) -> bool:
-    """True if training began; it need not have logged a step yet."""
+    """True if training has started, even before the first logged step."""
     return any(row.get("event") == "start" for row in run.events)
 
 
 def overview(run: Run) -> list[tuple[str, str]]:
-    """Overview of the run as (name, value) pairs: devices, steps, speed, ...; none is empty."""
+    """Overview of the run as (name, value) pairs without empty values: devices, steps, ..."""
     hardware = mapping(run.env.get("hardware"))
     devices = hardware.get("devices")
     kinds = ", ".join(map(str, devices)) if isinstance(devices, list) else str(devices or "")
@@ -83,25 +84,25 @@ def overview(run: Run) -> list[tuple[str, str]]:
     return [(name, value) for name, value in values if value]
 
 
-def asked(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """(benchmarks, what was asked of them): reader, split, files and further options, and on which
-    weights if they are not of a step of the run; benchmarks asked the same are listed together.
+def options(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(benchmarks, their options): reader, split, files, further options, and the weights if they
+    are not of a step of the run. Benchmarks with equal options are listed together.
 
     results: contents of evals/<name>/<step>.json.
     """
     names: dict[str, list[str]] = {}
     for result in results:
-        options = mapping(result.get("reader_options") or result.get("options"))
+        of_reader = mapping(result.get("reader_options") or result.get("options"))
         name, reader = str(result["benchmark"]).split("@")[0], result.get("reader")
-        facts = {"reader": None if reader == name else reader, "split": options.get("split")}
-        facts |= {k: v for k, v in options.items() if k not in facts}
+        facts = {"reader": None if reader == name else reader, "split": of_reader.get("split")}
+        facts |= {k: v for k, v in of_reader.items() if k not in facts}
         facts |= {"imported weights": result.get("weights")}
-        said = "; ".join(f"{key} {_said(value)}" for key, value in facts.items() if value)
-        names.setdefault(said, []).append(str(result["benchmark"]))
-    return [(", ".join(each), said) for said, each in names.items() if said]
+        text = "; ".join(f"{key} {_text(value)}" for key, value in facts.items() if value)
+        names.setdefault(text, []).append(str(result["benchmark"]))
+    return [(", ".join(each), text) for text, each in names.items() if text]
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -140,19 +141,19 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def config_diff(
     default: Mapping[str, Any], config: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """(field, default, value) of every leaf that differs; "" where one of them lacks it."""
+    """(field, default, value) of every leaf that differs; "" if one of them lacks it."""
     pairs = differences([flatten(config), flatten(default)]) if default else []
     return [(field, old, new) for field, (new, old) in pairs]
 
 
 def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """(name, its value in each column), in order of appearance; "" where a column lacks it."""
+    """(name, its value in each column), in order of appearance; "" if a column lacks it."""
     names = dict.fromkeys(name for column in columns for name in column)
     return [(name, [column.get(name, "") for column in columns]) for name in names]
 
 
 def differences(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """The rows of `side_by_side` whose values are not all equal."""
+    """Rows of `side_by_side` whose values are not all equal."""
     return [(name, values) for name, values in side_by_side(columns) if len(set(values)) > 1]
 
 
@@ -179,7 +180,7 @@ def _rate(last: dict[str, Any]) -> str:
 
 
 def _duration(seconds: Any) -> str:
-    # MAX_SECONDS: a timedelta holds no more, and a run takes less
+    # MAX_SECONDS: timedelta would overflow
     if not isinstance(seconds, int | float) or not 0 <= seconds < MAX_SECONDS:
         return ""
     return str(datetime.timedelta(seconds=round(seconds)))
@@ -195,5 +196,5 @@ def command(value: Any) -> str:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """`value` if it is a JSON object, else {}: a report needs no complete files."""
+    """`value` if it is a JSON object, else {}, since files may be incomplete."""
     return value if isinstance(value, dict) else {}

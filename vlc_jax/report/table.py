@@ -11,25 +11,15 @@ import rich.box
 import rich.table
 import rich.text
 
-PROTOCOLS = (
-    "retrieval",
-    "zeroshot",
-    "linear_probe",
-    "choice",
-    "triplet",
-    "pairs",
-    "keywords",
-    "multiple_choice",
-    "conditions",
-    "superposition",
-    "binding",
-)  # in the order of a table
-LABELS = {  # metric -> its label; others are shown as they are, underscores as spaces
+from vlc_jax.report import display
+from vlc_jax.report.display import DEFAULT, Display
+
+LABELS = {  # metric -> label; other metrics: underscores as spaces
     "accuracy_macro": "mean of groups",
     "accuracy_top5": "top-5 accuracy",
     "augmented_accuracy": "augmented",
     "original_accuracy": "original",
-    "brittleness": "brittleness ↓",  # better when small
+    "brittleness": "brittleness ↓",  # lower is better
     "mean_per_class_recall": "class recall",
     "image_individual_accuracy": "individual, of captions",
     "pair_accuracy": "pair",
@@ -45,12 +35,12 @@ LABELS = {  # metric -> its label; others are shown as they are, underscores as 
     **{f"text_to_image_r{k}": f"text→image R@{k}" for k in (1, 5, 10)},
 }
 UNITS = ("fraction", "rank", "score")
-BESIDE = ("text_to_image_r1", "original_accuracy", "brittleness")  # shown beside the headline
+BESIDE = ("text_to_image_r1", "original_accuracy", "brittleness")  # also listed as headlines
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one benchmark; fractions in [0, 1] unless `unit` says otherwise."""
+    """One metric of one benchmark; a fraction in [0, 1] unless `unit` is "rank" or "score"."""
 
     benchmark: str
     protocol: str
@@ -64,6 +54,7 @@ class Row:
     unit: str
     step: int
     paper: float | None = None  # the published value (`paper.add`)
+    display: Display = DEFAULT  # of its result
 
     @property
     def label(self) -> str:
@@ -78,9 +69,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The 95 % interval against chance: "above", "at", "below"; "" if either is unknown.
+        """95 % interval against chance: "above", "at", "below"; "" if either is unknown.
 
-        "above" means better than chance and "below" worse: a brittleness over 1/3 is "below".
+        "above" is better than chance and "below" worse: a brittleness over 1/3 is "below".
         """
         if self.chance is None or self.low is None or self.high is None:
             return ""
@@ -95,19 +86,20 @@ class Row:
 
 
 def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Row]:
-    """Rows of results (contents of evals/<name>/<step>.json), in the order of PROTOCOLS.
+    """Rows of results (contents of evals/<name>/<step>.json), in the order of protocols.
 
-    everything: all metrics, groups too; else those that a result lists as its `summary`, headline
-    first (without a summary: all metrics of no group), and those with a published value. A metric
-    without a number gives no row.
+    everything: all metrics, including groups. Otherwise the result's `summary`, headline first
+    (without a summary: all metrics except groups), and metrics with a published value. Metrics
+    without a number are skipped.
     """
     table = []
-    for result in sorted(results, key=lambda result: protocol_order(result.get("protocol"))):
+    for result in sorted(results, key=lambda result: display.of(result).order):
         metrics = result["metrics"]
         names = list(metrics)
         if not everything:
-            shown = _summary(result) or [name for name in names if "/" not in name]
-            names = [*shown, *(n for n in names if n not in shown and _has_paper(metrics[n]))]
+            of_summary = _summary(result) or [name for name in names if "/" not in name]
+            others = [name for name in names if name not in of_summary]
+            names = [*of_summary, *(name for name in others if _has_paper(metrics[name]))]
         for name in names:
             row = _row(result, name, metrics.get(name))
             if row is not None:
@@ -116,12 +108,12 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
 
 
 def notes(results: Iterable[dict[str, Any]]) -> list[str]:
-    """Notes on results: cases that are missing, ties that do not count as errors, prompts; each
-    once, behind the names of its benchmarks."""
-    found: dict[str, list[str]] = {}
+    """Notes on results, each once after the names of its benchmarks: missing cases, tie policies
+    other than strict, prompts."""
+    benchmarks: dict[str, list[str]] = {}
     for result in results:
-        details, said = result.get("details"), result.get("notes")
-        texts = [str(note) for note in said] if isinstance(said, list) else []
+        details, listed = result.get("details"), result.get("notes")
+        texts = [str(note) for note in listed] if isinstance(listed, list) else []
         tie = details.get("tie", "strict") if isinstance(details, dict) else "strict"
         if tie != "strict":
             texts.append(f"ties do not count as errors but by the policy {tie!r}")
@@ -129,15 +121,15 @@ def notes(results: Iterable[dict[str, Any]]) -> list[str]:
         if isinstance(prompt, dict):
             texts.append(f"asked by {json.dumps(prompt, ensure_ascii=False)}")
         for text in texts:
-            found.setdefault(text, []).append(str(result.get("benchmark")))
-    return [f"{', '.join(names)}: {text}" for text, names in found.items()]
+            benchmarks.setdefault(text, []).append(str(result.get("benchmark")))
+    return [f"{', '.join(names)}: {text}" for text, names in benchmarks.items()]
 
 
 def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
-    """Headline metric of each benchmark, with the metrics that belong beside it.
+    """Headline metrics of each benchmark.
 
-    These are R@1 in the other direction, the other two metrics of triplets, and metrics with a
-    published value.
+    They are the first of its summary, those in BESIDE (R@1 in the other direction, the other
+    metrics of triplets), and metrics with a published value.
     """
     headlines: dict[tuple[str, str], Row] = {}
     for row in rows(results):
@@ -173,7 +165,7 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
     previous = None
     for row in rows:
         table.add_row(
-            # Text: a name with brackets would be read as markup
+            # Text: brackets in a name would be parsed as markup
             rich.text.Text(row.benchmark if row.benchmark != previous else ""),
             rich.text.Text(row.label),
             number(row, row.value),
@@ -213,11 +205,6 @@ def to_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
-def protocol_order(protocol: Any) -> int:
-    """Sort key of a protocol in a table; unknown protocols come last."""
-    return PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
-
-
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
@@ -226,24 +213,24 @@ LEGEND = (
 
 
 def number(row: Row, value: float | None) -> str:
-    """Text of a value in the row's unit: percent with one decimal, a rank, or a score."""
+    """Value in the row's unit as text: percent with one decimal, a rank, or a score."""
     if row.unit == "fraction":
         return percent(value)
     return "–" if value is None else f"{value:.{1 if row.unit == 'rank' else 3}f}"
 
 
 def has_paper(rows: Iterable[Row]) -> bool:
-    """True if any row has a published value beside it."""
+    """True if any row has a published value."""
     return any(row.paper is not None for row in rows)
 
 
 def paper_difference(row: Row) -> str:
-    """Value minus published value in the row's unit, with its sign; "–" without one."""
+    """Signed value minus published value in the row's unit; "–" without a published value."""
     return "–" if row.paper is None else signed(row, row.value - row.paper)
 
 
 def signed(row: Row, difference: float) -> str:
-    """Text of a difference in the row's unit: percentage points, ranks or scores."""
+    """Difference in the row's unit as text: percentage points, ranks or scores."""
     factor, digits = {"fraction": (100, 1), "rank": (1, 1), "score": (1, 3)}[row.unit]
     return f"{factor * difference:+.{digits}f}".replace("-", "−")
 
@@ -285,6 +272,7 @@ def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
         count=None if count is None else int(count),
         unit=unit if (unit := metric.get("unit")) in UNITS else "fraction",
         step=result["step"],
+        display=display.of(result),
         **numbers,
     )
 

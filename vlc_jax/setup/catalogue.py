@@ -6,7 +6,8 @@ import inspect
 import re
 from pathlib import Path
 
-from vlc_jax import errors, evaluators, losses, models
+from vlc_jax import errors, losses, models
+from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.models import variants
 
 
@@ -54,7 +55,7 @@ def listing() -> str:
     lines += ["", "Heads (config.model.name):"]
     lines += [f"  {name}: {_sentence(inspect.getdoc(h))}" for name, h in models.HEADS.items()]
     lines += ["", f"Variants (config.model.variant): {', '.join(variants.VARIANTS)}"]
-    lines += ["", f"Benchmarks (config.evals): {', '.join(evaluators.EVALUATIONS)}"]
+    lines += ["", f"Benchmarks (config.evals): {', '.join(benchmarks.READERS)}"]
     return "\n".join(lines)
 
 

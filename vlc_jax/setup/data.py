@@ -293,7 +293,8 @@ def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
 def _benchmark(config: ConfigDict, name: str) -> BenchmarkSetup:
     options = config.evals[name].to_dict()
     reader = options.get("reader", name)
-    of_protocol = evaluators.protocol_options(reader, options.get("protocol", ""))
+    protocol = benchmark_readers.protocol_of(reader)
+    of_protocol = evaluators.protocol_options(protocol, options.get("protocol", ""))
     of_reader = {k: v for k, v in options.items() if k not in ("reader", *of_protocol)}
     if benchmark_readers.reads_source(reader) and "source" not in of_reader:
         of_reader = {**source_options(config), **of_reader}

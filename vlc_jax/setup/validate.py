@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
+from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
@@ -50,7 +51,8 @@ def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = Non
     """
     for name, options in config.evals.items():
         try:
-            evaluators.check(options.get("reader", name), options.to_dict(), abilities)
+            protocol = benchmarks.protocol_of(options.get("reader", name))
+            evaluators.check(protocol, options.to_dict(), abilities)
         except UsageError as error:
             raise UsageError(f"config.evals.{name}: {error}") from error
 

@@ -65,7 +65,7 @@ class ImageFeatures(NamedTuple):
     pooled: Float[Array, "images embed"]
     tokens: Float[Array, "images patches embed"] | None = None
     question: Int[Array, "images length"] | None = None
-    has_image: Bool[Array, "images"] | None = None
+    has_image: Bool[Array, " images"] | None = None
 
 
 class TextFeatures(NamedTuple):
@@ -108,7 +108,7 @@ class Outputs(NamedTuple):
     scores: Float[Array, "images texts"] | None
     logit_scale: Float[Array, ""]
     logit_bias: Float[Array, ""] | None = None
-    own_scores: Float[Array, "images"] | None = None
+    own_scores: Float[Array, " images"] | None = None
     negative_text: TextFeatures | None = None
     negative_scores: Float[Array, "images texts negatives"] | None = None
     own_negative_scores: Float[Array, "images negatives"] | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vlc_jax.models.parameters import Parameters
     from vlc_jax.setup.data import Tokenizer, TokenizerShape, TrainingData, Transform
     from vlc_jax.setup.init_from import Origin
-    from vlc_jax.setup.optimizer import Schedule
+    from vlc_jax.setup.model import Schedule
 
 
 class Optimization(NamedTuple):
@@ -46,7 +46,7 @@ class Optimization(NamedTuple):
 class BenchmarkSetup(NamedTuple):
     """A benchmark of config.evals: its reader, and the options of its protocol.
 
-    reader: a key of evaluators.EVALUATIONS and of vlc_jax.input_pipeline.benchmarks.READERS.
+    reader: a key of READERS in input_pipeline/benchmarks.
     options: all its options in config.evals.
     reader_options: options of the reader, completed from config.input (the source).
     """

@@ -30,7 +30,7 @@ def test_each_right_sentence_stands_against_the_wrong_one_of_its_number(root):
 
 def test_four_sentences_count_as_one_beside_the_pairs(root):
     benchmark = bla.bla(root)
-    metrics = evaluators.evaluate("bla", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
     assert metrics["accuracy"].count == 18
     assert metrics["four_accuracy"].count == 9
     assert metrics["four_accuracy"].chance == pytest.approx(1 / 4)

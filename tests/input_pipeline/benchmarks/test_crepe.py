@@ -32,7 +32,7 @@ def test_images_are_found_in_both_folders(root):
 
 def test_productivity_has_recalls_and_a_mean_over_kinds(root):
     benchmark = crepe.crepe_productivity(root)
-    result = evaluators.evaluate("crepe_productivity", benchmark, random_scorer())
+    result = evaluators.evaluate("choice", benchmark, random_scorer())
     assert {"recall_at_3", "recall_at_5", "mean_rank", "median_rank"} <= set(result.metrics)
     kinds = [
         result.metrics[f"accuracy/subset={kind}"].value for kind in crepe.PRODUCTIVITY_NEGATIVES

@@ -25,13 +25,13 @@ def test_captions_stand_beside_their_images_and_the_group_score_is_the_headline(
     case = benchmark.cases[0]
     assert case.captions == ("1 cups on a table", "2 cups on a table")
     assert [path.name for path in case.images] == ["frame_0.png", "frame_1.png"]
-    metrics = evaluators.evaluate("eqben", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("pairs", benchmark, random_scorer()).metrics
     assert benchmark.summary[0] == "group_score"
     assert metrics["group_score"].chance == pytest.approx(1 / 6)
 
 
 def test_the_subset_is_the_first_folder_and_those_of_kubric_are_one_family(root):
-    metrics = evaluators.evaluate("eqben", eqben(root), random_scorer()).metrics
+    metrics = evaluators.evaluate("pairs", eqben(root), random_scorer()).metrics
     prefix = "group_score/family="
     families = {n.removeprefix(prefix): e.count for n, e in metrics.items() if n.startswith(prefix)}
     assert families == {"eqbenag": 1, "eqbeng": 1, "eqbeny": 1, "eqbenk": 3, "eqbensd": 1}

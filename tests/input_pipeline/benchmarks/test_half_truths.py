@@ -26,7 +26,7 @@ def test_the_short_caption_stands_against_the_half_truth(root):
 
 def test_headlines_are_those_of_the_paper(root):
     benchmark = half_truths.half_truths(root)
-    result = evaluators.evaluate("half_truths", benchmark, random_scorer())
+    result = evaluators.evaluate("triplet", benchmark, random_scorer())
     scores = [row["scores"] for row in result.per_example]  # of the short, half and full truth
     right = sum(short > half for short, half, _ in scores) / len(scores)
     ordered = sum(full > short > half for short, half, full in scores) / len(scores)

@@ -40,7 +40,7 @@ def test_positives_come_from_the_same_place_of_the_other_file(root):
 
 def test_the_headline_is_the_unweighted_mean_of_the_subsets(root):
     benchmark = hard_positives.replace(root)
-    metrics = evaluators.evaluate("replace", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("triplet", benchmark, random_scorer()).metrics
     for name in benchmark.summary:
         metric = name.removesuffix("_macro")
         parts = [metrics[f"{metric}/subset={subset}"].value for subset in files.REPLACE]

@@ -43,7 +43,7 @@ def test_descriptions_lose_blanks_and_are_grouped_by_static_and_video(root):
         ("Two cups near the edge.",),
         ("The man turns to the left",),
     ]
-    metrics = evaluators.evaluate("imagecode", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
     assert metrics["accuracy"].chance == pytest.approx(1 / 10)
     assert (metrics["accuracy/static"].count, metrics["accuracy/video"].count) == (2, 1)
 

@@ -44,7 +44,7 @@ def test_the_correct_caption_comes_first(tmp_path):
 
 def test_results_are_by_data_set_and_template(root):
     benchmark = negbench.negbench(root)
-    metrics = evaluators.evaluate("negbench", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
     parts = [metrics[f"accuracy/subset={subset}"].value for subset in ("coco", "voc2007")]
     assert metrics["accuracy_macro"].value == pytest.approx(sum(parts) / 2)
     assert {f"accuracy/template={template}" for template in miniature.TEMPLATES} <= set(metrics)

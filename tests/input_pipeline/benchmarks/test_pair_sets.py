@@ -31,7 +31,7 @@ def test_bivlc_has_each_caption_beside_its_own_image_and_groups_of_types(root):
     first = benchmark.cases[0]
     assert first.captions == ("0 cups on a table", "a table on 0 cups")
     assert [picture.column for picture in first.images] == ["image", "negative_image"]
-    metrics = evaluators.evaluate("bivlc", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("pairs", benchmark, random_scorer()).metrics
     assert metrics["group_score/type=replace"].count == 2
     assert metrics["group_score/subset=replace_att"].count == 1
 

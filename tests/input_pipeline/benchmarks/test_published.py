@@ -8,7 +8,7 @@ import pytest
 from tests.support import sets
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED
+from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, PUBLISHED
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 
@@ -33,8 +33,8 @@ def test_cases_are_whole_and_run_through_their_protocol(name, root):
         assert all(isinstance(caption, str) and caption for caption in case.captions)
         for each in case.images:
             assert image_ops.decode(each).shape[2] == 3
-    result = evaluators.evaluate(name, benchmark, random_scorer())
-    row = evaluators.to_json(name, benchmark, result)
+    result = evaluators.evaluate(PROTOCOL_OF[name], benchmark, random_scorer())
+    row = evaluators.to_json(PROTOCOL_OF[name], benchmark, result, reader=name)
     assert row["summary"], "no metric of the summary was computed"
     assert set(benchmark.summary) <= set(row["metrics"])
     assert row["metrics"][row["summary"][0]]["chance"] is not None

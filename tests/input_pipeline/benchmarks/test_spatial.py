@@ -30,7 +30,7 @@ def root(tmp_path):
 def test_cases_are_grouped_by_preposition_and_left_right_is_a_subset(name, prepositions, root):
     benchmark = PUBLISHED[name][0](root)
     assert [case.group["preposition"] for case in benchmark.cases] == prepositions
-    metrics = evaluators.evaluate(name, benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
     horizontal = sum(p in ("left", "right") for p in prepositions)
     assert metrics["accuracy/subset=left_right"].count == horizontal
     assert metrics["accuracy"].chance == 1 / 2

@@ -31,7 +31,7 @@ def test_the_correct_caption_or_image_comes_first(root):
 
 def test_headlines_are_means_over_subsets_of_each_direction(root):
     benchmark = spec.spec(root)
-    metrics = evaluators.evaluate("spec", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
     for direction in spec.FILES:
         parts = [metrics[f"accuracy/{direction}={subset}"].value for subset in spec.SUBSETS]
         assert metrics[f"accuracy_{direction}"].value == pytest.approx(sum(parts) / 6)

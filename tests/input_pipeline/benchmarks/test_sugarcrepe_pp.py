@@ -28,7 +28,7 @@ def test_the_second_caption_is_the_hard_positive(root):
 
 def test_headlines_are_means_over_subsets_of_both_tasks(root):
     benchmark = sugarcrepe_pp.sugarcrepe_pp(root, subsets=("swap_att", "swap_obj"))
-    result = evaluators.evaluate("sugarcrepe_pp", benchmark, random_scorer())
+    result = evaluators.evaluate("triplet", benchmark, random_scorer())
     for task in ("augmented_accuracy", "text_accuracy"):
         parts = [result.metrics[f"{task}/subset=swap_{of}"].value for of in ("att", "obj")]
         assert result.metrics[f"{task}_macro"].value == pytest.approx(sum(parts) / 2)

@@ -30,7 +30,7 @@ def test_the_right_image_is_first_and_cases_are_grouped_by_what_is_wrong(root):
     ]
     assert benchmark.cases[2].captions == ("A cup, red, stands on a chair.",)
     assert benchmark.notes == ()
-    metrics = evaluators.evaluate("svo_probes", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
     assert metrics["accuracy"].chance == 1 / 2
     assert all(metrics[f"accuracy/{kind}"].count == 1 for kind in ("subj_neg", "verb_neg"))
 

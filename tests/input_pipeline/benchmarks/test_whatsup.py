@@ -44,7 +44,7 @@ def scorer_that_misses(*names):
 def test_one_miss_costs_a_pair_and_a_set(root):
     benchmark = whatsup.whatsup_a(root)
     scorer = scorer_that_misses("tea-pot_left_of_side-table")
-    metrics = evaluators.evaluate("whatsup_a", benchmark, scorer).metrics
+    metrics = evaluators.evaluate("choice", benchmark, scorer).metrics
     assert metrics["accuracy"].value == 7 / 8
     assert metrics["pair_accuracy"].value == 3 / 4
     assert metrics["pair_accuracy/subset=on_under"].value == 1
@@ -62,7 +62,7 @@ def test_two_way_keeps_the_caption_with_the_opposite_preposition(name, root):
         assert case.captions[0] == whole.captions[0]
         opposite = whatsup.OPPOSITES[case.group["preposition"]]
         assert [c for c in whole.captions if opposite in c.split()] == [case.captions[1]]
-    metrics = evaluators.evaluate(name, two_way, scorer_that_misses()).metrics
+    metrics = evaluators.evaluate("choice", two_way, scorer_that_misses()).metrics
     assert metrics["accuracy"].chance == 1 / 2
     assert metrics["pair_accuracy"].chance == 1 / 4
     assert "set_accuracy" not in metrics
@@ -90,7 +90,7 @@ def test_set_b_has_no_label_fixes(root):
 
 def test_incomplete_pairs_and_sets_are_not_counted(root):
     benchmark = whatsup.whatsup_b(root, count=3)  # left, right, front of one set
-    metrics = evaluators.evaluate("whatsup_b", benchmark, scorer_that_misses()).metrics
+    metrics = evaluators.evaluate("choice", benchmark, scorer_that_misses()).metrics
     assert metrics["accuracy"].count == 3
     assert metrics["pair_accuracy"].count == 1
     assert "set_accuracy" not in metrics

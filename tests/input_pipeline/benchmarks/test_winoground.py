@@ -32,7 +32,7 @@ def test_all_forms_are_the_same_cases(root):
 def test_a_case_is_in_a_group_for_each_kind_of_tag_that_it_has(root):
     files.write_t2v(root / "t2v")
     benchmark = winoground(root, folder="t2v", images="t2v")
-    metrics = evaluators.evaluate("winoground", benchmark, random_scorer()).metrics
+    metrics = evaluators.evaluate("pairs", benchmark, random_scorer()).metrics
     counts = {
         name.removeprefix("pair_accuracy/"): estimate.count
         for name, estimate in metrics.items()

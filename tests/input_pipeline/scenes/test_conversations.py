@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.input_pipeline.scenes import conversations, grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
 
 ALL = tuple((kind, 1.0) for kind in conversations.KINDS)
 PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0, "synonyms": 0.0}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tokenizers
 
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
 from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids, tokenize
 
 WORDS = ["<pad>", "</s>", "what", "is", "it", "ASSISTANT:", "USER:", "a", "cat", "why", "\n"]

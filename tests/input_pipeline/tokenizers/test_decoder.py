@@ -7,8 +7,8 @@ import pytest
 import sentencepiece
 import tokenizers
 
+from vlc_jax.input_pipeline.case import asked
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
-from vlc_jax.input_pipeline.tokenizers.conversation import asked
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer, TextStream
 from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
 

@@ -4,15 +4,15 @@ Beside this file:
 
   values.csv             a value per row, as printed; `count`: decisions behind it, if known
   checkpoints.csv        202 CLIP checkpoints, a row each, in percent (`vl_compo` in sources.csv)
-  checkpoint_scores.csv  what the 136 columns of checkpoints.csv are, in their order
-  sources.csv            where the values come from: papers, their authors, reruns by others
-  conflicts.csv          values that contradict each other, other protocols, or their own count
-  missing.csv            tables of these papers that are not here
+  checkpoint_scores.csv  description of the 136 columns of checkpoints.csv, in their order
+  sources.csv            sources of the values: papers, their authors, reruns by others
+  conflicts.csv          values that contradict each other, other protocols, or their count
+  missing.csv            tables of these papers that are not included
 
-Benchmarks, metrics and protocols have our names, and so do models of which several sources have
-values. A metric that none of our protocols computes keeps a name of its own; its protocol says why:
-generation (answers graded by people or by GPT-4), linear_probe, mean (over sets that are not
-listed), geometry, example, count.
+Benchmarks, metrics and protocols have our names, and so do models with values from several sources.
+The protocol of a metric that none of our protocols computes is the reason:
+generation (answers graded by people or by GPT-4), linear_probe (searches the weight decay of AdamW,
+ours the C of L-BFGS), mean (over sets that are not listed), geometry, example, count.
 """
 
 import csv
@@ -22,9 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# Protocols that we compute, too. Published linear probes search the weight decay of AdamW, ours the
-# C of L-BFGS: they are not among them.
-OURS = ("choice", "keywords", "multiple_choice", "pairs", "retrieval", "triplet", "zeroshot")
 SCALES = {"percent": 0.01, "points": 0.01, "fraction": 1.0, "cosine": 1.0, "count": 1.0}
 FOLDER = Path(__file__).parent
 
@@ -35,8 +32,8 @@ class Value(NamedTuple):
     Attributes:
       subset: group of cases, "" for all.
       value: as printed, in `unit`: percent, fraction, points (percentage points), cosine, count.
-      decimals: printed behind the point.
-      protocol: one of OURS, or why the metric is none of ours.
+      decimals: number of printed decimal places.
+      protocol: a key of vlc_jax.evaluators.PROTOCOLS, or why we do not compute the metric.
       count: decisions behind the value; None if unknown.
       source: a key of `sources`. table: where in it.
     """
@@ -56,12 +53,12 @@ class Value(NamedTuple):
 
     @property
     def full_metric(self) -> str:
-        """Name of the metric in evals/*.json: that of a subset is metric/subset."""
+        """Name of the metric in evals/*.json: metric, or metric/subset."""
         return f"{self.metric}/{self.subset}" if self.subset else self.metric
 
     @property
     def number(self) -> float:
-        """The value as our results have it: fractions instead of percent."""
+        """The value in the unit of our results: fractions instead of percent."""
         # rounded: 61.6 percent are 0.616, not 0.6160000000000001
         return round(self.value * SCALES[self.unit], 8)
 
@@ -87,10 +84,10 @@ def of_model(model: str) -> list[Value]:
 
     Raises UnknownModelError for a model without values.
     """
-    found = [value for value in values() if value.model == model]
-    if not found:
+    of_one = [value for value in values() if value.model == model]
+    if not of_one:
         known = models()
-        # letters in any case, since "clip vit-b/32" is near nothing otherwise
+        # case-insensitive, so that "clip vit-b/32" has a near match
         folded = {name.lower(): name for name in known}
         near = difflib.get_close_matches(model.lower(), folded, n=3, cutoff=0.0)
         nearest = ", ".join(repr(folded[name]) for name in near)
@@ -98,7 +95,7 @@ def of_model(model: str) -> list[Value]:
             f"no published values of {model!r}; the nearest of {len(known)} models: {nearest}"
         )
     order = ("paper", "authors", "rerun")
-    return sorted(found, key=lambda value: order.index(sources()[value.source]["kind"]))
+    return sorted(of_one, key=lambda value: order.index(sources()[value.source]["kind"]))
 
 
 def models() -> list[str]:

@@ -1,0 +1,48 @@
+"""Results carry how they are shown; older ones are shown as they were."""
+
+import pytest
+
+from vlc_jax import evaluators
+from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.report import display, forgetting, table
+from vlc_jax.report.display import DEFAULT
+
+
+def written(protocol):
+    estimate = evaluators.Estimate(0.5, 8, 0.5, 0.2, 0.8, 0.125)
+    result = evaluators.EvalResult(dict.fromkeys(["accuracy", "pair_accuracy"], estimate), [])
+    return evaluators.to_json(protocol, Benchmark("b", [], "1"), result, reader="b", step=3)
+
+
+@pytest.mark.parametrize("protocol", evaluators.PROTOCOLS)
+def test_a_result_without_the_field_is_shown_as_one_with_it(protocol):
+    result = written(protocol)
+    earlier = {key: value for key, value in result.items() if key != "display"}
+    assert display.of(earlier) == display.of(result) != DEFAULT
+    assert display.of(result).axis in ("", *forgetting.AXES)
+
+
+def test_a_protocol_that_the_report_has_never_heard_of_brings_its_own():
+    result = written("choice")
+    result |= {"protocol": "new"}
+    result["display"] |= {"order": 0, "correct": "newness", "axis": "forgetting"}
+    row, *_ = table.rows([written("choice"), result])
+    assert (row.protocol, row.display.correct, row.display.axis) == ("new", "newness", "forgetting")
+    assert display.of({"protocol": "new"}) == DEFAULT
+    assert display.of({"protocol": ["unhashable"]}) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"order": "first", "correct": 7, "axis": None, "by_group": "yes", "asks": 1},
+        {"roles": "ab"},
+        {"roles": ["one"]},
+        {"roles": ["one", 2]},
+        {"unknown": 1},
+        {},
+    ],
+)
+def test_values_of_another_type_are_ignored(field):
+    assert display.of({"protocol": "triplet", "display": field}) == DEFAULT
+    assert display.of({"protocol": "triplet", "display": [field]}).correct == "augmented"
