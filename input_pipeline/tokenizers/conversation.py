@@ -26,7 +26,7 @@ class ConversationTokenizer:
     Vicuna 1.5, from the end of the image on:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
     The end token of an answer is marked, too. A turn [question, answer, ends], written by
-    `case.asked`, is to be scored: it is never cut, and its end token has no mark if `ends` is false.
+    `case.asked`, is to be scored: it is never cut, and without `ends` its end token has no mark.
     {"text_only": [[question, answer], ...]} is a conversation without an image. It starts with the
     start token and `before`, which otherwise precede the image:
         <s>{before}{question} ASSISTANT: {answer}</s>USER: ...
