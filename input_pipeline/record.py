@@ -43,7 +43,7 @@ class ShuffledImage:
 class AskedImage:
     """An image with a question about it, which some models read after the image (VLM2Vec)."""
 
-    image: "bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage"
+    image: "ImageLike"
     question: str
 
 

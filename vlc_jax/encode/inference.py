@@ -38,7 +38,7 @@ _KEPT_BATCHES = 8
 
 # A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an AskedImage is one of
 # them with a question, for a model that reads it.
-AnyImage = str | os.PathLike | bytes | np.ndarray | Image.Image | AskedImage
+AnyImage = str | os.PathLike | Image.Image | ImageLike
 
 
 def load(
@@ -106,15 +106,14 @@ class Model:
 
     def embed_images(self, images: Sequence[AnyImage]) -> Float[np.ndarray, "images embed"]:
         """Embeddings of unit length. Raises DataError, with its name, for an unreadable image."""
-        images = _images(images)
-        return self._pooled(images, lambda scorer, part: scorer.embed_images(part))
+        return self._pooled(_images(images), lambda scorer, part: scorer.embed_images(part))
 
     def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
         """The cropped and resized pixels of an image, not normalised; `embed_images` accepts them.
 
         Raises DataError for an unreadable image.
         """
-        return self._setup.evaluation.transform(_image(image), None)
+        return np.asarray(self._setup.evaluation.transform(_image(image), None))
 
     def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
@@ -132,8 +131,8 @@ class Model:
         For a head, tokens of eight batches of images and of texts are in memory at a time; more
         texts than that are embedded again for the next images.
         """
-        images, texts = _images(images), self._encodable(texts)
-        scores = np.zeros((len(images), len(texts)), np.float32)
+        inputs, texts = _images(images), self._encodable(texts)
+        scores = np.zeros((len(inputs), len(texts)), np.float32)
         if not scores.size:
             return scores
         has_head = self._setup.model.has_head
@@ -141,13 +140,13 @@ class Model:
         largest = self._batch_size if has_head else _POOLED_BLOCK
         # by the size of the whole call, so that its last blocks have the shape of the first ones
         shape = [_block(count, largest) for count in scores.shape]
-        of_images, of_texts = self._scorer(len(images)), self._scorer(len(texts))
+        of_images, of_texts = self._scorer(len(inputs)), self._scorer(len(texts))
         score, text = self._scorer(self._batch_size).score, None
         in_blocks = partial(score_in_blocks, score, height=shape[0], width=shape[1])
         if self._setup.model.head.requests[1].tokens == "ids":
             in_blocks = on_short_texts(in_blocks)
-        for top in range(0, len(images), in_memory):
-            image = of_images.embed_images(images[top : top + in_memory])
+        for top in range(0, len(inputs), in_memory):
+            image = of_images.embed_images(inputs[top : top + in_memory])
             for left in range(0, len(texts), in_memory):
                 if text is None or len(texts) > in_memory:
                     text = of_texts.embed_texts(texts[left : left + in_memory])
@@ -166,23 +165,23 @@ class Model:
           parameters. Raises UsageError for a model that writes no text.
         """
         writer, how = self._writer, Decoding(**decoding)
-        images, questions = _images(images), _texts(questions)
-        if len(images) != len(questions):
-            raise UsageError(f"{len(images)} images and {len(questions)} questions: one of each")
-        pairs = [self._with_question(*pair) for pair in zip(images, questions, strict=True)]
-        images, questions = [image for image, _ in pairs], [question for _, question in pairs]
+        inputs, questions = _images(images), _texts(questions)
+        if len(inputs) != len(questions):
+            raise UsageError(f"{len(inputs)} images and {len(questions)} questions: one of each")
+        pairs = [self._with_question(*pair) for pair in zip(inputs, questions, strict=True)]
+        inputs, questions = [image for image, _ in pairs], [question for _, question in pairs]
         answers, size = list[str](), self._batch_size
-        for start in range(0, len(images), size):
+        for start in range(0, len(inputs), size):
             part = slice(start, start + size)
-            image = self._scorer(len(images)).embed_images(images[part])
-            rows = min(size, 1 << max(len(images) - 1, 0).bit_length())
+            image = self._scorer(len(inputs)).embed_images(inputs[part])
+            rows = min(size, 1 << max(len(inputs) - 1, 0).bit_length())
             answers += writer(self._variables, image, questions[part], how, rows)
         return answers
 
     def stream(self, image: AnyImage, question: str = "", **decoding: Any) -> Iterator[str]:
         """Yields the answer of `answers` about one image in pieces, as they are decoded."""
-        image, question = self._with_question(_image(image), question)
-        features = self._scorer(1).embed_images([image])
+        asked, question = self._with_question(_image(image), question)
+        features = self._scorer(1).embed_images([asked])
         text = TextStream(self._writer.tokenizer)
         for token in self._writer.stream(self._variables, features, question, Decoding(**decoding)):
             if piece := text(token):

@@ -5,6 +5,8 @@ hard positives, all of unit length. Hard Positive Truth (Kamath et al. 2024, app
 with the same two, one text of each kind per example.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -64,7 +66,7 @@ def analogy_symmetric(
         losses.append(_one_direction(scores, logit_scale, mask))
         transposed = jnp.swapaxes(scores, 0, 1)
         losses.append(_one_direction(transposed, logit_scale, jnp.swapaxes(mask, 0, 1)))
-    return _mean(sum(losses) / 4, mask)
+    return _mean(functools.reduce(jnp.add, losses) / 4, mask)
 
 
 def _one_direction(scores: jax.Array, logit_scale: jax.Array, mask: jax.Array) -> jax.Array:

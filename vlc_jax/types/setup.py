@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from vlc_jax.input_pipeline.benchmarks import Benchmark
     from vlc_jax.models.parameters import Parameters
-    from vlc_jax.setup.data import Tokenizer, TokenizerShape, TrainingData, Transform
+    from vlc_jax.setup.data import Tokenizer, TrainingData, Transform
     from vlc_jax.setup.init_from import Origin
     from vlc_jax.setup.model import Schedule
 
@@ -134,7 +134,7 @@ class Setup(NamedTuple):
 
     config: Mapping[str, Any]
     mesh: Mesh
-    tokenizer: Tokenizer | TokenizerShape
+    tokenizer: Tokenizer  # in --mode plan a TokenizerShape
     tokenizer_path: str | None
     model: nn.Module
     normalise: Callable[[jax.Array], jax.Array]
