@@ -1,13 +1,12 @@
-"""Finetuning on the embedded scenes: pretrained model, steps, data, and the runs it starts from.
+"""Finetuning on the embedded scenes: model, steps, data, and the run that it starts from.
 
-Each starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names one, otherwise the run
-trains it first, in WORKDIR/pretrain. Arguments of all of them: steps=N; base=clip, or relations,
-which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what; world,
-split and pooling as those of configs/scenes/clip.py.
+A run starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names its run; without it the
+run trains one first, in WORKDIR/pretrain. Arguments: steps=N; base=clip, or relations, the model of
+configs/negclip.py:hard_images, which distinguishes "left of" from "right of"; world, split and
+pooling as in configs/scenes/clip.py.
 """
 
 from types import SimpleNamespace
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -22,17 +21,15 @@ CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
 DRAWS = {"scenes-synonyms": "base_words"}
 WORD_LIST = "uniform_word_list"
 SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
-BASES = ("clip", "relations")
-RELATION_STEPS = 800  # relations are learned all at once, after about 450 (hard_images.py)
-ARGUMENTS = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
-
-
-def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
-    """The arguments of a config: those above, and its own."""
-    args = arguments.parse(argument, **{"pooling": "cls"} | ARGUMENTS | defaults)
-    if args.base not in BASES:
-        raise ValueError(f"base is one of {', '.join(BASES)}; got {args.base!r}")
-    return args
+# relations are learned all at once, after about 450 steps (configs/scenes/hard_images.py)
+RELATION_STEPS = 800
+DATA = {
+    "steps": 250,
+    "base": arguments.OneOf("clip", "relations"),
+    "world": "scenes-mini",
+    "split": "validation",
+}
+ARGUMENTS = DATA | {"pooling": "cls"}
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
@@ -52,7 +49,7 @@ def pretrain(base: str, world: str, pooling: str) -> ConfigDict:
     """The pretraining run, for want of config.init_from."""
     if base == "clip":
         return scenes.make(world=world, pooling=pooling)
-    return relations(SimpleNamespace(**ARGUMENTS | {"world": world, "pooling": pooling}))
+    return relations(arguments.parse({"world": world, "pooling": pooling}, **ARGUMENTS))
 
 
 def negclip(args: SimpleNamespace, **generators: float) -> ConfigDict:
@@ -74,8 +71,8 @@ def relations(args: SimpleNamespace) -> ConfigDict:
     config = swapped_captions(args)
     with config.unlocked():
         use_hard_images(config, relation=0.7, attribute=0.3)
-        first = ARGUMENTS | {"steps": RELATION_STEPS, "world": args.world, "pooling": args.pooling}
-        config.pretrain = relation_pairs(SimpleNamespace(**first))
+        first = {"steps": RELATION_STEPS, "world": args.world, "pooling": args.pooling}
+        config.pretrain = relation_pairs(arguments.parse(first, **ARGUMENTS))
         config.steps = max(args.steps, 400)
     return config
 

@@ -7,15 +7,6 @@ from ml_collections import ConfigDict
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained
 
-ARGUMENTS = {
-    "weights": "",
-    "path": "",
-    "image_folder": "",
-    "tokenizer": "",
-    "decoder": "vicuna_7b",
-    "select": "patch",
-    "vocab": 0,
-}
 SYSTEM = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
     "helpful, detailed, and polite answers to the user's questions."
@@ -54,15 +45,12 @@ DECODERS = {
 }
 IMAGE_TOKENS = {"patch": 576, "cls": 1, "cls_patch": 577}  # of ViT-L/14 at 336 pixels
 LENGTH = 2048  # tokens, with the image's
-
-
-def parse(argument: str | None, **defaults: object) -> SimpleNamespace:
-    """The arguments of a stage. Raises ValueError for an unknown decoder or selection."""
-    args = arguments.parse(argument, **ARGUMENTS | defaults)
-    for name, known in (("decoder", DECODERS), ("select", IMAGE_TOKENS)):
-        if getattr(args, name) not in known:
-            raise ValueError(f"{name} is one of {', '.join(known)}; got {getattr(args, name)!r}")
-    return args
+ARGUMENTS = {
+    **pretrained.ARGUMENTS,
+    "decoder": arguments.OneOf(*DECODERS),
+    "select": arguments.OneOf(*IMAGE_TOKENS),
+    "vocab": 0,
+}
 
 
 def make(args: SimpleNamespace) -> ConfigDict:

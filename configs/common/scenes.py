@@ -22,6 +22,17 @@ def make(
     return config
 
 
+def siglip(steps: int = 1000, world: str = "scenes-mini", split: str = "validation") -> ConfigDict:
+    """CLIP's towers and data with SigLIP's loss, scale and bias; see configs/scenes/siglip.py."""
+    config = make(steps, world, split)
+    with config.unlocked():
+        config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
+        config.model.logit_scale_init = 10.0
+        config.model.logit_bias_init = -10.0
+        config.model.logit_scale_max = None  # published SigLIP checkpoints lie above CLIP's 100
+    return config
+
+
 def evaluations(
     split: str = "validation",
     count: int = 2000,

@@ -14,7 +14,7 @@ and 3.9; with image_tower=unlocked SigLIP 50.0 and 1.0, 49.0 and 7.8, and with b
 five times over 1.18 million images take 6 hours of one A100 at 30 % of its bfloat16 peak (SigLIP 7;
 unlocked 19 and 20), and their vectors 5 before that, if a caption has 100 tokens.
 
-Batch, rate, decay, epochs and warmup are the paper's (appendix B), as in configs/coco/leftright.py,
+Batch, rate, decay, epochs and warmup are the paper's (appendix B), as in configs/leftright.py,
 and so is the connector, LLaVA-1.5's projector to the width of the image's embedding. All answers of
 a conversation are one caption, long ones, which is what the language model is for. Not as in the
 paper, or not said there: the logit scale starts where a CLIP or SigLIP starts that is trained from
@@ -26,17 +26,17 @@ Left / right negatives that are made at each reading have no vectors: prepare th
     --generator-options '{"left_right": {"mode": "authors"}}'
 and say path=prepared/llava_joined in both commands.
 
-Arguments: those of configs/coco/leftright.py (negatives=none); vectors (a file of all texts);
+Arguments: those of configs/leftright.py:data=coco (negatives=none); vectors (a file of all texts);
 connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).
 """
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.coco import leftright
+from vlc_jax.configs import leftright
 from vlc_jax.configs.common import arguments, heads
 
-ARGUMENTS = leftright.ARGUMENTS | {
-    "negatives": "none",
+ARGUMENTS = leftright.COCO | {
+    "negatives": arguments.OneOf("none", "leftright"),
     "answers": "joined",
     "vectors": "",
     "connector": "mlp2x_gelu",

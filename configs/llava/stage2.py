@@ -23,13 +23,13 @@ prepared with: --answers conversation --text-only); the others as in configs/lla
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.common import llava
+from vlc_jax.configs.common import arguments, llava
 
 BLOCKS = r"head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = llava.parse(argument, batch=128, text_only=1)
+    args = arguments.parse(argument, **llava.ARGUMENTS, batch=128, text_only=1)
     config = llava.make(args)
     with config.unlocked():
         config.lora.update({"targets": BLOCKS, "rank": 128, "alpha": 256.0, "dropout": 0.05})

@@ -46,7 +46,7 @@ START = 1  # id of <s>, before the image and before a text
 ARGUMENTS = {
     **pretrained.ARGUMENTS,
     "vocab": 32_064,
-    "question": 1,
+    "question": arguments.OneOf(1, 0),
     "batch": 256,
     "microbatch": 8,
     "text_only": 1,
@@ -55,7 +55,7 @@ ARGUMENTS = {
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = heads.check(arguments.parse(argument, **ARGUMENTS))
+    args = arguments.parse(argument, **ARGUMENTS)
     config = default.get_config()
     with config.unlocked():
         config.init_from = args.weights or None

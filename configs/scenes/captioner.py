@@ -19,16 +19,30 @@ from ml_collections import ConfigDict
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, heads, scenes
 
+ARGUMENTS = {
+    **heads.PLAIN_SCENES,
+    **heads.TOWERS,
+    "steps": 1500,
+    "select": heads.SELECT,
+    "width": 128,
+    "depth": 3,
+    "hard_images": 0,
+    "positions": 0,
+    "question": arguments.OneOf(0, 1),
+    "relations": 0,
+    "batch": 128,
+}
+
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    own = {"select": "patch", "width": 128, "depth": 3}
-    own |= {"hard_images": 0, "positions": 0, "question": 0, "relations": 0, "batch": 128}
-    fixed = {"steps": 1500, "phrases": "plain"}
-    args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
-    config = heads.on_scenes(args)
+    args = arguments.parse(argument, **ARGUMENTS)
+    config = heads.on_scenes(args, bool(args.hard_images))
     with config.unlocked():
         heads.use(
-            *(config, args, "captioner", 1.0),
+            config,
+            "captioner",
+            temperature=1.0,
+            frozen=heads.towers(args),
             select=args.select,
             width=args.width,
             depth=args.depth,
@@ -36,8 +50,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         )
         config.batch_size = args.batch
         if args.relations:
-            said = {"relation": 1.0, "single": 0.0, "place": 0.0}
-            config.input.scenes.caption_options.update(said)
+            options = {"relation": 1.0, "single": 0.0, "place": 0.0}
+            config.input.scenes.caption_options.update(options)
             config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.question = "{}" if args.question else ""
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="token")})

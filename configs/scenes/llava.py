@@ -47,37 +47,45 @@ SETS = (
     "scenes_spatial",
 )
 PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
-SIZES = {"select": "patch", "width": 256, "depth": 2, "positions": 1}
+SIZES = {"select": heads.SELECT, "width": 256, "depth": 2, "positions": 1}
 OF_FIRST = (*SIZES, "base", "world", "split", "tower_pooling")  # arguments of the stage before
+ARGUMENTS = {
+    **heads.PLAIN_SCENES,
+    **SIZES,
+    "image_tower": heads.LOCK,
+    "steps": 0,
+    "hard_images": 0,
+    "batch": 256,
+    "stage": arguments.OneOf(2, 1),
+}
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    own = {"image_tower": "locked", "batch": 256, "stage": 2}
-    fixed = {"steps": 0, "phrases": "plain", "hard_images": 0}
-    args = heads.parse_scenes(argument, **SIZES | own | fixed)
+    args = arguments.parse(argument, **ARGUMENTS)
     args.steps = args.steps or STEPS[args.stage]
-    config = heads.on_scenes(args)
+    config = heads.on_scenes(args, bool(args.hard_images))
     with config.unlocked():
         if args.stage == 2:
-            first = {name: getattr(args, name) for name in OF_FIRST}
+            first = {name: vars(args)[name] for name in OF_FIRST}
             config.pretrain = get_config({"stage": 1, **first})
-        sizes = {size: getattr(args, size) for size in SIZES} | {"positions": bool(args.positions)}
-        heads.use(config, args, "captioner", 1.0, **sizes, scores="answer")
+        sizes = {size: vars(args)[size] for size in SIZES} | {"positions": bool(args.positions)}
+        frozen = ("image",) if args.image_tower == "locked" else ()
+        heads.use(config, "captioner", 1.0, frozen, **sizes, scores="answer")
         config.model.text_tower = False
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.lengths = (18, 20)  # the longest of stage 1 has 17 tokens, of stage 2 19
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch
         config.optimizer.learning_rate = 1.5e-3
-        said = {"relation": 0.8, "single": 0.0, "place": 0.0}
-        config.input.scenes.caption_options.update(said)
+        options = {"relation": 0.8, "single": 0.0, "place": 0.0}
+        config.input.scenes.caption_options.update(options)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.scenes.conversations = tuple(KINDS[args.stage].items())
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
         # by tokens, a caption would weigh four times as much as yes or no and its end token
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="sample")})
-        asked = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
-        asked = SimpleNamespace(**asked, root="", count=0, tie="strict")
+        names = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
+        of_evals = SimpleNamespace(**names, root="", count=0, tie="strict")
         of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
-        config.evals = ConfigDict(evaluations.evaluations(asked, of_scenes))
+        config.evals = ConfigDict(evaluations.evaluations(of_evals, of_scenes))
     return config

@@ -26,24 +26,36 @@ batch=N, select, width, depth, positions and those of configs/common/heads.py th
 from ml_collections import ConfigDict
 
 from vlc_jax.configs import default
-from vlc_jax.configs.common import heads, scenes
+from vlc_jax.configs.common import arguments, heads, scenes
 from vlc_jax.configs.scenes import captioner
 
 SIZES = ("select", "width", "depth", "positions")
 OF_CAPTIONER = (*SIZES, "relations", "base", "world", "split", "phrases", "tower_pooling")
 
+ARGUMENTS = {
+    **heads.PLAIN_SCENES,
+    **heads.TOWERS,
+    "steps": 1500,
+    "select": heads.SELECT,
+    "width": 128,
+    "depth": 3,
+    "hard_images": 1,
+    "positions": 0,
+    "question": arguments.OneOf(1, 0),
+    "train": arguments.OneOf("full", "dora"),
+    "relations": 0,
+    "batch": 128,
+}
+
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    own = {"question": 1, "train": "full", "relations": 0, "batch": 128}
-    own |= {"select": "patch", "width": 128, "depth": 3, "positions": 0}
-    fixed = {"steps": 1500, "phrases": "plain", "hard_images": 1}
-    args = heads.parse_scenes(argument, **heads.TOWERS | own | fixed)
-    config = heads.on_scenes(args)
+    args = arguments.parse(argument, **ARGUMENTS)
+    config = heads.on_scenes(args, bool(args.hard_images))
     with config.unlocked():
-        config.pretrain = captioner.get_config({name: getattr(args, name) for name in OF_CAPTIONER})
-        sizes = {name: getattr(args, name) for name in SIZES}
+        config.pretrain = captioner.get_config({name: vars(args)[name] for name in OF_CAPTIONER})
+        sizes = {name: vars(args)[name] for name in SIZES}
         sizes["positions"] = bool(args.positions)
-        heads.use(config, args, "vlm2vec", heads.TEMPERATURE_OF_VLM2VEC, **sizes)
+        heads.use(config, "vlm2vec", heads.TEMPERATURE_OF_VLM2VEC, heads.towers(args), **sizes)
         if args.train == "dora":
             heads.use_dora(config)
         config.batch_size = args.batch
