@@ -5,6 +5,8 @@
     --workdir runs/pacl_qk
   python -m vlc_jax.main --workdir runs/pacl_llava --config \\
     configs/pacl.py:data=llava,weights=ViT-L-14-336px.pt,path=A.json+B.json,image_folder=A+B
+  python -m vlc_jax.main --workdir runs/pacl_coco --config \\
+    configs/pacl.py:data=coco,weights=open_clip_model.safetensors,path=captions_train2017.json
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025),
 table on token usage. data=llava must reproduce What'sUp, individual and pairs, A left / right, A on

@@ -3,6 +3,8 @@
   python -m vlc_jax.main --config configs/sparc.py --workdir runs/sparc
   python -m vlc_jax.main --workdir runs/sparc_llava --config \\
     configs/sparc.py:data=llava,rope=feature_1d,weights=ViT-L-14-336px.pt,path=prepared/llava
+  python -m vlc_jax.main --workdir runs/sparc_coco --config \\
+    configs/sparc.py:data=coco,weights=open_clip_model.safetensors,path=captions_train2017.json
 
 The row "multiple text tokens" of the table in configs/pacl.py is data=llava with rope=feature_1d:
 must reproduce What'sUp, individual and pairs, A left / right 48.1 and 0.0, A on / under 50.0 and

@@ -7,15 +7,16 @@
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
 relations. Every row is a run. --miniature trains them on the embedded scenes, from CLIP or from the
-model that knows relations (--base). Without it they are the configs of configs/llava; --clip,
---siglip, --eva and --eva-e are further arguments of all their configs, with paths that are absolute
-or start in the folder of this project. EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose
-embedding has the paper's width of 1,024, unless --eva names another variant; those of --eva-e are
-EVA02-CLIP E/14, not in the paper. --vectors names the file with vectors of all texts for the row of
+model that knows relations (--base). Without it they are configs/llava/clip_ft.py, and
+configs/pacl.py and sparc.py with data=llava; --clip, --siglip, --eva and --eva-e are further
+arguments of all their configs, with paths that are absolute or start in the folder of this project.
+EVA-CLIP's rows are EVA01-CLIP g/14 at 224 pixels, whose embedding has the paper's width of 1,024,
+unless --eva names another variant; those of --eva-e are EVA02-CLIP E/14, not in the paper.
+--vectors names the file with vectors of all texts for the row of
 a stronger text encoder; without it that row is left out. For the scenes
 
   vlc-jax embed_text --run runs/relations --out vectors/acl.npy \\
-    --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
+    --config configs/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
 
 makes it. Writes OUT/acl2025.md: the paper's numbers beside those of the runs, on the benchmarks
 that all runs were evaluated on. Rows that are DONE are not trained again, so the same command
@@ -62,7 +63,7 @@ class Row(NamedTuple):
     """One row of the table.
 
     name: of its run.
-    config: in configs/llava; "" if nothing is trained.
+    config: clip_ft (in configs/llava), pacl or sparc; "" if nothing is trained.
     model: its name in `vlc_jax.report.published`; "" for our rows.
     """
 
@@ -155,9 +156,9 @@ def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.R
 
     vectors: file with vectors of all texts, for the row that needs it.
     """
-    bases = [study.Run("clip", "clip:pooling=mean")]
+    bases = [study.Run("clip", "scenes/clip:pooling=mean")]
     if base == "relations":
-        bases.append(study.Run("hard_images", "hard_images:pooling=mean", "clip"))
+        bases.append(study.Run("hard_images", "scenes/hard_images:pooling=mean", "clip"))
         config = "negclip:hard_images,pooling=mean"
         bases.append(study.Run("relations", config, "hard_images"))
     runs = []
@@ -188,7 +189,9 @@ def at_full_size(rows: Sequence[Row], options: Mapping[str, str]) -> list[study.
         if row.config and arguments:
             row_arguments = row.arguments.format(vectors=options["vectors"])
             joined = ",".join(filter(None, (row_arguments, arguments)))
-            runs.append(study.Run(row.name, f"llava/{row.config}:{joined}"))
+            is_control = row.config == "clip_ft"
+            config = "llava/clip_ft:" if is_control else f"{row.config}:data=llava,"
+            runs.append(study.Run(row.name, config + joined))
     return runs
 
 

@@ -184,8 +184,8 @@ def on_scenes(
     return config
 
 
-# Of PACL and SPARC on captions: COCO's with a smaller tower, LLaVA's conversations with the ACL 2025
-# code's.
+# PACL and SPARC on captions: COCO's with a smaller tower, LLaVA's conversations with the authors'
+# tower.
 COCO = {
     **pretrained.ARGUMENTS,
     "validation": "",

@@ -12,7 +12,7 @@ from vlc_jax.tools import export
 
 pytestmark = pytest.mark.slow
 
-DCSM = "configs/scenes/dcsm.py"
+DCSM = "configs/dcsm.py"
 SMALL = (
     *("--config.batch_size=16", "--config.sub_batches=2", "--config.optimizer.warmup_steps=1"),
     *("--config.input.scenes.count=24", "--config.input.preview=4", "--config.log_every=1"),

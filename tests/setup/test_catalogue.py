@@ -34,8 +34,9 @@ def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
 
 def test_an_unknown_config_names_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(errors.UsageError, match="did you mean 'scenes/hp_hn'"):
-        catalogue.find_config("scenes/hphn:steps=2")
+    for name in ("scenes/hphn", "coco/hp_hn", "scenes/hp_hn_swap_only", "configs/scenes/hp_hn.py"):
+        with pytest.raises(errors.UsageError, match="did you mean 'hp_hn'"):
+            catalogue.find_config(f"{name}:steps=2")
     with pytest.raises(errors.UsageError, match=r"there is no config file mine\.py"):
         catalogue.find_config("mine.py")
 
