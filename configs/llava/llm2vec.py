@@ -10,9 +10,7 @@
 left / right, individual and pairs, A then B: CLIP 50.0 and 1.0, 49.5 and 0.0; SigLIP 50.5 and 2.9,
 51.0 and 3.9; with negatives=leftright CLIP 49.5 and 2.9, 50.5 and 6.9, SigLIP 50.5 and 1.0, 51.0
 and 3.9; with image_tower=unlocked SigLIP 50.0 and 1.0, 49.0 and 7.8, and with both 56.3 and 26.2,
-55.4 and 25.5, the one row above chance (50 and 25). Not yet run at full size here; an estimate:
-five times over 1.18 million images take 6 hours of one A100 at 30 % of its bfloat16 peak (SigLIP 7;
-unlocked 19 and 20), and their vectors 5 before that, if a caption has 100 tokens.
+55.4 and 25.5, the one row above chance (50 and 25). Not yet run at full size here.
 
 Batch, rate, decay, epochs and warmup are the paper's (appendix B), as in configs/leftright.py,
 and so is the connector, LLaVA-1.5's projector to the width of the image's embedding. All answers of

@@ -9,7 +9,7 @@ full at 2e-5; image tower, embedding and head of the language model frozen; batc
 epoch, 3 % of warmup and a cosine, no weight decay, 2,048 tokens with the image's. With
 select=cls and a first stage of the same, the model of "Exploring How Generative MLLMs Perceive More
 Than CLIP with the Same Vision Encoder" (ACL 2025) that reads the class token alone. Not yet run
-here. By --mode plan see docs/mllm.md.
+here.
 
 Not as in the paper: 2,048 tokens do not count the text before the image (35 of Vicuna), and a
 conversation without an image has no more room than one with; the order does not group texts of

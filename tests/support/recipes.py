@@ -1,4 +1,4 @@
-"""A miniature of COCO and weights to start from, for tests of the recipes in configs/coco.
+"""A miniature of COCO and weights to start from, for tests of the recipes with data=coco.
 
 The pictures are drawn scenes in JPEG files, the weights random numbers in towers of the published
 kind and small width.
