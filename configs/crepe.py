@@ -20,7 +20,7 @@ from word lists; the rest is NegCLIP's without hard images, which no paper menti
 swapped words are of one class, replaced words are a shape, colour, size or relation, and negations
 deny an object of the image.
 
-Arguments: kind=swap|replace|negate; the others as in configs/clip_ft.py.
+Arguments: data=scenes|coco; kind=swap|replace|negate; the others as in configs/clip_ft.py.
 """
 
 from ml_collections import ConfigDict

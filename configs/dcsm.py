@@ -29,13 +29,14 @@ exchanged, an object that one caption denies and the other picture has. The netw
 apart by their column in the map, so captions are plain (phrases=plain), and a word is nearly always
 in the same column.
 
-Arguments: opposite=image|text; functional=rows, or none (functional words have no vectors of their
-own); blocks (per step: 1 on the scenes, else 6); image_tower, text_tower=locked|unlocked. Of the
-scenes mode=clean|authors; layout=flat|grid; standardise=running|tensor|per_pair (default: by mode);
-those of configs/common/heads.py. Of data=coco mode=authors|clean; weights (OpenAI's ViT-B/16);
-tokenizer; path (a table whose column hard_images holds ids and, for opposite=text, negatives holds
-captions; NegCLIP's TSV; shards); image_folder; validation; captions=given, or negclip (of
-opposite=text: generated, with tagger); variant; size.
+Arguments: data=scenes|coco; opposite=image|text; functional=rows, or none (functional words have no
+vectors of their own); blocks (per step: 1 on the scenes, else 6); image_tower,
+text_tower=locked|unlocked. Of the scenes mode=clean|authors; layout=flat|grid;
+standardise=running|tensor|per_pair (default: by mode); those of configs/common/heads.py. Of
+data=coco mode=authors|clean; weights (OpenAI's ViT-B/16); tokenizer; path (a table whose column
+hard_images holds ids and, for opposite=text, negatives holds captions; NegCLIP's TSV; shards);
+image_folder; validation; captions=given, or negclip (of opposite=text: generated, with tagger);
+variant; size.
 """
 
 from types import SimpleNamespace

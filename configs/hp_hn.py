@@ -23,11 +23,11 @@ The paper gives 5 epochs, weight 1 of the positives and hn_weight=0|0.25|0.5|0.7
 batch, decay and warmup (configs/clip_coco.py), nor how it mixes replace and swap, nor what it does
 with a caption without either.
 
-Arguments: kind=both|swap|replace; hn_weight, the weight of the negatives beside the constant weight
-of the positives. Of the scenes those of configs/clip_ft.py. Of data=coco those of
-configs/clip_coco.py; replace_hp and swap_hp (jsonl files of positives that a language model wrote,
-one line per line of path, which is COCO's captions JSON; not needed where path is a folder prepared
-with them). Without them word tables make positives.
+Arguments: data=scenes|coco; kind=both|swap|replace; hn_weight, the weight of the negatives beside
+the constant weight of the positives. Of the scenes those of configs/clip_ft.py. Of data=coco those
+of configs/clip_coco.py; replace_hp and swap_hp (jsonl files of positives that a language model
+wrote, one line per line of path, which is COCO's captions JSON; not needed where path is a folder
+prepared with them). Without them word tables make positives.
 """
 
 from types import SimpleNamespace

@@ -19,11 +19,11 @@ is their captions for language models. configs/llava/clip_ft.py is the control w
 On the scenes half of the captions state where an object is, so that they have a negative;
 scenes_whatsup and scenes_relation_swap evaluate it.
 
-Arguments: family=clip|siglip; image_tower=locked (the paper's choice) or unlocked;
-negatives=leftright, or none, the control. Of the scenes those of configs/clip_ft.py. Of data=coco
-those of configs/clip_ft.py, path being conversations of LLaVA (JSON files, several joined by "+",
-and so image_folder), a table or shards; answers=each|first|joined (of JSON files); size (pixels; 0:
-the paper's).
+Arguments: data=scenes|coco; family=clip|siglip; image_tower=locked (the paper's choice) or
+unlocked; negatives=leftright, or none, the control. Of the scenes those of configs/clip_ft.py. Of
+data=coco those of configs/clip_ft.py, path being conversations of LLaVA (JSON files, several joined
+by "+", and so image_folder), a table or shards; answers=each|first|joined (of JSON files); size
+(pixels; 0: the paper's).
 """
 
 from types import SimpleNamespace

@@ -88,7 +88,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.context_length = 77
         config.model.variant = args.variant
         config.model.vocab_size = 260
-        # prepared shards have no split: what a run is trained on must not judge it
+        # prepared shards have no split, and training data must not be evaluated on
         is_split = config.input.source == "records"
         config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_split else {})
         if args.init_from:
@@ -99,7 +99,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 
 def use_method(config: ConfigDict, method: str, tagger: str) -> None:
-    """The losses and hard texts of a config on COCO, and its head if it is of one."""
+    """Losses and hard texts of a method, and the head if it has one."""
     methods = METHODS | HEADS
     if method not in methods:
         raise ValueError(f"method is one of clip, {', '.join(methods)}; got {method!r}")
@@ -117,13 +117,13 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
         texts = theirs.input[side].copy_and_resolve_references()
         with texts.unlocked():
             for options in texts.options.values():
-                if "mode" in options:  # the authors' slips are for the authors' numbers
+                if "mode" in options:  # the authors' slips only serve their numbers
                     del options["mode"]
         config.input[side] = texts
 
 
 def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:
-    """The head of another config, on the frozen towers of config.init_from."""
+    """The head of the config `theirs`, on the frozen towers of config.init_from."""
     if not config.init_from:
         raise ValueError(f"method={method} trains a head on the towers of a run: init_from=RUN")
     config.frozen, config.optimizer = theirs.frozen, theirs.optimizer

@@ -9,12 +9,12 @@ each image's caption against a hard negative, with one word replaced.
 data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) REPLACE
 76.6 / 44.5 / 39.9, SWAP 72.4 / 61.6 / 20.8. Not yet run at full size here.
 
-Arguments: in_batch (the negatives are further texts for every image of the batch as well: the
-authors' code does so on one GPU, but not on several); lora (trains only adapters of rank 4, as the
-authors do; true with data=coco, false on the scenes, where 250 steps are few for it). Of the scenes
-those of configs/clip_ft.py. Of data=coco those of configs/clip_ft.py, path being a table of CC3M or
-any other; negatives=both (a fair coin per caption, as in the rows above), rule or fill_mask; all
-but rule need language_model=FOLDER (the authors: distilroberta-base) and
+Arguments: data=scenes|coco; in_batch (the negatives are further texts for every image of the batch
+as well: the authors' code does so on one GPU, but not on several); lora (trains only adapters of
+rank 4, as the authors do; true with data=coco, false on the scenes, where 250 steps are few for
+it). Of the scenes those of configs/clip_ft.py. Of data=coco those of configs/clip_ft.py, path being
+a table of CC3M or any other; negatives=both (a fair coin per caption, as in the rows above), rule
+or fill_mask; all but rule need language_model=FOLDER (the authors: distilroberta-base) and
 tagger=spacy:en_core_web_sm, theirs.
 """
 

@@ -19,7 +19,8 @@ _PHI_3_TURN = "{question}<|end|>\n<|assistant|>\n"
 # image, and options of the tokenizer `conversation`; Vicuna's template is its default.
 DECODERS = {
     "vicuna_7b": (
-        *(32_000, f"{SYSTEM} USER: "),
+        32_000,
+        f"{SYSTEM} USER: ",
         # Llama 2 has no padding token, and LLaVA pads with this one
         {"eos_token": "</s>", "pad_token": "<unk>"},
     ),
@@ -34,7 +35,8 @@ DECODERS = {
         },
     ),
     "phi3_mini": (
-        *(32_064, "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n"),
+        32_064,
+        "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n",
         {
             "eos_token": "<|end|>",
             "pad_token": "<|endoftext|>",

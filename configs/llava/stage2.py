@@ -1,4 +1,4 @@
-"""LLaVA-1.5's second stage with LoRA: conversations, of which only the answers count.
+"""LLaVA-1.5's second stage with LoRA: conversations, with the loss on the answers alone.
 
   python -m vlc_jax.main --workdir runs/llava \\
     --config configs/llava/stage2.py:weights=runs/stage1,tokenizer=VICUNA,path=A.json,image_folder=A
@@ -12,13 +12,12 @@ Than CLIP with the Same Vision Encoder" (ACL 2025) that reads the class token al
 here.
 
 Not as in the paper: 2,048 tokens do not count the text before the image (35 of Vicuna), and a
-conversation without an image has no more room than one with; the order does not group texts of
-similar length, nor conversations with and without an image, so that most batches are as long as
-one of the latter.
+conversation without an image has the same token limit as one with; batches are not grouped by
+length, nor by conversations with and without an image, so that most are as long as the latter.
 
 Arguments: weights (the workdir of a first stage, or a folder of LLaVA); text_only=0 leaves out
-conversations without an image, 40,688 of llava_v1_5_mix665k.json (shards have what they were
-prepared with: --answers conversation --text-only); the others as in configs/llava/stage1.py.
+conversations without an image, 40,688 of llava_v1_5_mix665k.json (shards: as they were prepared,
+with --answers conversation --text-only); the others as in configs/llava/stage1.py.
 """
 
 from ml_collections import ConfigDict
@@ -33,7 +32,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     config = llava.make(args)
     with config.unlocked():
         config.lora.update({"targets": BLOCKS, "rank": 128, "alpha": 256.0, "dropout": 0.05})
-        # a text that is no conversation, as benchmarks have them, is asked about: VQAScore
+        # a text that is no conversation (benchmarks) is scored by VQAScore
         config.text.tokenizer_options.question = llava.VQASCORE
         config.lora.full = "head/projector/.*"
         config.optimizer.learning_rate = 2e-4

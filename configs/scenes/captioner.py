@@ -5,12 +5,12 @@ the log probability of a caption given the image.
   python -m vlc_jax.main --config configs/scenes/captioner.py:select=pooled --workdir runs/pooled
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N
-and depth=N of the decoder; batch=N; relations=1: pictures of two objects, whose captions all say
-where they stand, from which a decoder learns relations (800 steps of batch=256; docs/results.md);
-hard_images=1: every second picture is the one before with two objects or two colours exchanged;
-positions=1: a trained vector for each image token; question=1: captions
-answer a question that is read before them, "is the blue square left of or right of the red circle"
-(input_pipeline/scenes/questions.py); and those of configs/common/heads.py that all heads have.
+and depth=N of the decoder; batch=N; relations=1: images of two objects whose captions all state a
+relation, so that the decoder learns relations (800 steps of batch=256; docs/results.md);
+hard_images=1: every second image is the one before with two objects or two colours exchanged;
+positions=1: a trained vector for each image token; question=1: captions answer a question in front
+of them, "is the blue square left of or right of the red circle"
+(input_pipeline/scenes/questions.py); and the common ones of configs/common/heads.py.
 Retrieval is among 100 candidates, where other configs have 1,000.
 """
 
@@ -56,6 +56,6 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.input.question = "{}" if args.question else ""
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="token")})
         config.optimizer.learning_rate = 2e-3
-        # a decoder reads every pair: 1,000 images with 1,000 texts would take longer than training
+        # the decoder runs on every pair: 1,000 x 1,000 would take longer than training
         config.evals = ConfigDict(scenes.evaluations(args.split, candidates=100, world=args.world))
     return config

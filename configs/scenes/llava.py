@@ -3,22 +3,21 @@ questions with short answers and on "does this figure show ...? please answer ye
 
   python -m vlc_jax.main --config configs/scenes/llava.py --workdir runs/llava
 
-As LLaVA's, its training has two stages: captions and questions with short answers, which teach it
-to see (stage=1), then mostly questions of yes and no (stage=2). `--config.init_from=WORKDIR` names
-the run of stage 1, or with stage=1 the CLIP of the tower; otherwise the run trains these first, in
-WORKDIR/pretrain.
+As LLaVA's, its training has two stages: captions and questions with short answers (stage=1), then
+mostly yes/no questions (stage=2). `--config.init_from=WORKDIR` names the run of stage 1, or with
+stage=1 the CLIP of the tower; otherwise the run trains these first, in WORKDIR/pretrain.
 
-Its benchmarks are asked by several protocols, each a row of the results: score (log probability of
-the caption), vqascore (of "yes" behind the question about the caption), keywords (what it writes,
-greedily, asked where the objects stand, which has which colour, or which of two shapes there is)
-and m3id (by M3ID, with t from 0 and from 1, about places alone); see configs/eval/llava.py.
+Each benchmark is evaluated by several protocols: score (log probability of the caption), vqascore
+(log probability of "yes" after the question about the caption), keywords (in its greedy answers
+about places, colours and shapes) and m3id (M3ID decoding, with t from 0 and from 1, places only);
+see configs/eval/llava.py.
 
-Pictures are of two objects; four captions in five say where they stand, the others name both; all
-say their colours. KINDS has the shares of texts (input_pipeline/scenes/conversations.py).
+Images show two objects; four captions in five state their relation, the others name both; all name
+their colours. KINDS has the shares of texts (input_pipeline/scenes/conversations.py).
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
 depth=N, steps=N (else STEPS), batch=N; positions=0: no trained vector for each image token; and
-those of configs/common/heads.py that all heads have but text_tower.
+the common ones of configs/common/heads.py but text_tower.
 """
 
 from types import SimpleNamespace
@@ -42,8 +41,13 @@ KINDS = {  # stage -> kind of texts -> share
 }
 STEPS = {1: 600, 2: 400}
 SETS = (
-    *("scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation"),
-    *("scenes_held_attribute_swap", "scenes_held_relation_swap", "scenes_objects"),
+    "scenes_attribute_swap",
+    "scenes_relation_swap",
+    "scenes_whatsup",
+    "scenes_negation",
+    "scenes_held_attribute_swap",
+    "scenes_held_relation_swap",
+    "scenes_objects",
     "scenes_spatial",
 )
 PROTOCOLS = ("score", "vqascore", "keywords", "m3id")

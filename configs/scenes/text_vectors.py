@@ -6,8 +6,9 @@
   python -m vlc_jax.main --config configs/scenes/text_vectors.py:vectors=vectors/scenes.npy \\
     --workdir runs/text_vectors
 
-Only the connector of the vectors is trained, and the head. Here another run's text tower gave them,
-which knows what is left of what; any file of such vectors will do (--model of the second command).
+Only the connector of the vectors and the head are trained. The vectors here come from the text
+tower of a run that distinguishes "left of" from "right of"; any file of text vectors works (--model
+of the second command).
 Arguments: those of configs/common/heads.py; vectors=FILE; connector=linear|mlp2x_gelu|llm2clip|none
 (vlc_jax/models/text_vectors.py); head=clip|pacl.
 """

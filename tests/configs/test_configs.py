@@ -91,7 +91,7 @@ def test_every_protocol_of_llava_is_for_its_sets():
     config = make("path=x,sets=scenes_negation,protocols=score")
     assert [*config.evals] == ["scenes_negation_score"]
     for argument, message in (
-        ("sets=whatsup_a", "path=... says which model"),
+        ("sets=whatsup_a", r"path=\.\.\. \(the model\) and sets="),
         ("path=x,sets=whatsup", "did you mean 'whatsup_"),
         ("path=x,sets=mmvp,protocols=keyword", "did you mean 'keywords'"),
         ("path=x,sets=mmvp,protocols=keywords", "protocol keywords is for coco_spatial_one"),

@@ -43,9 +43,10 @@ def test_an_unknown_config_names_the_nearest(tmp_path, monkeypatch):
 
 def test_the_list_has_all_of_them():
     text = catalogue.listing()
+    configs = text.partition("\nLosses ")[0].splitlines()
     for path in CONFIGS:
         name = str(path.relative_to(helpers.ROOT / "configs").with_suffix(""))
-        (line,) = [line for line in text.splitlines() if line.startswith(f"  {name}: ")]
+        (line,) = [line for line in configs if line.startswith(f"  {name}: ")]
         assert not line.endswith("et al.")
     tables = (losses.LOSSES, models.HEADS, variants.VARIANTS, evaluators.EVALUATIONS)
     for name in (name for table in tables for name in table):
