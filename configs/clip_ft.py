@@ -8,8 +8,8 @@ data=coco must reproduce the row CLIP-FT of Yuksekgonul et al. 2023 (table 6 and
 VG-Relation .63, VG-Attribution .65, COCO R@1 image / text .42 / .59, from .59, .62 and .30 / .50
 before. Not yet run at full size here. The authors trained on one GPU.
 
-Arguments: data=scenes (the default) with the arguments of configs/common/finetuning.py; or data=coco, which
-means published weights and files: weights (OpenAI's ViT-B/32); tokenizer
+Arguments: data=scenes (the default) with the arguments of configs/common/finetuning.py, or
+data=coco (published weights and files) with weights (OpenAI's ViT-B/32); tokenizer
 (bpe_simple_vocab_16e6.txt.gz or Hugging Face's; by default the file of an installed open_clip or
 clip); path (NegCLIP's TSV, a table, COCO captions JSON, or a folder that vlc-jax prepare wrote);
 image_folder; validation (a table or such a folder, for retrieval); batch; variant.

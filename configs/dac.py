@@ -15,8 +15,8 @@ such as vlc-jax write_hard_texts dac_dense writes, or of shards made from one; t
 are BLIP-2's. They draw the bag with repetition from dense captions and caption, here without, from
 the dense captions; a missing sentence or negative is left out here, with them it is an empty text.
 
-Arguments: data=scenes|coco; those of configs/svlc.py; bag (sentences per image: 10, the authors',
-or 4 on the scenes).
+Arguments: data=scenes|coco; the arguments of configs/svlc.py; bag (sentences per image: 10, the
+authors', or 4 on the scenes).
 """
 
 from ml_collections import ConfigDict

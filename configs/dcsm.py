@@ -31,12 +31,12 @@ in the same column.
 
 Arguments: data=scenes|coco; opposite=image|text; functional=rows, or none (functional words have no
 vectors of their own); blocks (per step: 1 on the scenes, else 6); image_tower,
-text_tower=locked|unlocked. Of the scenes mode=clean|authors; layout=flat|grid;
-standardise=running|tensor|per_pair (default: by mode); those of configs/common/heads.py. Of
-data=coco mode=authors|clean; weights (OpenAI's ViT-B/16); tokenizer; path (a table whose column
-hard_images holds ids and, for opposite=text, negatives holds captions; NegCLIP's TSV; shards);
-image_folder; validation; captions=given, or negclip (of opposite=text: generated, with tagger);
-variant; size.
+text_tower=locked|unlocked. With data=scenes mode=clean|authors; layout=flat|grid;
+standardise=running|tensor|per_pair (default: by mode); the arguments of configs/common/heads.py.
+With data=coco mode=authors|clean; weights (OpenAI's ViT-B/16); tokenizer; path (a table whose
+column hard_images holds ids and, for opposite=text, negatives holds captions; NegCLIP's TSV;
+shards); image_folder; validation; captions=given, or negclip (of opposite=text: generated, with
+tagger); variant; size.
 """
 
 from types import SimpleNamespace

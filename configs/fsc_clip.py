@@ -15,8 +15,8 @@ have one of each of three generators: NegCLIP's, a word replaced by WordNet, pai
 shuffled. On COCO each is drawn here, by thirds, from NegCLIP's, from word tables (CREPE-style) and
 from shuffled groups of three words; where one gives nothing, another takes its place.
 
-Arguments: data=scenes|coco; those of configs/clip_ft.py; of data=coco also tagger (the authors:
-spacy:en_core_web_sm).
+Arguments: data=scenes|coco; the arguments of configs/clip_ft.py; with data=coco also tagger (the
+authors: spacy:en_core_web_sm).
 """
 
 from ml_collections import ConfigDict

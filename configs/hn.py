@@ -11,8 +11,8 @@ SWAP 74.3 / 60.5 / 25.1; (table 10) ImageNet 50.4, COCO R@1 image / text 49.6 / 
 CLIP's loss and, per image, its caption against one hard negative (SVLC's loss): a word replaced or
 two words exchanged, half and half. Paper and negatives: see configs/hp_hn.py.
 
-Arguments: data=scenes|coco; of the scenes those of configs/clip_ft.py, of data=coco those of
-configs/clip_coco.py.
+Arguments: data=scenes|coco; with data=scenes the arguments of configs/clip_ft.py, with data=coco
+the arguments of configs/clip_coco.py.
 """
 
 from ml_collections import ConfigDict

@@ -24,10 +24,10 @@ batch, decay and warmup (configs/clip_coco.py), nor how it mixes replace and swa
 with a caption without either.
 
 Arguments: data=scenes|coco; kind=both|swap|replace; hn_weight, the weight of the negatives beside
-the constant weight of the positives. Of the scenes those of configs/clip_ft.py. Of data=coco those
-of configs/clip_coco.py; replace_hp and swap_hp (jsonl files of positives that a language model
-wrote, one line per line of path, which is COCO's captions JSON; not needed where path is a folder
-prepared with them). Without them word tables make positives.
+the constant weight of the positives. With data=scenes the arguments of configs/clip_ft.py. With
+data=coco the arguments of configs/clip_coco.py; replace_hp and swap_hp (jsonl files of positives
+that a language model wrote, one line per line of path, which is COCO's captions JSON; not needed
+where path is a folder prepared with them). Without them word tables make positives.
 """
 
 from types import SimpleNamespace

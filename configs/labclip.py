@@ -13,10 +13,10 @@ On COCO Adam of 1e-3 and batch 1024 are the authors', and so are 10 epochs of fi
 one of the five is drawn at each reading, so 50. Negatives have nouns and adjectives exchanged at
 random (ARO's shuffle). From their code: the temperature is learned from 1.
 
-Arguments: data=scenes|coco; of the scenes those of configs/common/heads.py; opposite=image (hard
-images), or text (as the authors train: none, and per caption a further text with words or objects
-exchanged). Of data=coco those of configs/clip_ft.py; size; image_tower, text_tower=locked|unlocked;
-tagger=spacy:en_core_web_sm.
+Arguments: data=scenes|coco; with data=scenes the arguments of configs/common/heads.py;
+opposite=image (hard images), or text (as the authors train: none, and per caption a further text
+with words or objects exchanged). With data=coco the arguments of configs/clip_ft.py; size;
+image_tower, text_tower=locked|unlocked; tagger=spacy:en_core_web_sm.
 """
 
 from types import SimpleNamespace

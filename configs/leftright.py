@@ -20,10 +20,10 @@ On the scenes half of the captions state where an object is, so that they have a
 scenes_whatsup and scenes_relation_swap evaluate it.
 
 Arguments: data=scenes|coco; family=clip|siglip; image_tower=locked (the paper's choice) or
-unlocked; negatives=leftright, or none, the control. Of the scenes those of configs/clip_ft.py. Of
-data=coco those of configs/clip_ft.py, path being conversations of LLaVA (JSON files, several joined
-by "+", and so image_folder), a table or shards; answers=each|first|joined (of JSON files); size
-(pixels; 0: the paper's).
+unlocked; negatives=leftright, or none, the control. With data=scenes the arguments of
+configs/clip_ft.py. With data=coco the arguments of configs/clip_ft.py, path being conversations of
+LLaVA (JSON files, several joined by "+", and so image_folder), a table or shards;
+answers=each|first|joined (of JSON files); size (pixels; 0: the paper's).
 """
 
 from types import SimpleNamespace

@@ -14,10 +14,10 @@ On the scenes captions alone do not teach relations. With hard images half of th
 images: the scene of another image with two objects (.7) or two colours (.3) exchanged. That run has
 two stages; the first, configs/scenes/hard_images.py, has only pairs that differ in a relation.
 
-Arguments: data=scenes|coco; of the scenes those of configs/clip_ft.py, and hard_images. Of
-data=coco those of configs/clip_ft.py; hard_images=1 (of the three that the table names per row; 0
-for data without); negatives=given (of the table, or of shards made from it) or negclip (generated,
-with tagger=spacy:en_core_web_lg, the authors', or precomputed:FILE).
+Arguments: data=scenes|coco; with data=scenes the arguments of configs/clip_ft.py, and hard_images.
+With data=coco the arguments of configs/clip_ft.py; hard_images=1 (of the three that the table names
+per row; 0 for data without); negatives=given (of the table, or of shards made from it) or negclip
+(generated, with tagger=spacy:en_core_web_lg, the authors', or precomputed:FILE).
 """
 
 from ml_collections import ConfigDict

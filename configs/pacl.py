@@ -29,13 +29,13 @@ ViT-B/16 trained on LAION-2B (whose activation is gelu) at 400 pixels, 625 patch
 rest as with data=llava, but an image has five captions, of which one is drawn, where the code takes
 the first. It has no published number.
 
-Arguments: data=scenes|coco|llava; those of configs/common/heads.py, pooling being pairwise on the
-scenes, else own_caption. Of data=coco and llava: weights (llava: OpenAI's ViT-L/14 at 336 pixels; a
-folder that names other statistics is refused unless image_norm=clip); tokenizer; path (llava:
-LCS-558K's and mix-665K's JSON files, joined by "+", a table or shards; coco: COCO captions JSON, a
-table or shards); image_folder (likewise); noun_phrases (a share); tagger (spacy:PIPELINE or
+Arguments: data=scenes|coco|llava; the arguments of configs/common/heads.py, pooling being pairwise
+on the scenes, else own_caption. With data=coco and data=llava weights (llava: OpenAI's ViT-L/14 at
+336 pixels; a folder that names other statistics is refused unless image_norm=clip); tokenizer; path
+(llava: LCS-558K's and mix-665K's JSON files, joined by "+", a table or shards; coco: COCO captions
+JSON, a table or shards); image_folder (likewise); noun_phrases (a share); tagger (spacy:PIPELINE or
 precomputed:FILE, which takes no time); image_norm=imagenet|clip; validation; batch; variant; size.
-Of data=llava answers=each|first|joined.
+With data=llava answers=each|first|joined.
 """
 
 from ml_collections import ConfigDict

@@ -16,9 +16,9 @@ tokens includes padding (text_tokens=all), as in the code of the ACL 2025 paper,
 1/625 in evaluation and 1/576 in training (here 1/576 in both). data=coco has tower and data of
 configs/pacl.py:data=coco and no published number.
 
-Arguments: data=scenes|coco|llava; those of configs/pacl.py but pooling, eval_pooling, text_encoder
-and connector; scoring=local|global; text_tokens=real (the default on the scenes), or all (the mean
-of tokens includes padding).
+Arguments: data=scenes|coco|llava; the arguments of configs/pacl.py but pooling, eval_pooling,
+text_encoder and connector; scoring=local|global; text_tokens=real (the default on the scenes), or
+all (the mean of tokens includes padding).
 """
 
 from ml_collections import ConfigDict

@@ -12,10 +12,10 @@ data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brit
 Arguments: data=scenes|coco; in_batch (the negatives are further texts for every image of the batch
 as well: the authors' code does so on one GPU, but not on several); lora (trains only adapters of
 rank 4, as the authors do; true with data=coco, false on the scenes, where 250 steps are few for
-it). Of the scenes those of configs/clip_ft.py. Of data=coco those of configs/clip_ft.py, path being
-a table of CC3M or any other; negatives=both (a fair coin per caption, as in the rows above), rule
-or fill_mask; all but rule need language_model=FOLDER (the authors: distilroberta-base) and
-tagger=spacy:en_core_web_sm, theirs.
+it). With data=scenes the arguments of configs/clip_ft.py. With data=coco the arguments of
+configs/clip_ft.py, path being a table of CC3M or any other; negatives=both (a fair coin per
+caption, as in the rows above), rule or fill_mask; all but rule need language_model=FOLDER (the
+authors: distilroberta-base) and tagger=spacy:en_core_web_sm, theirs.
 """
 
 from types import SimpleNamespace

@@ -12,8 +12,8 @@ authors had BLOOM write one per caption, and vlc-jax write_hard_texts svlc_parap
 model. On the scenes they are the same content in another order, or with a synonym. A caption
 without a positive is its own, as in the authors' code.
 
-Arguments: data=scenes|coco; those of configs/svlc.py; symmetric (both directions of the analogy
-loss, the authors' option).
+Arguments: data=scenes|coco; the arguments of configs/svlc.py; symmetric (both directions of the
+analogy loss, the authors' option).
 """
 
 from ml_collections import ConfigDict

@@ -11,7 +11,7 @@ CLIP 50.5 and 1.9, 53.9 and 5.9 (before 49.0 and 1.9, 54.9 and 10.8); SigLIP 49.
 and 2.0 (before 49.0 and 1.0, 50.1 and 4.9; with left / right negatives 50.0 and 1.9, 48.0 and 2.0).
 Not yet run at full size here.
 
-Arguments: those of configs/leftright.py:data=coco.
+Arguments: the arguments of configs/leftright.py:data=coco.
 """
 
 from ml_collections import ConfigDict

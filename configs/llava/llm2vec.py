@@ -24,8 +24,8 @@ Left / right negatives that are made at each reading have no vectors; prepare th
     --generator-options '{"left_right": {"mode": "authors"}}'
 and use path=prepared/llava_joined in both commands.
 
-Arguments: those of configs/leftright.py:data=coco (negatives=none); vectors (a file of all texts);
-connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).
+Arguments: the arguments of configs/leftright.py:data=coco (negatives=none); vectors (a file of all
+texts); connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).
 """
 
 from ml_collections import ConfigDict

@@ -9,8 +9,8 @@
 Only the connector of the vectors and the head are trained. The vectors here come from the text
 tower of a run that distinguishes "left of" from "right of"; any file of text vectors works (--model
 of the second command).
-Arguments: those of configs/common/heads.py; vectors=FILE; connector=linear|mlp2x_gelu|llm2clip|none
-(vlc_jax/models/text_vectors.py); head=clip|pacl.
+Arguments: the arguments of configs/common/heads.py; vectors=FILE;
+connector=linear|mlp2x_gelu|llm2clip|none (vlc_jax/models/text_vectors.py); head=clip|pacl.
 """
 
 from ml_collections import ConfigDict
