@@ -24,9 +24,9 @@ help:  ## This list.
 
 demo: $(VENV)/.built  ## CLIP, then hard negatives, then hard positives too: runs/demo/comparison.html
 	$(RUN) -m vlc_jax.main --config configs/scenes/clip.py:$(CLIP) --workdir $(DEMO)/clip $(MORE)
-	$(RUN) -m vlc_jax.main --config configs/scenes/hn.py:steps=$(STEPS) --workdir $(DEMO)/hn \
+	$(RUN) -m vlc_jax.main --config configs/hn.py:steps=$(STEPS) --workdir $(DEMO)/hn \
 	  --config.init_from=$(DEMO)/clip $(MORE)
-	$(RUN) -m vlc_jax.main --config configs/scenes/hp_hn.py:steps=$(STEPS) --workdir $(DEMO)/hp_hn \
+	$(RUN) -m vlc_jax.main --config configs/hp_hn.py:steps=$(STEPS) --workdir $(DEMO)/hp_hn \
 	  --config.init_from=$(DEMO)/clip $(MORE)
 	$(RUN) -m vlc_jax.report $(DEMO)/clip $(DEMO)/hn $(DEMO)/hp_hn --out $(DEMO)
 

@@ -21,11 +21,11 @@ def get_config() -> ConfigDict:
     config.examples = placeholder(int)  # image-text pairs; hard images do not count
     config.batch_size = 256  # image-text pairs per step, over all devices, with hard images
 
-    # Devices per axis; -1: all others. tensor: that split the matrices of a captioner's decoder and
-    # read the same rows of a batch.
+    # Mesh sizes; -1: the remaining devices. tensor: tensor parallelism of a captioner's decoder,
+    # whose devices read the same rows of a batch.
     config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    # Folder of compiled programs, which later starts take from it, those of other runs, too; None:
-    # that of the environment (JAX_COMPILATION_CACHE_DIR), if it names one.
+    # Folder of JAX's compilation cache, which several runs may share; None: the environment's
+    # JAX_COMPILATION_CACHE_DIR, if set.
     config.compilation_cache = placeholder(str)
     config.input = _input()
     config.text = _text()
@@ -51,12 +51,12 @@ def get_config() -> ConfigDict:
     # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
     # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
-    # Split the batch into this many independent contrastive sub-batches, without shared negatives;
-    # the loss is their mean, activation memory that of one.
+    # Split the batch into this many independent contrastive sub-batches without shared negatives;
+    # the loss is their mean, activation memory is one sub-batch's.
     config.sub_batches = 1
-    # Rows of the batch, over all devices, that the towers encode at a time; the loss sees all. The
-    # same loss and gradient with the activations of so many rows, for another forward pass of the
-    # towers. None: all at once.
+    # Rows of the batch, over all devices, that the towers encode at a time (GradCache): loss and
+    # gradient of the whole batch with the activation memory of these rows, at the cost of a second
+    # forward pass. None: all at once.
     config.microbatch = placeholder(int)
     config.optimizer = _optimizer()
 
@@ -68,15 +68,15 @@ def get_config() -> ConfigDict:
             "keep_every": placeholder(int),  # steps; checkpoints of its multiples are never deleted
         }
     )
-    # No step for so many seconds, and for so many mean steps, is a hang: the stacks of all threads
-    # go to WORKDIR/logs and the run ends with 31, for a supervisor to start it again. seconds=0: no
-    # watchdog, for a debugger. Compilations, saves and evaluations do not count.
+    # A run without a step for this many seconds and this many mean step times hangs: the stacks of
+    # all threads are written to WORKDIR/logs and it exits with 31, so that a supervisor restarts
+    # it. seconds=0: no watchdog, for a debugger. Compilations, saves and evaluations do not count.
     config.watchdog = ConfigDict({"seconds": 600.0, "steps": 50.0})
     # --mode plan: what to compile for, and which settings to try.
     config.plan = ConfigDict(
         {
-            # A slice of TPUs, such as v5e:16x16, v6e:4x4, v5p:8x8x8, or several, joined by commas,
-            # for a table; None: the devices there are.
+            # A TPU slice such as v5e:16x16, v6e:4x4 or v5p:8x8x8, or several, joined by commas,
+            # for a table; None: the devices of this machine.
             "topology": placeholder(str),
             # train, or score: a batch of config.eval.batch_size images, each with a text of its own
             "step": "train",
@@ -85,7 +85,7 @@ def get_config() -> ConfigDict:
             "search": (),
         }
     )
-    # When and how to evaluate; `evals` says on what.
+    # When and how to evaluate; the benchmarks are in `evals`.
     config.eval = ConfigDict(_evaluation())
     # Name -> options of a benchmark. The name is a key of READERS in input_pipeline/benchmarks; or
     # any, with such a key as the option "reader": {"flickr": {"reader": "retrieval", "path": ...}}.
@@ -94,7 +94,7 @@ def get_config() -> ConfigDict:
 
 
 def loss(weight: float, **options: Any) -> dict:
-    """Options of a loss: those of every loss, and its own (vlc_jax/losses)."""
+    """Options of a loss: the common ones, and its own (vlc_jax/losses)."""
     if not 0 <= weight < float("inf"):
         raise ValueError(f"the weight of a loss is a number from 0 on; got {weight}")
     return {
@@ -108,16 +108,16 @@ def loss(weight: float, **options: Any) -> dict:
 
 
 def hard_texts() -> dict:
-    """Hard negatives or hard positives per caption: how many, and from where. Default: none."""
+    """Number and sources of hard negatives or hard positives per caption. Default: none."""
     return {
         "count": 0,  # per caption; 0: the batch has none
-        # name -> share. "from_record": all texts that the records hold; else a generator (a key of
-        # NEGATIVES or POSITIVES in input_pipeline/hard_texts/): the texts that it made when the
-        # data were prepared, or makes of the caption at each reading. A generator of share 0 is
+        # name -> share. "from_record": all texts of the records; else a generator (a key of
+        # NEGATIVES or POSITIVES in input_pipeline/hard_texts/), whose texts were made when the data
+        # were prepared, or are made from the caption at each reading. A generator of share 0 is
         # used by fallback "replace" only.
         "generators": {"from_record": 1.0},
-        # For a text that its generator cannot give: skip (masked) | replace (by that of another
-        # generator) | self (the caption itself, of positives)
+        # If a generator returns no text: skip (masked) | replace (another generator's text) | self
+        # (the caption itself; positives only)
         "fallback": "skip",
         "options": {},  # generator -> its options
     }
@@ -127,15 +127,15 @@ def _evaluation() -> dict:
     """Fields of config.eval."""
     return {
         "every": 250,  # steps; the last step is always evaluated
-        # Of an evaluation before the last step: when they have passed, no further benchmark is
-        # begun; None: all are evaluated.
+        # Time limit of an evaluation before the last step: no further benchmark starts after it;
+        # None: all are evaluated.
         "seconds": placeholder(float),
-        # Images or texts per forward pass, over all devices. A CPU takes 32 per device, since
-        # in float32 its results are then the same bits whatever is set here.
+        # Images or texts per forward pass, over all devices. A CPU always takes 32 per device, so
+        # that its float32 results are the same bits for any value here.
         "batch_size": 256,
-        # Folder of the pooled features of images and texts (2 to 4 KB each), which further
-        # evaluations of the same weights read, also those of other runs; None: none are kept,
-        # because every evaluation inside training would leave its own.
+        # Folder that caches the pooled features of images and texts (2 to 4 KB each) for further
+        # evaluations of the same weights, also by other runs; None: no cache, since every
+        # evaluation during training would add its own.
         "cache": placeholder(str),
         "examples": 6,  # cases per benchmark that the report shows with their images
     }
@@ -145,7 +145,7 @@ def _input() -> ConfigDict:
     return ConfigDict(
         {
             "source": "scenes",  # a key of SOURCES in input_pipeline/sources/
-            # Options of the source beside its own fields below; of a source without fields, all:
+            # Options of the source beside its fields below; all options of a source without fields:
             # --config.input.source_options="{'path': 'x'}"
             "source_options": {},
             "scenes": {
@@ -164,7 +164,7 @@ def _input() -> ConfigDict:
             },
             "records": {
                 "path": "",  # .jsonl, .tsv, .csv or COCO captions .json
-                "image_folder": placeholder(str),  # None: that of the table
+                "image_folder": placeholder(str),  # None: the folder of the table
                 "image_column": "image",
                 "caption_column": "caption",
                 "id_column": placeholder(str),  # None: image name and row number
@@ -208,19 +208,20 @@ def _input() -> ConfigDict:
             "llava": {  # join several files or folders by "+"
                 "annotations": "",  # llava_instruct_150k.json, llava_v1_5_mix665k.json, ...
                 "images": "",
-                # As captions: first | each (one per reading) | joined | conversation (all turns).
+                # Answers that are captions: first | each (one per reading) | joined | conversation
+                # (all turns).
                 "answers": "first",
-                # Conversations without an image, too; for captioner and vlm2vec.
+                # Also conversations without an image; for captioner and vlm2vec.
                 "text_only": False,
             },
             "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
             "shards": {  # folder written by vlc-jax prepare
                 "path": "",
                 # Order of training: global | blocks (blocks of 256 neighbours, shuffled in windows
-                # of 16 blocks: for data that are much slower to read at random).
+                # of 16 blocks, for storage that is much slower at random access).
                 "shuffle": "global",
-                # Folder on a local disk for copies of the shards that training reads; None: they
-                # are read where they are. Processes of a host may share it.
+                # Folder on a local disk for copies of the shards that training reads, which
+                # processes of a host may share; None: no copies.
                 "stage": placeholder(str),
                 "stage_gb": 100.0,  # 10**9 bytes; the least recently used copies are removed
             },
@@ -244,14 +245,14 @@ def _input() -> ConfigDict:
             # Share of captions that are replaced, at each reading, by one of their noun phrases in
             # a template ("a picture of {}."); tagger: input_pipeline/hard_texts/taggers.py.
             "noun_phrases": {"share": 0.0, "tagger": "spacy:en_core_web_sm"},
-            # Question about every image, for a head that reads one (vlm2vec): a text with {} in
-            # place of the record's or the case's own, or without, the same of all. "": none.
+            # Question about every image, for a head that reads one (vlm2vec); {} stands for the
+            # question of the record or case. "": none.
             "question": "",
-            "text_only_question": "",  # the same, where a record of training is a text alone
+            "text_only_question": "",  # the same, for training records without an image
             # Hard images per record, each a further row of the batch.
             "hard_images": 0,
-            # Hard negatives per caption; of_positives: hard negatives of each hard positive, behind
-            # those of the caption (DAC).
+            # Hard negatives per caption; of_positives: also hard negatives of each hard positive,
+            # after the caption's (DAC).
             "negatives": hard_texts() | {"of_positives": 0},
             "positives": hard_texts(),  # hard positives per caption
             "max_bad_share": 0.01,  # of records; more unusable ones end the run (exit 3)
@@ -268,23 +269,23 @@ def _text() -> ConfigDict:
     return ConfigDict(
         {
             "tokenizer": "scenes",  # a key of TOKENIZERS in input_pipeline/tokenizers/
-            # Options of the tokenizer beside its own fields below; of one without fields, all:
+            # Options of the tokenizer beside its fields below; all options of one without fields:
             # --config.text.tokenizer_options="{'path': 'x'}"
             "tokenizer_options": {},
             "context_length": 20,  # tokens, with start and end of text
-            # Shorter lengths: a training batch takes the first of them that holds its longest text,
-            # else context_length. A step is compiled for each; the loss is the same.
+            # Shorter lengths: a training batch is padded to the first length that holds its longest
+            # text, else to context_length. A step is compiled for each; the loss is the same.
             "lengths": (),
             # DCSM's functional words; position "token": at the token itself | "word": at the token
-            # whose number is that of the word, as its authors do
+            # with the number of the word, as its authors do
             "functional_words": {"words": (), "position": "token"},
             "scenes": {"world": "scenes-mini"},
             "words": {"words": ()},  # word-level over this list
             "bytes": {},  # UTF-8 bytes: no vocabulary file, any language
-            # path: a file or folder, or the workdir of a run, whose tokenizer is then taken.
+            # path: a file or folder, or the workdir of a run with a tokenizer.
             # clean: normalisation of a caption before tokenization: none | lower | canonicalize (no
             # punctuation, lower case) | clip, clip_canonicalize (with ftfy before).
-            # eos_token, pad_token: None: as the tokenizer's files say.
+            # eos_token, pad_token: None: from the tokenizer's files.
             "hf": {  # any Hugging Face tokenizer.json
                 "path": "",
                 "clean": "none",
@@ -299,7 +300,7 @@ def _text() -> ConfigDict:
             },
             "clip": {
                 # bpe_simple_vocab_16e6.txt.gz, tokenizer.json, merges.txt beside vocab.json, or
-                # their folder; "": that of an installed open_clip or clip
+                # their folder; "": the file of an installed open_clip or clip
                 "path": "",
                 "sha256": placeholder(str),  # of the merges; None: OpenAI's
             },
@@ -320,9 +321,9 @@ def _text() -> ConfigDict:
 def _model() -> ConfigDict:
     return ConfigDict(
         {
-            # The head that scores their features: a key of vlc_jax.models.HEADS. init_from: model,
-            # texts and preprocessing are those of the weights at config.init_from, and stand in
-            # config.json; what is set otherwise than in this file stays.
+            # Head that scores the features: a key of vlc_jax.models.HEADS. init_from: model, texts
+            # and preprocessing are read from the weights at config.init_from and written to
+            # config.json; fields that differ from this file keep their values.
             "name": "clip",
             "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS
             "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's
@@ -331,15 +332,15 @@ def _model() -> ConfigDict:
             # Of matrix products: float32 | bfloat16 | float16 | auto: bfloat16 on accelerators,
             # float32 on a CPU. Parameters, norms, softmax, scores and losses are always float32.
             "dtype": "auto",
-            # What the backward pass recomputes of each transformer block, to save memory: none |
-            # minimal (all but matrix products) | dots (all but dense layers) | block (everything)
-            # | offload (as dots, what is kept lies in pinned memory of the host).
+            # Activations of each transformer block that the backward pass recomputes, to save
+            # memory: none | minimal (all but matrix products) | dots (all but dense layers) | block
+            # (all) | offload (as dots; saved activations lie in pinned host memory).
             "remat": "none",
-            # The blocks of a tower as one loop, all but the last: compiles several times faster,
-            # for a copy of the tower's parameters; the same parameters, checkpoints and results.
+            # Scan over the blocks of a tower, all but the last: compiles several times faster, at
+            # the cost of a copy of the tower's parameters; checkpoints and results are the same.
             "scan_layers": False,
-            # xla | cudnn (NVIDIA GPUs, bfloat16 or float16) | auto: cudnn where it works and gives
-            # XLA's numbers, which is tried before the run; the log says which it is, and why.
+            # xla | cudnn (NVIDIA GPUs, bfloat16 or float16) | auto: cudnn where a trial before the
+            # run works and agrees with XLA; the log has the choice and its reason.
             "attention": "auto",
             "logit_scale_init": placeholder(
                 float
@@ -360,14 +361,14 @@ def _model() -> ConfigDict:
 def _lora() -> ConfigDict:
     return ConfigDict(
         {
-            # Regex of the paths of matrices that get an adapter, such as
+            # Regex of the paths of matrices with an adapter, such as
             # ".*/attention/(query|value)/kernel" (all: vlc_jax/models/lora.py); only adapters are
-            # then trained and saved. "": no LoRA.
+            # trained and saved. "": no LoRA.
             "targets": "",
             "rank": 8,
             "alpha": 8.0,  # adapters are scaled by alpha / rank
-            # Share of an adapter's inputs that are dropped at each step. Above 0 adapters are
-            # computed beside their matrices, x W + (dropout(x) A) B, at 0 added to them.
+            # Dropout rate of an adapter's inputs. Above 0 adapters are computed beside their
+            # matrices, x W + (dropout(x) A) B; at 0 they are added to them.
             "dropout": 0.0,
             "dora": False,  # also train the norm of each column (DoRA)
             "initialisation": "uniform",  # of factor A: uniform | gaussian

@@ -1,4 +1,4 @@
-"""CLIP on scikit-learn's 1,797 real handwritten digits: zero-shot accuracy on held-out ones.
+"""CLIP on scikit-learn's 1,797 real handwritten digits: zero-shot accuracy on held-out digits.
 
   python -m vlc_jax.main --config configs/digits.py --workdir runs/digits
 

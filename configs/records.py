@@ -9,9 +9,9 @@ Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that vlc-j
 wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
 validation, default 0.2); steps; batch (pairs per step); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
-hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of configs/coco,
-generators in their clean mode) or dcsm|pacl|sparc|labclip (and its head and optimizer, on the
-frozen towers of init_from); tagger=spacy:NAME (of negclip, fsc_clip, dcsm and labclip); init_from
+hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of the method,
+generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimizer, on the frozen
+towers of init_from); tagger=spacy:NAME (of negclip, fsc_clip, dcsm and labclip); init_from
 (a run to start from: its model, tokenizer and preprocessing are taken, not size and variant, and a
 tenth of the learning rate). Other columns, tokenizers and crops:
 --config.input.records.caption_column=title and so on (configs/default.py lists all fields).
@@ -23,17 +23,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs import default
-from vlc_jax.configs.coco import (
-    crepe_negate,
-    crepe_replace,
-    crepe_swap,
+from vlc_jax.configs import (
+    crepe,
     dcsm,
+    default,
     fsc_clip,
     hn,
     hp_hn,
-    hp_hn_replace_only,
-    hp_hn_swap_only,
     labclip,
     leftright,
     negclip,
@@ -43,21 +39,26 @@ from vlc_jax.configs.coco import (
 )
 from vlc_jax.configs.common import arguments, heads, pretrained
 
-# Method -> its config on COCO.
-METHODS = {
-    "negclip": negclip,
-    "crepe_swap": crepe_swap,
-    "crepe_replace": crepe_replace,
-    "crepe_negate": crepe_negate,
-    "hn": hn,
-    "hp_hn": hp_hn,
-    "hp_hn_swap_only": hp_hn_swap_only,
-    "hp_hn_replace_only": hp_hn_replace_only,
-    "svlc": svlc,
-    "leftright": leftright,
-    "fsc_clip": fsc_clip,
+METHODS = {  # method -> its config, and the arguments that make its hard texts of any caption
+    "negclip": (negclip, {"hard_images": 0, "negatives": "negclip"}),
+    "crepe_swap": (crepe, {"kind": "swap"}),
+    "crepe_replace": (crepe, {"kind": "replace"}),
+    "crepe_negate": (crepe, {"kind": "negate"}),
+    "hn": (hn, {}),
+    "hp_hn": (hp_hn, {}),
+    "hp_hn_swap_only": (hp_hn, {"kind": "swap"}),
+    "hp_hn_replace_only": (hp_hn, {"kind": "replace"}),
+    "svlc": (svlc, {"negatives": "rule"}),
+    "leftright": (leftright, {}),
+    "fsc_clip": (fsc_clip, {}),
 }
-HEADS = {"dcsm": dcsm, "pacl": pacl, "sparc": sparc, "labclip": labclip}
+HEADS = {
+    "dcsm": (dcsm, {"mode": "clean", "opposite": "text", "captions": "negclip"}),
+    "pacl": (pacl, {"noun_phrases": 0.0}),
+    "sparc": (sparc, {"noun_phrases": 0.0}),
+    "labclip": (labclip, {}),
+}
+TAGGED = ("negclip", "fsc_clip", "dcsm", "labclip")
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -87,7 +88,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.context_length = 77
         config.model.variant = args.variant
         config.model.vocab_size = 260
-        # prepared shards have no split: what a run is trained on must not judge it
+        # prepared shards have no split, and training data must not be evaluated on
         is_split = config.input.source == "records"
         config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_split else {})
         if args.init_from:
@@ -98,12 +99,17 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 
 def use_method(config: ConfigDict, method: str, tagger: str) -> None:
-    """The losses and hard texts of a config on COCO, and its head if it is of one."""
+    """Losses and hard texts of a method, and the head if it has one."""
     methods = METHODS | HEADS
     if method not in methods:
         raise ValueError(f"method is one of clip, {', '.join(methods)}; got {method!r}")
-    blocks = max(1, config.batch_size // heads.PAIRS)
-    theirs = methods[method].get_config(arguments_of(method, tagger, blocks))
+    recipe, options = methods[method]
+    options = {"data": "coco", **options}
+    if method in TAGGED:
+        options["tagger"] = tagger
+    if method == "dcsm":
+        options["blocks"] = max(1, config.batch_size // heads.PAIRS)
+    theirs = recipe.get_config(options)
     config.losses = theirs.losses
     if method in HEADS:
         use_head(config, theirs, method)
@@ -111,32 +117,13 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
         texts = theirs.input[side].copy_and_resolve_references()
         with texts.unlocked():
             for options in texts.options.values():
-                if "mode" in options:  # the authors' slips are for the authors' numbers
+                if "mode" in options:  # the authors' slips only serve their numbers
                     del options["mode"]
         config.input[side] = texts
 
 
-def arguments_of(method: str, tagger: str, blocks: int) -> dict[str, Any] | None:
-    """The arguments by which a method makes its hard texts from any caption; None for its own."""
-    return {
-        "negclip": {"hard_images": 0, "negatives": "negclip", "tagger": tagger},
-        "svlc": {"negatives": "rule"},
-        "fsc_clip": {"tagger": tagger},
-        "dcsm": {
-            "mode": "clean",
-            "opposite": "text",
-            "captions": "negclip",
-            "tagger": tagger,
-            "blocks": blocks,
-        },
-        "pacl": {"noun_phrases": 0.0},
-        "sparc": {"noun_phrases": 0.0},
-        "labclip": {"tagger": tagger},
-    }.get(method)
-
-
 def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:
-    """The head of another config, on the frozen towers of config.init_from."""
+    """The head of the config `theirs`, on the frozen towers of config.init_from."""
     if not config.init_from:
         raise ValueError(f"method={method} trains a head on the towers of a run: init_from=RUN")
     config.frozen, config.optimizer = theirs.frozen, theirs.optimizer

@@ -7,15 +7,15 @@
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
 relations. --miniature trains all rows on the embedded scenes, from CLIP or from the relations model
-(--base). Otherwise rows are configs of configs/llava; --clip, --siglip, --eva and --eva-e are
-further config arguments, with paths that are absolute or relative to the folder of this project.
+(--base). Otherwise they are configs/llava/clip_ft.py, and configs/pacl.py and
+sparc.py with data=llava; --clip, --siglip, --eva and --eva-e are further config arguments, with paths that are absolute or relative to the folder of this project.
 EVA-CLIP is EVA01-CLIP g/14 at 224 pixels, which has the paper's embedding width of 1,024, unless
 --eva names another variant; --eva-e adds EVA02-CLIP E/14, which is not in the paper. --vectors is
 the file of text vectors for the row with a stronger text encoder; without it this row is skipped.
 For the scenes
 
   vlc-jax embed_text --run runs/relations --out vectors/acl.npy \\
-    --config configs/scenes/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
+    --config configs/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy
 
 writes this file. The result is OUT/acl2025.md: the paper's numbers and the runs' numbers, on the
 benchmarks that all runs share. Rows that are DONE are skipped, so the same command resumes the
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     """One row of the table.
 
     name: name of its run.
-    config: config in configs/llava; "" for a row without training.
+    config: clip_ft (in configs/llava), pacl or sparc; "" for a row without training.
     model: model in `vlc_jax.report.published`; "" for rows that are not in the paper.
     """
 
@@ -171,9 +171,9 @@ def miniature(rows: Sequence[Row], base: str, vectors: str = "") -> list[study.R
 
     vectors: file of text vectors; "" skips the row that needs it.
     """
-    bases = [study.Run("clip", "clip:pooling=mean")]
+    bases = [study.Run("clip", "scenes/clip:pooling=mean")]
     if base == "relations":
-        bases.append(study.Run("hard_images", "hard_images:pooling=mean", "clip"))
+        bases.append(study.Run("hard_images", "scenes/hard_images:pooling=mean", "clip"))
         config = "negclip:hard_images,pooling=mean"
         bases.append(study.Run("relations", config, "hard_images"))
     runs = []
@@ -204,7 +204,9 @@ def at_full_size(rows: Sequence[Row], options: Mapping[str, str]) -> list[study.
         if row.config and arguments:
             row_arguments = row.arguments.format(vectors=options["vectors"])
             joined = ",".join(filter(None, (row_arguments, arguments)))
-            runs.append(study.Run(row.name, f"llava/{row.config}:{joined}"))
+            is_control = row.config == "clip_ft"
+            config = "llava/clip_ft:" if is_control else f"{row.config}:data=llava,"
+            runs.append(study.Run(row.name, config + joined))
     return runs
 
 

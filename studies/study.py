@@ -37,8 +37,9 @@ FEATURES, VECTORS = "features", "vectors.npy"  # in the folder of a run that sto
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """Command line of a run. more: further flags."""
     name, _, arguments = run.config.partition(":")
-    if "/" not in name:
-        name, arguments = f"scenes/{name}", ",".join(filter(None, (arguments, "split=test")))
+    is_method = "/" not in name and "data=" not in arguments
+    if is_method or name.startswith("scenes/"):
+        arguments = ",".join(filter(None, (arguments, "split=test")))
     flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
     if run.tool == "evaluate":

@@ -35,11 +35,11 @@ UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
     "pacl_qk_2d": ",rope=qk_2d",
 }
 OTHERS = {  # run -> config, base
-    "siglip": ("siglip", ""),
+    "siglip": ("scenes/siglip", ""),
     "clip_ft": ("clip_ft", "clip"),
-    "crepe_swap": ("crepe_swap", "clip"),
-    "crepe_replace": ("crepe_replace", "clip"),
-    "crepe_negate": ("crepe_negate", "clip"),
+    "crepe_swap": ("crepe:kind=swap", "clip"),
+    "crepe_replace": ("crepe:kind=replace", "clip"),
+    "crepe_negate": ("crepe:kind=negate", "clip"),
     "svlc": ("svlc", "clip"),
     "svlc_pos": ("svlc_pos", "clip"),
     "dac": ("dac", "clip"),
@@ -53,11 +53,11 @@ OTHERS = {  # run -> config, base
 HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
 # No retrieval: a decoder would have to read its million image-text pairs.
 DECODER_EVALS = {column.benchmark: 2000 for column in study_columns.DECODERS}
-RELATIONS = "captioner:depth=2,steps=800,batch=256,relations=1"
+RELATIONS = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
 DECODERS = {  # captioner -> config
     "captioner": f"{RELATIONS},positions=1",
     "captioner_pooled": f"{RELATIONS},select=pooled",
-    "captioner_any": "captioner:depth=2,steps=800,batch=256,positions=1",
+    "captioner_any": "scenes/captioner:depth=2,steps=800,batch=256,positions=1",
 }
 # VLM2Vec; same sizes as the captioner that it starts from
 EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
@@ -79,7 +79,7 @@ class Run(NamedTuple):
     """One run of a study.
 
     name: its folder in OUT.
-    config: config with arguments, in configs/scenes unless it names a folder.
+    config: short name of a config, with arguments.
     base: run whose weights it starts from.
     features, vectors: runs whose stored features, or text vectors, it trains on.
     tool: train | evaluate | features | vectors: evaluate runs further benchmarks on `base`; the
@@ -112,9 +112,9 @@ class Run(NamedTuple):
 
 def runs(part: str) -> list[Run]:
     """Runs of a part, without seeds; base runs come first."""
-    clip = Run("clip", "clip")
+    clip = Run("clip", "scenes/clip")
     relations = [
-        Run("hard_images", "hard_images", "clip"),
+        Run("hard_images", "scenes/hard_images", "clip"),
         Run("relations", "negclip:hard_images", "hard_images"),
     ]
     if part == "a":
@@ -146,7 +146,7 @@ def runs(part: str) -> list[Run]:
             Run("clip_geometry", config, "clip", tool="evaluate"),
             Run("relations_geometry", config, "relations", tool="evaluate"),
         ]
-    frozen, evals = Run("clip_frozen", "clip:pooling=mean"), {"evals": DECODER_EVALS}
+    frozen, evals = Run("clip_frozen", "scenes/clip:pooling=mean"), {"evals": DECODER_EVALS}
     if part == "h":
         decoders = DECODERS.items()
         return [frozen, *[Run(name, config, frozen.name, **evals) for name, config in decoders]]
@@ -156,8 +156,8 @@ def runs(part: str) -> list[Run]:
         return [
             frozen,
             Run("captioner", DECODERS["captioner"], frozen.name, **evals),
-            Run("vlm2vec", f"vlm2vec:{EMBEDDER}", "captioner", **evals),
-            Run("vlm2vec_plain", f"vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
+            Run("vlm2vec", f"scenes/vlm2vec:{EMBEDDER}", "captioner", **evals),
+            Run("vlm2vec_plain", f"scenes/vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
         ]
     few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
     return [run.in_world("scenes-hues") for run in few]
@@ -169,16 +169,16 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
         "hn": "hn",
         "hp_hn": "hp_hn",
         **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in NEGATIVE_WEIGHTS},
-        "hp_hn_swap_only": "hp_hn_swap_only",
-        "hp_hn_replace_only": "hp_hn_replace_only",
+        "hp_hn_swap_only": "hp_hn:kind=swap",
+        "hp_hn_replace_only": "hp_hn:kind=replace",
     }
     return [Run(name + suffix, config, base) for name, config in configs.items()]
 
 
 def _llava(suffix: str, arguments: str) -> list[Run]:
     """Runs of both stages of a miniature LLaVA."""
-    first = Run(f"llava_stage1{suffix}", f"llava:stage=1{arguments}", "clip_frozen")
-    return [first, Run(f"llava{suffix}", f"llava:stage=2{arguments}", first.name)]
+    first = Run(f"llava_stage1{suffix}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
+    return [first, Run(f"llava{suffix}", f"scenes/llava:stage=2{arguments}", first.name)]
 
 
 def _heads() -> list[Run]:
@@ -188,8 +188,8 @@ def _heads() -> list[Run]:
     tower requires training that tower. Text vectors come from the relations model.
     """
     all_runs = [
-        Run("clip_mean", "clip:pooling=mean"),
-        Run("hard_images_mean", "hard_images:pooling=mean", "clip_mean"),
+        Run("clip_mean", "scenes/clip:pooling=mean"),
+        Run("hard_images_mean", "scenes/hard_images:pooling=mean", "clip_mean"),
         Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
     ]
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
@@ -200,9 +200,9 @@ def _heads() -> list[Run]:
                 config = f"{head}{arguments}"
                 run = Run(f"{name}{suffix}", config, base, features=features, evals=HEAD_EVALS)
                 all_runs.append(run)
-    all_runs.append(Run("vectors", "text_vectors", "relations_mean", tool="vectors"))
+    all_runs.append(Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors"))
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
-        config = "text_vectors:connector=mlp2x_gelu,steps=400"
+        config = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
         run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", evals=HEAD_EVALS)
         all_runs.append(run)
     for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):

@@ -1,5 +1,8 @@
 """Arguments of a config: the part of `--config path.py:name=value,flag` after the colon, or, from
-another config, a mapping."""
+another config, a mapping.
+
+A config declares each argument with its default, which is also its type, or with `OneOf`.
+"""
 
 import difflib
 from collections.abc import Mapping
@@ -9,38 +12,75 @@ from typing import Any
 Argument = str | Mapping[str, Any] | None
 
 
-def parse(argument: Argument, **defaults: Any) -> SimpleNamespace:
+class OneOf:
+    """A declared argument with few values, of which the first is the default."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+
+def parse(argument: Argument, **declared: Any) -> SimpleNamespace:
     """Values by name; a bare name in a text is a flag set to True.
 
     >>> parse("steps=20,quickstart", steps=1000, quickstart=False, path="")
     namespace(steps=20, quickstart=True, path='')
-    >>> parse({"steps": 20}, steps=1000, path="")
-    namespace(steps=20, path='')
+    >>> parse({"side": "left"}, steps=1000, side=OneOf("right", "left"))
+    namespace(steps=1000, side='left')
 
-    Raises ValueError for an unknown name, naming the known ones, and for a value that is not of
-    its default's type.
+    Raises ValueError for an undeclared name, naming the declared ones, and for a value that is not
+    of its default's type or not among the values of its `OneOf`.
     """
-    values = dict(defaults)
-    is_text = not isinstance(argument, Mapping)
-    given = _split(argument or "") if is_text else argument
-    for name, value in given.items():
-        if name not in defaults:
-            close = difflib.get_close_matches(name, defaults, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(
-                f"unknown config argument {name!r}{hint} known: {', '.join(sorted(defaults))}"
-            )
-        kind = type(defaults[name])
-        if is_text:
+    values = {name: _values(each)[0] for name, each in declared.items()}
+    for name, value in _split(argument).items():
+        if name not in declared:
+            raise ValueError(_unknown(name, declared))
+        kind = type(values[name])
+        if not isinstance(argument, Mapping):
             value = _convert(name, value, kind)
         elif type(value) is not kind:
             raise ValueError(f"config argument {name} is a {kind.__name__}; got {value!r}")
+        if isinstance(declared[name], OneOf) and value not in declared[name].values:
+            choices = ", ".join(map(str, declared[name].values))
+            raise ValueError(f"{name} is one of {choices}; got {value!r}")
         values[name] = value
     return SimpleNamespace(**values)
 
 
-def _split(text: str) -> dict[str, str]:
-    parts = (part.partition("=") for part in text.split(",") if part)
+def parse_data(argument: Argument, **declared: Mapping[str, Any]) -> SimpleNamespace:
+    """Arguments of a config with several kinds of data; declared: data -> its arguments.
+
+    >>> parse_data("data=coco,path=x", scenes={"steps": 250}, coco={"path": ""})
+    namespace(data='coco', path='x')
+
+    Raises ValueError as `parse` does; for an argument of other data it names that data.
+    """
+    given, data = _split(argument), OneOf(*declared)
+    chosen = {name: value for name, value in given.items() if name == "data"}
+    name = parse(chosen, data=data).data
+    for each in given:
+        others = [other for other in declared if each in declared[other]]
+        if others and name not in others:
+            raise ValueError(
+                f"config argument {each!r} is of data={' and data='.join(others)}, not of "
+                f"data={name}; known: {', '.join(sorted(['data', *declared[name]]))}"
+            )
+    return parse(argument, data=data, **declared[name])
+
+
+def _values(declared: Any) -> tuple[Any, ...]:
+    return declared.values if isinstance(declared, OneOf) else (declared,)
+
+
+def _unknown(name: str, declared: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, declared, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown config argument {name!r}{hint} known: {', '.join(sorted(declared))}"
+
+
+def _split(argument: Argument) -> Mapping[str, Any]:
+    if isinstance(argument, Mapping):
+        return argument
+    parts = (part.partition("=") for part in (argument or "").split(",") if part)
     return {name: value if has_value else "true" for name, has_value, value in parts}
 
 

@@ -1,38 +1,35 @@
-"""Finetuning on the embedded scenes: pretrained model, steps, data, and the runs it starts from.
+"""Finetuning on the embedded scenes: model, steps, data, and the run that it starts from.
 
-Each starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names one, otherwise the run
-trains it first, in WORKDIR/pretrain. Arguments of all of them: steps=N; base=clip, or relations,
-which is the model of configs/scenes/negclip.py:hard_images that knows what is left of what; world,
-split and pooling as those of configs/scenes/clip.py.
+A run starts from a CLIP of the scenes: `--config.init_from=WORKDIR` names its run; without it the
+run trains one first, in WORKDIR/pretrain. Arguments: steps=N; base=clip, or relations, the model of
+configs/negclip.py:hard_images, which distinguishes "left of" from "right of"; world, split and
+pooling as in configs/scenes/clip.py.
 """
 
 from types import SimpleNamespace
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained, scenes
 
-# Captions that say more than those of pretraining, so that most of them offer a negative.
+# Shares of attributes in captions; higher than in pretraining, so that most have a negative.
 CAPTIONS = {"colour": 0.9, "size": 0.35, "relation": 0.5, "single": 0.1}
-# World -> which words replace one. Rule-based methods draw any word of the class, rare synonyms as
-# often as common words. Where captions say synonyms, too, words are drawn as a language model does:
-# common ones that mean something else.
+# World -> draw of replacing words. Rule-based methods draw any word of the class, rare synonyms as
+# often as common words. If captions contain synonyms, words are drawn as a language model does:
+# common words with another meaning.
 DRAWS = {"scenes-synonyms": "base_words"}
 WORD_LIST = "uniform_word_list"
-SYNONYMS = {"sets": "a"}  # of the two synonyms of a word; the other one is never a positive
-BASES = ("clip", "relations")
-RELATION_STEPS = 800  # relations are learned all at once, after about 450 (hard_images.py)
-ARGUMENTS = {"steps": 250, "base": "clip", "world": "scenes-mini", "split": "validation"}
-
-
-def parse(argument: str | None, **defaults: Any) -> SimpleNamespace:
-    """The arguments of a config: those above, and its own."""
-    args = arguments.parse(argument, **{"pooling": "cls"} | ARGUMENTS | defaults)
-    if args.base not in BASES:
-        raise ValueError(f"base is one of {', '.join(BASES)}; got {args.base!r}")
-    return args
+SYNONYMS = {"sets": "a"}  # one of the two synonyms of a word; the other is never a positive
+# relations are learned all at once, after about 450 steps (configs/scenes/hard_images.py)
+RELATION_STEPS = 800
+DATA = {
+    "steps": 250,
+    "base": arguments.OneOf("clip", "relations"),
+    "world": "scenes-mini",
+    "split": "validation",
+}
+ARGUMENTS = DATA | {"pooling": "cls"}
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
@@ -49,10 +46,10 @@ def make(args: SimpleNamespace) -> ConfigDict:
 
 
 def pretrain(base: str, world: str, pooling: str) -> ConfigDict:
-    """The pretraining run, for want of config.init_from."""
+    """The pretraining run if config.init_from is not set."""
     if base == "clip":
         return scenes.make(world=world, pooling=pooling)
-    return relations(SimpleNamespace(**ARGUMENTS | {"world": world, "pooling": pooling}))
+    return relations(arguments.parse({"world": world, "pooling": pooling}, **ARGUMENTS))
 
 
 def negclip(args: SimpleNamespace, **generators: float) -> ConfigDict:
@@ -70,12 +67,12 @@ def swapped_captions(args: SimpleNamespace) -> ConfigDict:
 
 
 def relations(args: SimpleNamespace) -> ConfigDict:
-    """NegCLIP with hard images, after a run on nothing but pairs that differ in a relation."""
+    """NegCLIP with hard images, after a run on pairs that differ only in a relation."""
     config = swapped_captions(args)
     with config.unlocked():
         use_hard_images(config, relation=0.7, attribute=0.3)
-        first = ARGUMENTS | {"steps": RELATION_STEPS, "world": args.world, "pooling": args.pooling}
-        config.pretrain = relation_pairs(SimpleNamespace(**first))
+        first = {"steps": RELATION_STEPS, "world": args.world, "pooling": args.pooling}
+        config.pretrain = relation_pairs(arguments.parse(first, **ARGUMENTS))
         config.steps = max(args.steps, 400)
     return config
 
@@ -90,8 +87,8 @@ def relation_pairs(args: SimpleNamespace) -> ConfigDict:
 
 
 def use_hard_images(config: ConfigDict, **kinds: float) -> None:
-    """Every second row is the hard image of the row before; one caption per picture, so that both
-    rows say of their pictures what differs.
+    """Every second row is the hard image of the row before; one caption per image, which states the
+    difference.
     """
     config.input.hard_images = 1
     config.input.scenes.hard_images = tuple(kinds.items())
@@ -100,7 +97,7 @@ def use_hard_images(config: ConfigDict, **kinds: float) -> None:
 
 
 def use_negatives(config: ConfigDict, count: int = 1, **generators: float) -> None:
-    """`count` hard negatives per caption, words drawn as DRAWS says."""
+    """`count` hard negatives per caption of these generators; replacing words follow DRAWS."""
     draw = {"draw": DRAWS.get(config.input.scenes.world, WORD_LIST)}
     options = {"scenes_replace": draw} if "scenes_replace" in generators else {}
     fallback = "replace" if len(generators) > 1 else "skip"

@@ -1,21 +1,21 @@
 """PACL, SPARC, DCSM and LABCLIP: their arguments, heads, losses and data, on the scenes and on
 captions.
 
-Arguments of all of them: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
+Arguments of all four: image_tower=locked|unlocked and text_tower=locked|unlocked (a locked tower
 is frozen). Of PACL and SPARC: rope=none, feature_1d or feature_2d (on the patches, behind the
 tower), qk_1d or qk_2d (inside it, which must then be unlocked); temperature=fixed|learned (.1 at
-the start); negatives=none|leftright. Of PACL alone: pooling=pairwise|own_caption|uniform, in
-training; eval_pooling=sigmoid|uniform; text_encoder=clip, or a file of vectors of all texts, with
+the start); negatives=none|leftright. Of PACL: pooling=pairwise|own_caption|uniform, in training;
+eval_pooling=sigmoid|uniform; text_encoder=clip, or a file of vectors of all texts, with
 connector=none|linear|mlp2x_gelu|llm2clip (vlc_jax/models/text_vectors.py).
 
-On the scenes the towers are those of a CLIP with mean pooling, which trains its patch tokens:
-`--config.init_from=WORKDIR` names one, otherwise the run trains it first, in WORKDIR/pretrain.
-Arguments there: steps=N; base=clip, or relations (NegCLIP with hard images from such a CLIP, which
-knows what is left of what); tower_pooling=mean|cls; world and split as those of
-configs/scenes/clip.py. Every second row of a batch is the picture before with two objects or two
-colours exchanged, or one object replaced by the one that its caption denies (of PACL and SPARC:
-hard_images=0 leaves these out); pairs=N of them. phrases=plain, or varied: captions are plain (they
-say the colour of each object, and no sizes nor "a photo of"), or as those of other configs.
+On the scenes the towers are a CLIP with mean pooling, which trains its patch tokens:
+`--config.init_from=WORKDIR` names its run; without it the run trains one first, in
+WORKDIR/pretrain. Arguments there: steps=N; base=clip, or relations (NegCLIP with hard images from
+such a CLIP, which distinguishes "left of" from "right of"); tower_pooling=mean|cls; world and split
+as in configs/scenes/clip.py. Every second row of a batch is the hard image of the row before: two
+objects or two colours exchanged, or one object replaced by the object that its caption denies (PACL
+and SPARC: hard_images=0 leaves them out); pairs=N of them. phrases=plain (captions name the colour
+of each object, no sizes, no "a photo of"), or varied, as other configs have them.
 """
 
 from types import SimpleNamespace
@@ -24,40 +24,23 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from vlc_jax.configs import default
-from vlc_jax.configs.common import arguments, finetuning, pretrained
+from vlc_jax.configs.common import finetuning, pretrained
+from vlc_jax.configs.common.arguments import OneOf
 
-ROPES = ("none", "feature_1d", "feature_2d", "qk_1d", "qk_2d")
-LOCKS = ("locked", "unlocked")
-CHOICES = {  # of arguments
-    "base": finetuning.BASES,
-    "image_tower": LOCKS,
-    "text_tower": LOCKS,
-    "rope": ROPES,
-    "temperature": ("fixed", "learned"),
-    "negatives": ("none", "leftright"),
-    "pooling": ("pairwise", "own_caption", "uniform"),
-    "eval_pooling": ("sigmoid", "uniform"),
-    "text_tokens": ("real", "all"),
-    "scoring": ("local", "global"),
-    "image_norm": ("imagenet", "clip"),
-    "mode": ("clean", "authors"),
-    "captions": ("given", "negclip"),
-    "opposite": ("image", "text"),
-    "phrases": ("plain", "varied"),
-    "functional": ("rows", "none"),
-    "select": ("patch", "cls", "cls_patch", "pooled"),
-    "train": ("full", "dora"),
-    "question": (0, 1),
-    "stage": (1, 2),
+LOCK = OneOf("locked", "unlocked")
+TOWERS = {"image_tower": LOCK, "text_tower": LOCK}
+SELECT = OneOf("patch", "cls", "cls_patch", "pooled")
+PATCHES = TOWERS | {
+    "rope": OneOf("none", "feature_1d", "feature_2d", "qk_1d", "qk_2d"),
+    "temperature": OneOf("fixed", "learned"),
+    "negatives": OneOf("none", "leftright"),
 }
-TOWERS = {"image_tower": "locked", "text_tower": "locked"}
-PATCHES = TOWERS | {"rope": "none", "temperature": "fixed", "negatives": "none"}
-PACL = PATCHES | {
-    "pooling": "pairwise",
-    "eval_pooling": "sigmoid",
-    "text_encoder": "clip",
-    "connector": "none",
+SCENES = finetuning.DATA | {
+    "tower_pooling": "mean",
+    "pairs": 256_000,
+    "phrases": OneOf("varied", "plain"),
 }
+PLAIN_SCENES = SCENES | {"phrases": OneOf("plain", "varied")}
 TEMPERATURE = 0.1  # of PACL and SPARC in the ACL 2025 code
 TEMPERATURE_OF_VLM2VEC = 0.02  # there, too
 PAIRS = 8  # of a block of DCSM, without their opposites
@@ -66,39 +49,14 @@ PLAIN = {"prefixes": ("",), "colour": 1.0, "size": 0.0}  # caption_options of ph
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
 
 
-def check(args: SimpleNamespace) -> SimpleNamespace:
-    """Returns the arguments. Raises ValueError for a value that is not among its choices."""
-    for name, known in CHOICES.items():
-        if hasattr(args, name) and getattr(args, name) not in known:
-            raise ValueError(
-                f"{name} is one of {', '.join(map(str, known))}; got {getattr(args, name)!r}"
-            )
-    if getattr(args, "rope", "").startswith("qk") and args.image_tower == "locked":
-        raise ValueError(
-            f"rope={args.rope} turns queries and keys inside the image tower, which was not made "
-            "for it: train it with image_tower=unlocked"
-        )
-    if getattr(args, "text_encoder", "clip") != "clip" and getattr(args, "noun_phrases", 0):
-        raise ValueError(
-            "text_encoder: noun phrases are put into templates at each reading, so no file has "
-            "their vectors: say noun_phrases=0"
-        )
-    return args
-
-
 def use(
-    config: ConfigDict, args: SimpleNamespace, name: str, temperature: float, **head: Any
+    config: ConfigDict, name: str, temperature: float, frozen: tuple[str, ...], **head: Any
 ) -> None:
-    """Chooses a head and its fields, and freezes towers; logits are scores / temperature."""
+    """Chooses a head and its fields, and freezes towers; logits are scores / temperature, which is
+    frozen, too."""
     config.model.name = name
     config.model.logit_scale_init = 1 / temperature
-    is_learned = getattr(args, "temperature", "fixed") == "learned"
-    config.frozen = towers(args) if is_learned else (*towers(args), "logit_scale")
-    rope = getattr(args, "rope", "none")
-    if rope.startswith("qk"):
-        config.model.image.rope = rope
-    elif rope != "none":
-        head["rope"] = rope
+    config.frozen = (*frozen, "logit_scale")
     config.model.head = ConfigDict(head)
 
 
@@ -120,8 +78,7 @@ def use_dora(config: ConfigDict, dropout: float = 0.0) -> None:
 
 def towers(args: SimpleNamespace) -> tuple[str, ...]:
     """The towers that the arguments lock."""
-    # a model without a text tower has no such argument
-    locks = {side: getattr(args, f"{side}_tower", "") for side in ("image", "text")}
+    locks = {"image": args.image_tower, "text": args.text_tower}
     return tuple(name for name, lock in locks.items() if lock == "locked")
 
 
@@ -134,26 +91,31 @@ def use_vectors(config: ConfigDict, path: str, connector: str) -> None:
         config.input.scenes.count = 32_000  # each text needs a vector
 
 
-def pacl(config: ConfigDict, args: SimpleNamespace) -> None:
-    """PACL's head and loss."""
-    head = {"pooling": args.pooling, "eval_pooling": args.eval_pooling}
-    use(config, args, "pacl", TEMPERATURE, **head)
-    _contrast(config, args, weight=1.0)
-    if args.text_encoder != "clip":
-        use_vectors(config, args.text_encoder, args.connector)
-
-
-def sparc(config: ConfigDict, args: SimpleNamespace) -> None:
-    """SPARC's head and its global and local loss."""
-    is_real = args.text_tokens == "real"
-    use(config, args, "sparc", TEMPERATURE, scoring=args.scoring, mask_global_text=is_real)
-    _contrast(config, args, weight=0.5)
-    config.losses.sparc_local = ConfigDict(default.loss(weight=1.0))
+def use_patches(
+    config: ConfigDict, args: SimpleNamespace, name: str, weight: float, **head: Any
+) -> None:
+    """PACL's or SPARC's head, and its contrastive loss with this weight."""
+    is_inside = args.rope.startswith("qk")
+    if is_inside and args.image_tower == "locked":
+        raise ValueError(
+            f"rope={args.rope} turns queries and keys inside the image tower, which was not made "
+            "for it: train it with image_tower=unlocked"
+        )
+    use(config, name, TEMPERATURE, towers(args), **head)
+    if args.temperature == "learned":
+        config.frozen = towers(args)
+    if args.rope != "none":
+        part = config.model.image if is_inside else config.model.head
+        part.rope = args.rope
+    loss = "infonce" if args.negatives == "none" else "negclip"
+    config.losses = ConfigDict({loss: default.loss(weight=weight)})
+    if args.negatives == "leftright":
+        pretrained.use_left_right(config.input.negatives)
 
 
 def labclip(config: ConfigDict, args: SimpleNamespace) -> None:
     """LABCLIP's head and NegCLIP's loss; the authors' temperature is learned, from 1."""
-    use(config, args, "labclip", 1.0)
+    use(config, "labclip", 1.0, ())
     config.frozen = towers(args)
     has_negatives = bool(config.input.negatives.count)
     config.losses = ConfigDict(
@@ -161,24 +123,16 @@ def labclip(config: ConfigDict, args: SimpleNamespace) -> None:
     )
 
 
-def _contrast(config: ConfigDict, args: SimpleNamespace, weight: float) -> None:
-    loss = "infonce" if args.negatives == "none" else "negclip"
-    config.losses = ConfigDict({loss: default.loss(weight=weight)})
-    if args.negatives == "leftright":
-        pretrained.use_left_right(config.input.negatives)
-
-
 def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
-    """DCSM on blocks of 8 pairs and their opposites, pictures with captions or captions
-    alone; what its authors' code does (mode=authors), or not.
-    """
+    """DCSM's head and loss, on blocks of 8 pairs and their opposites (images with captions, or
+    captions alone); mode=authors repeats the slips of its authors' code."""
     is_authors = args.mode == "authors"
     words = WORDS if args.functional == "rows" else ()
     config.text.functional_words.words = words
     config.text.functional_words.position = "word" if is_authors else "token"
     mode = {"standardise": "tensor" if is_authors else "running"}
     mode |= {"dropout": 0.1} if is_authors else {}
-    use(config, args, "dcsm", 1.0, num_functional_words=len(words), **mode | head)
+    use(config, "dcsm", 1.0, towers(args), num_functional_words=len(words), **mode | head)
     if words:  # random vectors, which the authors do not train
         config.frozen = (*config.frozen, "head/functional_words")
     has_image = args.opposite == "image"
@@ -208,56 +162,55 @@ def adam(config: ConfigDict, rate: float, epochs: float) -> None:
     config.checkpoint.every = config.eval.every = 500
 
 
-def parse_scenes(argument: str | None, **defaults: Any) -> SimpleNamespace:
-    """The arguments of a config on the scenes: those above, and its own."""
-    common = finetuning.ARGUMENTS | {"tower_pooling": "mean", "pairs": 256_000, "phrases": "varied"}
-    args = check(arguments.parse(argument, **common | defaults))
-    if getattr(args, "negatives", "none") == "leftright" and args.hard_images:
+def on_scenes(
+    args: SimpleNamespace, hard_images: bool = True, negatives: str = "none"
+) -> ConfigDict:
+    """Towers and data, before a head is chosen."""
+    if negatives == "leftright" and hard_images:
         raise ValueError(
             "negatives=leftright: captions of exchanged pictures never say 'on the left', so that "
             "none has a negative; say hard_images=0"
         )
-    return args
-
-
-def on_scenes(args: SimpleNamespace) -> ConfigDict:
-    """Towers and data, before a head is chosen."""
     config = finetuning.make(SimpleNamespace(**vars(args) | {"pooling": args.tower_pooling}))
     with config.unlocked():
         config.optimizer.weight_decay = 0.0
-        if getattr(args, "hard_images", True) and getattr(args, "opposite", "image") == "image":
+        if hard_images:
             finetuning.use_hard_images(config, relation=0.4, attribute=0.3, negation=0.3)
             config.input.scenes.count = args.pairs
         if args.phrases == "plain":
             config.input.scenes.caption_options.update(PLAIN)
-        if getattr(args, "negatives", "none") == "leftright":
+        if negatives == "leftright":
             config.input.scenes.caption_options.place = 0.5  # of captions that may say where
     return config
 
 
-# Of configs of PACL and SPARC on captions: those of configs/coco/clip_ft.py, and these.
-CAPTIONS = {
+# PACL and SPARC on captions: COCO's with a smaller tower, LLaVA's conversations with the authors'
+# tower.
+COCO = {
     **pretrained.ARGUMENTS,
     "validation": "",
-    "batch": 4096,
-    "variant": "L/14-336",
-    "size": 336,
-    "answers": "each",
+    "batch": 1024,
+    "variant": "B/16",
+    "size": 400,
     "noun_phrases": 0.5,
     "tagger": "spacy:en_core_web_sm",
-    "image_norm": "imagenet",
+    "image_norm": OneOf("imagenet", "clip"),
 }
+LLAVA = COCO | {"batch": 4096, "variant": "L/14-336", "size": 336, "answers": "each"}
 
 
-def on_captions(args: SimpleNamespace, table: str = "llava") -> ConfigDict:
-    """Towers and data of the ACL 2025 code, before a head is chosen; table: what .json is."""
+def on_captions(args: SimpleNamespace) -> ConfigDict:
+    """Towers and data of the ACL 2025 code, before a head is chosen; with args.data "llava" a .json
+    file has conversations, with "coco" COCO's captions."""
     config = default.get_config()
     with config.unlocked():
         pretrained.use_clip(config, args, args.size)
         pretrained.validate(config, args)
         config.batch_size = args.batch
-        if args.path.endswith(".json") and table == "llava":
-            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, table))
+        if args.data == "coco":
+            config.model.activation = "gelu"  # LAION-2B's ViT-B/16
+        elif args.path.endswith(".json"):
+            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
             config.input.llava.answers = args.answers
         if args.noun_phrases:
             config.input.noun_phrases.update(share=args.noun_phrases, tagger=args.tagger)

@@ -7,15 +7,6 @@ from ml_collections import ConfigDict
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained
 
-ARGUMENTS = {
-    "weights": "",
-    "path": "",
-    "image_folder": "",
-    "tokenizer": "",
-    "decoder": "vicuna_7b",
-    "select": "patch",
-    "vocab": 0,
-}
 SYSTEM = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
     "helpful, detailed, and polite answers to the user's questions."
@@ -28,7 +19,8 @@ _PHI_3_TURN = "{question}<|end|>\n<|assistant|>\n"
 # image, and options of the tokenizer `conversation`; Vicuna's template is its default.
 DECODERS = {
     "vicuna_7b": (
-        *(32_000, f"{SYSTEM} USER: "),
+        32_000,
+        f"{SYSTEM} USER: ",
         # Llama 2 has no padding token, and LLaVA pads with this one
         {"eos_token": "</s>", "pad_token": "<unk>"},
     ),
@@ -43,7 +35,8 @@ DECODERS = {
         },
     ),
     "phi3_mini": (
-        *(32_064, "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n"),
+        32_064,
+        "<|system|>\nYou are a helpful AI assistant.<|end|>\n<|user|>\n",
         {
             "eos_token": "<|end|>",
             "pad_token": "<|endoftext|>",
@@ -54,15 +47,12 @@ DECODERS = {
 }
 IMAGE_TOKENS = {"patch": 576, "cls": 1, "cls_patch": 577}  # of ViT-L/14 at 336 pixels
 LENGTH = 2048  # tokens, with the image's
-
-
-def parse(argument: str | None, **defaults: object) -> SimpleNamespace:
-    """The arguments of a stage. Raises ValueError for an unknown decoder or selection."""
-    args = arguments.parse(argument, **ARGUMENTS | defaults)
-    for name, known in (("decoder", DECODERS), ("select", IMAGE_TOKENS)):
-        if getattr(args, name) not in known:
-            raise ValueError(f"{name} is one of {', '.join(known)}; got {getattr(args, name)!r}")
-    return args
+ARGUMENTS = {
+    **pretrained.ARGUMENTS,
+    "decoder": arguments.OneOf(*DECODERS),
+    "select": arguments.OneOf(*IMAGE_TOKENS),
+    "vocab": 0,
+}
 
 
 def make(args: SimpleNamespace) -> ConfigDict:

@@ -6,14 +6,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-# Of a generator whose texts published numbers are of: as its authors wrote it, slips included.
+# Options of a generator behind published numbers: its authors' version, slips included.
 AUTHORS = {"mode": "authors"}
 
-# Fields of config.input that belong to a model: a run that takes another one's model takes these.
-OF_MODEL = (
-    *("image_size", "crop", "eval_crop", "interpolation", "normalisation"),
-    "question",
-)
+# Fields of config.input that belong to a model: a run that starts from another run copies them.
+OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation", "question")
 
 ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
 
@@ -22,10 +19,10 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     """Model, preprocessing and tokenizer of OpenAI's and open_clip's CLIP.
 
     tokenizer: bpe_simple_vocab_16e6.txt.gz, Hugging Face's file or folder, or the workdir of a run
-    that has one; by default that beside the weights, or of an installed open_clip or clip.
+    that has one; by default the file beside the weights, or of an installed open_clip or clip.
 
-    OpenAI's weights and those open_clip calls "-quickgelu" need activation quick_gelu, the other
-    ones of open_clip gelu: the variants have OpenAI's. EVA-CLIP's come with its variants.
+    OpenAI's weights and open_clip's "-quickgelu" need activation quick_gelu, the default of the
+    variants; open_clip's others need gelu. EVA-CLIP's activation comes with its variants.
     """
     _use(config, args, image_size, context_length=77)
     config.input.normalisation = "clip"
@@ -37,7 +34,7 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
 def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
     """Model, preprocessing and tokenizer of SigLIP.
 
-    tokenizer: SentencePiece's .model, tokenizer.json or a folder; by default that of the weights.
+    tokenizer: SentencePiece's .model, tokenizer.json or a folder; by default the weights' folder.
 
     Texts lose case and punctuation and are padded to 64 tokens, always.
     """
@@ -131,7 +128,7 @@ def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
-    config.optimizer.clip_norm = None  # open_clip's default, which all of them keep
+    config.optimizer.clip_norm = None  # open_clip's default, which the papers keep
     config.checkpoint.every = 500
     config.eval.every = 500
     validate(config, args)

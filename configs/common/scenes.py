@@ -22,6 +22,17 @@ def make(
     return config
 
 
+def siglip(steps: int = 1000, world: str = "scenes-mini", split: str = "validation") -> ConfigDict:
+    """CLIP's towers and data with SigLIP's loss, scale and bias; see configs/scenes/siglip.py."""
+    config = make(steps, world, split)
+    with config.unlocked():
+        config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
+        config.model.logit_scale_init = 10.0
+        config.model.logit_bias_init = -10.0
+        config.model.logit_scale_max = None  # published SigLIP checkpoints lie above CLIP's 100
+    return config
+
+
 def evaluations(
     split: str = "validation",
     count: int = 2000,
@@ -31,7 +42,7 @@ def evaluations(
 ) -> dict:
     """Every evaluation set of the scenes: `count` cases each, retrieval among `candidates`.
 
-    more: further sets, "scenes_spatial", which asks what "scenes_whatsup" asks.
+    more: further sets, such as "scenes_spatial", the questions of "scenes_whatsup".
     """
     retrieval = ("scenes_retrieval", "scenes_held_retrieval")
     cases = (
@@ -57,7 +68,7 @@ def evaluations(
 
 def geometry(split: str, count: int = 1000, world: str = "scenes-mini") -> dict:
     """Diagnostics of embeddings: conditions of an ideal CLIP, superposition, a linear probe of
-    binding, how near the two images of a pair are, and what tokens know that are not pooled."""
+    binding, the distance of the two images of a pair, and accuracies of unpooled tokens."""
     where = {"split": split, "world": world}
     return {
         "scenes_conditions": where,

@@ -3,14 +3,14 @@
   python -m vlc_jax.main --mode eval --workdir runs/suite \\
     --config configs/eval/all.py:weights=FILE,tokenizer=FILE,root=DIR,sets=vg_relation+sugarcrepe
 
-Arguments: root (the folder of all sets; vlc-jax benchmarks --root DIR prints which
-are there, how to get the others, and the argument `sets`); sets (names joined by +; "all" is every
+Arguments: root (the folder of all sets; vlc-jax benchmarks --root DIR prints the installed ones,
+where to get the others, and the argument `sets`); sets (names joined by +; "all" is every
 published set, "scenes" all of the embedded world, scenes_geometry its diagnostics; coco_shuffled,
 flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the texts and three of
 the images); run (the workdir of a run, its model and preprocessing) or weights, family, variant,
 tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
 tie (strict, first_index or half); tagger (parts of speech for the order sets). A killed evaluation
-goes on where it was; results that are there are kept.
+resumes; existing results are kept.
 """
 
 import difflib
@@ -65,7 +65,7 @@ SETS = (
     "whatsup_b_two_way",
     "winoground",
 )
-ORDERS = ("coco_order", "flickr30k_order")  # whose shuffles need parts of speech
+ORDERS = ("coco_order", "flickr30k_order")  # their shuffles need parts of speech
 TEXT_SHUFFLES = (
     "shuffle_nouns_and_adjectives",
     "shuffle_all_but_nouns_and_adjectives",
@@ -92,8 +92,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
     )
     if not args.sets:
         raise ValueError(
-            "sets=... says which: names joined by +, scenes, or all; "
-            "vlc-jax benchmarks --root DIR prints those that are there"
+            "sets=... is missing: names joined by +, scenes, or all; "
+            "vlc-jax benchmarks --root DIR prints the installed ones"
         )
     config = default.get_config()
     with config.unlocked():

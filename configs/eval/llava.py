@@ -8,17 +8,17 @@ a run); tokenizer (its file or folder, if it is not in that folder); root and se
 in configs/eval/all.py, and sets of the scenes by their name; protocols, joined by +:
 
   vqascore         the question "Does this figure show ...?" about every caption, all sets
-  vqascore_no_end  the same without the end token behind "Yes"
-  score            whatever the model gives a caption, such as log p(caption | image)
-  keywords         what it writes about What'sUp, COCO- and GQA-spatial, and sets of the scenes
+  vqascore_no_end  the same without the end token after "Yes"
+  score            the model's own score of a caption, such as log p(caption | image)
+  keywords         keywords in its answers: What'sUp, COCO- and GQA-spatial, sets of the scenes
   letters          MMVP and MMVP-VLM: the likelier of "A" and "B"
   options          the likelier of "(a) Open" and "(b) Closed", and the relaxed pair
   written          the letter that it writes
   m3id             keywords and written, decoded by M3ID with t from 0 (_t0) and from 1 (_t1)
 
-By default all but score and vqascore_no_end, each on the sets that it is for. count (cases of each
-set, 0 for all); world (of the sets of the scenes); tie (strict, first_index or half). Every result
-names protocol, prompt and weights.
+By default all but score and vqascore_no_end, each on its sets. count (cases of each set, 0 for
+all); world (of the sets of the scenes); tie (strict, first_index or half). Every result names
+protocol, prompt and weights.
 
 Values of the papers are in docs/mllm.md; 2 points to either side are a match (seeds of swaps, sizes
 of images and kinds of GPU).
@@ -34,29 +34,39 @@ from vlc_jax.configs.common import arguments, scenes
 from vlc_jax.configs.eval import all as suite
 
 SPATIAL = (
-    *("whatsup_a", "whatsup_b", "whatsup_a_two_way", "whatsup_b_two_way"),
-    *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
+    "whatsup_a",
+    "whatsup_b",
+    "whatsup_a_two_way",
+    "whatsup_b_two_way",
+    "coco_spatial_one",
+    "coco_spatial_two",
+    "gqa_spatial_one",
+    "gqa_spatial_two",
     "scenes_spatial",
 )
-SHORT = (  # whose cases have a question with short answers, one of each caption
-    *("scenes_objects", "scenes_attribute_swap", "scenes_relation_swap", "scenes_negation"),
-    *("scenes_held_attribute_swap", "scenes_held_relation_swap"),
+SHORT = (  # sets whose cases have a question with short answers, one per caption
+    "scenes_objects",
+    "scenes_attribute_swap",
+    "scenes_relation_swap",
+    "scenes_negation",
+    "scenes_held_attribute_swap",
+    "scenes_held_relation_swap",
 )
-QUESTIONS = ("mmvp", "mmvp_vlm")  # whose cases have questions and options
-_KEYWORDS, _ASKED = {"protocol": "keywords"}, {"protocol": "multiple_choice", "texts": "questions"}
-# Protocol, sets that it is for (None: all), options of an evaluation; several rows of a protocol
-# are several evaluations, each with a name of its own.
+QUESTIONS = ("mmvp", "mmvp_vlm")  # sets whose cases have questions and options
+_KEYWORDS, _CHOICE = {"protocol": "keywords"}, {"protocol": "multiple_choice", "texts": "questions"}
+# Protocol, its sets (None: all), options of an evaluation; each row of a protocol is an evaluation
+# with its own name.
 PROTOCOLS: tuple[tuple[str, tuple[str, ...] | None, dict], ...] = (
     ("vqascore", None, {"vqascore": {"eos": True}}),
     ("vqascore_no_end", None, {"vqascore": {"eos": False}}),
     ("score", None, {}),
     ("keywords", (*SPATIAL, *SHORT), _KEYWORDS),
-    ("letters", QUESTIONS, {**_ASKED, "answer": "letters"}),
-    ("options", QUESTIONS, {**_ASKED, "answer": "options"}),
-    ("written", QUESTIONS, {**_ASKED, "decoding": "greedy"}),
+    ("letters", QUESTIONS, {**_CHOICE, "answer": "letters"}),
+    ("options", QUESTIONS, {**_CHOICE, "answer": "options"}),
+    ("written", QUESTIONS, {**_CHOICE, "decoding": "greedy"}),
     *(
         ("m3id", sets, {**options, "decoding": "m3id", "first_step": first})
-        for sets, options in ((SPATIAL, _KEYWORDS), (QUESTIONS, _ASKED))
+        for sets, options in ((SPATIAL, _KEYWORDS), (QUESTIONS, _CHOICE))
         for first in (0, 1)
     ),
 )
@@ -76,7 +86,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         tie="strict",
     )
     if not args.path or not args.sets:
-        raise ValueError("path=... says which model, sets=... on what: names joined by +")
+        raise ValueError("path=... (the model) and sets=... (names joined by +) are missing")
     config = default.get_config()
     with config.unlocked():
         config.init_from, config.model.name = args.path, "init_from"

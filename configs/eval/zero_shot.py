@@ -5,11 +5,11 @@
 
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family
 (clip, for EVA-CLIP too, siglip or siglip2); variant (vlc_jax/models/variants.py); tokenizer (its
-file or folder; not needed where it lies in the folder of the weights); size (pixels); path,
+file or folder; not needed if it is in the folder of the weights); size (pixels); path,
 image_folder (a table of images and captions, or a folder that vlc-jax prepare wrote, for
-retrieval: all of it). Of CLIP weights that are not OpenAI's, say the activation:
---config.model.activation=gelu; EVA-CLIP's comes with the variant. What the files beside the
-weights say is compared with the config, and a contradiction refused.
+retrieval: all of it). CLIP weights that are not OpenAI's need their activation:
+--config.model.activation=gelu; EVA-CLIP's comes with the variant. Files beside the weights that
+contradict the config are refused.
 """
 
 from ml_collections import ConfigDict

@@ -10,33 +10,31 @@
 left / right, individual and pairs, A then B: CLIP 50.0 and 1.0, 49.5 and 0.0; SigLIP 50.5 and 2.9,
 51.0 and 3.9; with negatives=leftright CLIP 49.5 and 2.9, 50.5 and 6.9, SigLIP 50.5 and 1.0, 51.0
 and 3.9; with image_tower=unlocked SigLIP 50.0 and 1.0, 49.0 and 7.8, and with both 56.3 and 26.2,
-55.4 and 25.5, the one row above chance (50 and 25). Not yet run at full size here; an estimate:
-five times over 1.18 million images take 6 hours of one A100 at 30 % of its bfloat16 peak (SigLIP 7;
-unlocked 19 and 20), and their vectors 5 before that, if a caption has 100 tokens.
+55.4 and 25.5, the one row above chance (50 and 25). Not yet run at full size here.
 
-Batch, rate, decay, epochs and warmup are the paper's (appendix B), as in configs/coco/leftright.py,
+Batch, rate, decay, epochs and warmup are the paper's (appendix B), as in configs/leftright.py,
 and so is the connector, LLaVA-1.5's projector to the width of the image's embedding. All answers of
-a conversation are one caption, long ones, which is what the language model is for. Not as in the
-paper, or not said there: the logit scale starts where a CLIP or SigLIP starts that is trained from
-scratch; an answer is cut to whole words at 512 tokens.
+a conversation form one long caption, the reason for a language model. Not in the paper: the logit
+scale starts at the initial value of a CLIP or SigLIP trained from scratch; an answer is cut to
+whole words at 512 tokens.
 
-Left / right negatives that are made at each reading have no vectors: prepare them with the data,
+Left / right negatives that are made at each reading have no vectors; prepare them with the data,
   vlc-jax prepare llava --annotations A.json+B.json --images A+B --size 384 \\
     --answers joined --negatives left_right --out prepared/llava_joined \\
     --generator-options '{"left_right": {"mode": "authors"}}'
-and say path=prepared/llava_joined in both commands.
+and use path=prepared/llava_joined in both commands.
 
-Arguments: those of configs/coco/leftright.py (negatives=none); vectors (a file of all texts);
-connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).
+Arguments: the arguments of configs/leftright.py:data=coco (negatives=none); vectors (a file of all
+texts); connector=mlp2x_gelu|linear|llm2clip|none (vlc_jax/models/text_vectors.py).
 """
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.coco import leftright
+from vlc_jax.configs import leftright
 from vlc_jax.configs.common import arguments, heads
 
-ARGUMENTS = leftright.ARGUMENTS | {
-    "negatives": "none",
+ARGUMENTS = leftright.COCO | {
+    "negatives": arguments.OneOf("none", "leftright"),
     "answers": "joined",
     "vectors": "",
     "connector": "mlp2x_gelu",
@@ -47,8 +45,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, **ARGUMENTS)
     if args.negatives == "leftright" and args.path.endswith(".json"):
         raise ValueError(
-            "negatives=leftright: those of conversations are made at each reading, so no file has "
-            "their vectors: prepare them with the data and name its folder, path=FOLDER"
+            "negatives=leftright: negatives of conversations are made at each reading and "
+            "have no vectors: prepare them with the data and name its folder, path=FOLDER"
         )
     config = leftright.make(args)
     with config.unlocked():

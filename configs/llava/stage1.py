@@ -18,11 +18,11 @@ model's own).
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.common import llava
+from vlc_jax.configs.common import arguments, llava
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = llava.parse(argument, language_model="", batch=256)
+    args = arguments.parse(argument, **llava.ARGUMENTS, language_model="", batch=256)
     args.tokenizer = args.tokenizer or args.language_model
     config = llava.make(args)
     with config.unlocked():

@@ -27,8 +27,8 @@ embeddings and cosines are float32, in bfloat16 they tie.
 Arguments: weights (a folder of LLaVA-1.5 in Hugging Face's or its authors' form); tokenizer (a
 tokenizer.json or its folder; by default that of the weights); vocab (32064 of llava-hf, 32000 of
 the authors' files); path, image_folder (LLaVA's JSON files and the folders of their images, joined
-by "+", or shards); question=1|0; text_only=0 leaves out conversations without an image (shards have
-what they were prepared with: --answers each --text-only); batch; microbatch; root (the folder of
+by "+", or shards); question=1|0; text_only=0 leaves out conversations without an image (shards: as
+they were prepared, with --answers each --text-only); batch; microbatch; root (the folder of
 published sets, to evaluate What'sUp, MMVP and MMVP-VLM in).
 """
 
@@ -46,7 +46,7 @@ START = 1  # id of <s>, before the image and before a text
 ARGUMENTS = {
     **pretrained.ARGUMENTS,
     "vocab": 32_064,
-    "question": 1,
+    "question": arguments.OneOf(1, 0),
     "batch": 256,
     "microbatch": 8,
     "text_only": 1,
@@ -55,7 +55,7 @@ ARGUMENTS = {
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = heads.check(arguments.parse(argument, **ARGUMENTS))
+    args = arguments.parse(argument, **ARGUMENTS)
     config = default.get_config()
     with config.unlocked():
         config.init_from = args.weights or None
@@ -65,7 +65,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         # the last block's output and the projection are never read
         config.model.image = ConfigDict({"depth": 23, "projection": None})
         head = {"decoder": "vicuna_7b", "stage": "raw", "prefix": (START,)}
-        # of the decoder nothing but adapters is trained
+        # only adapters of the decoder are trained
         config.model.head = ConfigDict(head | {"param_dtype": "compute"})
         heads.use_dora(config, dropout=0.1)
         config.losses = ConfigDict({"infonce": default.loss(1.0, direction="image_to_text")})
@@ -85,7 +85,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.checkpoint.update({"every": 100, "keep_every": 100})
         if args.root:
             sets = {"whatsup_a_two_way": {}, "whatsup_b_two_way": {}}
-            # what is asked of a pair of MMVP is in a file of its own
+            # MMVP's questions are in a separate file
             sets |= dict.fromkeys(("mmvp", "mmvp_vlm"), {"asked": True} if args.question else {})
             evals = {name: {"root": args.root, **options} for name, options in sets.items()}
             config.evals = ConfigDict(evals)

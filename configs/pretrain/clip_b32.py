@@ -5,10 +5,7 @@
 
 Must reproduce zero-shot ImageNet 62.96 with LAION-400M (open_clip, docs/PRETRAINED.md: batch 32,768
 on 128 A100 of 40 GB, about 36 hours, 4,600 GPU-hours); the authors' 400 million pairs, which are
-not public, gave 63.2. Not yet run here; an estimate: 32 times 400 million pairs at 41 GFLOPs take
-1,570 hours of an A100 at 30 % of its bfloat16 peak, if the data come that fast. A bound, of the
-FLOPs that --mode plan counts: 27 ms a step on v5e:16x16, 2.9 hours of these 256 chips (not
-compiled: whether it fits is not known).
+not public, gave 63.2. Not yet run here.
 
 Hyper-parameters: tables 18 and 20 of the paper. Not as there: Adam's moments and the parameters of
 the text tower are float32; crops are open_clip's (.9 to 1 of the area); both towers are initialised

@@ -5,10 +5,7 @@
 
 Must reproduce zero-shot ImageNet 72.77 with LAION-400M (open_clip, docs/PRETRAINED.md: batch 38,400
 on 400 A100 of 40 GB with activation checkpointing, about 127 hours, 50,800 GPU-hours); the
-authors' own pairs gave 75.3. Not yet run here; an estimate: 32 times 400 million pairs at 506
-GFLOPs take 19,230 hours of an A100 at 30 % of its bfloat16 peak, and up to a third more because
-blocks are computed twice (config.model.remat, for memory). By --mode plan, which is a bound: 87 ms
-a step on v5p:8x8x8, 9.4 hours of these 512 chips, and 12 GiB of each.
+authors' own pairs gave 75.3. Not yet run here.
 
 Hyper-parameters, what is not as in the paper, and arguments: see configs/pretrain/clip_b32.py. The
 authors' L/14 at 336 pixels, one more epoch, is not here.

@@ -4,10 +4,7 @@
     --config configs/pretrain/siglip_b16.py:path=SHARDS,tokenizer=FILE
 
 Must reproduce zero-shot ImageNet 73.4 (tables 1 and 5: English WebLI, which is not public, 9
-billion examples, batch 32k, 32 TPU v4 in 5 days; 69.9 after 3 billion). Not yet run here; an
-estimate: at 114 GFLOPs a pair 3,450 hours of a TPU v4 at 30 % of its bfloat16 peak. By --mode plan,
-which is a bound: 75 ms a step on v5e:16x16, 5.7 hours of these 256 chips, with
---config.model.remat=dots (11 of 16 GiB; without, the step does not fit).
+billion examples, batch 32k, 32 TPU v4 in 5 days; 69.9 after 3 billion). Not yet run here.
 
 Sections 4.2 and 4.7 and appendix C give tokens (16; the released models have 64, and are trained as
 siglip_l16_384.py is), rate, decay and b2. Not as in the paper: AdamW in place of ViT-Adafactor

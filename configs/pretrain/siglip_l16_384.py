@@ -5,10 +5,7 @@
 
 Must reproduce (table 3) zero-shot ImageNet 82.1 and COCO R@1 image to text / text to image 70.6 /
 52.7, from 80.5 and 69.5 / 51.1 at 256 pixels: English WebLI, which is not public, batch 32k, 40
-billion examples at 256 and 5 billion at 384. Not yet run here; an estimate: at 601 and 1,265 GFLOPs
-a pair 80,900 and 21,300 hours of a TPU v4 at 30 % of its bfloat16 peak, and up to a third more
-because blocks are computed twice (config.model.remat, for memory). By --mode plan, which is a
-bound: at 384 pixels 433 ms a step on v5p:8x8x4, 18.4 hours of these 256 chips, 29 GiB of each.
+billion examples at 256 and 5 billion at 384. Not yet run here.
 
 The first run is in WORKDIR/pretrain; weights=RUN starts from another one at 256 pixels, or from
 published weights. The second has a 100 times smaller rate and no decay (section 4.6); its warm-up

@@ -3,22 +3,21 @@ questions with short answers and on "does this figure show ...? please answer ye
 
   python -m vlc_jax.main --config configs/scenes/llava.py --workdir runs/llava
 
-As LLaVA's, its training has two stages: captions and questions with short answers, which teach it
-to see (stage=1), then mostly questions of yes and no (stage=2). `--config.init_from=WORKDIR` names
-the run of stage 1, or with stage=1 the CLIP of the tower; otherwise the run trains these first, in
-WORKDIR/pretrain.
+As LLaVA's, its training has two stages: captions and questions with short answers (stage=1), then
+mostly yes/no questions (stage=2). `--config.init_from=WORKDIR` names the run of stage 1, or with
+stage=1 the CLIP of the tower; otherwise the run trains these first, in WORKDIR/pretrain.
 
-Its benchmarks are asked by several protocols, each a row of the results: score (log probability of
-the caption), vqascore (of "yes" behind the question about the caption), keywords (what it writes,
-greedily, asked where the objects stand, which has which colour, or which of two shapes there is)
-and m3id (by M3ID, with t from 0 and from 1, about places alone); see configs/eval/llava.py.
+Each benchmark is evaluated by several protocols: score (log probability of the caption), vqascore
+(log probability of "yes" after the question about the caption), keywords (in its greedy answers
+about places, colours and shapes) and m3id (M3ID decoding, with t from 0 and from 1, places only);
+see configs/eval/llava.py.
 
-Pictures are of two objects; four captions in five say where they stand, the others name both; all
-say their colours. KINDS has the shares of texts (input_pipeline/scenes/conversations.py).
+Images show two objects; four captions in five state their relation, the others name both; all name
+their colours. KINDS has the shares of texts (input_pipeline/scenes/conversations.py).
 
 Arguments: select=patch, or pooled: the image's embedding alone, as LLaVA with [CLS] only; width=N,
 depth=N, steps=N (else STEPS), batch=N; positions=0: no trained vector for each image token; and
-those of configs/common/heads.py that all heads have but text_tower.
+the common ones of configs/common/heads.py but text_tower.
 """
 
 from types import SimpleNamespace
@@ -42,42 +41,55 @@ KINDS = {  # stage -> kind of texts -> share
 }
 STEPS = {1: 600, 2: 400}
 SETS = (
-    *("scenes_attribute_swap", "scenes_relation_swap", "scenes_whatsup", "scenes_negation"),
-    *("scenes_held_attribute_swap", "scenes_held_relation_swap", "scenes_objects"),
+    "scenes_attribute_swap",
+    "scenes_relation_swap",
+    "scenes_whatsup",
+    "scenes_negation",
+    "scenes_held_attribute_swap",
+    "scenes_held_relation_swap",
+    "scenes_objects",
     "scenes_spatial",
 )
 PROTOCOLS = ("score", "vqascore", "keywords", "m3id")
-SIZES = {"select": "patch", "width": 256, "depth": 2, "positions": 1}
+SIZES = {"select": heads.SELECT, "width": 256, "depth": 2, "positions": 1}
 OF_FIRST = (*SIZES, "base", "world", "split", "tower_pooling")  # arguments of the stage before
+ARGUMENTS = {
+    **heads.PLAIN_SCENES,
+    **SIZES,
+    "image_tower": heads.LOCK,
+    "steps": 0,
+    "hard_images": 0,
+    "batch": 256,
+    "stage": arguments.OneOf(2, 1),
+}
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    own = {"image_tower": "locked", "batch": 256, "stage": 2}
-    fixed = {"steps": 0, "phrases": "plain", "hard_images": 0}
-    args = heads.parse_scenes(argument, **SIZES | own | fixed)
+    args = arguments.parse(argument, **ARGUMENTS)
     args.steps = args.steps or STEPS[args.stage]
-    config = heads.on_scenes(args)
+    config = heads.on_scenes(args, bool(args.hard_images))
     with config.unlocked():
         if args.stage == 2:
-            first = {name: getattr(args, name) for name in OF_FIRST}
+            first = {name: vars(args)[name] for name in OF_FIRST}
             config.pretrain = get_config({"stage": 1, **first})
-        sizes = {size: getattr(args, size) for size in SIZES} | {"positions": bool(args.positions)}
-        heads.use(config, args, "captioner", 1.0, **sizes, scores="answer")
+        sizes = {size: vars(args)[size] for size in SIZES} | {"positions": bool(args.positions)}
+        frozen = ("image",) if args.image_tower == "locked" else ()
+        heads.use(config, "captioner", 1.0, frozen, **sizes, scores="answer")
         config.model.text_tower = False
         config.text.tokenizer, config.text.context_length = "scenes_conversation", 24
         config.text.lengths = (18, 20)  # the longest of stage 1 has 17 tokens, of stage 2 19
         config.text.tokenizer_options = ConfigDict({"world": args.world})
         config.batch_size = args.batch
         config.optimizer.learning_rate = 1.5e-3
-        said = {"relation": 0.8, "single": 0.0, "place": 0.0}
-        config.input.scenes.caption_options.update(said)
+        options = {"relation": 0.8, "single": 0.0, "place": 0.0}
+        config.input.scenes.caption_options.update(options)
         config.input.scenes.world_options.counts = (0.0, 1.0, 0.0)
         config.input.scenes.conversations = tuple(KINDS[args.stage].items())
         config.input.scenes.count, config.input.scenes.captions = args.pairs, 1
         # by tokens, a caption would weigh four times as much as yes or no and its end token
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="sample")})
-        asked = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
-        asked = SimpleNamespace(**asked, root="", count=0, tie="strict")
+        names = {"sets": "+".join(SETS), "protocols": "+".join(PROTOCOLS)}
+        of_evals = SimpleNamespace(**names, root="", count=0, tie="strict")
         of_scenes = scenes.evaluations(args.split, world=args.world, more=("scenes_spatial",))
-        config.evals = ConfigDict(evaluations.evaluations(asked, of_scenes))
+        config.evals = ConfigDict(evaluations.evaluations(of_evals, of_scenes))
     return config

@@ -8,20 +8,9 @@ paper: 10 and -10.
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, scenes
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(argument, steps=1000, world="scenes-mini", split="validation")
-    return make(args.steps, args.world, args.split)
-
-
-def make(steps: int = 1000, world: str = "scenes-mini", split: str = "validation") -> ConfigDict:
-    config = scenes.make(steps, world, split)
-    with config.unlocked():
-        config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
-        config.model.logit_scale_init = 10.0
-        config.model.logit_bias_init = -10.0
-        config.model.logit_scale_max = None  # published SigLIP checkpoints lie above CLIP's 100
-    return config
+    return scenes.siglip(args.steps, args.world, args.split)

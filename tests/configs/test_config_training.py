@@ -1,12 +1,13 @@
 """Every shipped config is trained for two shrunken steps."""
 
+import re
 from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
 from tests.support import helpers
-from tests.support.configs import CONFIGS, identifier, load, shrink
+from tests.support.configs import CASES, load, shrink
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
@@ -19,7 +20,7 @@ slow = pytest.mark.slow
 def pretrained(tmp_path_factory):
     """The workdir of a shrunken run that methods start from."""
     folder = tmp_path_factory.mktemp("pretrained")
-    config = shrink(load(helpers.ROOT / "configs/scenes/clip.py", folder), folder)
+    config = shrink(load("configs/scenes/clip.py", folder), folder)
     return run(config, folder / "run")
 
 
@@ -32,27 +33,31 @@ def run(config: ConfigDict, folder: Path) -> Path:
     return workdir.path
 
 
-FAST = ("configs/scenes/hp_hn.py",)
+FAST = ("configs/hp_hn.py",)
 
 
-# Those of published weights are trained in test_recipes.py, test_methods.py
-# and test_heads_recipes.py, LLaVA in end_to_end/test_llava_evaluation.py, those of pretraining in
+# Configs of published weights are trained in test_recipes.py, test_methods.py and
+# test_heads_recipes.py, LLaVA in end_to_end/test_llava_evaluation.py, pretraining in
 # test_pretraining.py.
+ELSEWHERE = re.compile(
+    ".*:data=|configs/(llava|pretrain)/|configs/(clip_coco|siglip_ft|eval/llava).py"
+)
+
+
 @pytest.mark.parametrize(
-    "path",
+    "case",
     [
-        pytest.param(path, marks=() if identifier(path) in FAST else slow, id=identifier(path))
-        for path in CONFIGS
-        if path.parent.name not in ("coco", "llava", "pretrain")
-        and identifier(path) != "configs/eval/llava.py"
+        pytest.param(case, marks=() if case in FAST else slow)
+        for case in CASES
+        if not ELSEWHERE.match(case)
     ],
 )
-def test_config_trains_two_steps(path, pretrained, tmp_path):
-    config = shrink(load(path, tmp_path), tmp_path)
+def test_config_trains_two_steps(case, pretrained, tmp_path):
+    config = shrink(load(case, tmp_path), tmp_path)
     with config.unlocked():
         if config.pretrain:
             config.init_from = str(pretrained)
-        if path.stem != "clip":  # which evaluates every benchmark
+        if case != "configs/scenes/clip.py":  # which evaluates every benchmark
             config.evals = ConfigDict({name: config.evals[name] for name in [*config.evals][:1]})
     workdir = run(config, tmp_path / "run")
     assert (workdir / "DONE").exists()

@@ -6,8 +6,7 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from tests.support import helpers
-from tests.support.configs import CONFIGS, identifier, load
+from tests.support.configs import CASES, commands, load
 from vlc_jax import evaluators, models
 from vlc_jax.configs.common import arguments
 from vlc_jax.input_pipeline import benchmarks
@@ -19,21 +18,22 @@ _SHAPED: set[str] = set()
 _INIT = jax.jit(models.init, static_argnums=0)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=identifier)
-def test_config_has_a_command_on_top_and_only_known_names(path, tmp_path):
-    config = load(path, tmp_path)
-    assert f"--config {identifier(path)}" in path.read_text() or path.name == "default.py"
+@pytest.mark.parametrize("case", CASES)
+def test_config_has_a_command_on_top_and_only_known_names(case, tmp_path):
+    config = load(case, tmp_path)
+    is_default = case == "configs/default.py"
+    assert is_default or any(each.startswith(case) for each in commands(case.partition(":")[0]))
     assert config.is_locked
     for name, options in config.evals.items():
         protocol = benchmarks.protocol_of(options.get("reader", name))
         evaluators.protocol(protocol, options.get("protocol", ""))
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=identifier)
-def test_state_of_the_full_config_has_its_shapes(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", CASES)
+def test_state_of_the_full_config_has_its_shapes(case, tmp_path, monkeypatch):
     # Under jit a model is traced once, not by each of the three calls that initialise it below.
     monkeypatch.setattr(models, "init", _INIT)
-    config = load(path, tmp_path)
+    config = load(case, tmp_path)
     sizes = (config.input.image_size, config.text.context_length, config.text.tokenizer)
     key = (config.model, config.lora, config.frozen, sizes)
     if str(key) in _SHAPED:  # as another config's
@@ -72,8 +72,7 @@ def test_a_run_on_vectors_freezes_no_text_tower(head, tower):
 
 @pytest.mark.parametrize(("variant", "size"), [("EVA02-B/16", 224), ("EVA02-L/14-336", 336)])
 def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
-    path = helpers.ROOT / "configs/eval/zero_shot.py"
-    config = load(path, tmp_path, f",variant={variant},size={size}")
+    config = load("configs/eval/zero_shot.py", tmp_path, f",variant={variant},size={size}")
     model = resolve(config, "eval").model
     assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
     assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
@@ -95,7 +94,7 @@ def test_every_protocol_of_llava_is_for_its_sets():
     config = make("path=x,sets=scenes_negation,protocols=score")
     assert [*config.evals] == ["scenes_negation_score"]
     for argument, message in (
-        ("sets=whatsup_a", "path=... says which model"),
+        ("sets=whatsup_a", r"path=\.\.\. \(the model\) and sets="),
         ("path=x,sets=whatsup", "did you mean 'whatsup_"),
         ("path=x,sets=mmvp,protocols=keyword", "did you mean 'keywords'"),
         ("path=x,sets=mmvp,protocols=keywords", "protocol keywords is for coco_spatial_one"),
@@ -104,8 +103,12 @@ def test_every_protocol_of_llava_is_for_its_sets():
             make(argument)
 
 
-def coco(name: str, argument: str | None = None) -> ConfigDict:
-    return importlib.import_module(f"vlc_jax.configs.coco.{name}").get_config(argument)
+def config_of(name: str, argument: str = "") -> ConfigDict:
+    return importlib.import_module(f"vlc_jax.configs.{name}").get_config(argument)
+
+
+def coco(name: str, argument: str = "") -> ConfigDict:
+    return config_of(name, f"data=coco,{argument}")
 
 
 def test_without_weight_there_are_no_hard_negatives():
@@ -125,37 +128,42 @@ def test_models_of_one_kind_have_positives_and_negatives_of_that_kind_alone():
             *({"scenes_replace"}, {"scenes_synonym"}),
         ),
     }
-    for package, generators in kinds.items():
-        found = []
+    for where, generators in kinds.items():
+        made = []
         for kind in ("swap", "replace"):
-            module = importlib.import_module(f"configs.{package}.hp_hn_{kind}_only")
-            config = module.get_config()
-            found += [
-                set(config.input.negatives.generators),
-                set(config.input.positives.generators),
-            ]
-        assert tuple(found) == generators
+            config = config_of("hp_hn", f"data={where},kind={kind}")
+            made += [set(config.input.negatives.generators), set(config.input.positives.generators)]
+            assert config.input.positives.fallback == "skip"
+        assert tuple(made) == generators
+
+
+def test_crepe_has_the_negatives_of_its_kind_alone():
+    for kind in ("swap", "replace", "negate"):
+        config = coco("crepe", f"kind={kind}")
+        assert set(config.input.negatives.generators) == {f"crepe_{kind}"}
+    config = config_of("crepe", "kind=negate")
+    assert set(config.input.negatives.generators) == {"scenes_negate"}
 
 
 def test_where_captions_say_synonyms_negatives_are_common_words():
-    module = importlib.import_module("vlc_jax.configs.scenes.hn")
     for world, draw in (("scenes-mini", "uniform_word_list"), ("scenes-synonyms", "base_words")):
-        config = module.get_config(f"world={world}")
+        config = config_of("hn", f"world={world}")
         assert config.input.negatives.options.scenes_replace.draw == draw
         assert config.pretrain.input.scenes.world == world
 
 
 def test_weights_below_zero_are_refused():
-    for name in ("coco", "scenes"):
-        module = importlib.import_module(f"configs.{name}.hp_hn")
+    for where in ("coco", "scenes"):
         for weight in ("-1", "nan", "inf"):
             with pytest.raises(ValueError, match="a number from 0 on"):
-                module.get_config(f"hn_weight={weight}")
+                config_of("hp_hn", f"data={where},hn_weight={weight}")
 
 
 def test_files_of_positives_are_refused_beside_a_prepared_folder(tmp_path):
     with pytest.raises(ValueError, match="names a prepared folder"):
         coco("hp_hn", f"path={tmp_path},replace_hp=replace_hp.jsonl")
+    with pytest.raises(ValueError, match="swap_hp goes with kind=both or kind=swap"):
+        coco("hp_hn", "kind=replace,path=captions.json,swap_hp=swap_hp.jsonl")
 
 
 def test_the_schedule_of_svlcs_code_never_reaches_its_peak():
@@ -200,8 +208,7 @@ def test_left_and_right_on_siglip():
 
 
 def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
-    module = importlib.import_module("vlc_jax.configs.scenes.leftright")
-    config = module.get_config("family=siglip,world=scenes-hues")
+    config = config_of("leftright", "family=siglip,world=scenes-hues")
     assert set(config.losses) == {"sigmoid_negatives"}
     assert (config.pretrain.input.scenes.world, [*config.pretrain.losses]) == (
         "scenes-hues",
@@ -210,8 +217,10 @@ def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
     assert config.model.to_dict() == config.pretrain.model.to_dict()
 
 
-def llava(name: str, argument: str | None = None) -> ConfigDict:
-    return importlib.import_module(f"vlc_jax.configs.llava.{name}").get_config(argument)
+def llava(name: str, argument: str = "") -> ConfigDict:
+    if name in ("pacl", "sparc"):
+        return config_of(name, f"data=llava,{argument}")
+    return config_of(f"llava.{name}", argument)
 
 
 def test_a_control_differs_from_left_and_right_in_its_negatives_alone():
@@ -288,32 +297,31 @@ def test_patches_are_trained_as_the_authors_code_does():
 
 
 def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
-    for name, package in (("pacl", "llava"), ("sparc", "llava"), ("pacl", "coco")):
-        for where in (package, "scenes"):
-            get_config = importlib.import_module(f"configs.{where}.{name}").get_config
+    for name in ("pacl", "sparc"):
+        for where in ("llava", "coco", "scenes"):
+            data = f"data={where}"
             plain = ",hard_images=0" if where == "scenes" else ""
-            config = get_config(f"rope=feature_2d,negatives=leftright,temperature=learned{plain}")
+            switches = f"rope=feature_2d,negatives=leftright,temperature=learned{plain}"
+            config = config_of(name, f"{data},{switches}")
             assert config.model.head.rope == "feature_2d"
             assert "logit_scale" not in config.frozen
             assert config.input.negatives.generators.to_dict() == {"left_right": 1.0}
             assert "negclip" in config.losses
-            config = get_config("rope=qk_2d,image_tower=unlocked")
+            config = config_of(name, f"{data},rope=qk_2d,image_tower=unlocked")
             assert config.model.image.rope == "qk_2d"
             assert "rope" not in config.model.head
             assert config.frozen == ("text", "logit_scale")
 
 
 def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
-    pacl = importlib.import_module("vlc_jax.configs.scenes.pacl")
     with pytest.raises(ValueError, match="say hard_images=0"):
-        pacl.get_config("negatives=leftright")
+        config_of("pacl", "negatives=leftright")
 
 
 def test_vectors_of_texts_take_the_place_of_the_text_tower():
     for where in ("llava", "scenes"):
-        get_config = importlib.import_module(f"configs.{where}.pacl").get_config
         whole = ",noun_phrases=0" if where == "llava" else ""
-        config = get_config(f"text_encoder=a/texts.npy{whole}")
+        config = config_of("pacl", f"data={where},text_encoder=a/texts.npy{whole}")
         assert (config.text.tokenizer, config.text.vectors.path) == ("vectors", "a/texts.npy")
         assert (config.model.text.connector, config.frozen) == (
             "none",
@@ -324,9 +332,10 @@ def test_vectors_of_texts_take_the_place_of_the_text_tower():
 
 
 def test_dcsm_in_the_mode_of_its_authors():
-    for name in ("coco", "scenes"):
-        get_config = importlib.import_module(f"configs.{name}.dcsm").get_config
-        authors, clean = (get_config(f"mode={mode},blocks=3") for mode in ("authors", "clean"))
+    for where in ("coco", "scenes"):
+        authors, clean = (
+            config_of("dcsm", f"data={where},mode={mode},blocks=3") for mode in ("authors", "clean")
+        )
         assert (authors.text.functional_words.position, clean.text.functional_words.position) == (
             "word",
             "token",
@@ -335,12 +344,12 @@ def test_dcsm_in_the_mode_of_its_authors():
         assert clean.model.head.standardise == "running"
         assert authors.model.head.dropout == 0.1
         assert (authors.batch_size, authors.sub_batches, authors.input.hard_images) == (48, 3, 1)
-        of_text = get_config("opposite=text,blocks=3")
+        of_text = config_of("dcsm", f"data={where},opposite=text,blocks=3")
         assert (of_text.batch_size, of_text.input.hard_images) == (24, 0)
         assert of_text.losses.to_dict().keys() == {"negclip"}
         assert of_text.losses.negclip.weight == 2.0
         assert of_text.input.negatives.count == 1
-        without = get_config("functional=none")
+        without = config_of("dcsm", f"data={where},functional=none")
         assert without.model.head["num_functional_words"] == 0
         assert without.text.functional_words.words == ()
     assert coco("dcsm").text.context_length == 30
@@ -349,20 +358,20 @@ def test_dcsm_in_the_mode_of_its_authors():
 @pytest.mark.parametrize(
     ("name", "argument", "words"),
     [
-        ("dcsm", "mode=x", "mode is one of clean, authors; got 'x'"),
+        ("dcsm", "mode=x", "mode is one of authors, clean; got 'x'"),
         ("dcsm", "opposite=none", "opposite is one of image, text"),
         ("dcsm", "functional=x", "functional is one of rows, none"),
-        ("pacl", "pooling=mean", "pooling is one of pairwise, own_caption, uniform"),
+        ("pacl", "pooling=mean", "pooling is one of own_caption, pairwise, uniform"),
         ("pacl", "rope=qk_2d", "inside the image tower.*image_tower=unlocked"),
         ("sparc", "rope=3d", "rope is one of none, feature_1d"),
-        ("leftright", "negatives=x", "negatives is leftright or none"),
-        ("negclip", "negatives=x", "negatives is given or negclip"),
-        ("svlc", "negatives=x", "negatives is rule, fill_mask, both"),
+        ("leftright", "negatives=x", "negatives is one of leftright, none"),
+        ("negclip", "negatives=x", "negatives is one of given, negclip"),
+        ("svlc", "negatives=x", "negatives is one of both, rule, fill_mask"),
         ("dac", "", "language_model=FOLDER"),
         ("svlc", "", "negatives=both.*language_model=FOLDER.*or negatives=rule"),
-        ("hn", "schedule=x", "schedule is cosine or svlc_parity"),
-        ("leftright", "family=x", "family is clip or siglip"),
-        ("leftright", "image_tower=x", "locked or unlocked"),
+        ("hn", "schedule=x", "schedule is one of cosine, svlc_parity"),
+        ("leftright", "family=x", "family is one of clip, siglip"),
+        ("leftright", "image_tower=x", "image_tower is one of locked, unlocked"),
     ],
 )
 def test_a_choice_that_a_method_has_not_is_an_error(name, argument, words):
@@ -370,11 +379,32 @@ def test_a_choice_that_a_method_has_not_is_an_error(name, argument, words):
         coco(name, argument)
 
 
+@pytest.mark.parametrize(
+    ("name", "argument", "words"),
+    [
+        ("hp_hn", "data=cc3m", "data is one of scenes, coco; got 'cc3m'"),
+        ("hp_hn", "weights=x", "'weights' is of data=coco, not of data=scenes; known: base, data"),
+        ("hp_hn", "data=coco,world=x", "'world' is of data=scenes, not of data=coco; known: batch"),
+        ("pacl", "validation=x", "'validation' is of data=coco and data=llava, not of data=scenes"),
+        ("hp_hn", "data=coco,hn_wieght=1", "did you mean 'hn_weight'"),
+        ("crepe", "kind=negat", "kind is one of swap, replace, negate; got 'negat'"),
+    ],
+)
+def test_an_argument_that_the_data_has_not_is_an_error_of_one_line(name, argument, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        config_of(name, argument)
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_arguments_are_parsed_by_the_types_of_their_defaults():
     parsed = arguments.parse("steps=20,flag,share=.5", steps=1, flag=False, share=0.1, path="a")
     assert vars(parsed) == {"steps": 20, "flag": True, "share": 0.5, "path": "a"}
     given = arguments.parse({"steps": 20, "flag": True}, steps=1, flag=False, share=0.5, path="a")
     assert given == parsed
+    kinds = {"side": arguments.OneOf("left", "right"), "count": arguments.OneOf(1, 2)}
+    assert vars(arguments.parse("count=2", **kinds)) == {"side": "left", "count": 2}
+    with pytest.raises(ValueError, match="count is one of 1, 2; got 3"):
+        arguments.parse({"count": 3}, **kinds)
 
 
 @pytest.mark.parametrize(

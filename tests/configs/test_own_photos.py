@@ -82,7 +82,7 @@ def test_a_head_is_trained_on_the_frozen_towers_of_a_run(table, tmp_path, method
     frozen = {"image", "text"} if method == "labclip" else {"image", "text", "logit_scale"}
     frozen |= {"head/functional_words"} if method == "dcsm" else set()
     assert set(setup.parameters.frozen) == frozen
-    recipe = importlib.import_module(f"vlc_jax.configs.coco.{method}").get_config()
+    recipe = importlib.import_module(f"vlc_jax.configs.{method}").get_config("data=coco")
     assert config.optimizer.to_dict() == recipe.optimizer.to_dict()
     assert {*config.losses} <= {*recipe.losses, "negclip"}
     for generator in setup.training.data.hard_texts["negatives"].generators.values():

@@ -13,22 +13,21 @@ B32 = "CLIP ViT-B/32"
 LLM2VEC, UNLOCKED = "LLM2Vec", "image tower unlocked"
 MNTP = "Llama-2-7B-MNTP"  # as table 10 calls it
 MODELS = {  # config -> models whose values its docstring has
-    "coco.clip_ft": ("CLIP-FT", B32),
-    "coco.clip_coco": ("CLIP-COCO", B32),
-    "coco.negclip": ("NegCLIP",),
-    "coco.crepe_swap": ("CREPE-swap",),
-    "coco.crepe_replace": ("CREPE-replace",),
-    "coco.crepe_negate": ("RN50 + CREPE-negate", "RN50"),
-    "coco.svlc": ("SVLC",),
-    "coco.svlc_pos": ("SVLC+Pos",),
-    "coco.dac": ("DAC-LLM", "DAC-SAM"),
-    "coco.hn": ("HN",),
-    "coco.hp_hn": ("HP+HN", *(f"HP+HN, weight {weight}" for weight in ("0", ".25", ".5", ".75"))),
-    "coco.hp_hn_swap_only": ("HP+HN, swap only",),
-    "coco.hp_hn_replace_only": ("HP+HN, replace only",),
-    "coco.fsc_clip": ("FSC-CLIP",),
-    "coco.labclip": ("LABCLIP ViT-B/32",),
-    "coco.leftright": (
+    "clip_ft": ("CLIP-FT", B32),
+    "clip_coco": ("CLIP-COCO", B32),
+    "negclip": ("NegCLIP",),
+    "crepe": ("CREPE-swap", "CREPE-replace", "RN50 + CREPE-negate", "RN50"),
+    "svlc": ("SVLC",),
+    "svlc_pos": ("SVLC+Pos",),
+    "dac": ("DAC-LLM", "DAC-SAM"),
+    "hn": ("HN",),
+    "hp_hn": (
+        *("HP+HN", "HP+HN, swap only", "HP+HN, replace only"),
+        *(f"HP+HN, weight {weight}" for weight in ("0", ".25", ".5", ".75")),
+    ),
+    "fsc_clip": ("FSC-CLIP",),
+    "labclip": ("LABCLIP ViT-B/32",),
+    "leftright": (
         *(f"{model} + {NEGATIVES}" for model in (L14, SIGLIP)),
         *(f"{L14} + {FINETUNED}", f"{SIGLIP} + {NEGATIVES}, image tower unlocked"),
     ),
@@ -36,28 +35,25 @@ MODELS = {  # config -> models whose values its docstring has
         *(L14, SIGLIP, EVA, f"{EVA} + {NEGATIVES}"),
         *(f"{model} + {FINETUNED}" for model in (L14, SIGLIP, EVA)),
     ),
-    "llava.pacl": (
+    "pacl": (
         *(L14, f"{L14} + PACL", f"{L14} + PACL + RoPE"),
         f"{L14} + PACL + RoPE + stronger text encoder",
     ),
-    "llava.sparc": (f"{L14} + SPARC + RoPE",),
+    "sparc": (f"{L14} + SPARC + RoPE",),
     "llava.llm2vec": (
         *(f"{model} + {LLM2VEC} + {FINETUNED}" for model in (L14, SIGLIP)),
         *(f"{model} + {LLM2VEC} + {NEGATIVES}" for model in (L14, SIGLIP)),
         *(f"{SIGLIP} + {MNTP} + {kind}, {UNLOCKED}" for kind in (FINETUNED, NEGATIVES)),
     ),
 }
-# The sentences with published numbers, up to those about machines and times.
-PROMISE = re.compile(
-    r"([Mm]ust reproduce|The authors' numbers|No number of).*?"
-    r"(The authors (used|trained|took)|Not yet run|Here its|Hardware)"
-)
+# The sentences with published numbers.
+PROMISE = re.compile(r"([Mm]ust reproduce|The authors' numbers|No number of).*?Not yet run")
 NUMBER = re.compile(r"(?<![\w.:=(-])(?:\d+)?\.\d+(?![\w])")
 
 
 def promised(name):
     text = " ".join(importlib.import_module(f"configs.{name}").__doc__.split())
-    return PROMISE.search(text)[0]
+    return " ".join(match[0] for match in PROMISE.finditer(text))
 
 
 def texts_of(model):
@@ -72,9 +68,9 @@ def texts_of(model):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_number_of_a_promise_is_a_published_value(name):
     known = set().union(*map(texts_of, MODELS[name]))
-    if name == "coco.hp_hn":
+    if name == "hp_hn":
         known |= {"0.75", "0.5", "0.25"}  # weights
-    if name == "llava.pacl":
+    if name == "pacl":
         known |= {"50.0", "25.0"}  # chance
     numbers = NUMBER.findall(promised(name))
     assert len(numbers) > 1
@@ -92,6 +88,8 @@ def test_triplets_stand_in_the_order_original_augmented_brittleness(name):
             for value in published.of_model(model)
             if value.source == "hard_positives"
         }
+        if not values:  # of a ResNet-50
+            continue
         metrics = ("original_accuracy", "augmented_accuracy", "brittleness")
         for benchmark in ("replace", "swap"):
             printed = " / ".join(f"{values[benchmark, metric]:.1f}" for metric in metrics)
@@ -99,4 +97,4 @@ def test_triplets_stand_in_the_order_original_augmented_brittleness(name):
 
 
 def test_no_recipe_with_published_numbers_is_forgotten():
-    assert len(TRIPLETS) == 10
+    assert len(TRIPLETS) == 7

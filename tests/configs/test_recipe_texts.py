@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from vlc_jax.configs.coco import svlc
+from vlc_jax.configs import svlc
 from vlc_jax.input_pipeline.hard_texts import sampling
 
 TAGGED = "tagger=scenes:scenes-mini"
@@ -17,24 +17,24 @@ CREPE = {"crepe_replace": f"1 {CLASSES}", "crepe_swap": f"2 {CLASSES}"}
 POSITIVES = {"replace": f"2 mode=clean {CATEGORIES}", "swap": "2 mode=clean tagger=none"}
 LEFT_RIGHT = {"left_right": "1 mode=authors keys=phrases"}
 VERSIONS = {  # recipe, arguments -> generator -> version
-    ("coco.negclip", f"hard_images=0,negatives=negclip,{TAGGED}"): {"negclip": NEGCLIP},
-    ("coco.dcsm", f"opposite=text,captions=negclip,{TAGGED}"): {"negclip": NEGCLIP},
-    ("coco.fsc_clip", TAGGED): {
+    ("negclip", f"data=coco,hard_images=0,negatives=negclip,{TAGGED}"): {"negclip": NEGCLIP},
+    ("dcsm", f"data=coco,opposite=text,captions=negclip,{TAGGED}"): {"negclip": NEGCLIP},
+    ("fsc_clip", f"data=coco,{TAGGED}"): {
         "negclip": NEGCLIP,
         "crepe_replace": CREPE["crepe_replace"],
         "shuffle_trigrams": "1 mode=authors",
     },
-    ("coco.labclip", TAGGED): {"shuffle_nouns_and_adjectives": f"1 mode=authors {TAGS}"},
-    ("coco.svlc", "negatives=rule"): {"svlc_rule": SVLC},
-    ("coco.svlc_pos", "negatives=rule"): {"svlc_rule": SVLC},
-    ("coco.dac", "negatives=rule"): {"svlc_rule": SVLC},
-    ("coco.leftright", ""): LEFT_RIGHT,
-    ("coco.pacl", "negatives=leftright"): LEFT_RIGHT,
-    ("llava.pacl", "negatives=leftright"): LEFT_RIGHT,
-    ("llava.sparc", "negatives=leftright"): LEFT_RIGHT,
+    ("labclip", f"data=coco,{TAGGED}"): {"shuffle_nouns_and_adjectives": f"1 mode=authors {TAGS}"},
+    ("svlc", "data=coco,negatives=rule"): {"svlc_rule": SVLC},
+    ("svlc_pos", "data=coco,negatives=rule"): {"svlc_rule": SVLC},
+    ("dac", "data=coco,negatives=rule"): {"svlc_rule": SVLC},
+    ("leftright", "data=coco"): LEFT_RIGHT,
+    ("pacl", "data=coco,negatives=leftright"): LEFT_RIGHT,
+    ("pacl", "data=llava,negatives=leftright"): LEFT_RIGHT,
+    ("sparc", "data=llava,negatives=leftright"): LEFT_RIGHT,
     ("llava.llm2vec", "negatives=leftright"): LEFT_RIGHT,
-    ("coco.hn", ""): CREPE,
-    ("coco.hp_hn", ""): CREPE | POSITIVES,
+    ("hn", "data=coco"): CREPE,
+    ("hp_hn", "data=coco"): CREPE | POSITIVES,
 }
 
 
@@ -50,7 +50,7 @@ def test_a_recipe_keeps_the_rules_that_its_numbers_are_of(recipe, argument):
 
 
 def test_words_that_a_language_model_fills_in_are_the_authors_too():
-    options = svlc.get_config("language_model=folder").input.negatives.options
+    options = svlc.get_config("data=coco,language_model=folder").input.negatives.options
     assert {name: each.mode for name, each in options.items()} == {
         "svlc_rule": "authors",
         "svlc_fill_mask": "authors",

@@ -67,7 +67,7 @@ def test_a_wrong_request_is_one_line_and_exit_2(tmp_path, config, flags, words):
 
 
 def test_help_and_list_print_and_end_with_exit_0():
-    for flag, word in (("--help", "--allow_config_change"), ("--list", "scenes/hp_hn: HP+HN")):
+    for flag, word in (("--help", "--allow_config_change"), ("--list", "hp_hn: HP+HN")):
         done = helpers.python("-m", "vlc_jax.main", flag)
         assert (done.returncode, done.stderr) == (0, "")
         assert word in done.stdout

@@ -15,8 +15,7 @@ from safetensors.numpy import save_file
 
 from tests.support import helpers, miniature, sets
 from vlc_jax import models, weights
-from vlc_jax.configs import default
-from vlc_jax.configs.coco import hp_hn
+from vlc_jax.configs import default, hp_hn
 from vlc_jax.input_pipeline.commands import generated_texts, prepare
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import shards
@@ -47,23 +46,25 @@ VECTORS = (*SHORT, SHALLOW, f"--config.evals={EVALS}")
 SCENES = (*VECTORS, SHALLOW_TEXT)
 PRETRAINED = (SHALLOW, SHALLOW_TEXT, "--config.eval.batch_size=8")
 SHRINK = {  # start of a command -> what is added to it, the last match
-    "python -m vlc_jax.main --config configs/scenes": SCENES,
+    "python -m vlc_jax.main --config configs": SCENES,
     # this one trains CLIP first
-    "python -m vlc_jax.main --config configs/scenes/hp_hn.py --workdir": (
+    "python -m vlc_jax.main --config configs/hp_hn.py --workdir": (
         *SCENES,
         *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
     "python -m vlc_jax.main --config configs/scenes/text_vectors": VECTORS,
-    "python -m vlc_jax.main --mode plan --config configs/scenes": SCENES,
-    "vlc-jax cache_features --config configs/scenes": (*SHORT, *PRETRAINED),
-    "vlc-jax embed_text --config configs/scenes": VECTORS,
+    "python -m vlc_jax.main --mode plan --config configs": SCENES,
+    "vlc-jax cache_features --config configs": (*SHORT, *PRETRAINED),
+    "vlc-jax embed_text --config configs": VECTORS,
     "python -m vlc_jax.main --config configs/digits.py": SMALL,
-    "python -m vlc_jax.main --config configs/coco": (*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
+    "python -m vlc_jax.main --config configs/clip_ft.py:data=coco": (
+        *(*SHORT[1:], *PRETRAINED, "--config.epochs=1"),
+    ),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": SMALL,
     "vlc-jax --config records": SMALL,
-    "vlc-jax --config scenes/hp_hn": (  # this one trains CLIP first
+    "vlc-jax --config hp_hn": (  # this one trains CLIP first
         *SHORT,
         SHALLOW,
         SHALLOW_TEXT,
@@ -197,7 +198,7 @@ def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for()
     words = indented("docs/methods.md", "vlc-jax prepare")
     named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
     made = generated_texts.make(*(names.split(",") for names in named.values()), {})
-    texts = data.hard_texts(hp_hn.get_config("path=prepared/coco_texts"))
+    texts = data.hard_texts(hp_hn.get_config("data=coco,path=prepared/coco_texts"))
     assert {side: [*texts[side].generators] for side in named} == {
         side: names.split(",") for side, names in named.items()
     }
@@ -255,9 +256,12 @@ def test_the_makefile_runs_the_documented_demo():
         ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
     ).stdout
     recipe = " ".join(recipe.replace("\\\n", " ").split())
-    runs = ("clip.py:quickstart --workdir runs/demo/clip", "hn.py:steps=150 --workdir runs/demo/hn")
+    runs = (
+        "scenes/clip.py:quickstart --workdir runs/demo/clip",
+        "hn.py:steps=150 --workdir runs/demo/hn",
+    )
     for run in (*runs, "hp_hn.py:steps=150 --workdir runs/demo/hp_hn"):
-        assert f"vlc_jax.main --config configs/scenes/{run}" in recipe
+        assert f"vlc_jax.main --config configs/{run}" in recipe
     assert recipe.count("--config.init_from=runs/demo/clip") == 2
     compared = "runs/demo/clip runs/demo/hn runs/demo/hp_hn --out runs/demo"
     assert f"vlc_jax.report {compared}" in recipe

@@ -12,7 +12,7 @@ from vlc_jax.tools import export
 
 pytestmark = pytest.mark.slow
 
-DCSM = "configs/scenes/dcsm.py"
+DCSM = "configs/dcsm.py"
 SMALL = (
     *("--config.batch_size=16", "--config.sub_batches=2", "--config.optimizer.warmup_steps=1"),
     *("--config.input.scenes.count=24", "--config.input.preview=4", "--config.log_every=1"),
@@ -56,7 +56,7 @@ def losses(workdir):
 def test_the_report_shows_what_a_head_sees_and_nothing_of_clip(clip, live, tmp_path, head):
     small = (flag for flag in SMALL if "sub_batches" not in flag)
     flags = (f"--config.init_from={clip[0]}", *small)
-    done = helpers.run(f"configs/scenes/{head}.py:steps=2", tmp_path, *flags)
+    done = helpers.run(f"configs/{head}.py:steps=2", tmp_path, *flags)
     assert done.returncode == 0, done.stderr
     for workdir, scale in ((tmp_path, "weight of the patch"), (live, "similarity"), (clip[0], "")):
         page = (workdir / "report.html").read_text()

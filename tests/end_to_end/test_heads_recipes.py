@@ -1,4 +1,4 @@
-"""The recipes of heads in configs/coco and configs/llava, from files of the published form."""
+"""The recipes of heads on COCO and LLaVA, from files of the published form."""
 
 import functools
 import importlib
@@ -13,6 +13,8 @@ import scipy.special
 from tests.support import helpers, recipes, shared
 from tests.support.configs import write_vectors
 from vlc_jax import losses, types
+from vlc_jax.configs import dcsm
+from vlc_jax.configs.llava import llm2vec
 from vlc_jax.input_pipeline.commands import prepare
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
@@ -25,22 +27,22 @@ TAGGER = "tagger=scenes:scenes-mini"
 TALKS = "path={web}+{mixed},image_folder={images}+{coco}"
 SWITCHES = "negatives=leftright,temperature=learned"
 RECIPES = {  # its config, arguments, what is trained of the towers
-    "dcsm": ("coco.dcsm", "path={pairs},image_folder={images},blocks=2", ()),
+    "dcsm": ("dcsm", "data=coco,path={pairs},image_folder={images},blocks=2", ()),
     "dcsm_text": (
-        "coco.dcsm",
-        "path={negclip},image_folder={coco},opposite=text,mode=clean,blocks=2",
+        "dcsm",
+        "data=coco,path={negclip},image_folder={coco},opposite=text,mode=clean,blocks=2",
         (),
     ),
-    "coco_pacl": ("coco.pacl", "path={captions},image_folder={images}," + TAGGER, ()),
-    "coco_sparc": ("coco.sparc", "path={captions},image_folder={images}," + TAGGER, ()),
-    "coco_labclip": ("coco.labclip", "path={captions},image_folder={images}," + TAGGER, ()),
-    "llava_pacl": ("llava.pacl", f"{TALKS},{TAGGER},rope=feature_1d", ()),
+    "coco_pacl": ("pacl", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
+    "coco_sparc": ("sparc", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
+    "coco_labclip": ("labclip", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
+    "llava_pacl": ("pacl", f"data=llava,{TALKS},{TAGGER},rope=feature_1d", ()),
     "llava_pacl_unlocked": (
-        "llava.pacl",
-        f"{TALKS},{TAGGER},pooling=pairwise,rope=qk_2d,image_tower=unlocked,{SWITCHES}",
+        "pacl",
+        f"data=llava,{TALKS},{TAGGER},pooling=pairwise,rope=qk_2d,image_tower=unlocked,{SWITCHES}",
         ("image",),
     ),
-    "llava_sparc": ("llava.sparc", f"{TALKS},{TAGGER},rope=feature_2d,{SWITCHES}", ()),
+    "llava_sparc": ("sparc", f"data=llava,{TALKS},{TAGGER},rope=feature_2d,{SWITCHES}", ()),
     "llava_clip_ft": ("llava.clip_ft", TALKS, ("text", "image")),
 }
 
@@ -85,10 +87,7 @@ ELSEWHERE = {"stage1", "stage2", "vlm2vec"}  # test_llava_training.py, test_llav
 
 def test_every_recipe_of_llava_is_run():
     there = {path.stem for path in (helpers.ROOT / "configs/llava").glob("*.py")} - {"__init__"}
-    run = {name for name, _, _ in RECIPES.values()}
-    run |= {"llava.llm2vec"}  # below
-    run = {name.removeprefix("llava.") for name in run if name.startswith("llava")}
-    assert there == run | ELSEWHERE
+    assert there == {"clip_ft", "llm2vec"} | ELSEWHERE  # RECIPES, and below
 
 
 @pytest.mark.parametrize("opposite", ["image", "text"])
@@ -96,7 +95,7 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
     """16 x 16 with pictures of the opposites; else 8 images choose among 16 captions, 8 captions
     among 8 images.
     """
-    config = importlib.import_module("vlc_jax.configs.coco.dcsm").get_config(f"opposite={opposite}")
+    config = dcsm.get_config(f"data=coco,opposite={opposite}")
     rng = np.random.default_rng(0)
     rows = config.batch_size // config.sub_batches
     scores = rng.normal(size=(rows, rows)).astype(np.float32)
@@ -130,7 +129,7 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     arguments += "" if "dcsm" in name else ",batch=8"
     is_evaluated = recipe in ("dcsm", "llava_pacl", "llava_sparc")
     arguments += f",validation={files['captions']}" if is_evaluated else ""
-    config = importlib.import_module(f"configs.{name}").get_config(arguments)
+    config = importlib.import_module(f"vlc_jax.configs.{name}").get_config(arguments)
     with config.unlocked():
         for part in ("image", "text"):
             config.model[part].update(small[part])
@@ -158,10 +157,10 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     expected -= parts["image"] if name == "llava.clip_ft" else 0  # frozen
     if "dcsm" in name:  # whose vectors of functional words are frozen, too
         expected -= setup.parameters.shapes["head"]["functional_words"].size
-    if name in ("llava.clip_ft", "coco.labclip") or "learned" in given:
+    if name in ("llava.clip_ft", "labclip") or "learned" in given:
         expected += 1  # the temperature
     assert parts["trained"] == expected
-    is_tagged = "tagger" in given and name != "coco.labclip"  # whose tagger is of its negatives
+    is_tagged = "tagger" in given and name != "labclip"  # whose tagger is of its negatives
     assert ("noun_phrases" in env["input"]) == is_tagged
 
 
@@ -186,7 +185,7 @@ def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, 
     else:
         given = TALKS.format(**files) + ",variant=B/32,size=64"
     given = f"family={family},{weights},{given},batch=8,vectors={tmp_path / 'x.npy'}"
-    config = importlib.import_module("vlc_jax.configs.llava.llm2vec").get_config(given)
+    config = llm2vec.get_config(given)
     write_vectors(tmp_path / "x.npy", embed_text.texts_of(config))
     source = setup_data.source(config, "train")
     has_negatives = any(any(source[i].negatives) for i in range(len(source)))

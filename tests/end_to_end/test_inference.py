@@ -55,10 +55,10 @@ def test_a_cosine_is_the_product_of_embeddings_whatever_the_batch(model):
     assert (model.logit_bias, model.config["model"]["name"]) == (None, "clip")
 
 
-@pytest.fixture(params=["clip", "dcsm"])
+@pytest.fixture(params=["scenes.clip", "dcsm"])
 def untrained(request):
     """A setup with this head and towers of one block each, and its initial variables."""
-    config = importlib.import_module(f"vlc_jax.configs.scenes.{request.param}").get_config()
+    config = importlib.import_module(f"vlc_jax.configs.{request.param}").get_config()
     with config.unlocked():
         config.model.image["depth"] = config.model.text["depth"] = 1
         config.pretrain, config.frozen = None, ()

@@ -1,4 +1,4 @@
-"""Every method of configs/coco on a miniature of COCO, from published files to an exported folder.
+"""Every method with data=coco on a miniature of COCO, from published files to an exported folder.
 
 Data and weights are shared, and each method is one process. Three are run whole
 (tests/support/chain.py): trained from imported weights, stopped by SIGTERM, resumed, evaluated
@@ -7,10 +7,12 @@ trains each method on scenes.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.support import helpers, recipes, shared
+from tests.support.configs import CASES
 from tests.support.recipes import PARTS
 
 GENERATED = (
@@ -31,16 +33,16 @@ METHODS = {  # -> its recipe, and the arguments that name its data
         "negclip",
         "path={texts},hard_images=0,negatives=negclip,tagger=scenes:scenes-mini",
     ),
-    "crepe_swap": ("crepe_swap", "path={texts}"),
-    "crepe_replace": ("crepe_replace", "path={captions},image_folder={images}"),
-    "crepe_negate": ("crepe_negate", "path={texts}"),
+    "crepe_swap": ("crepe", "kind=swap,path={texts}"),
+    "crepe_replace": ("crepe", "kind=replace,path={captions},image_folder={images}"),
+    "crepe_negate": ("crepe", "kind=negate,path={texts}"),
     "hn": ("hn", "path={texts}"),
     "hp_hn": (
         "hp_hn",
         "path={captions},image_folder={coco},replace_hp={replace},swap_hp={swap},hn_weight=0.5",
     ),
-    "hp_hn_swap_only": ("hp_hn_swap_only", "path={texts}"),
-    "hp_hn_replace_only": ("hp_hn_replace_only", "path={texts}"),
+    "hp_hn_swap_only": ("hp_hn", "kind=swap,path={texts}"),
+    "hp_hn_replace_only": ("hp_hn", "kind=replace,path={texts}"),
     "svlc": ("svlc", "path={texts},in_batch,negatives=rule"),
     "svlc_pos": ("svlc_pos", "path={dense},negatives=rule"),
     "dac": ("dac", "path={dense},negatives=rule,bag=3"),
@@ -103,10 +105,9 @@ def write_texts(coco):
 
 
 def test_every_recipe_is_run():
-    controls = {"clip_ft", "clip_coco", "siglip_ft"}  # in test_recipes.py
-    heads = {"dcsm", "labclip", "pacl", "sparc"}  # in test_heads_recipes.py
-    there = {path.stem for path in (helpers.ROOT / "configs/coco").glob("*.py")} - {"__init__"}
-    assert there == controls | heads | {recipe for recipe, _ in METHODS.values()}
+    elsewhere = {"clip_ft", "dcsm", "labclip", "pacl", "sparc"}  # test_recipes, test_heads_recipes
+    methods = {Path(case.partition(":")[0]).stem for case in CASES if case.endswith(":data=coco")}
+    assert methods == elsewhere | {recipe for recipe, _ in METHODS.values()}
 
 
 def command(method, data, folder):
@@ -114,8 +115,8 @@ def command(method, data, folder):
     files, clip, siglip = data
     recipe, given = METHODS[method]
     weights, small = siglip if "siglip" in method else clip
-    config = recipes.wrapper(folder, "coco", recipe, small)
-    arguments = f"{weights},{given.format(**files)},validation={files['test']},batch=8"
+    config = recipes.wrapper(folder, recipe, small)
+    arguments = f"data=coco,{weights},{given.format(**files)},validation={files['test']},batch=8"
     return "--config", f"{config}:{arguments}", "--workdir", folder / "run", *FLAGS
 
 

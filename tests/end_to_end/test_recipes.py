@@ -57,7 +57,8 @@ def command(coco, folder, recipe):
         *("--config.optimizer.learning_rate=1e-3", "--config.input.max_bad_share=0.1"),
         "--config.epochs=5",
     )
-    return f"{recipes.wrapper(folder, 'coco', recipe, small)}:{arguments},{data}", flags, small
+    data += ",data=coco" if recipe == "clip_ft" else ""
+    return f"{recipes.wrapper(folder, recipe, small)}:{arguments},{data}", flags, small
 
 
 @pytest.mark.parametrize("recipe", ["clip_coco", "siglip_ft"])
@@ -95,7 +96,7 @@ def test_a_recipe_runs_from_published_files_to_an_exported_folder(coco, tmp_path
         *("--out", tmp_path / "exported"),
     )
     assert done.returncode == 0, done.stderr
-    zero_shot = recipes.wrapper(tmp_path, "eval", "zero_shot", small)
+    zero_shot = recipes.wrapper(tmp_path, "zero_shot", small, "eval")
     arguments = f"weights={tmp_path / 'exported'},family=clip,variant=B/32,size=224"
     done = helpers.run(
         f"{zero_shot}:{arguments},path={tmp_path / 'test'}",

@@ -6,8 +6,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from vlc_jax import models
-from vlc_jax.configs import default
-from vlc_jax.configs.coco import svlc
+from vlc_jax.configs import default, svlc
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lora
 from vlc_jax.weights import rename

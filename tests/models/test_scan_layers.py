@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import tiny
 from vlc_jax import models
-from vlc_jax.configs.scenes import hp_hn
+from vlc_jax.configs import hp_hn
 from vlc_jax.devices import sharding
 from vlc_jax.setup import plan_search, resolve
 from vlc_jax.setup.state import init_state, state_shapes

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.support import helpers, tiny
-from vlc_jax.configs.scenes import captioner, clip, dcsm, hp_hn, llava, negclip, vlm2vec
+from vlc_jax.configs import dcsm, hp_hn, negclip
+from vlc_jax.configs.scenes import captioner, clip, llava, vlm2vec
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import batch as batch_contract

@@ -24,8 +24,9 @@ def run(*words):
 
 def config_of(run):
     name, _, arguments = run.config.partition(":")
-    name = name.replace("/", ".") if "/" in name else f"scenes.{name}"
-    return importlib.import_module(f"configs.{name}").get_config(arguments)
+    return importlib.import_module(f"vlc_jax.configs.{name.replace('/', '.')}").get_config(
+        arguments
+    )
 
 
 def test_every_row_that_is_trained_is_a_config_at_both_sizes():
@@ -184,7 +185,7 @@ def test_a_dry_run_prints_what_would_be_started_and_starts_nothing(tmp_path, cap
     assert acl2025.main([*words, "--config.model.dtype=bfloat16"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2
-    assert "--config configs/llava/pacl.py:pooling=own_caption,weights=a.pt" in printed[1]
+    assert "--config configs/pacl.py:data=llava,pooling=own_caption,weights=a.pt" in printed[1]
     assert all(line.endswith("--config.model.dtype=bfloat16") for line in printed)
     assert not out.exists()
 
@@ -226,5 +227,5 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_table(tmp_path):
     assert "has other settings: flags" in other.stderr
     assert (
         json.loads((tmp_path / "clip-0" / study.REQUEST).read_text())["config"]
-        == "clip:pooling=mean"
+        == "scenes/clip:pooling=mean"
     )

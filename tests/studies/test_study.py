@@ -49,7 +49,7 @@ def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
         text = json.dumps(study.request(run, tmp_path, flags))
         (tmp_path / run.name / study.REQUEST).write_text(text)
 
-    base = study.Run(run.base, "clip")
+    base = study.Run(run.base, "scenes/clip")
     write_request(base)
     write_request(run)
     study.check([base, run], tmp_path, ())

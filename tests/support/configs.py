@@ -1,6 +1,7 @@
 """The files in configs/, loaded with the arguments that they need, and shrunk for tests."""
 
 import importlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,48 +18,74 @@ CONFIGS = sorted(
     if path.name != "__init__.py" and path.parent.name != "common"
 )
 
-# What configs are given beside a tokenizer file, which those of published vocabularies need.
-OF_VOCABULARIES = ("coco", "llava", "eval", "pretrain")
+
+def commands(path: str) -> list[str]:
+    """What follows --config in the commands on top of a config."""
+    text = (helpers.ROOT / path).read_text().replace("\\\\\n", " ")
+    return re.findall(r"--config\s+(\S+)", text)
+
+
+# Configs with their data: each method on the scenes, on COCO and, where it can, on LLaVA's files.
+CASES = [str(path.relative_to(helpers.ROOT)) for path in CONFIGS]
+CASES += [
+    f"{case}:data={data}"
+    for case in CASES
+    for data in ("coco", "llava")
+    if any(command.startswith(f"{case}:data={data},") for command in commands(case))
+]
+# Arguments of configs beside a tokenizer file, which published vocabularies need.
+PUBLISHED = re.compile("configs/(llava|eval|pretrain)/|configs/(clip_coco|siglip_ft)|.*:data=")
 ARGUMENTS = {
-    **dict.fromkeys(  # frozen towers, which come from somewhere
-        (
-            *("configs/coco/dcsm.py", "configs/coco/pacl.py", "configs/coco/sparc.py"),
-            *("configs/coco/labclip.py", "configs/llava/pacl.py", "configs/llava/sparc.py"),
-            *("configs/coco/leftright.py", "configs/coco/siglip_ft.py", "configs/llava/clip_ft.py"),
-        ),
+    **dict.fromkeys(  # frozen towers
+        [
+            "configs/dcsm.py:data=coco",
+            "configs/pacl.py:data=coco",
+            "configs/pacl.py:data=llava",
+            "configs/sparc.py:data=coco",
+            "configs/sparc.py:data=llava",
+            "configs/labclip.py:data=coco",
+            "configs/leftright.py:data=coco",
+            "configs/siglip_ft.py",
+            "configs/llava/clip_ft.py",
+        ],
         ",weights=ViT.pt",
     ),
     **dict.fromkeys(  # no language model
-        ("configs/coco/dac.py", "configs/coco/svlc.py", "configs/coco/svlc_pos.py"),
+        [
+            "configs/dac.py:data=coco",
+            "configs/svlc.py:data=coco",
+            "configs/svlc_pos.py:data=coco",
+        ],
         ",negatives=rule,weights=ViT.pt",
     ),
     **dict.fromkeys(("configs/llava/stage1.py", "configs/llava/stage2.py"), ",weights=CLIP"),
     "configs/llava/vlm2vec.py": ",weights=llava",
     "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
     "configs/eval/llava.py": ",sets=whatsup_a_two_way+mmvp+winoground,root=sets",
-    "configs/coco/negclip.py": ",hard_images=0",  # of which a table has none
+    "configs/negclip.py:data=coco": ",hard_images=0",  # a table has none
 }
 OF_VECTORS = ("configs/llava/llm2vec.py",)  # beside a tokenizer, which they do not read
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 
-def load(path: Path, folder: Path, more: str = "") -> ConfigDict:
+def load(case: str, folder: Path, more: str = "") -> ConfigDict:
+    """The config of one of CASES; more: further arguments of a config of published weights."""
     tokenizer = folder / "tokenizer.json"
     words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3, "<unk>": 4}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
     made.save(str(tokenizer))
-    name = ".".join(path.relative_to(helpers.ROOT).with_suffix("").parts)
-    get_config = importlib.import_module(name).get_config
-    if path.stem == "text_vectors":
+    path, _, data = case.partition(":")
+    get_config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config
+    if case == "configs/scenes/text_vectors.py":
         return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
-    if path.parent.name not in OF_VOCABULARIES:
+    if not PUBLISHED.match(case):
         return get_config()
-    if identifier(path) == "configs/eval/llava.py":
+    if case == "configs/eval/llava.py":
         llava_folder.write_config(folder)
         more += f",path={folder}"
-    if identifier(path) in OF_VECTORS:
+    if case in OF_VECTORS:
         more += f",weights=ViT.pt,vectors={write_vectors(folder / 'any.npy', ['a text'])}"
-    config = get_config(f"tokenizer={tokenizer}{ARGUMENTS.get(identifier(path), '')}{more}")
+    config = get_config(f"{data},tokenizer={tokenizer}{ARGUMENTS.get(case, '')}{more}")
     if config.text.tokenizer == "clip":
         config.text.clip.path = str(folder / "clip.txt.gz")
         config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
@@ -102,7 +129,3 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             else:
                 config.model.text = dict(SMALL)
     return config
-
-
-def identifier(path: Path) -> str:
-    return str(path.relative_to(helpers.ROOT))

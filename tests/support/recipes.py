@@ -1,4 +1,4 @@
-"""A miniature of COCO and weights to start from, for tests of the recipes in configs/coco.
+"""A miniature of COCO and weights to start from, for tests of the recipes with data=coco.
 
 The pictures are drawn scenes in JPEG files, the weights random numbers in towers of the published
 kind and small width.
@@ -23,7 +23,7 @@ SMALL = {"width": 16, "heads": 2, "depth": 1}
 CAPTIONS = {"colour": 0.9, "size": 0.3, "relation": 0.4, "single": 0.1, "place": 0.3}
 PARTS = {"train": 40, "restval": 8, "val": 4, "test": 12}  # images
 WRAPPER = """
-from vlc_jax.configs.{package} import {recipe}
+from vlc_jax.configs{package} import {recipe}
 
 
 def get_config(argument=None):
@@ -134,8 +134,10 @@ def random(model: Any, name: str, patch_size: int) -> dict[str, np.ndarray]:
     return weights.save(params, name, architecture)
 
 
-def wrapper(folder: Path, package: str, recipe: str, options: dict[str, Any]) -> str:
-    """A config file: that recipe with the towers and fields of `options`."""
+def wrapper(folder: Path, recipe: str, options: dict[str, Any], package: str = "") -> str:
+    """A config file: the recipe (in configs or a folder of it) with the towers and fields of
+    `options`."""
     path = folder / f"{recipe}.py"
+    package = package and f".{package}"
     path.write_text(WRAPPER.format(package=package, recipe=recipe, **options))
     return str(path)

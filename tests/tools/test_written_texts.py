@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import helpers, miniature
 from tests.support.chat_server import completes, says, serving
-from vlc_jax.configs.coco import dac, hp_hn, svlc_pos
+from vlc_jax.configs import dac, hp_hn, svlc_pos
 from vlc_jax.configs.common import pretrained
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import write_hard_texts as command
@@ -123,7 +123,7 @@ def test_hp_hn_trains_on_them(tmp_path, preset):
     lines = PRESETS[preset].lines
     kind = lines.removesuffix(".jsonl")
     config = hp_hn.get_config(
-        f"path={path},image_folder={tmp_path},{kind}={tmp_path / 'out' / lines}"
+        f"data=coco,path={path},image_folder={tmp_path},{kind}={tmp_path / 'out' / lines}"
     )
     with config.unlocked():  # of the kind that was written
         config.input.positives.generators = {kind.removesuffix("_hp"): 1.0}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import tiny
-from vlc_jax.configs.scenes import dcsm
+from vlc_jax.configs import dcsm
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import batch as batch_contract

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.archives import tensor
 from vlc_jax import models
-from vlc_jax.configs.scenes import dcsm as scenes
+from vlc_jax.configs import dcsm as scenes
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import dcsm as head
 from vlc_jax.models import dcsm_network

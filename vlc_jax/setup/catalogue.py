@@ -1,6 +1,7 @@
 """Names for the command line: configs by short name, losses, heads, benchmarks, variants."""
 
 import ast
+import difflib
 import importlib.util
 import inspect
 import re
@@ -37,7 +38,19 @@ def find_config(text: str) -> str:
             return f"{path}{colon}{argument}"
     if name.endswith(".py") and not name.startswith("configs/"):
         raise errors.UsageError(f"there is no config file {name}")
-    return errors.known("config", short, config_names())
+    raise errors.UsageError(_unknown(short, config_names()))
+
+
+def _unknown(name: str, names: list[str]) -> str:
+    """Names the nearest config, in whichever folder: "hp_hn" for "scenes/hp_hn_swap"."""
+    stem = name.rpartition("/")[2]
+
+    def likeness(other: str) -> float:
+        ratios = [difflib.SequenceMatcher(None, text, other).ratio() for text in (name, stem)]
+        return max(*ratios, 0.9 * stem.startswith(f"{other}_"))
+
+    nearest = max(names, key=likeness)
+    return f"unknown config {name!r}; did you mean {nearest!r}? known: {', '.join(names)}"
 
 
 def listing() -> str:

@@ -1,8 +1,8 @@
 """Features of frozen towers, computed once: a head is then trained with no tower in memory.
 
-  vlc-jax cache_features --config configs/scenes/dcsm.py \\
+  vlc-jax cache_features --config configs/dcsm.py \\
     --config.init_from=runs/clip --out features/dcsm
-  python -m vlc_jax.main --config configs/scenes/dcsm.py --config.init_from=runs/clip \\
+  python -m vlc_jax.main --config configs/dcsm.py --config.init_from=runs/clip \\
     --config.input.source=features --config.input.features.path=features/dcsm --workdir runs/dcsm
 
 Reads the training records of the config's source with the evaluation transform (no random crop),

@@ -71,8 +71,8 @@ def _caption(
     return Preset(about, prompt, max_tokens, sampling, ("\n",), answers.read_caption, unfit, lines)
 
 
-_REPLACE_OF = "configs/coco/hp_hn.py:replace_hp=FILE"
-_SWAP_OF = "configs/coco/hp_hn.py:swap_hp=FILE"
+_REPLACE_OF = "configs/hp_hn.py:data=coco,replace_hp=FILE"
+_SWAP_OF = "configs/hp_hn.py:data=coco,swap_hp=FILE"
 
 PRESETS: dict[str, Preset] = {
     "replace": _caption(
@@ -106,7 +106,8 @@ PRESETS: dict[str, Preset] = {
         unfit=_unfit_for_spatial,
     ),
     "svlc_paraphrase": _caption(
-        "SVLC+Pos: the caption in another way; four examples; configs/coco/svlc_pos.py:path=TABLE",
+        "SVLC+Pos: the caption in another way; four examples; "
+        "configs/svlc_pos.py:data=coco,path=TABLE",
         prompts.SVLC_PARAPHRASE,
         60,
         _GREEDY,
@@ -114,7 +115,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "dac_dense": Preset(
         "DAC-LLM: ten sentences on what may be seen; three examples; "
-        "configs/coco/dac.py:path=TABLE",
+        "configs/dac.py:data=coco,path=TABLE",
         prompts.DAC_DENSE,
         400,
         {"temperature": 1.0, "top_p": 1.0},  # do_sample of transformers' pipeline
@@ -123,8 +124,8 @@ PRESETS: dict[str, Preset] = {
         _unfit,
     ),
     "c2lip_phrases": Preset(
-        "C2LIP: the noun phrases of the main things; one example; configs/coco/dac.py:path=TABLE "
-        "as a bag",
+        "C2LIP: the noun phrases of the main things; one example; "
+        "configs/dac.py:data=coco,path=TABLE as a bag",
         prompts.C2LIP_PHRASES,
         100,
         _GREEDY,
