@@ -84,7 +84,8 @@ def batch(config):
 
 
 def table_config(module, table, photos, **arguments):
-    given = {"path": table, "image_folder": photos.parent, "negatives": "rule"} | arguments
+    given = {"data": "coco", "path": table, "image_folder": photos.parent, "negatives": "rule"}
+    given |= arguments
     return module.get_config(",".join(f"{name}={value}" for name, value in given.items()))
 
 
