@@ -7,12 +7,12 @@
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" asks whether
 finetuning, left / right negatives, patch tokens, RoPE or several text tokens teach CLIP spatial
 relations. --miniature trains all rows on the embedded scenes, from CLIP or from the relations model
-(--base). Otherwise they are configs/llava/clip_ft.py, and configs/pacl.py and
-sparc.py with data=llava; --clip, --siglip, --eva and --eva-e are further config arguments, with paths that are absolute or relative to the folder of this project.
-EVA-CLIP is EVA01-CLIP g/14 at 224 pixels, which has the paper's embedding width of 1,024, unless
---eva names another variant; --eva-e adds EVA02-CLIP E/14, which is not in the paper. --vectors is
-the file of text vectors for the row with a stronger text encoder; without it this row is skipped.
-For the scenes
+(--base). Otherwise they are configs/llava/clip_ft.py, and configs/pacl.py and sparc.py with
+data=llava; --clip, --siglip, --eva and --eva-e are further config arguments, with paths that are
+absolute or relative to the folder of this project. EVA-CLIP is EVA01-CLIP g/14 at 224 pixels, which
+has the paper's embedding width of 1,024, unless --eva names another variant; --eva-e adds
+EVA02-CLIP E/14, which is not in the paper. --vectors is the file of text vectors for the row with a
+stronger text encoder; without it this row is skipped. For the scenes
 
   vlc-jax embed_text --run runs/relations --out vectors/acl.npy \\
     --config configs/pacl.py:hard_images=0,split=test,text_encoder=vectors/acl.npy

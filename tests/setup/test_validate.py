@@ -13,8 +13,6 @@ from vlc_jax.setup import resolve, validate
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("model.remat", "True", "config.model.remat=True is now 'block', with the same results"),
-        ("model.remat", "False", "config.model.remat=False is now 'none', with the same results"),
         (
             "model.remat",
             "blocks",
