@@ -56,7 +56,6 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.optimizer.schedule=cosin"], ["cosin", "cosine"]),
         (helpers.TINY, ["--coordinator=here:1"], ["--coordinator=here:1", "processes must be"]),
         (helpers.TINY, ["--config.evals.scenes_retrieval.split=tset"], ["tset", "test"]),
-        (helpers.TINY, ["--config.input.negatives.missing=skip"], ["input.negatives.fallback"]),
         (helpers.TINY, ["--config.frozen=('imgae',)"], ["'imgae' matches no parameter"]),
     ],
 )

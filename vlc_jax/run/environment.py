@@ -69,4 +69,6 @@ def _version(package: str) -> str:
 def _program() -> list[str]:
     """The command's words before its arguments: `python -m MODULE`, or a console script."""
     spec = sys.modules["__main__"].__spec__ if "__main__" in sys.modules else None
-    return ["python", "-m", spec.name] if spec else [Path(sys.argv[0]).name]
+    if spec is None:
+        return [Path(sys.argv[0]).name]
+    return ["python", "-m", spec.name.removesuffix(".__main__")]
