@@ -35,7 +35,7 @@ from vlc_jax.errors import (
     PeerError,
     UsageError,
 )
-from vlc_jax.evaluate import benchmarks, watch
+from vlc_jax.evaluate import mode, watch
 from vlc_jax.input_pipeline import stores
 from vlc_jax.plan import plan
 from vlc_jax.run import terminal
@@ -174,7 +174,7 @@ def run(stop: StopSignal) -> int:
         elif WATCH.value is not None:
             watch.watch(setup, workdir, stop, WATCH.value)
         else:
-            benchmarks.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
+            mode.evaluate_workdir(setup, workdir, stop, allow_change=ALLOW.value)
         with workdir.after_done():
             workdir.flush()
         return ExitCode.DONE

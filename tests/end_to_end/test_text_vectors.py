@@ -14,7 +14,7 @@ from vlc_jax.configs import default
 from vlc_jax.configs.common import heads
 from vlc_jax.configs.scenes import clip, text_vectors
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.evaluate import benchmarks
+from vlc_jax.evaluate import mode
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.run.processes.preemption import StopSignal
@@ -158,7 +158,7 @@ def test_an_evaluation_encodes_the_texts_that_the_file_lacks(live, base, file, t
     config = of_vectors(few, base)
     workdir = Workdir(path)
     try:
-        benchmarks.evaluate_workdir(resolve(config, "eval"), workdir, StopSignal(), True)
+        mode.evaluate_workdir(resolve(config, "eval"), workdir, StopSignal(), True)
     finally:
         workdir.close()
     for name in EVALS:

@@ -26,7 +26,7 @@ from tests.support import compilations, interpreter
 
 IMPORTED = (
     *(
-        "vlc_jax.evaluate.benchmarks",
+        "vlc_jax.evaluate.mode",
         "vlc_jax.train.loop",
         "vlc_jax.report",
         "vlc_jax.tools.export",

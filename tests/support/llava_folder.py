@@ -15,7 +15,7 @@ from PIL import Image
 from tests.support.sets import mmvp, whatsup, winoground
 from vlc_jax.configs import default
 from vlc_jax.configs.eval import llava as llava_config
-from vlc_jax.evaluate import benchmarks
+from vlc_jax.evaluate import mode
 from vlc_jax.models import llava
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
@@ -81,7 +81,7 @@ def evaluated(
     setup = resolve(llava_config.get_config(argument), "eval")
     workdir = Workdir(folder / "evaluated")
     try:
-        benchmarks.evaluate_workdir(setup, workdir, StopSignal(), False)
+        mode.evaluate_workdir(setup, workdir, StopSignal(), False)
     finally:
         workdir.close()
     found = {}

@@ -1,9 +1,7 @@
 """Runs the configured benchmarks on parameters and writes the results into the workdir."""
 
 import copy
-import hashlib
 import json
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 from PIL import Image
 
-from vlc_jax import evaluators, models
-from vlc_jax.devices import runtime, sharding
-from vlc_jax.encode import text_encoders
+from vlc_jax import evaluators
+from vlc_jax.devices import sharding
 from vlc_jax.encode.once import OnceEncoder
 from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps, questions
@@ -26,11 +22,9 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader import questions as image_questions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
-from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run import results, workdir_files
 from vlc_jax.run.processes.preemption import StopSignal
-from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, read_object, write_json
-from vlc_jax.setup import init_from
+from vlc_jax.run.workdir import Workdir, write_json
 from vlc_jax.types.setup import Setup
 
 
@@ -230,90 +224,6 @@ class Evaluation:
     def _check_stop(self) -> None:
         if sharding.any_process(self.stop.is_set):
             raise PreemptedError(self.stop.name or "another process")
-
-
-def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
-    """`--mode eval`: runs the benchmarks on a workdir's latest valid checkpoint.
-
-    Without a checkpoint they run on the weights of config.init_from.
-    """
-    mixture = setup.evaluation.interpolation
-    workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
-    latest = init_from.load_latest(setup, workdir.path, workdir.event)
-    imported = None if latest.trained is not None else _identity(setup, latest.params)
-    text_encoders.encode_others(setup.tokenizer)
-    evaluation = Evaluation(setup, workdir, stop, imported)
-    stop.interrupt(evaluation.read)  # before the claim: an invalid option must leave no config.json
-    if not (workdir.path / "config.json").exists():  # imported weights, never trained here
-        unmixed = {"other": None, "alpha": mixture.shares}
-        workdir.claim({**setup.config, "interpolate": unmixed})
-        counts = models.parameter_counts(latest.params)
-        workdir.write_env(hardware=runtime.hardware(), parameters=counts, input={})
-    if mixture.other:
-        evaluate_wise_ft(setup, workdir, evaluation, latest.variables, latest.step)
-    else:
-        evaluation.run(latest.variables, latest.step)
-        evaluation.publish(latest.step)
-        if evaluation.reused and workdir.is_writer:
-            names = ", ".join(evaluation.reused)
-            print(f"{names}: kept from before; delete a file to make it again")
-
-
-def _identity(setup: Setup, params: Any) -> str:
-    """Fingerprint of parameters, preprocessing, tokenizer and question.
-
-    A workdir without checkpoints may be evaluated again with other preprocessing.
-    """
-    pixels = (setup.evaluation.transform, setup.config["input"]["normalisation"])
-    other = (setup.model, *pixels, setup.evaluation.question, setup.tokenizer.fingerprint)
-    return f"{fingerprint(params)}-{hashlib.sha256(repr(other).encode()).hexdigest()[:8]}"
-
-
-def evaluate_wise_ft(
-    setup: Setup, workdir: Workdir, evaluation: Evaluation, variables: Any, step: int
-) -> None:
-    """WiSE-FT: runs every benchmark on (1 - alpha) other + alpha `variables` for each alpha.
-
-    Wortsman et al. 2022, equation 1. Results of each alpha go to interpolate/<alpha> of the
-    workdir; interpolate/mixed.json names the two weights. Results of other weights or of an earlier
-    step are removed first.
-    """
-    from vlc_jax import report
-
-    mixture = setup.evaluation.interpolation
-    other = {
-        "params": init_from.load_complete(setup, mixture.other),
-        "batch_stats": init_from.load_batch_stats(setup, mixture.other),
-    }
-    facts = {"other": str(mixture.other), "weights": fingerprint(other), "step": step}
-    folder = workdir.path / "interpolate"
-    if workdir.is_writer:
-        _start_mixture(folder, facts)
-    mix = jax.jit(
-        lambda share, *trees: jax.tree.map(lambda a, b: (1 - share) * a + share * b, *trees)
-    )
-    names = {f"{share:g}": share for share in mixture.shares}
-    for name, share in names.items():
-        mixed = evaluation.into(f"interpolate/{name}")
-        mixed.run(mix(share, other, variables), step)
-    if workdir.is_writer:
-        for earlier in folder.iterdir():
-            if earlier.is_dir() and earlier.name not in names:
-                shutil.rmtree(earlier)
-        report.print_mixtures(workdir.path)
-        print(f"report: {workdir.display_path(report.write(workdir.path))}")
-
-
-def _start_mixture(folder: Path, facts: dict[str, Any]) -> None:
-    """Empties `folder` and writes mixed.json, unless it has results of the same weights."""
-    file = folder / "mixed.json"
-    if file.exists() and read_object(file) == facts:
-        return
-    if folder.exists():
-        print(f"{folder} has results of other weights or of another step: they are replaced")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    write_json(file, facts)
 
 
 def open_vectors(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:

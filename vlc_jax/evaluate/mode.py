@@ -1,0 +1,52 @@
+"""--mode eval: the configured benchmarks on the newest parameters of a workdir."""
+
+import hashlib
+from typing import Any
+
+from vlc_jax import models
+from vlc_jax.devices import runtime
+from vlc_jax.encode import text_encoders
+from vlc_jax.evaluate import wise_ft
+from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.models.parameters import fingerprint
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
+from vlc_jax.setup import init_from
+from vlc_jax.types.setup import Setup
+
+
+def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_change: bool) -> None:
+    """`--mode eval`: runs the benchmarks on a workdir's latest valid checkpoint.
+
+    Without a checkpoint they run on the weights of config.init_from.
+    """
+    mixture = setup.evaluation.interpolation
+    workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
+    latest = init_from.load_latest(setup, workdir.path, workdir.event)
+    imported = None if latest.trained is not None else _identity(setup, latest.params)
+    text_encoders.encode_others(setup.tokenizer)
+    evaluation = Evaluation(setup, workdir, stop, imported)
+    stop.interrupt(evaluation.read)  # before the claim: an invalid option must leave no config.json
+    if not (workdir.path / "config.json").exists():  # imported weights, never trained here
+        unmixed = {"other": None, "alpha": mixture.shares}
+        workdir.claim({**setup.config, "interpolate": unmixed})
+        counts = models.parameter_counts(latest.params)
+        workdir.write_env(hardware=runtime.hardware(), parameters=counts, input={})
+    if mixture.other:
+        wise_ft.evaluate(setup, workdir, evaluation, latest.variables, latest.step)
+    else:
+        evaluation.run(latest.variables, latest.step)
+        evaluation.publish(latest.step)
+        if evaluation.reused and workdir.is_writer:
+            names = ", ".join(evaluation.reused)
+            print(f"{names}: kept from before; delete a file to make it again")
+
+
+def _identity(setup: Setup, params: Any) -> str:
+    """Fingerprint of parameters, preprocessing, tokenizer and question.
+
+    A workdir without checkpoints may be evaluated again with other preprocessing.
+    """
+    pixels = (setup.evaluation.transform, setup.config["input"]["normalisation"])
+    other = (setup.model, *pixels, setup.evaluation.question, setup.tokenizer.fingerprint)
+    return f"{fingerprint(params)}-{hashlib.sha256(repr(other).encode()).hexdigest()[:8]}"
