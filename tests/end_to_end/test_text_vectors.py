@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 import vlc_jax
 from tests.support import helpers, recipes
 from vlc_jax.configs import default
-from vlc_jax.configs.common import heads
+from vlc_jax.configs.common import arguments, heads
 from vlc_jax.configs.scenes import clip, text_vectors
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.evaluate import mode
@@ -255,7 +255,7 @@ def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
 
 def with_text_tower(base):
     """The text tower trained, the image tower not."""
-    args = heads.parse_scenes("steps=4,text_tower=unlocked", **heads.TOWERS)
+    args = arguments.parse("steps=4,text_tower=unlocked", **heads.SCENES, **heads.TOWERS)
     config = heads.on_scenes(args)
     with config.unlocked():
         heads.use(config, args, "clip", temperature=0.07)
