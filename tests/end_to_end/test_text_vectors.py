@@ -258,7 +258,7 @@ def with_text_tower(base):
     args = arguments.parse("steps=4,text_tower=unlocked", **heads.SCENES, **heads.TOWERS)
     config = heads.on_scenes(args)
     with config.unlocked():
-        heads.use(config, args, "clip", temperature=0.07)
+        heads.use(config, "clip", 0.07, heads.towers(args))
     return shrunken(config, init_from=str(base))
 
 
