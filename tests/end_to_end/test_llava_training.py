@@ -118,7 +118,9 @@ def test_clip_is_read_up_to_the_last_block_but_one_and_another_decoder_is_refuse
         config.model.head.decoder = ""
         config.model.head.depth = 2
     setup = resolve(config, "weights")
-    with pytest.raises(UsageError, match=r"differs from config.model.head: width 48, here 16, depth 3, here 2"):
+    with pytest.raises(
+        UsageError, match=r"differs from config.model.head: width 48, here 16, depth 3, here 2"
+    ):
         init_from.load(setup, setup.parameters.shapes)
 
 
