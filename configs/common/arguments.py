@@ -54,10 +54,10 @@ def parse_data(argument: Argument, **declared: Mapping[str, Any]) -> SimpleNames
 
     Raises ValueError as `parse` does; for an argument of other data it names that data.
     """
-    given, data = _split(argument), OneOf(*declared)
-    chosen = {name: value for name, value in given.items() if name == "data"}
+    values, data = _split(argument), OneOf(*declared)
+    chosen = {name: value for name, value in values.items() if name == "data"}
     name = parse(chosen, data=data).data
-    for each in given:
+    for each in values:
         others = [other for other in declared if each in declared[other]]
         if others and name not in others:
             raise ValueError(

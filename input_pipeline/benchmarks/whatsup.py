@@ -1,4 +1,4 @@
-"""What'sUp: two objects in four arrangements, with a caption per preposition.
+"""Readers of What'sUp: two objects in four arrangements, with a caption per preposition.
 
 Kamath et al., "What's 'up' with vision-language models?" (EMNLP 2023); read like
 github.com/amitakamath/whatsup_vlms: set A (Controlled_Images; left, right, on, under) and set B

@@ -180,8 +180,8 @@ class Model:
 
     def stream(self, image: AnyImage, question: str = "", **decoding: Any) -> Iterator[str]:
         """Yields the answer of `answers` about one image in pieces, as they are decoded."""
-        asked, question = self._with_question(_image(image), question)
-        features = self._scorer(1).embed_images([asked])
+        source, question = self._with_question(_image(image), question)
+        features = self._scorer(1).embed_images([source])
         text = TextStream(self._writer.tokenizer)
         for token in self._writer.stream(self._variables, features, question, Decoding(**decoding)):
             if piece := text(token):

@@ -1,4 +1,4 @@
-"""How the report shows the results of a protocol; each result of an evaluation carries it."""
+"""Labels and order of a protocol in the report, stored with every result of an evaluation."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

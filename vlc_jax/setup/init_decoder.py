@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import captioner, lm
 from vlc_jax.setup import weights_compatibility
-
-if TYPE_CHECKING:
-    from vlc_jax.types.setup import Setup
+from vlc_jax.types.setup import Setup
 
 
 class Keeping(NamedTuple):
-    """Which arrays of a language model's files are loaded, and into which memory.
+    """Selection of the arrays of a language model to load, and the memory they go to.
 
     is_placed: onto the devices of the leaves of `shapes`; otherwise into host memory.
     only: paths of the loaded arrays in the tree of all parameters; None: all.
@@ -29,7 +27,7 @@ class Keeping(NamedTuple):
 
 
 def load_llava(
-    setup: "Setup", shapes: Mapping[str, Any], path: Path, keeping: Keeping
+    setup: Setup, shapes: Mapping[str, Any], path: Path, keeping: Keeping
 ) -> dict[str, Any]:
     """Image tower and head of a LLaVA-like folder, a tree like `shapes` without a text tower.
 
@@ -48,18 +46,18 @@ def load_llava(
     return params | {"logit_scale": initial_logit_scale(setup), **bias}
 
 
-def has_decoder(setup: "Setup") -> bool:
+def has_decoder(setup: Setup) -> bool:
     """True if the model's head is captioner or vlm2vec."""
     return isinstance(setup.model.head, captioner.DecoderHead)
 
 
-def initial_logit_scale(setup: "Setup") -> np.ndarray:
+def initial_logit_scale(setup: Setup) -> np.ndarray:
     """The config's initial logit scale (a logarithm), for weights with another kind of score."""
     return np.asarray(math.log(setup.model.logit_scale_init), np.float32)
 
 
 def load_language_model(
-    setup: "Setup", shapes: Mapping[str, Any], keeping: Keeping
+    setup: Setup, shapes: Mapping[str, Any], keeping: Keeping
 ) -> dict[str, Any]:
     """The decoder's parameters at config.head_from, without a projector.
 

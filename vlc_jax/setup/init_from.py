@@ -9,7 +9,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -29,9 +29,7 @@ from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
 from vlc_jax.setup import init_decoder, llava_config, weights_compatibility
 from vlc_jax.setup.state import state_shapes
 from vlc_jax.types import State
-
-if TYPE_CHECKING:
-    from vlc_jax.types.setup import Setup
+from vlc_jax.types.setup import Setup
 
 
 class Origin(NamedTuple):
@@ -66,7 +64,7 @@ class Latest(NamedTuple):
 
 
 def load(
-    setup: "Setup",
+    setup: Setup,
     shapes: Mapping[str, Any],
     path: str | None = None,
     *,
@@ -104,7 +102,7 @@ def load(
 
 
 def _load(
-    setup: "Setup", shapes: Mapping[str, Any], path: Path, keeping: init_decoder.Keeping
+    setup: Setup, shapes: Mapping[str, Any], path: Path, keeping: init_decoder.Keeping
 ) -> dict[str, Any]:
     if is_workdir(path):
         return _load_workdir(setup, shapes, path)
@@ -127,7 +125,7 @@ def _has_adapter(model: nn.Module, path: Path) -> bool:
     return has_connector and weights.read(path, only_shapes=True)[1] == "hf_llm2clip"
 
 
-def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _load_workdir(setup: Setup, shapes: Mapping[str, Any], path: Path) -> dict[str, Any]:
     from vlc_jax.setup import resolve  # here: it imports this file
 
     theirs = resolve(saved_config(path), "weights")
@@ -159,7 +157,7 @@ def _load_workdir(setup: "Setup", shapes: Mapping[str, Any], path: Path) -> dict
         raise WeightsError(f"{path}: {error}") from error
 
 
-def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+def _load_head(setup: Setup, shapes: Mapping[str, Any]) -> dict[str, Any]:
     """Head parameters from config.head_from, with a logit scale of 1 since DCSM's authors use none.
 
     Raises UsageError if the model has another head, or if its tokenizer or padding differ from
@@ -195,7 +193,7 @@ def _load_head(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
     return {"head": params, "logit_scale": np.zeros((), np.float32)}  # a logarithm
 
 
-def load_frozen(setup: "Setup") -> tuple[Any, dict[str, str]]:
+def load_frozen(setup: Setup) -> tuple[Any, dict[str, str]]:
     """The frozen parameters (with LoRA all base parameters) and their fingerprints.
 
     The fingerprint "weights" is of the towers, on which stored features depend, "frozen" of all
@@ -233,7 +231,7 @@ def digest(params: Mapping[str, Any]) -> str:
     return sha256.hexdigest()[:16]
 
 
-def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:
+def _complete(setup: Setup, loaded: Mapping[str, Any], shapes: Mapping[str, Any]) -> Any:
     """`loaded` restricted to `shapes`, with missing leaves initialised from the seed.
 
     Raises UsageError for a missing tower, with LoRA for any missing part.
@@ -254,7 +252,7 @@ def _complete(setup: "Setup", loaded: Mapping[str, Any], shapes: Mapping[str, An
     return traverse_util.unflatten_dict({path: leaves[path] for path in needed}, sep="/")
 
 
-def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
+def load_trained(setup: Setup, shapes: Mapping[str, Any]) -> dict[str, Any]:
     """The trained parameters at config.init_from, without those that are missing there.
 
     shapes: of all trained parameters.
@@ -272,9 +270,9 @@ def load_trained(setup: "Setup", shapes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_latest(
-    setup: "Setup",
+    setup: Setup,
     workdir: Path,
-    on_event: "Callable[..., None] | None" = None,
+    on_event: Callable[..., None] | None = None,
 ) -> Latest:
     """Parameters of a workdir's latest valid checkpoint, or of config.init_from if it has none.
 
@@ -296,7 +294,7 @@ def load_latest(
     return Latest(load_complete(setup), 0, None, load_batch_stats(setup))
 
 
-def load_complete(setup: "Setup", path: str | None = None) -> dict[str, Any]:
+def load_complete(setup: Setup, path: str | None = None) -> dict[str, Any]:
     """All parameters of the model, on the devices; `path`: as in `load`.
 
     Raises UsageError if the weights lack a part of the model.
@@ -307,7 +305,7 @@ def load_complete(setup: "Setup", path: str | None = None) -> dict[str, Any]:
     return sharding.put_like(params, shapes)
 
 
-def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
+def load_batch_stats(setup: Setup, path: str | None = None) -> dict[str, Any]:
     """Running statistics of a workdir with the same head, on the devices.
 
     For all other weights they are the initial ones. `path`: as in `load`.
@@ -332,7 +330,7 @@ def load_batch_stats(setup: "Setup", path: str | None = None) -> dict[str, Any]:
 
 
 def _restore(
-    setup: "Setup", workdir: Path, frozen: Any, on_event: "Callable[..., None]"
+    setup: Setup, workdir: Path, frozen: Any, on_event: Callable[..., None]
 ) -> State | None:
     folders = steps_of(workdir)
     if not folders.exists():
@@ -341,7 +339,7 @@ def _restore(
     return Checkpoints(folders, on_event=on_event).restore(shapes, set_aside=False)
 
 
-def check_exists(setup: "Setup", workdir: Path) -> None:
+def check_exists(setup: Setup, workdir: Path) -> None:
     """Raises UsageError if a run without checkpoints has a config.init_from that is missing."""
     path = setup.origin.path
     is_needed = path and not steps_of(workdir).exists()
@@ -367,7 +365,7 @@ def _check_unchanged(workdir: Path, fingerprint: Mapping[str, str]) -> None:
             )
 
 
-def _check_vectors(setup: "Setup", workdir: Path) -> None:
+def _check_vectors(setup: Setup, workdir: Path) -> None:
     """Raises WeightsError if the file of text vectors changed since training.
 
     Another path is allowed: the user chose it.
