@@ -42,6 +42,6 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         if args.data == "scenes":
             finetuning.use_positives(config, args.bag, "skip", scenes_describe=1.0)
         else:
-            config.input.records.positives_column = "positives"
+            pretrained.use_columns(config, positives_column="positives")
             pretrained.use_texts(config.input.positives, args.bag, "skip", {"from_record": 1.0})
     return config

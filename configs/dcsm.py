@@ -99,13 +99,12 @@ def _on_coco(args: SimpleNamespace) -> ConfigDict:
         config.model.text.padding_mask = True  # as transformers, which the authors call
         heads.adam(config, rate=1e-3, epochs=27.0)
         heads.dcsm(config, args, dropout=0.1)
-        records = config.input.records  # a table of your own
         if args.opposite == "image":
             config.input.hard_images = 1
-            records.id_column, records.hard_images_column = "id", "hard_images"
+            pretrained.use_columns(config, id_column="id", hard_images_column="hard_images")
         elif args.captions == "given":
             pretrained.use_texts(config.input.negatives, 1, "skip", {"from_record": 1.0})
-            records.negatives_column = "negatives"
+            pretrained.use_columns(config, negatives_column="negatives")
         else:
             options = {"negclip": pretrained.AUTHORS | {"tagger": args.tagger}}
             pretrained.use_texts(config.input.negatives, 1, "skip", {"negclip": 1.0}, **options)

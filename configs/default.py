@@ -13,7 +13,6 @@ from ml_collections.config_dict import placeholder
 def get_config() -> ConfigDict:
     config = ConfigDict()
     config.seed = 0  # of initialisation, data order and dropout
-    config.platform = "any"  # any | cpu | gpu | tpu: refuse to run on another one
 
     # How long: exactly one of the three is set.
     config.steps = 1000  # optimizer steps
@@ -24,9 +23,6 @@ def get_config() -> ConfigDict:
     # Mesh sizes; -1: the remaining devices. tensor: tensor parallelism of a captioner's decoder,
     # whose devices read the same rows of a batch.
     config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    # Folder of JAX's compilation cache, which several runs may share; None: the environment's
-    # JAX_COMPILATION_CACHE_DIR, if set.
-    config.compilation_cache = placeholder(str)
     config.input = _input()
     config.text = _text()
     config.model = _model()
@@ -72,19 +68,6 @@ def get_config() -> ConfigDict:
     # all threads are written to WORKDIR/logs and it exits with 31, so that a supervisor restarts
     # it. seconds=0: no watchdog, for a debugger. Compilations, saves and evaluations do not count.
     config.watchdog = ConfigDict({"seconds": 600.0, "steps": 50.0})
-    # --mode plan: what to compile for, and which settings to try.
-    config.plan = ConfigDict(
-        {
-            # A TPU slice such as v5e:16x16, v6e:4x4 or v5p:8x8x8, or several, joined by commas,
-            # for a table; None: the devices of this machine.
-            "topology": placeholder(str),
-            # train, or score: a batch of config.eval.batch_size images, each with a text of its own
-            "step": "train",
-            # Fields to try in all combinations: remat, fsdp, implementation. microbatch and
-            # batch_size: for each of these the largest that fits, by bisection.
-            "search": (),
-        }
-    )
     # When and how to evaluate; the benchmarks are in `evals`.
     config.eval = ConfigDict(_evaluation())
     # Name -> options of a benchmark. The name is a key of READERS in input_pipeline/benchmarks; or
@@ -145,9 +128,11 @@ def _input() -> ConfigDict:
     return ConfigDict(
         {
             "source": "scenes",  # a key of SOURCES in input_pipeline/sources/
-            # Options of the source beside its fields below; all options of a source without fields:
+            # Options of the source: the arguments of its class, listed by `vlc-jax --list`. One of
+            # them: --config.input.source_options.path=x; all, in place of the config's:
             # --config.input.source_options="{'path': 'x'}"
             "source_options": {},
+            # Options of the source "scenes"; hard texts of scenes take its world, too.
             "scenes": {
                 "world": "scenes-mini",  # named world of input_pipeline/scenes/world.py
                 "count": 64_000,  # distinct training scenes
@@ -162,74 +147,6 @@ def _input() -> ConfigDict:
                 # "presence", "colours"; for the tokenizer scenes_conversation.
                 "conversations": (),
             },
-            "records": {
-                "path": "",  # .jsonl, .tsv, .csv or COCO captions .json
-                "image_folder": placeholder(str),  # None: the folder of the table
-                "image_column": "image",
-                "caption_column": "caption",
-                "id_column": placeholder(str),  # None: image name and row number
-                "negatives_column": placeholder(str),  # hard negative captions
-                "positives_column": placeholder(str),  # hard positive captions
-                "negative_kinds_column": placeholder(str),  # the generator of each
-                "positive_kinds_column": placeholder(str),
-                "hard_images_column": placeholder(str),  # ids of the records of hard images
-                "group_column": placeholder(str),  # any value to split results by
-                "split_column": placeholder(str),  # rows whose value is the split; None: holdout
-                "holdout": 0.0,  # share of images for validation, chosen by a hash of their names
-            },
-            "tfds": {  # a dataset prepared as array_record
-                "name": placeholder(str),  # "coco_captions/2014", with data_dir; or
-                "data_dir": placeholder(str),
-                "directory": placeholder(str),  # the folder of one prepared version
-                "image": "image",  # names of features
-                "caption": placeholder(str),
-                "label": placeholder(str),  # a class label, captioned by templates
-            },
-            # Published datasets (docs/data.md). `images`: the folder that the image names in
-            # `annotations` are relative to.
-            "coco": {
-                "annotations": "",  # dataset_coco.json, captions_train2017.json, ...
-                "images": "",
-                # Training split of dataset_coco.json; of captions_*.json it is "train".
-                "train_split": "train+restval",
-                # generator -> file of its texts, a line per annotation of captions_*.json
-                "negatives": {"crepe_replace": placeholder(str), "crepe_swap": placeholder(str)},
-                "positives": {"replace": placeholder(str), "swap": placeholder(str)},
-            },
-            "crepe": {  # a .csv of CREPE's form; images: of Visual Genome
-                "annotations": "",
-                "images": "",
-                "negatives": "hard_negs",  # the column
-            },
-            "sugarcrepe": {"annotations": "", "images": ""},  # a .json of SugarCrepe's form
-            "flickr30k": {"annotations": "", "images": ""},  # dataset_flickr30k.json
-            "negclip": {"annotations": "", "images": ""},  # train_neg_clip.tsv
-            "cc3m": {"annotations": "", "images": ""},  # a table of image names and captions
-            "llava": {  # join several files or folders by "+"
-                "annotations": "",  # llava_instruct_150k.json, llava_v1_5_mix665k.json, ...
-                "images": "",
-                # Answers that are captions: first | each (one per reading) | joined | conversation
-                # (all turns).
-                "answers": "first",
-                # Also conversations without an image; for captioner and vlm2vec.
-                "text_only": False,
-            },
-            "img2dataset": {"tars": ""},  # folder of tars that img2dataset wrote
-            "shards": {  # folder written by vlc-jax prepare
-                "path": "",
-                # Order of training: global | blocks (blocks of 256 neighbours, shuffled in windows
-                # of 16 blocks, for storage that is much slower at random access).
-                "shuffle": "global",
-                # Folder on a local disk for copies of the shards that training reads, which
-                # processes of a host may share; None: no copies.
-                "stage": placeholder(str),
-                "stage_gb": 100.0,  # 10**9 bytes; the least recently used copies are removed
-            },
-            "features": {"path": ""},  # folder written by vlc-jax cache_features
-            # File of images to leave out of training, for sources with `annotations`, such as the
-            # evaluation images found by vlc-jax leaks.
-            "exclude": placeholder(str),
-            "digits": {},  # scikit-learn's handwritten digits
             "image_size": 40,  # pixels, square
             # centre | random_resized (in training) | none: squashed to a square | pad: to a square
             # of CLIP's mean colour, as LLaVA-1.5
@@ -269,8 +186,8 @@ def _text() -> ConfigDict:
     return ConfigDict(
         {
             "tokenizer": "scenes",  # a key of TOKENIZERS in input_pipeline/tokenizers/
-            # Options of the tokenizer beside its fields below; all options of one without fields:
-            # --config.text.tokenizer_options="{'path': 'x'}"
+            # Options of the tokenizer, as `source_options`. A path is a file, a folder, or the
+            # workdir of a run with this kind of tokenizer.
             "tokenizer_options": {},
             "context_length": 20,  # tokens, with start and end of text
             # Shorter lengths: a training batch is padded to the first length that holds its longest
@@ -280,40 +197,6 @@ def _text() -> ConfigDict:
             # with the number of the word, as its authors do
             "functional_words": {"words": (), "position": "token"},
             "scenes": {"world": "scenes-mini"},
-            "words": {"words": ()},  # word-level over this list
-            "bytes": {},  # UTF-8 bytes: no vocabulary file, any language
-            # path: a file or folder, or the workdir of a run with a tokenizer.
-            # clean: normalisation of a caption before tokenization: none | lower | canonicalize (no
-            # punctuation, lower case) | clip, clip_canonicalize (with ftfy before).
-            # eos_token, pad_token: None: from the tokenizer's files.
-            "hf": {  # any Hugging Face tokenizer.json
-                "path": "",
-                "clean": "none",
-                "eos_token": placeholder(str),
-                "pad_token": placeholder(str),
-            },
-            "sentencepiece": {  # a .model file
-                "path": "",
-                "clean": "none",
-                "eos_token": placeholder(str),
-                "pad_token": placeholder(str),
-            },
-            "clip": {
-                # bpe_simple_vocab_16e6.txt.gz, tokenizer.json, merges.txt beside vocab.json, or
-                # their folder; "": the file of an installed open_clip or clip
-                "path": "",
-                "sha256": placeholder(str),  # of the merges; None: OpenAI's
-            },
-            "siglip": {  # tokenizer.json, a .model file or their folder; values of SigLIP 1
-                "path": "",
-                "clean": "canonicalize",
-                "eos_token": "</s>",
-                "pad_token": "</s>",
-            },
-            # Precomputed text vectors of a sentence encoder in place of token ids: X.npy or
-            # X.safetensors with the texts beside it (vlc-jax embed_text).
-            # config.model.text then has the fields of vlc_jax/models/text_vectors.py.
-            "vectors": {"path": ""},
         }
     )
 
@@ -384,10 +267,8 @@ def _optimizer() -> ConfigDict:
     return ConfigDict(
         {
             "learning_rate": 1e-3,  # peak
-            "schedule": "cosine",  # cosine | linear | rsqrt | constant
+            "schedule": "cosine",  # cosine | linear, both to 0 | constant
             "warmup_steps": 100,
-            "end_learning_rate": 0.0,  # of cosine and linear
-            "timescale": 10_000,  # steps, of rsqrt
             "weight_decay": 0.1,  # decoupled, on matrices only
             "decay_exclude": "",  # regex of further parameter paths without decay
             "b1": 0.9,

@@ -108,6 +108,4 @@ def _read_positives(config: ConfigDict, args: SimpleNamespace) -> None:
             f"replace_hp and swap_hp go with path=captions_....json; {args.path!r} names "
             "a prepared folder, which holds its positives"
         )
-    pretrained.read(config, source)
-    config.input.coco.train_split = "train"
-    config.input.coco.positives.update(files)
+    pretrained.read(config, source, train_split="train", positives=files)

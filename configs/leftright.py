@@ -80,8 +80,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
         pretrained.FAMILIES[args.family](config, args, args.size or size)
         pretrained.five_epochs(config, args)
         if args.path.endswith(".json"):
-            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
-            config.input.llava.answers = args.answers
+            pretrained.read_llava(config, args, answers=args.answers)
         if args.negatives == "leftright":
             pretrained.use_left_right(config.input.negatives)
         config.model.remat = "block"

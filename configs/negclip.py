@@ -46,7 +46,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         generator = "from_record" if args.negatives == "given" else "negclip"
         pretrained.use_texts(config.input.negatives, 1, "skip", {generator: 1.0})
         if args.negatives == "given":
-            config.input.records.negatives_column = "negatives"  # of a table of your own
+            pretrained.use_columns(config, negatives_column="negatives")
         else:
             options = pretrained.AUTHORS | {"tagger": args.tagger}
             config.input.negatives.options.negclip = options

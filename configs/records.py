@@ -14,7 +14,8 @@ generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimi
 towers of init_from); tagger=spacy:NAME (of negclip, fsc_clip, dcsm and labclip); init_from
 (a run to start from: its model, tokenizer and preprocessing are taken, not size and variant, and a
 tenth of the learning rate). Other columns, tokenizers and crops:
---config.input.records.caption_column=title and so on (configs/default.py lists all fields).
+--config.input.source_options.caption_column=title and so on (`vlc-jax --list` and
+configs/default.py have all options and fields).
 """
 
 import json
@@ -80,16 +81,16 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.steps = args.steps
         config.batch_size = args.batch
         config.optimizer.warmup_steps = min(100, args.steps // 10)
-        pretrained.read(config, pretrained.source_of(args.path, args.image_folder))
-        config.input.records.holdout = args.holdout
+        source = pretrained.source_of(args.path, args.image_folder)
+        # prepared shards have no split, and training data must not be evaluated on
+        is_split = source["source"] == "records"
+        pretrained.read(config, source, **({"holdout": args.holdout} if is_split else {}))
         config.input.image_size = args.size
         config.input.crop = "random_resized"
         config.text.tokenizer = "bytes"
         config.text.context_length = 77
         config.model.variant = args.variant
         config.model.vocab_size = 260
-        # prepared shards have no split, and training data must not be evaluated on
-        is_split = config.input.source == "records"
         config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_split else {})
         if args.init_from:
             start_from(config, args.init_from)
@@ -145,6 +146,10 @@ def start_from(config: ConfigDict, run: str) -> None:
     config.init_from = run
     # of the devices, not of the model
     config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})
+    if unknown := sorted(saved["text"].keys() - config.text.keys()):
+        raise ValueError(
+            f"init_from={run} is of another version of vlc_jax, with text.{unknown[0]}"
+        )
     config.text.update(saved["text"])
     for field in pretrained.OF_MODEL:
         config.input[field] = saved["input"].get(field, config.input[field])  # of an older run

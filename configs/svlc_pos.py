@@ -33,6 +33,6 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         if args.data == "scenes":
             finetuning.use_positives(config, 1, "self", scenes_synonym=0.5, scenes_reorder=0.5)
         else:
-            config.input.records.positives_column = "positives"
+            pretrained.use_columns(config, positives_column="positives")
             pretrained.use_texts(config.input.positives, 1, "self", {"from_record": 1.0})
     return config

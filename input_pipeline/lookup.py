@@ -5,15 +5,31 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
 def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **options: Any) -> Any:
     """Calls `table[name]` with the options.
 
-    kind: noun for error messages ("source"). Raises ValueError for an unknown name and for an
-    unknown or missing option.
+    kind: noun for error messages ("source"). Raises ValueError as `check` does, and for a missing
+    option.
     """
+    check(kind, table, name, options)
+    needed = [
+        option
+        for option, parameter in inspect.signature(table[name]).parameters.items()
+        if parameter.default is parameter.empty and option not in options
+    ]
+    if needed:
+        raise ValueError(f"{kind} {name!r} needs the option {needed[0]!r}")
+    return table[name](**options)
+
+
+def check(
+    kind: str, table: Mapping[str, Callable[..., Any]], name: str, options: Mapping[str, Any]
+) -> None:
+    """Raises ValueError for an unknown name, an unknown option, or a value of another type."""
     if name not in table:
         raise ValueError(f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}")
     parameters = inspect.signature(table[name]).parameters
@@ -23,14 +39,7 @@ def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **optio
                 f"{kind} {name!r} has no option {option!r}{nearest(option, parameters)}; "
                 f"known: {sorted(parameters)}"
             )
-    needed = [
-        option
-        for option, parameter in parameters.items()
-        if parameter.default is parameter.empty and option not in options
-    ]
-    if needed:
-        raise ValueError(f"{kind} {name!r} needs the option {needed[0]!r}")
-    return table[name](**options)
+    check_types(kind, name, table[name], options)
 
 
 def check_types(
@@ -68,6 +77,8 @@ def _is_number(value: Any) -> bool:
 # annotation -> its name in messages, and a test of a value
 _VALUES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     str: ("a text", _is_text),
+    Path: ("a path", lambda value: isinstance(value, str | Path)),
+    bool: ("True or False", lambda value: isinstance(value, bool)),
     int: ("an integer", _is_integer),
     float: ("a number", _is_number),
     Sequence[str]: (
@@ -77,6 +88,13 @@ _VALUES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     Mapping[str, float]: (
         "a table NAME: NUMBER",
         lambda value: isinstance(value, Mapping) and all(map(_is_number, value.values())),
+    ),
+    Mapping[str, str | Path | None]: (
+        "a table NAME: FILE",
+        lambda value: (
+            isinstance(value, Mapping)
+            and all(isinstance(each, str | Path | None) for each in value.values())
+        ),
     ),
     Mapping[str, Any]: ("a table NAME: VALUE", lambda value: isinstance(value, Mapping)),
     type(None): ("None", lambda value: value is None),

@@ -54,10 +54,10 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     if run.tool == "features":
         module = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
     if run.features:
-        flags += ["--config.input.source=features"]
-        flags += [f"--config.input.features.path={out / run.features / FEATURES}"]
+        source = {"path": str(out / run.features / FEATURES)}  # in place of the config's options
+        flags += ["--config.input.source=features", f"--config.input.source_options={source}"]
     if run.vectors:
-        flags += [f"--config.text.vectors.path={out / run.vectors / VECTORS}"]
+        flags += [f"--config.text.tokenizer_options.path={out / run.vectors / VECTORS}"]
     if run.evals:
         evals = {name: {"split": "test", "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]

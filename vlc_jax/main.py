@@ -52,8 +52,26 @@ MODE = flags.DEFINE_enum(
     "mode",
     "train",
     ["train", "eval", "plan"],
-    "eval: only evaluate the newest state; plan: compile a step for config.plan.topology, or for "
-    "the present devices, and print memory, time and collectives (needs no data, no --workdir).",
+    "eval: only evaluate the newest state; plan: compile a step for --plan_topology, or for the "
+    "present devices, and print memory, time and collectives (needs no data, no --workdir).",
+)
+TOPOLOGY = flags.DEFINE_list(
+    "plan_topology",
+    None,
+    "With --mode plan: a TPU slice such as v5e:16x16, v6e:4x4 or v5p:8x8x8; several give a table.",
+)
+STEP = flags.DEFINE_enum(
+    "plan_step",
+    "train",
+    ["train", "score"],
+    "With --mode plan: a training step, or the evaluation of config.eval.batch_size images, each "
+    "with a text of its own.",
+)
+SEARCH = flags.DEFINE_list(
+    "plan_search",
+    [],
+    "With --mode plan: settings to try in all combinations (remat, fsdp, implementation), and of "
+    "microbatch and batch_size, for each of these, the largest that fits.",
 )
 WATCH = flags.DEFINE_string(
     "watch", None, "With --mode eval: a run whose new checkpoints are evaluated until it ends."
@@ -84,6 +102,9 @@ FLAGS = (
     command_line.CONFIG,
     WORKDIR,
     MODE,
+    TOPOLOGY,
+    STEP,
+    SEARCH,
     WATCH,
     ALLOW,
     COORDINATOR,
@@ -97,7 +118,7 @@ MEMORY_ADVICE = (
     "; out of memory: lower config.batch_size, config.eval.batch_size or "
     "config.input.loader.workers, set config.microbatch or config.model.remat=block, or let a loss "
     "run in chunks (implementation=chunked); the same --config with --mode plan prints the memory "
-    "of a step, and with --config.plan.search=remat,microbatch the settings that fit"
+    "of a step, and with --plan_search=remat,microbatch the settings that fit"
 )
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
@@ -155,6 +176,8 @@ def run(stop: StopSignal) -> int:
     try:
         if MODE.value == "plan":
             return plan_step(stop)
+        if TOPOLOGY.present or STEP.present or SEARCH.present:
+            raise UsageError("--plan_topology, --plan_step and --plan_search are for --mode plan")
         if WORKDIR.value is None:
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         folder = absolute(WORKDIR.value)
@@ -164,7 +187,6 @@ def run(stop: StopSignal) -> int:
         peers = connect(config, folder)
         workdir = Workdir(folder, peers)
         stop.interrupt(partial(fetch_inputs, config, MODE.value), has_begun=False)
-        runtime.keep_compiled(config.compilation_cache)
         setup = resolve(config, MODE.value)
         if MODE.value == "train":
             # with config.pretrain two runs: first that one in WORKDIR/pretrain, then this one
@@ -213,11 +235,13 @@ def plan_step(stop: StopSignal) -> ExitCode:
         raise UsageError("--mode plan runs in one process and writes nothing: leave out --workdir")
     config = command_line.config()
     runtime.connect(None)
-    runtime.keep_compiled(config.compilation_cache)
-    if len(plan_search.topologies(config)) > 1:
-        make = partial(plan.table, plan_search.of_topologies(config))
+    slices, is_scored = TOPOLOGY.value or [None], STEP.value == "score"
+    if len(slices) > 1:
+        if SEARCH.value:
+            raise UsageError("--plan_search is for one slice: --plan_topology names several")
+        make = partial(plan.table, plan_search.of_topologies(config, slices, is_scored))
     else:
-        make = partial(plan.run, plan_search.planned(config))
+        make = partial(plan.run, plan_search.planned(config, slices[0], SEARCH.value, is_scored))
     # interruptible: compilations take minutes
     fits = stop.interrupt(make, has_begun=False)
     return ExitCode.DONE if fits else ExitCode.OUT_OF_MEMORY

@@ -84,7 +84,7 @@ def towers(args: SimpleNamespace) -> tuple[str, ...]:
 
 def use_vectors(config: ConfigDict, path: str, connector: str) -> None:
     """Precomputed text vectors in place of the text tower."""
-    config.text.tokenizer, config.text.vectors.path = "vectors", path
+    config.text.tokenizer, config.text.tokenizer_options = "vectors", ConfigDict({"path": path})
     config.model.text.connector = connector
     config.frozen = tuple(part for part in config.frozen if part != "text")
     if config.input.source == "scenes":
@@ -210,8 +210,7 @@ def on_captions(args: SimpleNamespace) -> ConfigDict:
         if args.data == "coco":
             config.model.activation = "gelu"  # LAION-2B's ViT-B/16
         elif args.path.endswith(".json"):
-            pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
-            config.input.llava.answers = args.answers
+            pretrained.read_llava(config, args, answers=args.answers)
         if args.noun_phrases:
             config.input.noun_phrases.update(share=args.noun_phrases, tagger=args.tagger)
         config.input.crop = "none"  # squashed

@@ -61,7 +61,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         config.init_from = args.weights or None
-        pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
+        pretrained.read_llava(config, args)
         config.input.image_size, config.input.crop = 336, "pad"
         config.text.tokenizer = "conversation"
         config.text.context_length = LENGTH - IMAGE_TOKENS[args.select]

@@ -28,7 +28,7 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     config.input.normalisation = "clip"
     config.input.crop = "centre"
     config.text.tokenizer = "clip"
-    config.text.clip.path = _tokenizer(args)
+    config.text.tokenizer_options = ConfigDict({"path": _tokenizer(args)})
 
 
 def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
@@ -42,7 +42,7 @@ def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224)
     config.input.normalisation = "siglip"
     config.input.crop = "none"
     config.text.tokenizer = "siglip"
-    config.text.siglip.path = _tokenizer(args)
+    config.text.tokenizer_options = ConfigDict({"path": _tokenizer(args)})
     config.model.logit_scale_max = None  # published scales are about 117
 
 
@@ -54,9 +54,8 @@ def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224
     use_siglip(config, args, image_size)
     config.model.vocab_size = 256_000
     config.input.interpolation = "bilinear"
-    config.text.siglip.clean = "lower"
-    config.text.siglip.eos_token = "<eos>"
-    config.text.siglip.pad_token = "<pad>"
+    gemma = {"clean": "lower", "eos_token": "<eos>", "pad_token": "<pad>"}
+    config.text.tokenizer_options.update(gemma)
 
 
 FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}
@@ -95,10 +94,26 @@ def source_of(path: str, image_folder: str = "", table: str = "records") -> dict
     return {"source": table, "annotations": path, "images": folder}
 
 
-def read(config: ConfigDict, source: dict[str, str]) -> None:
-    """Trains on the source that `source_of` returned."""
-    config.input.source = source["source"]
-    config.input[config.input.source].update({k: v for k, v in source.items() if k != "source"})
+def read(config: ConfigDict, source: dict[str, str], **options: Any) -> None:
+    """Trains on the source that `source_of` returned, with further options of it."""
+    options = {**source, **options}
+    config.input.source = options.pop("source")
+    config.input.source_options = ConfigDict(options)
+
+
+def read_llava(config: ConfigDict, args: SimpleNamespace, **options: Any) -> None:
+    """Trains on conversations of LLaVA at args.path, with these options, or on shards of them.
+
+    Shards hold the answers that they were prepared with.
+    """
+    source = source_of(args.path, args.image_folder, "llava")
+    read(config, source, **(options if source["source"] == "llava" else {}))
+
+
+def use_columns(config: ConfigDict, **columns: str) -> None:
+    """Names columns of a table of your own; shards and published files have none to name."""
+    if config.input.source == "records":
+        config.input.source_options.update(columns)
 
 
 def use_texts(

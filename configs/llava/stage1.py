@@ -29,7 +29,6 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.head_from = args.language_model or None
         config.frozen = ("image", "head/lm", "logit_scale")
         config.model.head.prefix = ""  # the start token alone
-        config.input.llava.answers = "first"
         config.optimizer.learning_rate = 1e-3
         config.optimizer.warmup_steps = 65  # 3 % of 2,180
     return config

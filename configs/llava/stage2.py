@@ -22,7 +22,7 @@ with --answers conversation --text-only); the others as in configs/llava/stage1.
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs.common import arguments, llava
+from vlc_jax.configs.common import arguments, llava, pretrained
 
 BLOCKS = r"head/lm/blocks/(query|key|value|out|gate|up|down)/kernel"
 
@@ -39,6 +39,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.optimizer.learning_rate_multipliers = (("head/projector/.*", 0.1),)
         # 3 % of the steps of mix-665K: 5,197, without its conversations without an image 4,879
         config.optimizer.warmup_steps = 156 if args.text_only else 146
-        config.input.llava.update({"answers": "conversation", "text_only": bool(args.text_only)})
+        text_only = bool(args.text_only)
+        pretrained.read_llava(config, args, answers="conversation", text_only=text_only)
         config.sub_batches = 8  # each device of the authors has 16 rows, and the loss is their mean
     return config

@@ -69,16 +69,16 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.model.head = ConfigDict(head | {"param_dtype": "compute"})
         heads.use_dora(config, dropout=0.1)
         config.losses = ConfigDict({"infonce": default.loss(1.0, direction="image_to_text")})
-        pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "llava"))
-        config.input.llava.update({"answers": "each", "text_only": bool(args.text_only)})
+        pretrained.read_llava(config, args, answers="each", text_only=bool(args.text_only))
         config.input.question = TEMPLATES[args.question]
         config.input.text_only_question = TEXT_ONLY if args.text_only else ""
         config.input.image_size, config.input.crop = 336, "none"
         config.text.tokenizer, config.text.context_length = "hf", 256
         config.text.lengths = (32, 64, 128)
-        config.text.hf.update({"path": args.tokenizer or args.weights, "eos_token": "</s>"})
-        config.text.hf.pad_token = "<unk>"  # Llama 2 has no padding token
-        config.text.tokenizer_options = ConfigDict({"has_start": False})
+        # Llama 2 has no padding token
+        special = {"eos_token": "</s>", "pad_token": "<unk>", "has_start": False}
+        path = args.tokenizer or args.weights
+        config.text.tokenizer_options = ConfigDict({"path": path, **special})
         config.steps, config.batch_size, config.microbatch = 1000, args.batch, args.microbatch
         config.optimizer.update({"learning_rate": 2e-5, "schedule": "linear", "b2": 0.999})
         config.optimizer.update({"eps": 1e-8, "weight_decay": 0.0, "warmup_steps": 100})

@@ -3,7 +3,7 @@
 Libraries that read files (memory maps, tars, tokenizers, array_record) need them on a disk, and a
 disk is faster than a store. The cache is below $VLC_STORES (default ~/.cache/vlc_jax); each copy
 is compared with the store once per process, and changed objects are copied again. Shards that do
-not fit on the disk are read through `input.shards.stage` instead.
+not fit on the disk are read through the option `stage` of the source instead.
 """
 
 import fcntl
@@ -142,7 +142,7 @@ def _check_room(name: str, copy: Path, total: int) -> None:
         raise StageError(
             f"{name} has {total / 1e9:.1f} GB to copy, {copy} has room for {free / 1e9:.1f} GB: "
             "set VLC_STORES to a folder on a larger disk, or, for shards, name a folder as "
-            "config.input.shards.stage with a limit stage_gb"
+            "config.input.source_options.stage with a limit stage_gb"
         )
 
 

@@ -14,6 +14,7 @@ from vlc_jax.setup import data, resolve
 from vlc_jax.setup.model import learning_rate
 from vlc_jax.setup.state import state_shapes
 
+MAX_FIELDS = 110  # of configs/default.py; options of one source, tokenizer or head are no fields
 _SHAPED: set[str] = set()
 _INIT = jax.jit(models.init, static_argnums=0)
 
@@ -27,6 +28,13 @@ def test_config_has_a_command_on_top_and_only_known_names(case, tmp_path):
     for name, options in config.evals.items():
         protocol = benchmarks.protocol_of(options.get("reader", name))
         evaluators.protocol(protocol, options.get("protocol", ""))
+
+
+def test_the_default_config_stays_small():
+    def fields(value):
+        return sum(map(fields, value.values())) if isinstance(value, ConfigDict) and value else 1
+
+    assert fields(config_of("default")) <= MAX_FIELDS
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -103,67 +111,171 @@ def test_every_protocol_of_llava_is_for_its_sets():
             make(argument)
 
 
-def config_of(name: str, argument: str = "") -> ConfigDict:
-    return importlib.import_module(f"vlc_jax.configs.{name}").get_config(argument)
+def config_of(name: str, *argument: str) -> ConfigDict:
+    return importlib.import_module(f"vlc_jax.configs.{name}").get_config(*argument)
 
 
 def coco(name: str, argument: str = "") -> ConfigDict:
     return config_of(name, f"data=coco,{argument}")
 
 
-def test_without_weight_there_are_no_hard_negatives():
-    config = coco("hp_hn", "hn_weight=0")
-    assert set(config.losses) == {"infonce", "analogy"}
-    assert (config.input.negatives.count, config.input.positives.count) == (0, 1)
-    assert coco("hp_hn", "hn_weight=0.25").losses.svlc_negative.weight == 0.25
-    assert set(coco("hn").losses) == {"infonce", "svlc_negative"}
+# Arguments of a recipe -> fields of its config; of a table, its names.
+NEGATIVES, POSITIVES = "input.negatives.generators", "input.positives.generators"
+CHOSEN = {
+    "hp_hn:data=coco,hn_weight=0": {
+        "losses": {"infonce", "analogy"},
+        "input.negatives.count": 0,
+        "input.positives.count": 1,
+    },
+    "hp_hn:data=coco,hn_weight=0.25": {"losses.svlc_negative.weight": 0.25},
+    "hn:data=coco": {"losses": {"infonce", "svlc_negative"}},
+    # section 5.2 of Kamath et al. 2024: texts of one kind alone
+    "hp_hn:data=coco,kind=swap": {
+        NEGATIVES: {"crepe_swap"},
+        POSITIVES: {"swap"},
+        "input.positives.fallback": "skip",
+    },
+    "hp_hn:data=coco,kind=replace": {NEGATIVES: {"crepe_replace"}, POSITIVES: {"replace"}},
+    "hp_hn:kind=swap": {
+        NEGATIVES: {"scenes_swap", "scenes_reverse"},
+        POSITIVES: {"scenes_reorder"},
+        "input.positives.fallback": "skip",
+    },
+    "hp_hn:kind=replace": {NEGATIVES: {"scenes_replace"}, POSITIVES: {"scenes_synonym"}},
+    **{
+        f"crepe:data=coco,kind={kind}": {NEGATIVES: {f"crepe_{kind}"}}
+        for kind in ("swap", "replace", "negate")
+    },
+    "crepe:kind=negate": {NEGATIVES: {"scenes_negate"}},
+    # captions with synonyms: negatives are common words
+    "hn:": {"input.negatives.options.scenes_replace.draw": "uniform_word_list"},
+    "hn:world=scenes-synonyms": {
+        "input.negatives.options.scenes_replace.draw": "base_words",
+        "pretrain.input.scenes.world": "scenes-synonyms",
+    },
+    "svlc:data=coco,lora=false,negatives=rule": {"lora.targets": ""},
+    "svlc:data=coco,in_batch,negatives=rule": {"losses": {"negclip", "svlc_negative"}},
+    "svlc:data=coco,language_model=folder": {
+        NEGATIVES: {"svlc_rule", "svlc_fill_mask"},
+        "input.negatives.options.svlc_fill_mask.model": "folder",
+        "lora.rank": 4,
+    },
+    "svlc_pos:data=coco,symmetric,negatives=rule": {
+        "losses": {"infonce", "svlc_negative", "analogy_symmetric"}
+    },
+    # a negative of the caption and one of each sentence
+    "dac:data=coco,negatives=rule,in_batch": {
+        "input.negatives.count": 1,
+        "input.negatives.of_positives": 1,
+        "input.positives.count": 10,
+        "losses.svlc_negative.negative_range": (0, 1),
+        "losses.dac_negative_bag.negative_range": (1, None),
+        "losses.negclip.negative_range": (0, 1),
+    },
+    "leftright:data=coco": {"frozen": ("image",)},
+    "leftright:data=coco,family=siglip,image_tower=unlocked": {
+        "losses": {"sigmoid_negatives"},
+        "frozen": (),
+        "model.logit_scale_max": None,
+    },
+    "leftright:family=siglip,world=scenes-hues": {
+        "losses": {"sigmoid_negatives"},
+        "pretrain.input.scenes.world": "scenes-hues",
+        "pretrain.losses": {"sigmoid"},
+    },
+    "dcsm:data=coco": {"text.context_length": 30},
+    **{
+        f"dcsm:data={where},mode=authors,blocks=3": {
+            "text.functional_words.position": "word",
+            "model.head.standardise": "tensor",
+            "model.head.dropout": 0.1,
+            "batch_size": 48,
+            "sub_batches": 3,
+            "input.hard_images": 1,
+        }
+        for where in ("coco", "scenes")
+    },
+    **{
+        f"dcsm:data={where},mode=clean,opposite=text,functional=none,blocks=3": {
+            "text.functional_words.position": "token",
+            "text.functional_words.words": (),
+            "model.head.num_functional_words": 0,
+            "model.head.standardise": "running",
+            "batch_size": 24,
+            "input.hard_images": 0,
+            "input.negatives.count": 1,
+            "losses": {"negclip"},
+            "losses.negclip.weight": 2.0,
+        }
+        for where in ("coco", "scenes")
+    },
+    # pixels, data, Adam and losses of the authors' code
+    **{
+        f"{name}:data=llava,path=a/x.json+b/y.json": {
+            "optimizer.learning_rate": 1e-4,
+            "optimizer.b2": 0.999,
+            "optimizer.weight_decay": 0.0,
+            "optimizer.schedule": "constant",
+            "optimizer.warmup_steps": 0,
+            "epochs": 10.0,
+            "batch_size": 4096,
+            "model.logit_scale_init": 10.0,
+            "frozen": ("image", "text", "logit_scale"),
+            "input.image_size": 336,
+            "input.crop": "none",
+            "input.normalisation": "imagenet",
+            "input.source_options.annotations": "a/x.json+b/y.json",
+            "input.source_options.images": "a+b",
+            "input.source_options.answers": "each",
+            "input.noun_phrases.share": 0.5,
+            **head,
+        }
+        for name, head in (
+            ("pacl", {"model.head.pooling": "own_caption", "losses.infonce.weight": 1.0}),
+            (
+                "sparc",
+                {
+                    "model.head.mask_global_text": False,
+                    "losses.infonce.weight": 0.5,
+                    "losses.sparc_local.weight": 1.0,
+                },
+            ),
+        )
+    },
+    **{
+        f"pacl:data={where},text_encoder=a/texts.npy": {
+            "text.tokenizer": "vectors",
+            "text.tokenizer_options.path": "a/texts.npy",
+            "model.text.connector": "none",
+            "frozen": ("image", "logit_scale"),
+        }
+        for where in ("llava,noun_phrases=0", "scenes")
+    },
+}
 
 
-def test_models_of_one_kind_have_positives_and_negatives_of_that_kind_alone():
-    """Section 5.2 of Kamath et al. 2024."""
-    kinds = {
-        "coco": ({"crepe_swap"}, {"swap"}, {"crepe_replace"}, {"replace"}),
-        "scenes": (
-            *({"scenes_swap", "scenes_reverse"}, {"scenes_reorder"}),
-            *({"scenes_replace"}, {"scenes_synonym"}),
-        ),
-    }
-    for where, generators in kinds.items():
-        made = []
-        for kind in ("swap", "replace"):
-            config = config_of("hp_hn", f"data={where},kind={kind}")
-            made += [set(config.input.negatives.generators), set(config.input.positives.generators)]
-            assert config.input.positives.fallback == "skip"
-        assert tuple(made) == generators
+@pytest.mark.parametrize("case", CHOSEN)
+def test_arguments_choose_what_their_recipe_says(case):
+    made = config_of(*case.split(":"))
+    for field, expected in CHOSEN[case].items():
+        value = made
+        for name in field.split("."):
+            value = value[name]
+        assert (set(value) if isinstance(value, ConfigDict) else value) == expected, field
 
 
-def test_crepe_has_the_negatives_of_its_kind_alone():
-    for kind in ("swap", "replace", "negate"):
-        config = coco("crepe", f"kind={kind}")
-        assert set(config.input.negatives.generators) == {f"crepe_{kind}"}
-    config = config_of("crepe", "kind=negate")
-    assert set(config.input.negatives.generators) == {"scenes_negate"}
+def test_colours_are_jittered_in_training_alone():
+    config = llava("pacl", "path=a.json")
+    training, judged = (data.image_transform(config, each) for each in (True, False))
+    assert (training.brightness, training.hue) == (0.2, 0.1)
+    assert (judged.brightness, judged.hue) == (0.0, 0.0)
 
 
-def test_where_captions_say_synonyms_negatives_are_common_words():
-    for world, draw in (("scenes-mini", "uniform_word_list"), ("scenes-synonyms", "base_words")):
-        config = config_of("hn", f"world={world}")
-        assert config.input.negatives.options.scenes_replace.draw == draw
-        assert config.pretrain.input.scenes.world == world
-
-
-def test_weights_below_zero_are_refused():
-    for where in ("coco", "scenes"):
-        for weight in ("-1", "nan", "inf"):
-            with pytest.raises(ValueError, match="a number from 0 on"):
-                config_of("hp_hn", f"data={where},hn_weight={weight}")
-
-
-def test_files_of_positives_are_refused_beside_a_prepared_folder(tmp_path):
-    with pytest.raises(ValueError, match="names a prepared folder"):
-        coco("hp_hn", f"path={tmp_path},replace_hp=replace_hp.jsonl")
-    with pytest.raises(ValueError, match="swap_hp goes with kind=both or kind=swap"):
-        coco("hp_hn", "kind=replace,path=captions.json,swap_hp=swap_hp.jsonl")
+@pytest.mark.parametrize("where", ["coco", "scenes"])
+@pytest.mark.parametrize("weight", ["-1", "nan", "inf"])
+def test_weights_below_zero_are_refused(where, weight):
+    with pytest.raises(ValueError, match="a number from 0 on"):
+        config_of("hp_hn", f"data={where},hn_weight={weight}")
 
 
 def test_the_schedule_of_svlcs_code_never_reaches_its_peak():
@@ -177,43 +289,11 @@ def test_hard_positives_of_files_belong_to_cocos_captions():
     config = coco("hp_hn", "path=annotations/captions_train2017.json,swap_hp=swap_hp.jsonl")
     options = data.source_options(config)
     assert options["source"] == "coco"
-    assert options["positives"] == {"replace": None, "swap": "swap_hp.jsonl"}
+    assert options["positives"] == {"swap": "swap_hp.jsonl"}
 
 
-def test_svlc_trains_adapters_alone_unless_told_otherwise():
-    assert coco("svlc", "lora=false,negatives=rule").lora.targets == ""
-    assert coco("svlc_pos", "negatives=rule").lora.targets
-    assert set(coco("svlc", "in_batch,negatives=rule").losses) == {"negclip", "svlc_negative"}
-    assert "analogy_symmetric" in coco("svlc_pos", "symmetric,negatives=rule").losses
-    texts = coco("svlc", "language_model=folder").input.negatives
-    assert texts.generators.to_dict() == {"svlc_rule": 1.0, "svlc_fill_mask": 1.0}
-    assert texts.options.svlc_fill_mask.model == "folder"
-
-
-def test_dac_has_a_negative_of_the_caption_and_one_of_each_sentence():
-    config = coco("dac", "negatives=rule")
-    assert (config.input.negatives.count, config.input.negatives.of_positives) == (1, 1)
-    assert config.input.positives.count == 10
-    assert config.losses.svlc_negative.negative_range == (0, 1)
-    assert config.losses.dac_negative_bag.negative_range == (1, None)
-    config = coco("dac", "negatives=rule,in_batch")
-    assert config.losses.negclip.negative_range == (0, 1)
-
-
-def test_left_and_right_on_siglip():
-    config = coco("leftright", "family=siglip,image_tower=unlocked")
-    assert set(config.losses) == {"sigmoid_negatives"}
-    assert (config.frozen, config.model.logit_scale_max) == ((), None)
-    assert coco("leftright").frozen == ("image",)
-
-
-def test_left_and_right_on_siglip_of_the_scenes_starts_from_one():
-    config = config_of("leftright", "family=siglip,world=scenes-hues")
-    assert set(config.losses) == {"sigmoid_negatives"}
-    assert (config.pretrain.input.scenes.world, [*config.pretrain.losses]) == (
-        "scenes-hues",
-        ["sigmoid"],
-    )
+def test_siglip_of_the_scenes_starts_from_a_model_with_its_scale():
+    config = config_of("leftright", "family=siglip")
     assert config.model.to_dict() == config.pretrain.model.to_dict()
 
 
@@ -244,7 +324,7 @@ def test_vectors_of_a_language_model_are_trained_against_as_the_text_tower_is():
                 config = llava("llm2vec", f"{argument},vectors=x.npy")
                 tower = left_right(f"{argument},answers=joined")
                 assert config.frozen == (("image",) if lock == "locked" else ())
-                assert config.text.vectors.path == "x.npy"
+                assert config.text.tokenizer_options.path == "x.npy"
                 assert config.model.text.to_dict() == {"connector": "mlp2x_gelu"}
                 with config.unlocked(), tower.unlocked():
                     config.text = tower.text
@@ -253,7 +333,7 @@ def test_vectors_of_a_language_model_are_trained_against_as_the_text_tower_is():
                 o = config.optimizer
                 assert (o.learning_rate, o.weight_decay, o.warmup_steps) == (5e-6, 0.0, 50)
                 assert (config.batch_size, config.epochs, o.schedule) == (512, 5.0, "cosine")
-    assert llava("llm2vec", "path=a.json+b.json").input.llava.answers == "joined"
+    assert llava("llm2vec", "path=a.json+b.json").input.source_options.answers == "joined"
     with pytest.raises(ValueError, match="prepare them with the data"):
         llava("llm2vec", "path=a.json,negatives=leftright")
 
@@ -266,117 +346,41 @@ def left_right(argument: str) -> ConfigDict:
     return coco("leftright", argument)
 
 
-def test_patches_are_trained_as_the_authors_code_does():
-    for name in ("pacl", "sparc"):
-        config = llava(name, "path=a/x.json+b/y.json")
-        found = (config.optimizer.learning_rate, config.optimizer.b2, config.optimizer.weight_decay)
-        assert found == (1e-4, 0.999, 0.0)
-        assert (config.optimizer.schedule, config.optimizer.warmup_steps) == ("constant", 0)
-        assert (config.epochs, config.batch_size) == (10.0, 4096)
-        assert config.model.logit_scale_init == 10.0
-        assert "logit_scale" in config.frozen
-        assert (config.input.image_size, config.input.crop) == (336, "none")
-        assert config.input.normalisation == "imagenet"
-        training, judged = (data.image_transform(config, each) for each in (True, False))
-        assert (training.brightness, training.hue) == (0.2, 0.1)
-        assert (judged.brightness, judged.hue) == (0.0, 0.0)
-        assert config.frozen == ("image", "text", "logit_scale")
-        assert config.input.llava.to_dict() == {
-            "annotations": "a/x.json+b/y.json",
-            "images": "a+b",
-            "answers": "each",
-            "text_only": False,
-        }
-        assert config.input.noun_phrases.share == 0.5
-    assert llava("pacl").model.head.pooling == "own_caption"
-    assert not llava("sparc").model.head.mask_global_text
-    assert {k: v.weight for k, v in llava("sparc").losses.items()} == {
-        "infonce": 0.5,
-        "sparc_local": 1.0,
-    }
-
-
-def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions():
-    for name in ("pacl", "sparc"):
-        for where in ("llava", "coco", "scenes"):
-            data = f"data={where}"
-            plain = ",hard_images=0" if where == "scenes" else ""
-            switches = f"rope=feature_2d,negatives=leftright,temperature=learned{plain}"
-            config = config_of(name, f"{data},{switches}")
-            assert config.model.head.rope == "feature_2d"
-            assert "logit_scale" not in config.frozen
-            assert config.input.negatives.generators.to_dict() == {"left_right": 1.0}
-            assert "negclip" in config.losses
-            config = config_of(name, f"{data},rope=qk_2d,image_tower=unlocked")
-            assert config.model.image.rope == "qk_2d"
-            assert "rope" not in config.model.head
-            assert config.frozen == ("text", "logit_scale")
-
-
-def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
-    with pytest.raises(ValueError, match="say hard_images=0"):
-        config_of("pacl", "negatives=leftright")
-
-
-def test_vectors_of_texts_take_the_place_of_the_text_tower():
-    for where in ("llava", "scenes"):
-        whole = ",noun_phrases=0" if where == "llava" else ""
-        config = config_of("pacl", f"data={where},text_encoder=a/texts.npy{whole}")
-        assert (config.text.tokenizer, config.text.vectors.path) == ("vectors", "a/texts.npy")
-        assert (config.model.text.connector, config.frozen) == (
-            "none",
-            ("image", "logit_scale"),
-        )
-    with pytest.raises(ValueError, match="say noun_phrases=0"):
-        llava("pacl", "text_encoder=a/texts.npy")
-
-
-def test_dcsm_in_the_mode_of_its_authors():
-    for where in ("coco", "scenes"):
-        authors, clean = (
-            config_of("dcsm", f"data={where},mode={mode},blocks=3") for mode in ("authors", "clean")
-        )
-        assert (authors.text.functional_words.position, clean.text.functional_words.position) == (
-            "word",
-            "token",
-        )
-        assert authors.model.head.standardise == "tensor"
-        assert clean.model.head.standardise == "running"
-        assert authors.model.head.dropout == 0.1
-        assert (authors.batch_size, authors.sub_batches, authors.input.hard_images) == (48, 3, 1)
-        of_text = config_of("dcsm", f"data={where},opposite=text,blocks=3")
-        assert (of_text.batch_size, of_text.input.hard_images) == (24, 0)
-        assert of_text.losses.to_dict().keys() == {"negclip"}
-        assert of_text.losses.negclip.weight == 2.0
-        assert of_text.input.negatives.count == 1
-        without = config_of("dcsm", f"data={where},functional=none")
-        assert without.model.head["num_functional_words"] == 0
-        assert without.text.functional_words.words == ()
-    assert coco("dcsm").text.context_length == 30
+@pytest.mark.parametrize("name", ["pacl", "sparc"])
+@pytest.mark.parametrize("where", ["llava", "coco", "scenes"])
+def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions(name, where):
+    plain = ",hard_images=0" if where == "scenes" else ""
+    switches = f"rope=feature_2d,negatives=leftright,temperature=learned{plain}"
+    config = config_of(name, f"data={where},{switches}")
+    assert config.model.head.rope == "feature_2d"
+    assert "logit_scale" not in config.frozen
+    assert set(config.input.negatives.generators) == {"left_right"}
+    assert "negclip" in config.losses
+    config = config_of(name, f"data={where},rope=qk_2d,image_tower=unlocked")
+    assert config.model.image.rope == "qk_2d"
+    assert "rope" not in config.model.head
+    assert config.frozen == ("text", "logit_scale")
 
 
 @pytest.mark.parametrize(
     ("name", "argument", "words"),
     [
-        ("dcsm", "mode=x", "mode is one of authors, clean; got 'x'"),
-        ("dcsm", "opposite=none", "opposite is one of image, text"),
-        ("dcsm", "functional=x", "functional is one of rows, none"),
-        ("pacl", "pooling=mean", "pooling is one of own_caption, pairwise, uniform"),
         ("pacl", "rope=qk_2d", "inside the image tower.*image_tower=unlocked"),
-        ("sparc", "rope=3d", "rope is one of none, feature_1d"),
-        ("leftright", "negatives=x", "negatives is one of leftright, none"),
-        ("negclip", "negatives=x", "negatives is one of given, negclip"),
-        ("svlc", "negatives=x", "negatives is one of both, rule, fill_mask"),
         ("dac", "", "language_model=FOLDER"),
         ("svlc", "", "negatives=both.*language_model=FOLDER.*or negatives=rule"),
-        ("hn", "schedule=x", "schedule is one of cosine, svlc_parity"),
-        ("leftright", "family=x", "family is one of clip, siglip"),
-        ("leftright", "image_tower=x", "image_tower is one of locked, unlocked"),
+        ("hp_hn", "path=prepared,replace_hp=r.jsonl", "names a prepared folder"),
+        ("hp_hn", "kind=replace,path=c.json,swap_hp=s.jsonl", "swap_hp goes with kind=both or"),
+        ("pacl", "text_encoder=a/texts.npy", "say noun_phrases=0"),
     ],
 )
-def test_a_choice_that_a_method_has_not_is_an_error(name, argument, words):
+def test_arguments_that_do_not_go_together_are_an_error(name, argument, words):
     with pytest.raises(ValueError, match=words):
         coco(name, argument)
+
+
+def test_left_and_right_of_exchanged_pictures_are_refused_on_the_scenes():
+    with pytest.raises(ValueError, match="say hard_images=0"):
+        config_of("pacl", "negatives=leftright")
 
 
 @pytest.mark.parametrize(

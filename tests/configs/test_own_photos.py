@@ -44,7 +44,7 @@ def test_every_method_makes_its_texts_of_any_caption(table, method):
 def test_words_that_the_tokenizer_does_not_know_are_said_and_most_of_them_refused(table, caplog):
     def look(*words):
         config = records.get_config(f"path={table},batch=8")
-        config.text.tokenizer, config.text.words.words = "words", words
+        config.text.tokenizer, config.text.tokenizer_options = "words", {"words": words}
         resolve(config).training.data.check_preview()
 
     *most, last = sorted({*CAPTION.split()})
@@ -127,5 +127,6 @@ def test_a_run_is_not_resumed_on_images_of_other_sizes(table, tmp_path, monkeypa
 
 def test_prepared_shards_are_a_path_like_any_other(tmp_path):
     config = records.get_config(f"path={tmp_path}")
-    assert (config.input.source, config.input.shards.path) == ("shards", str(tmp_path))
+    assert config.input.source == "shards"
+    assert config.input.source_options.to_dict() == {"path": str(tmp_path)}
     assert not config.evals  # what it is trained on does not judge it

@@ -116,7 +116,7 @@ def shrunken(command: str, sha256: str) -> list[str]:
     assert program in PROGRAMS, f"no test knows how to run {command!r}"
     words = [*PROGRAMS[program], *words]
     if "weights=my_weights" in command:  # the vocabulary of the test is not OpenAI's
-        words.append(f"--config.text.clip.sha256={sha256}")
+        words.append(f"--config.text.tokenizer_options.sha256={sha256}")
     extra = [flags for start, flags in SHRINK.items() if command.startswith(start)]
     words += extra[-1] if extra else ()
     is_pooled = "mean" in command or "hard_images" in command  # the folder of a run says so, too

@@ -16,9 +16,9 @@ from vlc_jax.configs import records
 def get_config(argument=None):
     config = records.get_config("path={path},holdout=0,steps=2,batch=8")
     with config.unlocked():
-        config.input.records.id_column = "id"
-        config.input.records.negatives_column = "negatives"
-        config.input.records.hard_images_column = "near"
+        config.input.source_options.id_column = "id"
+        config.input.source_options.negatives_column = "negatives"
+        config.input.source_options.hard_images_column = "near"
         config.input.hard_images = 1
         config.input.negatives.update({{"count": 2, "generators": {generators}}})
         config.evals = {{}}
@@ -78,7 +78,8 @@ def test_texts_of_another_version_than_the_config_asks_for_end_the_run(photos):
     words += ["--generator-options", '{"left_right": {"mode": "authors"}}']
     assert prepare.main([*words, "--negatives", "left_right"]) == 0
     config = write(photos, left_right=1.0)
-    flags = ["--config.input.source=shards", f"--config.input.shards.path={shards}"]
+    source = {"path": str(shards)}
+    flags = ["--config.input.source=shards", f"--config.input.source_options={source}"]
     refused = helpers.run(config, photos / "run", *flags, "--config.input.hard_images=0")
     assert refused.returncode == 2
     assert "'left_right' was prepared with '1 mode=authors" in refused.stderr

@@ -110,7 +110,7 @@ def test_stored_features_train_the_same_head_and_those_of_others_are_refused(liv
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "manifest.json").read_text())["count"] == 48  # and hard images
-    stored = ("--config.input.source=features", f"--config.input.features.path={out}")
+    stored = ("--config.input.source=features", f"--config.input.source_options.path={out}")
     done = train(tmp_path / "run", clip[0], *stored)
     assert done.returncode == 0, done.stderr
     assert losses(tmp_path / "run") == pytest.approx(losses(live), rel=1e-5)

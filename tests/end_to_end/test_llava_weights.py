@@ -67,7 +67,7 @@ def as_embedder(folder, talks):
         config.model.head = ConfigDict(config.model.head.to_dict() | {"decoder": LM})
         config.input.image_size = 8
         config.text.context_length, config.text.lengths = 12, (8,)
-        config.text.hf.pad_token = "<pad>"
+        config.text.tokenizer_options.pad_token = "<pad>"
         config.input.question = "show this figure {}"
         config.steps, config.log_every, config.optimizer.warmup_steps = 2, 1, 0
         config.lora.rank = 2

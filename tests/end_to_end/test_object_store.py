@@ -64,8 +64,9 @@ def make_shards(tmp_path, address, count, shard_size):
     words = ["--source", "scenes", "--split", "train", "--option", f"count={count}", "--size", "40"]
     assert prepare.main([*words, "--shard-size", str(shard_size), "--out", str(shards)]) == 0
     upload(shards, address)
-    stage = f"--config.input.shards.stage={tmp_path / 'stage'}"
-    return shards, ("--config.input.source=shards", f"--config.input.shards.path={address}", stage)
+    options = "--config.input.source_options"
+    stage = f"{options}.stage={tmp_path / 'stage'}"
+    return shards, ("--config.input.source=shards", f"{options}.path={address}", stage)
 
 
 def damage(there):
@@ -108,13 +109,11 @@ def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_four(store, 
 
 def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained, tmp_path):
     shards, data = make_shards(tmp_path, f"{store}/shards", count=300, shard_size=100)
-    data = (*data, "--config.input.shards.shuffle=blocks")  # as in pretraining
+    data = (*data, "--config.input.source_options.shuffle=blocks")  # as in pretraining
     upload(trained, f"{store}/first")
     # as a run in the store is: its checkpoints count by their mark, which lies beside them
     ours = f"{store}/second"
-    compiled = f"--config.compilation_cache={store}/compiled"
-    run(STEPS, ours, f"--config.init_from={store}/first", *data, compiled)
-    assert stores.folder(f"{store}/compiled").list()
+    run(STEPS, ours, f"--config.init_from={store}/first", *data)
     assert list((tmp_path / "stage").glob("*.array_record"))
     assert not list(fetch.cache_folder(f"{store}/shards").glob("*.array_record"))
     config = json.loads(stores.folder(ours).read("config.json"))
@@ -125,7 +124,7 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
         STEPS,
         local,
         f"--config.init_from={trained}",
-        *(data[0], f"--config.input.shards.path={shards}", data[-1]),
+        *(data[0], f"--config.input.source_options.path={shards}", data[-1]),
     )
     assert losses(rows(ours, "metrics.jsonl")) == losses(helpers.rows(local / "metrics.jsonl"))
     texts = ["a red square", "a blue circle"]

@@ -15,7 +15,7 @@ def get_config():
         config.evals = {{}}
         config.checkpoint.every = 2
         config.input.source = "shards"
-        config.input.shards.update({{"path": {path!r}, "shuffle": "blocks"}})
+        config.input.source_options.update({{"path": {path!r}, "shuffle": "blocks"}})
     return config
 """
 
@@ -25,7 +25,8 @@ def test_a_run_by_blocks_from_a_stage_resumes_to_the_same_losses(tmp_path):
     words = ["--source", "scenes", "--split", "train", "--option", "count=300", "--size", "40"]
     assert prepare.main([*words, "--shard-size", "100", "--out", str(shards)]) == 0
     config.write_text(CONFIG.format(path=str(shards)))
-    done = helpers.run(str(config), whole, f"--config.input.shards.stage={tmp_path / 'a'}")
+    stage = "--config.input.source_options.stage"
+    done = helpers.run(str(config), whole, f"{stage}={tmp_path / 'a'}")
     assert done.returncode == 0, done.stderr
     rows = helpers.rows(whole / "metrics.jsonl")
     assert sum(row.get("perf/read_mb", 0) for row in rows) > 0
@@ -36,8 +37,7 @@ def test_a_run_by_blocks_from_a_stage_resumes_to_the_same_losses(tmp_path):
     cut = shutil.copytree(whole, tmp_path / "cut")
     shutil.rmtree(cut / "checkpoints" / "4")
     (cut / "DONE").unlink()
-    where = [f"--config.input.shards.stage={tmp_path / 'b'}", "--config.input.shards.stage_gb=1"]
-    done = helpers.run(str(config), cut, *where)
+    done = helpers.run(str(config), cut, f"{stage}={tmp_path / 'b'}", f"{stage}_gb=1")
     assert done.returncode == 0, done.stderr
     again = helpers.rows(cut / "metrics.jsonl")
     assert [row["train/loss"] for row in again] == [row["train/loss"] for row in rows]

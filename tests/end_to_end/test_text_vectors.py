@@ -184,10 +184,10 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
     shutil.copy(file.with_suffix(".jsonl"), other.with_suffix(".jsonl"))
     np.save(other, -np.load(file))
     config = of_vectors(file, base)
-    config.text.vectors.path = str(other)
+    config.text.tokenizer_options = {"path": str(other)}
     workdir = Workdir(path)
     try:
-        with pytest.raises(UsageError, match=r"text\.vectors\.path"):
+        with pytest.raises(UsageError, match=r"text\.tokenizer_options\.path"):
             loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
     finally:
         workdir.close()
@@ -240,7 +240,7 @@ def test_of_published_weights_the_image_tower_is_taken_alone(file, tmp_path):
         config.model.variant = "B/32"
         config.model.image, config.model.text = small["image"], {"projection": 16}
         config.input.image_size, config.text.tokenizer = 224, "vectors"
-        config.text.vectors.path = str(file)
+        config.text.tokenizer_options = {"path": str(file)}
         config.frozen = ("image",)
     setup = resolve(config, "eval")
     shapes = setup.parameters.shapes
@@ -273,7 +273,7 @@ def stored(file, base, tmp_path_factory):
 
 def on_features(config, folder):
     config.input.source = "features"
-    config.input.features.path = str(folder)
+    config.input.source_options = {"path": str(folder)}
     return config
 
 

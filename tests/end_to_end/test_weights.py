@@ -141,7 +141,7 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
         ),
         (
             "tokenizer",
-            ("--config.text.tokenizer=clip", "--config.text.clip.path={folder}"),
+            ("--config.text.tokenizer=clip", "--config.text.tokenizer_options.path={folder}"),
             2,
             ["tokenizer.json is not CLIP's list of merges"],
         ),
@@ -149,13 +149,13 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
             "tokenizer",
             (
                 "--config.text.tokenizer=hf",
-                "--config.text.hf.path={folder}",
-                "--config.text.hf.eos_token=<end>",
+                "--config.text.tokenizer_options.path={folder}",
+                "--config.text.tokenizer_options.eos_token=<end>",
             ),
             2,
             [
-                "lower_case is True, here False (config.text.hf.clean)",
-                "eos_token is </s>, here <end> (config.text.hf.eos_token)",
+                "lower_case is True, here False (config.text.tokenizer_options.clean)",
+                "eos_token is </s>, here <end> (config.text.tokenizer_options.eos_token)",
             ],
         ),
     ],

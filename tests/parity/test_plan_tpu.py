@@ -53,7 +53,7 @@ def run(*flags):
 
 def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
-    done = run("--config.plan.topology=v5e:2x2", "--config.mesh.fsdp=2")
+    done = run("--plan_topology=v5e:2x2", "--config.mesh.fsdp=2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("4 x TPU v5 lite (data 2 x fsdp 2), batch 16")
     assert "of 15.750 (" in done.stdout
@@ -64,7 +64,7 @@ def test_a_step_is_compiled_for_a_slice_and_its_time_is_bounded(tmp_path, monkey
 
 
 def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device():
-    done = run("--config.plan.topology=v4:2x2x1,v5e:4x8")
+    done = run("--plan_topology=v4:2x2x1,v5e:4x8")
     assert done.returncode == 0, done.stderr
     _, v4, v5e, _ = done.stdout.splitlines()
     assert v4.split()[:3] == ["v4:2x2x1", "4", "16"]
@@ -74,8 +74,8 @@ def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device():
 
 def test_what_does_not_fit_is_explained_and_a_search_finds_what_does():
     rows = 2**20  # pixels of the batch alone take a seventh of a v5e's memory
-    flags = ("--config.plan.topology=v5e:2x2", f"--config.batch_size={rows}")
-    done = run(*flags, "--config.plan.search=('microbatch',)")
+    flags = ("--plan_topology=v5e:2x2", f"--config.batch_size={rows}")
+    done = run(*flags, "--plan_search=microbatch")
     first, *_, last = done.stdout.splitlines()
     assert f"batch {rows:,}" in first
     assert "does not fit" in done.stdout
@@ -91,7 +91,7 @@ def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(tmp
 
 
 def test_a_slice_that_there_is_not_is_one_line():
-    done = run("--config.plan.topology=v9:2x2")
+    done = run("--plan_topology=v9:2x2")
     assert done.returncode == 2
     assert "is not a TPU slice such as v5e:4x4" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -91,7 +91,7 @@ def made(folder, io, tmp_path_factory):
         small = {"width": 32, "depth": 2, "heads": 4, "patch_size": 7, "mlp_width": 48}
         config.model.image = ConfigDict({**small, "projection": 10})
         config.model.text = ConfigDict({"connector": "llm2clip", "projection": 10})
-        config.text.tokenizer, config.text.vectors.path = "vectors", str(path)
+        config.text.tokenizer, config.text.tokenizer_options = "vectors", {"path": str(path)}
         config.input.image_size, config.frozen = 28, ("image", "text")
     return resolve(config, "eval")
 

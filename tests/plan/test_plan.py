@@ -140,25 +140,25 @@ def test_a_search_names_what_fits_and_the_largest_sizes(monkeypatch, capsys):
     monkeypatch.setattr(plan, "describe", lambda plan: "described")
     two = ("model.remat", lambda config, found: ("none", "block"))
     monkeypatch.setitem(plan_search.SEARCHED, "remat", two)
-    config = small(plan__search=("remat,microbatch",), batch_size=512)  # as the command line has it
-    assert plan.run(plan_search.planned(config))
+    steps = plan_search.planned(small(batch_size=512), search=("remat", "microbatch"))
+    assert plan.run(steps)
     assert "--config.microbatch=64" in rooms
     assert "--config.model.remat=block --config.microbatch=128" in rooms
     assert len(rooms) <= 9
     rooms.clear()
-    assert plan.run(plan_search.planned(small(plan__search=("batch_size",), batch_size=512)))
+    assert plan.run(plan_search.planned(small(batch_size=512), search=("batch_size",)))
     # 100 rows fit, of multiples of eight devices 96
     assert "largest batch that fits: 96: --config.batch_size=96" in capsys.readouterr().out
     assert len(rooms) <= 7
     monkeypatch.setattr(plan_search, "END", 4)
-    assert plan.run(plan_search.planned(small(plan__search=("batch_size",), batch_size=16)))
+    assert plan.run(plan_search.planned(small(batch_size=16), search=("batch_size",)))
     text = capsys.readouterr().out
     assert "largest batch that fits: 64, 4 times the config's, where the search ends" in text
 
 
 def test_nothing_that_fits_is_said(monkeypatch, capsys):
     monkeypatch.setattr(runtime, "memory_limit", lambda device: 1.0)
-    assert not plan.run(plan_search.planned(small(plan__search=("batch_size",), batch_size=2)))
+    assert not plan.run(plan_search.planned(small(batch_size=2), search=("batch_size",)))
     text = capsys.readouterr().out
     assert "largest arrays of the step" in text
     assert "models/layers.py" in text or "conv_general_dilated" in text
@@ -174,10 +174,8 @@ def test_a_refusal_of_the_compiler_is_read():
 
 
 def test_what_cannot_be_planned_is_refused():
-    with pytest.raises(UsageError, match=r"no-such of config.plan.search|'no-such'"):
-        list(plan_search.planned(small(plan__search=("no-such",))))
-    with pytest.raises(UsageError, match="is for one slice"):
-        plan_search.topologies(small(plan__search=("remat",), plan__topology="v5e:2x2,v5e:4x4"))
+    with pytest.raises(UsageError, match="unknown setting of --plan_search 'no-such'"):
+        list(plan_search.planned(small(), search=("no-such",)))
 
 
 @pytest.mark.skipif(
@@ -186,25 +184,32 @@ def test_what_cannot_be_planned_is_refused():
 def test_without_the_compiler_of_tpus_the_extra_is_named(monkeypatch):
     monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
     with pytest.raises(UsageError, match=r"pip install 'vlc_jax\[plan\]'"):
-        list(plan_search.planned(small(plan__topology="v5e:4x4")))
+        list(plan_search.planned(small(), "v5e:4x4"))
 
 
 def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     words = ("-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY)
-    nowhere = ("--config.input.source=records", "--config.input.records.path=/no/such/file")
+    nowhere = ("--config.input.source=records", "--config.input.source_options.path=/no/such/file")
     done = helpers.python(*words, *nowhere)
     assert done.returncode == 0, done.stderr
     assert "GiB" in done.stdout
     assert "the limit is the host's memory" in done.stdout
-    done = helpers.python(*words, "--workdir", tmp_path / "run")
-    assert done.returncode == 2
-    assert "leave out --workdir" in done.stderr
+    for flags, message in (
+        (("--workdir", tmp_path / "run"), "leave out --workdir"),
+        (("--config.input.source_options.pth=x",), "source 'scenes' has no option 'pth'"),
+        (("--plan_topology=v5e:2x2,v5e:4x4", "--plan_search=remat"), "--plan_search is for one"),
+        (("--plan_step=scores",), "--plan_step"),
+        (("--mode=train", "--plan_search=remat"), "--plan_search are for --mode plan"),
+    ):
+        done = helpers.python(*words, *flags)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "run").exists()
 
 
 def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
-    config = small(plan__step="score", eval__batch_size=32)
-    planned = next(plan_search.planned(config))
+    planned = next(plan_search.planned(small(eval__batch_size=32), is_scored=True))
     assert {key: x.shape for key, x in planned.batch.items()} == {
         "image": (32, 40, 40, 3),
         "text": (32, 20),
@@ -217,10 +222,8 @@ def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
     forward = flops.image_tower(model.image) + flops.text_tower(model.text)
     assert found.planned.flops == pytest.approx(32 * forward, rel=0.05)
     assert "batch 32" in plan.describe(found)
-    with pytest.raises(UsageError, match=r"config\.plan\.search is for training"):
-        list(plan_search.planned(small(plan__step="score", plan__search=("remat",))))
-    with pytest.raises(UsageError, match="did you mean 'score'"):
-        list(plan_search.planned(small(plan__step="scores")))
+    with pytest.raises(UsageError, match="--plan_search is for training"):
+        list(plan_search.planned(small(), search=("remat",), is_scored=True))
 
 
 @pytest.mark.devices
@@ -276,8 +279,7 @@ def test_several_slices_are_a_table(monkeypatch, capsys):
 
     monkeypatch.setattr(plan, "make", make)
     monkeypatch.setattr(runtime, "of_topology", lambda name: runtime.all_devices()[: int(name)])
-    config = small(plan__topology="1,3,8", batch_size=16)
-    assert plan.table(plan_search.of_topologies(config))
+    assert plan.table(plan_search.of_topologies(small(batch_size=16), ("1", "3", "8")))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1][:3] == ["1", "1", "16"]
     assert "not divisible by 3 devices" in " ".join(rows[2])

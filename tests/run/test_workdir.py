@@ -81,12 +81,30 @@ def test_a_run_that_saved_nothing_may_start_anew_with_another_config(run):
     run.check_data({"train": "b"}, allow_change=False)
 
 
+def of_options(options):
+    """The config of a source with these options."""
+    return {"input": {"source_options": options}}
+
+
 def test_the_order_of_training_is_no_field_to_change_and_where_shards_lie_is(run):
     shards = {"path": "x", "shuffle": "global", "stage": None}
-    saved(run).claim({"input": {"shards": shards}})
-    run.check_config({"input": {"shards": shards | {"stage": "a"}}}, allow_change=False)
-    with pytest.raises(UsageError, match=r"input.shards.shuffle: global -> blocks"):
-        run.check_config({"input": {"shards": shards | {"shuffle": "blocks"}}}, allow_change=False)
+    saved(run).claim(of_options(shards))
+    run.check_config(of_options(shards | {"stage": "a"}), allow_change=False)
+    with pytest.raises(UsageError, match=r"input.source_options.shuffle: global -> blocks"):
+        run.check_config(of_options(shards | {"shuffle": "blocks"}), allow_change=False)
+
+
+def test_a_run_of_an_earlier_version_is_refused_in_one_line(run):
+    old = {"plan": {"step": "train"}, "input": {"coco": {"annotations": "a.json"}}}
+    saved(run).claim(old)
+    for read in (
+        lambda: run.check_config(of_options({"annotations": "a.json"}), allow_change=False),
+        lambda: workdir.saved_config(run.path),
+    ):
+        with pytest.raises(UsageError, match=r"config\.json is of an earlier version") as caught:
+            read()
+        assert len(str(caught.value).splitlines()) == 1
+    run.check_config(of_options({"annotations": "a.json"}), allow_change=True)
 
 
 def test_a_config_of_another_version_is_refused_with_the_fields_that_it_lacks(run):

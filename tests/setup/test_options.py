@@ -1,4 +1,6 @@
-"""Sources and tokenizers that configs/default.py does not list get their options from a config."""
+"""Options of sources and tokenizers: how they are set, and which of them are refused."""
+
+from functools import partial
 
 import pytest
 
@@ -10,7 +12,7 @@ from vlc_jax.input_pipeline.record import Record
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
-from vlc_jax.setup import data
+from vlc_jax.setup import command_line, data
 
 
 class Letters:
@@ -58,49 +60,88 @@ def test_a_tokenizer_that_is_not_listed_gets_its_options(config):
     assert data.make_tokenizer(config).prefix == ""
 
 
-def test_options_of_a_listed_source_are_added_to_its_fields():
+def test_options_of_training_are_no_options_of_a_benchmark():
     config = default.get_config()
-    config.input.source, config.input.records.path = "records", "a.jsonl"
-    config.input.source_options = {"split_column": "part", "holdout": 0.5}
-    options = data.source_options(config)
-    assert (options["path"], options["split_column"], options["holdout"]) == (
-        "a.jsonl",
-        "part",
-        0.5,
-    )
-
-
-def test_shuffle_and_stage_are_of_training_and_no_options_of_a_benchmark():
-    config = default.get_config()
-    config.input.source, config.input.shards.path = "shards", "a"
-    config.input.shards.stage = "local"
+    config.input.source = "shards"
+    config.input.source_options = {"path": "a", "stage": "local", "exclude": "leaks.txt"}
     config.evals = {"retrieval": {}}
-    assert data.source_options(config) == {"source": "shards", "path": "a"}
     read = data.benchmarks(config)["retrieval"].reader_options
-    assert read == {"source": "shards", "path": "a"}
+    assert read == data.source_options(config) == {"source": "shards", "path": "a"}
+    training = data.source_options(config, is_training=True)
+    assert training == {"source": "shards", **config.input.source_options}
+
+
+def test_training_on_coco_reads_restval_too_unless_told_otherwise():
+    config = default.get_config()
+    config.input.source = "coco"
+    assert data.source_options(config)["train_split"] == "train+restval"
+    config.input.source_options = {"train_split": "train"}
+    assert data.source_options(config)["train_split"] == "train"
 
 
 def test_shuffle_and_stage_reach_the_source_of_training(tmp_path):
     shard_writer.write(Numbered(), tmp_path / "shards", size=8, request={"split": "train"})
     config = default.get_config()
     config.input.source = "shards"
-    config.input.shards.update({"path": str(tmp_path / "shards"), "stage": str(tmp_path / "s")})
-    config.input.shards.shuffle = "blocks"
+    options = {"path": str(tmp_path / "shards"), "stage": str(tmp_path / "s"), "shuffle": "blocks"}
+    config.input.source_options = options
     source = data.source(config, "train")
     assert source.shuffle == "blocks"
     assert source[3].id == "r3"
     assert len(list((tmp_path / "s").glob("*.array_record"))) == 1
     for field, value in (("shuffle", "local"), ("stage_gb", -1.0), ("stage_gb", 1e-9)):
-        wrong = config.copy_and_resolve_references()
-        wrong.input.shards.update({"shuffle": "blocks", field: value})
+        config.input.source_options = options | {field: value}
         with pytest.raises(UsageError, match=field):
-            data.source(wrong, "train")
+            data.source(config, "train")
 
 
-def test_an_option_that_the_source_or_tokenizer_has_not_is_refused(config):
-    config.input.source_options = {"path": "x", "sise": 3}
-    with pytest.raises(UsageError, match=r"no option 'sise'.*did you mean 'size'"):
+@pytest.mark.parametrize(
+    ("group", "options", "message"),
+    [
+        ("source_options", {"path": "x", "sise": 3}, "no option 'sise'.*mean 'size'.*known:"),
+        ("source_options", {"path": 3}, "option 'path' is a text; got 3, int"),
+        ("source_options", {"path": "x", "size": True}, "'size' is an integer; got True"),
+        ("tokenizer_options", {"prefx": "a"}, "no option 'prefx'.*mean 'prefix'.*known:"),
+        ("tokenizer_options", {"prefix": 1}, "option 'prefix' is a text; got 1, int"),
+    ],
+)
+def test_an_unknown_option_or_another_type_is_refused(config, group, options, message):
+    config.input.source_options = {"path": "x"}
+    side = config.input if group == "source_options" else config.text
+    side[group] = options
+    with pytest.raises(UsageError, match=message):
+        data.check_options(config)  # as every mode of training and planning does first
+    make = data.make_tokenizer if side is config.text else partial(data.source, split="train")
+    with pytest.raises(UsageError, match=message):
+        make(config)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        (["size=a=b.jsonl"], "a=b.jsonl"),
+        (["size", "3"], 3),
+        (["size=true"], True),
+        (["size=none"], "none"),
+        (["size=(1, 2)"], (1, 2)),
+    ],
+)
+def test_a_flag_sets_one_option_beside_those_of_the_config(flag, value):
+    config = default.get_config()
+    config.input.source_options = {"path": "x"}
+    group = "--config.input.source_options."
+    words = ["vlc", group + flag[0], *flag[1:], "--config.steps=3", f"{group}positives.swap=a.json"]
+    rest, options = command_line.split_options([*words, "--config.model.head.rope=feature_1d"])
+    assert rest == ["vlc", "--config.steps=3"]
+    for option in options:
+        command_line.set_option(config, *option)
+    expected = {"path": "x", "size": value, "positives": {"swap": "a.json"}}
+    assert config.input.source_options.to_dict() == expected
+    assert config.model.head.to_dict() == {"rope": "feature_1d"}
+    assert config.is_locked
+
+
+def test_a_source_without_a_needed_option_is_refused_when_it_is_opened(config):
+    data.check_options(config)  # --mode plan opens nothing
+    with pytest.raises(UsageError, match="source 'letters' needs the option 'path'"):
         data.source(config, "train")
-    config.text.tokenizer_options = {"prefx": "a"}
-    with pytest.raises(UsageError, match=r"no option 'prefx'.*did you mean 'prefix'"):
-        data.make_tokenizer(config)

@@ -59,8 +59,7 @@ def run_with_tokenizer(folder, name, **options):
     """The workdir of a run with that tokenizer, as far as its config."""
     config = default.get_config()
     with config.unlocked():
-        config.text.tokenizer = name
-        config.text[name].update(options)
+        config.text.tokenizer, config.text.tokenizer_options = name, options
     folder.mkdir()
     (folder / "env.json").write_text("{}")
     (folder / "config.json").write_text(json.dumps(config.to_dict()))
@@ -78,14 +77,14 @@ def test_a_workdir_is_a_source_of_its_own_tokenizer(tmp_path):
     second = run_with_tokenizer(tmp_path / "second", "hf", path=run)  # took it from the first one
     config = default.get_config()
     with config.unlocked():
-        config.text.tokenizer, config.text.hf.path = "hf", second
+        config.text.tokenizer, config.text.tokenizer_options = "hf", {"path": second}
     assert data.tokenizer_options(config) == {"path": file, **options}
     assert data.make_tokenizer(config)(["a red CAT"])[0, :4].tolist() == [1, 2, 3, 0]
-    config.text.tokenizer, config.text.clip.path = "clip", run
+    config.text.tokenizer, config.text.tokenizer_options = "clip", {"path": run}
     with pytest.raises(UsageError, match=r"the run in .*first has the tokenizer 'hf', not 'clip'"):
         data.make_tokenizer(config)
     itself = run_with_tokenizer(tmp_path / "itself", "hf", path=str(tmp_path / "itself"))
-    config.text.tokenizer, config.text.hf.path = "hf", itself
+    config.text.tokenizer, config.text.tokenizer_options = "hf", {"path": itself}
     with pytest.raises(UsageError, match=r"the tokenizer path of .*leads to itself: name files"):
         data.make_tokenizer(config)
 

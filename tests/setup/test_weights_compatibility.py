@@ -41,10 +41,9 @@ def folder(tmp_path):
     return tmp_path / "weights"
 
 
-def siglip(folder) -> ConfigDict:
+def siglip(folder, **tokenizer) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
-        config.platform = "cpu"
         config.init_from = str(folder)
         config.model.variant = "SigLIP-B/16"
         config.model.vocab_size = 16
@@ -54,7 +53,7 @@ def siglip(folder) -> ConfigDict:
         config.input.normalisation = "siglip"
         config.text.context_length = 12
         config.text.tokenizer = "siglip"
-        config.text.siglip.path = str(folder)
+        config.text.tokenizer_options = {"path": str(folder), **tokenizer}
     return config
 
 
@@ -87,26 +86,27 @@ def test_training_may_crop_at_random_where_evaluation_does_as_the_weights_say(fo
         ({"model.vocab_size": 20}, "vocab_size is 16, here 20 (config.model.vocab_size)"),
         ({"text.context_length": 13}, "context_length is 12, here 13 (config.text.context_length)"),
         ({"text.context_length": 11}, "context_length is 12, here 11 (config.text.context_length)"),
-        ({"text.siglip.clean": "none"}, "lower_case is True, here False (config.text.siglip.clea"),
-        ({"text.siglip.clean": "lower"}, "strips_punctuation is True, here False (config.text.si"),
-        ({"text.siglip.pad_token": "<pad>"}, "pad_token is </s>, here <pad> (config.text.siglip"),
-        ({"text.siglip.eos_token": "<unk>"}, "eos_token is </s>, here <unk> (config.text.siglip"),
-        ({"text.tokenizer": "hf"}, "strips_punctuation is True, here False (config.text.hf.clean)"),
+        ({"clean": "none"}, "lower_case is True, here False (config.text.tokenizer_options.clean)"),
+        ({"clean": "lower"}, "strips_punctuation is True, here False (config.text.tokenizer_opt"),
+        ({"pad_token": "<pad>"}, "</s>, here <pad> (config.text.tokenizer_options.pad_token)"),
+        ({"eos_token": "<unk>"}, "</s>, here <unk> (config.text.tokenizer_options.eos_token)"),
+        ({"text.tokenizer": "hf"}, "strips_punctuation is True, here False (config.text.token"),
     ],
 )
 def test_every_contradiction_is_named_with_both_values_and_its_field(folder, changes, message):
-    config = siglip(folder)
-    config.text.hf.path = str(folder)
-    config.update_from_flattened_dict(changes)
+    of_tokenizer = {name: value for name, value in changes.items() if "." not in name}
+    config = siglip(folder, **of_tokenizer)
+    config.update_from_flattened_dict(
+        {name: value for name, value in changes.items() if "." in name}
+    )
     with pytest.raises(UsageError) as error:
         check(config)
     assert message in str(error.value)
 
 
 def test_all_contradictions_are_listed_at_once(folder):
-    config = siglip(folder)
+    config = siglip(folder, pad_token="<pad>")
     config.input.crop = "centre"
-    config.text.siglip.pad_token = "<pad>"
     with pytest.raises(UsageError, match=r"crop is none.*; pad_token is </s>"):
         check(config)
 
@@ -120,8 +120,7 @@ def test_weights_of_another_variant_are_said_to_be_that(folder):
     shapes = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), setup.parameters.shapes)
     arrays = weights.save(shapes, "hf_siglip", init_from.architecture(setup.model))
     save_file(arrays, folder / "model.safetensors")
-    config = siglip(folder)
-    config.text.siglip.pad_token = "<pad>"  # so that something contradicts the files
+    config = siglip(folder, pad_token="<pad>")  # so that something contradicts the files
     with pytest.raises(UsageError) as error:
         check(config)
     assert str(error.value) == (
@@ -149,9 +148,9 @@ def test_texts_padded_on_the_left_are_refused(folder):
         check(siglip(folder))
 
 
-def clip(folder) -> ConfigDict:
+def clip(folder, **tokenizer) -> ConfigDict:
     """CLIP on the same tokenizer: causal, so that neither padding nor a cut is read."""
-    config = siglip(folder)
+    config = siglip(folder, **tokenizer)
     text = {"vocab_size": 16, "max_position_embeddings": 12}
     (folder / "config.json").write_text(json.dumps({"model_type": "clip", "text_config": text}))
     with config.unlocked():
@@ -161,9 +160,8 @@ def clip(folder) -> ConfigDict:
 
 
 def test_clip_may_have_a_shorter_context_and_other_padding_but_no_longer_context(folder):
-    config = clip(folder)
+    config = clip(folder, pad_token="<pad>")
     config.text.context_length = 8
-    config.text.siglip.pad_token = "<pad>"
     check(config)
     config.text.context_length = 13
     with pytest.raises(UsageError, match="context_length is 12, here 13"):
@@ -179,7 +177,7 @@ def test_another_image_size_is_allowed(folder):
 def test_a_tokenizer_that_numbers_words_otherwise_is_refused(folder, tmp_path):
     write_words(tmp_path / "other", (*WORDS[:4], "dog", "red", *WORDS[6:]))
     config = siglip(folder)
-    config.text.siglip.path = str(tmp_path / "other")
+    config.text.tokenizer_options.path = str(tmp_path / "other")
     with pytest.raises(UsageError, match=r"2 of 11 tokens differ, as 'dog' \(5, here 4\)"):
         check(config)
 
@@ -188,7 +186,7 @@ def test_a_tokenizer_with_far_fewer_ids_than_the_weights_is_refused(folder):
     """SigLIP's 32,000 tokens on SigLIP 2's 256,000 rows: nothing lies out of range."""
     (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
     config = siglip(folder)
-    config.text.siglip.path = str(folder.parent / "tokenizer.json")
+    config.text.tokenizer_options.path = str(folder.parent / "tokenizer.json")
     config.model.vocab_size = 11 + weights_compatibility.MAX_SPARE_ROWS + 1
     with pytest.raises(UsageError, match="embeds 1036 tokens, tokenizer 'siglip' has 11"):
         check(config)
@@ -198,7 +196,7 @@ def test_a_damaged_tokenizer_beside_the_weights_is_named(folder, tmp_path):
     write_words(tmp_path / "other")
     (folder / "tokenizer.json").write_text("{}")
     config = siglip(folder)
-    config.text.siglip.path = str(tmp_path / "other")
+    config.text.tokenizer_options.path = str(tmp_path / "other")
     with pytest.raises(UsageError, match=r"weights/tokenizer\.json is not a Hugging Face"):
         check(config)
 

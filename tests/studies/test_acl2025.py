@@ -47,7 +47,7 @@ def test_every_row_that_is_trained_is_a_config_at_both_sizes():
         for option, value in other.model.head.items():
             assert one.model.head[option] == value, (row.name, option)
         assert one.model.image.get("rope") == other.model.image.get("rope")
-        assert one.text.vectors.path == other.text.vectors.path
+        assert one.text.tokenizer_options == other.text.tokenizer_options
         assert other.input.hard_images == 0
 
 

@@ -87,8 +87,9 @@ def load(case: str, folder: Path, more: str = "") -> ConfigDict:
         more += f",weights=ViT.pt,vectors={write_vectors(folder / 'any.npy', ['a text'])}"
     config = get_config(f"{data},tokenizer={tokenizer}{ARGUMENTS.get(case, '')}{more}")
     if config.text.tokenizer == "clip":
-        config.text.clip.path = str(folder / "clip.txt.gz")
-        config.text.clip.sha256 = helpers.write_clip_vocabulary(folder / "clip.txt.gz")
+        path = folder / "clip.txt.gz"
+        sha256 = helpers.write_clip_vocabulary(path)
+        config.text.tokenizer_options = {"path": str(path), "sha256": sha256}
     return config
 
 
@@ -114,8 +115,8 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             options.count = 8
         if config.input.source == "records":
             names = helpers.write_photos(folder / "photos", 24)
-            config.input.records.path = str(helpers.write_jsonl(folder, names))
-            config.input.records.image_folder = str(folder / "photos")
+            files = {"path": str(helpers.write_jsonl(folder, names))}
+            config.input.source_options.update(files, image_folder=str(folder / "photos"))
         if config.model.variant != "mini":
             config.input.image_size = 64
             config.model.image, config.model.text = dict(SMALL), {**SMALL, "projection": 16}
@@ -125,7 +126,8 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
             config.model.image = {**SMALL, "stem": (4, 8, 16)}
             if config.text.tokenizer == "vectors":
                 texts = embed_text.texts_of(config)
-                config.text.vectors.path = str(write_vectors(folder / "all.npy", texts))
+                path = write_vectors(folder / "all.npy", texts)
+                config.text.tokenizer_options = {"path": str(path)}
             else:
                 config.model.text = dict(SMALL)
     return config

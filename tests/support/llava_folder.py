@@ -103,8 +103,9 @@ def trained(model: Path, folder: Path, question: str, **fields: Any) -> Path:
     config = default.get_config()
     with config.unlocked():
         config.init_from, config.model.name = str(model), "init_from"
-        config.input.source, config.input.llava.annotations = "llava", str(folder / "talk.json")
-        config.input.llava.images, config.input.llava.answers = str(folder), "conversation"
+        config.input.source = "llava"
+        files = {"annotations": str(folder / "talk.json"), "images": str(folder)}
+        config.input.source_options = {**files, "answers": "conversation"}
         config.input.preview, config.text.context_length = 4, 32
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.batch_size, config.steps, config.optimizer.warmup_steps = 8, 2, 1

@@ -101,7 +101,7 @@ def write_clip(folder: Path) -> tuple[str, dict[str, Any]]:
     vocabulary = folder / "bpe_simple_vocab_16e6.txt.gz"
     sha256 = helpers.write_clip_vocabulary(vocabulary)
     arguments = f"weights={folder / 'ViT-B-32.safetensors'},tokenizer={vocabulary}"
-    return arguments, {**CLIP, "fields": {"text.clip.sha256": sha256}}
+    return arguments, {**CLIP, "fields": {"text.tokenizer_options.sha256": sha256}}
 
 
 def write_siglip(folder: Path) -> tuple[str, dict[str, Any]]:

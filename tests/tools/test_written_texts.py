@@ -140,7 +140,7 @@ def test_units_and_their_foils_stand_in_the_same_places_of_a_record(tmp_path, ph
     config = table_config(dac, tmp_path / "out" / "table.jsonl", photos, bag=2)
     with config.unlocked():
         columns = ("negatives", "negative_kinds", "positive_kinds")
-        config.input.records.update({f"{name}_column": name for name in columns})
+        config.input.source_options.update({f"{name}_column": name for name in columns})
         pretrained.use_texts(config.input.negatives, 2, "skip", {"from_record": 1.0})
         config.input.negatives.of_positives = 0
     record = data.source(config, "train")[0]

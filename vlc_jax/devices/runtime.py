@@ -2,7 +2,6 @@
 
 import ctypes
 import importlib.util
-import logging
 import os
 import platform
 import time
@@ -15,7 +14,6 @@ import psutil
 
 from vlc_jax.devices import chips
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline import stores
 
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -59,27 +57,6 @@ def connect(
     _keep_freed_memory()
 
 
-def keep_compiled(folder: str | None) -> None:
-    """Sets the folder of JAX's persistent compilation cache; call it after `connect`.
-
-    folder: a path or an address; None: JAX's environment variables apply. Programs that compile in
-      less than a second are not cached (JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS).
-
-    Raises UsageError for a folder that cannot be made.
-    """
-    if folder is None:
-        return
-    if not stores.is_url(folder):
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"config.compilation_cache={folder}: {error}") from error
-        folder = os.path.abspath(folder)
-    if not jax.config.jax_enable_compilation_cache:  # see `connect`
-        logging.warning("config.compilation_cache is not used on several devices of a CPU")
-    jax.config.update("jax_compilation_cache_dir", folder)
-
-
 def _keep_freed_memory() -> None:
     """Makes glibc reuse freed memory, if JAX runs on a CPU.
 
@@ -93,16 +70,6 @@ def _keep_freed_memory() -> None:
     libc.mallopt(mmap_max, 0)
     libc.mallopt(trim_threshold, -1)
     libc.mallopt(arena_max, 1)  # one arena, so that threads reuse each other's freed memory
-
-
-def require_platform(required: str) -> None:
-    """Raises UsageError unless JAX runs on the platform `required` ("any" accepts all)."""
-    backend = jax.default_backend()
-    if required not in ("any", backend):
-        raise UsageError(
-            f"config.platform is {required!r} but JAX runs on {backend!r} ({jax.devices()[0]}); "
-            f"install the {required} build of jaxlib or set config.platform={backend}"
-        )
 
 
 def matrix_dtype(platform: str) -> str:
@@ -145,7 +112,7 @@ def of_topology(name: str) -> list[Any]:
     """
     if not (importlib.util.find_spec("libtpu") or os.environ.get("TPU_LIBRARY_PATH")):
         raise UsageError(
-            f"config.plan.topology={name} needs the compiler of TPUs: pip install 'vlc_jax[plan]'"
+            f"--plan_topology={name} needs the compiler of TPUs: pip install 'vlc_jax[plan]'"
         )
     # outside the cloud libtpu must not query a metadata server for the host's part of a slice
     for key, value in _NO_TPU.items():
@@ -165,7 +132,7 @@ def of_topology(name: str) -> list[Any]:
     except Exception as error:  # the compiler's exception type differs between versions
         reason = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"config.plan.topology={name} is not a TPU slice such as v5e:4x4, v6e:16x16 or "
+            f"--plan_topology={name} is not a TPU slice such as v5e:4x4, v6e:16x16 or "
             f"v5p:4x4x4: {reason}"
         ) from error
 

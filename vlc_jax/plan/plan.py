@@ -28,7 +28,7 @@ ADVICE = (
     "lower config.batch_size; set config.microbatch, which keeps the loss; "
     "config.model.remat=dots or block; config.mesh.fsdp, which splits parameters and moments; let "
     "a loss run as a ring or in chunks (implementation=ring|chunked). "
-    "--config.plan.search=remat,microbatch tries them"
+    "--plan_search=remat,microbatch tries them"
 )
 
 

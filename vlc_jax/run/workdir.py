@@ -34,19 +34,16 @@ RESUMABLE = (
     "evals",
     "interpolate",
     "mesh",
-    "platform",
     "microbatch",
     "model.remat",
     "model.scan_layers",
-    "plan",
     "input.loader",
     "input.max_bad_share",
     "input.preview",
     "watchdog",
     "model.attention",
-    "compilation_cache",
-    "input.shards.stage",
-    "input.shards.stage_gb",
+    "input.source_options.stage",
+    "input.source_options.stage_gb",
 )
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
@@ -200,6 +197,7 @@ class Workdir:
             if fields is not None:
                 refused = differences = differing_fields(saved, config, fields)
             if refused and not allow_change:
+                check_version(saved, path)
                 raise UsageError(
                     f"workdir {self.name} holds a run with another config:\n  "
                     + "\n  ".join(refused)
@@ -355,10 +353,24 @@ def saved_config(workdir: Path) -> ConfigDict:
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     content = read_object(path)
+    check_version(content, path)
     try:
         return SavedConfig(content, path).lock()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{path} is not the config of a run: {error}") from error
+
+
+def check_version(config: Mapping[str, Any], path: Path) -> None:
+    """Raises UsageError for the config of an earlier version, which has fields of each source.
+
+    Its options of source and tokenizer would be ignored, and defaults taken in their place.
+    """
+    if "plan" in config:  # a field of every config of those versions
+        raise UsageError(
+            f"{path} is of an earlier version of vlc_jax, with other fields for the options of "
+            "source and tokenizer: take that version, or train on with a config of this version "
+            "and --allow_config_change"
+        )
 
 
 def saved_fingerprints(workdir: Path) -> dict[str, Any]:

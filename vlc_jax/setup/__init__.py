@@ -57,8 +57,6 @@ def resolve(
     if mode == "weights":
         mesh = sharding.make_mesh()
     else:
-        if hardware is None:
-            runtime.require_platform(config.platform)
         mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
         if mode in ("train", "plan"):
             validate.check_microbatch(config, sharding.row_groups(mesh))

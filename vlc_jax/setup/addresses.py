@@ -12,9 +12,7 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.run.workdir import SavedConfig
 
-# Fields whose address stays: the library that reads and writes them supports object stores.
-KEPT = ("compilation_cache",)
-LOCAL = ("eval.cache", "input.shards.stage")  # written by several processes at once
+LOCAL = ("eval.cache", "input.source_options.stage")  # written by several processes at once
 
 
 def check(config: ConfigDict) -> None:
@@ -52,8 +50,8 @@ def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
 
 def _is_fetched(name: str, value: str, config: ConfigDict) -> bool:
     # staged shards are copied one by one during training
-    is_staged = name == "input.shards.path" and config.input.shards.stage
-    return name not in KEPT and not is_staged and stores.is_url(value)
+    is_staged = name == "input.source_options.path" and config.input.source_options.get("stage")
+    return not is_staged and stores.is_url(value)
 
 
 def _replaced(name: str, value: Any, config: ConfigDict) -> Any:

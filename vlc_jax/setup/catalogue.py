@@ -5,10 +5,14 @@ import difflib
 import importlib.util
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from vlc_jax import errors, losses, models
 from vlc_jax.input_pipeline import benchmarks
+from vlc_jax.input_pipeline.sources import SOURCES
+from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 
 
@@ -62,6 +66,10 @@ def listing() -> str:
         arguments = re.search(r"^Arguments?: (.*?)(\n\n|\Z)", text, re.S | re.M)
         if arguments:
             lines.append(f"      arguments: {' '.join(arguments[1].split())}")
+    for kind, table in (("source", SOURCES), ("tokenizer", TOKENIZERS)):
+        group = "input" if kind == "source" else "text"
+        lines += ["", f"Names of config.{group}.{kind}, with config.{group}.{kind}_options:"]
+        lines += [f"  {name}: {', '.join(_options(make))}" for name, make in table.items()]
     lines += ["", "Losses (config.losses), with the hard texts that they need:"]
     for name, loss in losses.LOSSES.items():
         lines.append(f"  {name}" + "".join(f", {text}s" for text in loss.needs))
@@ -70,6 +78,12 @@ def listing() -> str:
     lines += ["", f"Variants (config.model.variant): {', '.join(variants.VARIANTS)}"]
     lines += ["", f"Benchmarks (config.evals): {', '.join(benchmarks.READERS)}"]
     return "\n".join(lines)
+
+
+def _options(make: Callable[..., Any]) -> list[str]:
+    """Options of a source or tokenizer: its parameters, without those that other fields set."""
+    of_fields = ("split", "context_length")
+    return [name for name in inspect.signature(make).parameters if name not in of_fields]
 
 
 def _sentence(text: str) -> str:

@@ -1,7 +1,9 @@
 """The flag --config: a config by its path or short name, changed by --config.FIELD=VALUE."""
 
+import ast
 import re
 import sys
+from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -9,8 +11,20 @@ from ml_collections import ConfigDict, config_flags
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.setup import catalogue, config_of_run
 
+# What ml_collections searches for --config.FIELD; by default sys.argv, with flags of OPTIONS in it.
+_ARGUMENTS: list[str] = []
 CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Config file, with arguments after a colon.", lock_config=True
+    "config",
+    None,
+    "Config file, with arguments after a colon.",
+    lock_config=True,
+    sys_argv=_ARGUMENTS,
+)
+# Dictionaries whose keys the config need not have: options of what the config chooses by name.
+OPTIONS = re.compile(
+    r"--?config\.(input\.source_options|text\.tokenizer_options|model\.(?:image|text|head))"
+    r"\.([^=]+)(?:=(.*))?",
+    re.DOTALL,
 )
 
 
@@ -29,16 +43,18 @@ def config() -> ConfigDict:
 def parse_flags(argv: list[str]) -> list[str]:
     """Parses the flags; an invalid one ends the process with a one-line message and exit code 2."""
     try:
-        return flags.FLAGS(with_config_paths(argv))
+        argv, options = split_options(with_config_paths(argv))
+        _ARGUMENTS[:] = argv
+        rest = flags.FLAGS(argv)
+        for group, option, text in options:
+            set_option(config(), group, option, text)
+        return rest
     except UsageError as error:
         print(f"Usage: {error}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
-        if any(re.match(r"--config\.model\.(image|text|head)\.", flag) for flag in argv):
-            message += "; fields of a tower or a head are set together: "
-            message += "--config.model.head=\"{'dropout': 0.0}\""
         print(f"Usage: {message}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     except (TypeError, ValueError, OSError, flags.Error) as error:
@@ -47,6 +63,42 @@ def parse_flags(argv: list[str]) -> list[str]:
         message = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
         print(f"Usage: {message}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
+
+
+def split_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """The arguments without flags of OPTIONS, and these as (dictionary, option, value)."""
+    rest, options = list[str](), []
+    words = iter(argv)
+    for word in words:
+        match = OPTIONS.fullmatch(word)
+        if match is None:
+            rest.append(word)
+            continue
+        group, option, text = match.groups()
+        if text is None and (text := next(words, None)) is None:
+            raise UsageError(f"{word} needs a value")
+        options.append((group, option, text))
+    return rest, options
+
+
+def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
+    """Sets an option, "path" or one of a table in it, "positives.swap", in config.GROUP."""
+    *tables, last = [*group.split("."), *option.split(".")]
+    with config.unlocked():
+        table = config
+        for name in tables:
+            if name not in table:
+                table[name] = ConfigDict()
+            table = table[name]
+        table[last] = _value(text)
+
+
+def _value(text: str) -> Any:
+    """A Python literal, true or false; else the text itself, as ml_collections parses literals."""
+    try:
+        return ast.literal_eval(text.capitalize() if text in ("true", "false") else text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 def with_config_paths(argv: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline import benchmarks as benchmark_readers
-from vlc_jax.input_pipeline import tokenizers
+from vlc_jax.input_pipeline import lookup, tokenizers
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
@@ -25,7 +25,7 @@ from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.loader.loader import Loader, make_train
 from vlc_jax.input_pipeline.loader.stored_features import FeatureTransform
 from vlc_jax.input_pipeline.record import Source
-from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.tokenizers import CONVERSATIONS
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
@@ -38,8 +38,10 @@ from vlc_jax.types.setup import BenchmarkSetup
 Tokenizer = Tokenizer | TextVectors
 Transform = image_ops.ImageTransform | FeatureTransform
 
-# Fields of config.input.shards that set how training reads records; the records do not change.
-READING = ("shuffle", "stage", "stage_gb")
+# Options of sources for training alone: benchmarks of the same source are read without them.
+OF_TRAINING = ("exclude", "shuffle", "stage", "stage_gb")
+# The literature trains on both; `vlc-jax prepare` takes the splits of its --split instead.
+TRAIN_SPLITS = {"coco": "train+restval"}
 # Fields of config.model that image features depend on; text features depend on both tuples.
 IMAGE_FIELDS = ("variant", "activation", "epsilon", "dtype", "image")
 TEXT_FIELDS = ("vocab_size", "text")
@@ -207,21 +209,27 @@ def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetu
 def source(config: ConfigDict, split: str) -> Source:
     """The records of one split of the configured source."""
     with usage_errors():
-        options = source_options(config)
-        if split == "train":
-            if options["source"] == "shards":
-                options |= _options(config.input, "shards", config.input.source_options)
-            if config.input.exclude:
-                options["exclude"] = config.input.exclude
+        options = source_options(config, is_training=split == "train")
         return make_source(options.pop("source"), split, **options)
 
 
-def source_options(config: ConfigDict) -> dict[str, Any]:
-    """The configured source's name and its options, without those of READING."""
+def source_options(config: ConfigDict, is_training: bool = False) -> dict[str, Any]:
+    """The configured source's name and its options, OF_TRAINING among them only for training."""
     name = config.input.source
     options = _options(config.input, name, config.input.source_options)
-    left_out = READING if name == "shards" else ()
+    if name in TRAIN_SPLITS:
+        options = {"train_split": TRAIN_SPLITS[name], **options}
+    left_out = () if is_training else OF_TRAINING
     return {"source": name, **{key: options[key] for key in options if key not in left_out}}
+
+
+def check_options(config: ConfigDict) -> None:
+    """Raises UsageError for an unknown source or tokenizer, an unknown option or a wrong type."""
+    options = source_options(config, is_training=True)
+    with usage_errors():
+        lookup.check("source", SOURCES, options.pop("source"), options)
+        options = _options(config.text, config.text.tokenizer, config.text.tokenizer_options)
+        lookup.check("tokenizer", tokenizers.TOKENIZERS, config.text.tokenizer, options)
 
 
 def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
@@ -347,8 +355,8 @@ def check_features(source: Source, key: dict[str, Any]) -> None:
     if differing:
         lines = "; ".join(f"{name} {stored.get(name)}, not {ours[name]}" for name in differing)
         raise UsageError(
-            f"the features at config.input.features.path are of other towers or pixels: {lines}; "
-            "store them again (vlc-jax cache_features) or change the config"
+            "the features at config.input.source_options.path are of other towers or pixels: "
+            f"{lines}; store them again (vlc-jax cache_features) or change the config"
         )
 
 
@@ -371,7 +379,10 @@ def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:
 
 
 def _options(group: ConfigDict, name: str, further: ConfigDict) -> dict[str, Any]:
-    """Options of a source or tokenizer from its config fields and `further`, without None."""
-    listed = group[name].to_dict() if name in group else {}
+    """Options of a source or tokenizer from `further`, without None.
+
+    "scenes" also has config fields, since hard texts and benchmarks read the same world.
+    """
+    listed = group.scenes.to_dict() if name == "scenes" else {}
     options = {**listed, **further.to_dict()}
     return {key: value for key, value in options.items() if value is not None}

@@ -371,13 +371,13 @@ def _check_vectors(setup: Setup, workdir: Path) -> None:
     Another path is allowed: the user chose it.
     """
     saved = saved_fingerprints(workdir).get("vectors")
-    path = setup.config["text"].get("vectors", {}).get("path")
-    is_same_path = path == saved_config(workdir).text.vectors.path
+    path = setup.config["text"]["tokenizer_options"].get("path")
+    is_same_path = path == saved_config(workdir).text.tokenizer_options.get("path")
     if saved and is_same_path and setup.tokenizer.fingerprint != saved:
         raise WeightsError(
             f"the run in {workdir} was trained on other vectors ({str(saved)[:16]}) than those in "
-            f"{path} now ({setup.tokenizer.fingerprint[:16]}): restore them, or "
-            "name a file with more texts by --config.text.vectors.path and --allow_config_change"
+            f"{path} now ({setup.tokenizer.fingerprint[:16]}): restore them, or name a file with "
+            "more texts by --config.text.tokenizer_options.path and --allow_config_change"
         )
 
 

@@ -174,9 +174,7 @@ def configured_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:
 def learning_rate(config: ConfigDict, steps: int) -> Schedule:
     """The config's learning rate schedule over `steps`."""
     c = config.optimizer
-    return optimizer.schedule(
-        c.schedule, c.learning_rate, steps, c.warmup_steps, c.end_learning_rate, c.timescale
-    )
+    return optimizer.schedule(c.schedule, c.learning_rate, steps, c.warmup_steps)
 
 
 def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:

@@ -11,36 +11,29 @@ import optax
 from vlc_jax.errors import UsageError, known
 
 MU_DTYPES = ("float32", "bfloat16")
-SCHEDULES = ("cosine", "linear", "rsqrt", "constant")
+SCHEDULES = ("cosine", "linear", "constant")
 
 
 def schedule(
-    name: str, peak: float, steps: int, warmup_steps: int = 0, end: float = 0.0, timescale: int = 0
+    name: str, peak: float, steps: int, warmup_steps: int = 0
 ) -> Callable[[Any], jax.Array]:
     """The learning rate as a function of the step, counted from 0.
 
     Warmup is linear, peak * (step + 1) / warmup_steps, as in open_clip; then
-      cosine    end + (peak - end) / 2 * (1 + cos(pi * t)),  t from 0 to 1 over the remaining steps
-      linear    peak + (end - peak) * t
-      rsqrt     peak * sqrt(timescale / (timescale + step - warmup_steps)); timescale in steps
+      cosine    peak / 2 * (1 + cos(pi * t)),  t from 0 to 1 over the remaining steps
+      linear    peak * (1 - t)
       constant  peak
     """
     known("schedule", name, SCHEDULES)
     if warmup_steps >= steps > 0 and name in ("cosine", "linear"):
         raise UsageError(f"warmup_steps {warmup_steps} must be below the total of {steps} steps")
-    if name == "rsqrt" and timescale <= 0:
-        raise UsageError(f"the rsqrt schedule needs timescale > 0 (steps); got {timescale}")
 
     def rate(step: Any) -> jax.Array:
         step = jnp.asarray(step, jnp.float32)
         t = jnp.clip((step - warmup_steps) / max(steps - warmup_steps, 1), 0.0, 1.0)
         after = {
-            "cosine": end + (peak - end) * 0.5 * (1.0 + jnp.cos(jnp.pi * t)),
-            "linear": peak + (end - peak) * t,
-            "rsqrt": peak
-            * jnp.sqrt(timescale / (timescale + jnp.maximum(step - warmup_steps, 0.0)))
-            if timescale
-            else peak,
+            "cosine": peak * 0.5 * (1.0 + jnp.cos(jnp.pi * t)),
+            "linear": peak - peak * t,
             "constant": peak,
         }[name]
         warm = peak * (step + 1.0) / max(warmup_steps, 1)

@@ -1,4 +1,4 @@
-"""Setups that `--mode plan` compiles: the config's, and variations by config.plan.search."""
+"""Setups that `--mode plan` compiles: the config's, and variations by --plan_search."""
 
 import itertools
 import math
@@ -38,7 +38,7 @@ class Planned(NamedTuple):
     is_scored: bool = False
 
 
-# Setting of config.plan.search -> (config field, values to try).
+# Setting of --plan_search -> (config field, values to try).
 Values = Callable[[ConfigDict, Sequence[Any]], Sequence[Any]]
 SEARCHED: dict[str, tuple[str, Values]] = {
     "remat": (
@@ -58,7 +58,7 @@ SEARCHED: dict[str, tuple[str, Values]] = {
         lambda config, devices: ("dense", "ring") if len(devices) > 1 else ("dense", "chunked"),
     ),
 }
-# Settings of config.plan.search whose largest fitting value is searched.
+# Settings of --plan_search whose largest fitting value is searched.
 LARGEST = ("microbatch", "batch_size")
 SCORED = ("image", "question", "text", "text_marks")  # keys of a batch that scoring reads
 FEATURE_DTYPE = "bfloat16"  # of stored features, the default of cache_features
@@ -69,45 +69,41 @@ Steps = Generator[Planned, bool | None, None]
 Sizes = Generator[Planned, bool | None, tuple[Mapping[str, Any], bool]]
 
 
-def topologies(config: ConfigDict) -> list[str]:
-    """The slices of config.plan.topology. Raises UsageError for several of them and a search."""
-    names = (config.plan.topology or "").split(",")
-    if len(names) > 1 and config.plan.search:
-        raise UsageError("config.plan.search is for one slice: config.plan.topology names several")
-    return names
-
-
-def of_topologies(config: ConfigDict) -> Iterator[tuple[str, Planned | UsageError]]:
+def of_topologies(
+    config: ConfigDict, names: Sequence[str], is_scored: bool = False
+) -> Iterator[tuple[str, Planned | UsageError]]:
     """Yields (topology, step of the config on it), or the UsageError that rules the step out."""
     validate.check(config, "plan")
-    for name in topologies(config):
+    for name in names:
         devices = runtime.of_topology(name)  # outside the try: an unknown name ends the plan
         try:
-            yield name, _planned(config, {}, devices)
+            yield name, _planned(config, {}, devices, is_scored)
         except UsageError as error:  # such as a batch that the devices do not divide
             yield name, error
 
 
-def planned(config: ConfigDict) -> Steps:
-    """Yields the config's step, then the steps of config.plan.search.
+def planned(
+    config: ConfigDict,
+    topology: str | None = None,
+    search: Sequence[str] = (),
+    is_scored: bool = False,
+) -> Steps:
+    """Yields the config's step on a TPU slice, or on this machine, then the steps of a search.
 
     The search takes all combinations of SEARCHED, and for each the largest micro-batch that fits,
-    then the largest batch.
+    then the largest batch. is_scored: as in `Planned`.
     Raises UsageError for a config that cannot be trained; such settings of a search are skipped.
     """
     validate.check(config, "plan")
-    topology = config.plan.topology
     devices = runtime.all_devices() if topology is None else runtime.of_topology(topology)
-    # the command line gives "remat,microbatch" as one string
-    names = [name for each in config.plan.search for name in each.split(",")]
-    for name in names:
-        known("setting of config.plan.search", name, (*SEARCHED, *LARGEST))
-    if names and _is_scored(config):
-        raise UsageError("config.plan.search is for training: config.plan.step=score has nothing")
-    config_fits = yield _planned(config, {}, devices)
+    for name in search:
+        known("setting of --plan_search", name, (*SEARCHED, *LARGEST))
+    if search and is_scored:
+        raise UsageError("--plan_search is for training: --plan_step=score has nothing to search")
+    config_fits = yield _planned(config, {}, devices, is_scored)
     options = [
         [(_field(config, name), value) for value in SEARCHED[name][1](config, devices)]
-        for name in names
+        for name in search
         if name in SEARCHED
     ]
     for settings in itertools.product(*options):
@@ -115,9 +111,9 @@ def planned(config: ConfigDict) -> Steps:
         fits = config_fits if not flags else (yield from _try(config, flags, devices))
         if fits is None:  # cannot be trained
             continue
-        if "microbatch" in names:
+        if "microbatch" in search:
             flags, fits = yield from _largest_microbatch(config, flags, devices, fits)
-        if "batch_size" in names:
+        if "batch_size" in search:
             yield from _largest_batch(config, flags, devices, fits)
 
 
@@ -180,10 +176,15 @@ def _largest_batch(
     return ({**flags, "batch_size": low} if low else flags), bool(low)
 
 
-def _planned(config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any]) -> Planned:
+def _planned(
+    config: ConfigDict,
+    flags: Mapping[str, Any],
+    devices: Sequence[Any],
+    is_scored: bool = False,
+) -> Planned:
     setup = resolve(config, "plan", devices)
     batch, rows = batch_shapes(config, setup.mesh, setup.parameters), config.batch_size
-    if is_scored := _is_scored(config):
+    if is_scored:
         batch, rows = _scored_rows(batch, config.eval.batch_size), config.eval.batch_size
         flops = 0
     else:
@@ -198,11 +199,6 @@ def _planned(config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any
         steps=duration.total_steps(config, 0) if config.epochs is None else None,
         is_scored=is_scored,
     )
-
-
-def _is_scored(config: ConfigDict) -> bool:
-    known("config.plan.step", config.plan.step, ("train", "score"))
-    return config.plan.step == "score"
 
 
 def _scored_rows(
@@ -241,7 +237,7 @@ def batch_shapes(
             shapes[f"{kind}mask"] = ((rows, count), "bool")
     if config.input.question:
         shapes["question"] = ((rows, tokenizer.context_length), "int32")
-    if config.input.source == "llava" and config.input.llava.text_only:
+    if config.input.source == "llava" and config.input.source_options.get("text_only"):
         shapes["has_image"] = ((rows,), "bool")
     if config.input.source == "features":
         del shapes["image"]

@@ -16,7 +16,7 @@ from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.parameters import TOWERS
-from vlc_jax.setup import addresses
+from vlc_jax.setup import addresses, data
 from vlc_jax.setup.model import abilities, configured_losses
 
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # default of config.interpolate.alpha
@@ -40,6 +40,7 @@ def check(config: ConfigDict, mode: str) -> None:
     # in training only: an evaluated run may be of a version whose losses had other options
     if mode in ("train", "plan"):
         losses.check(configured_losses(config))
+        data.check_options(config)
     if mode != "weights":
         check_evals(config)
 
@@ -125,7 +126,6 @@ def check_ranges(config: ConfigDict) -> None:
         ),
         0: (
             "optimizer.learning_rate",
-            "optimizer.end_learning_rate",
             "optimizer.warmup_steps",
             "optimizer.weight_decay",
             "optimizer.clip_norm",
@@ -290,7 +290,10 @@ def check_text_only(
     """
     if not has_text_only(source):
         return
-    leave_out = "leave them out (config.input.llava.text_only=False, or shards without --text-only)"
+    leave_out = (
+        "leave them out (config.input.source_options.text_only=False, or shards prepared without "
+        "--text-only)"
+    )
     if not model.head.reads_text_only:
         raise UsageError(
             "the training data have records without an image, which only captioner and vlm2vec "

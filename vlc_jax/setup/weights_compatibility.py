@@ -3,6 +3,7 @@
 Weights load without an error when one of these is wrong, and then score worse.
 """
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from ml_collections import ConfigDict
 
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline import tokenizers
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.text import TextTower
@@ -209,11 +211,11 @@ def has_text_tower(model: nn.Module) -> bool:
 
 def _field(config: ConfigDict, key: str) -> str:
     """The config field that sets `key`; config.text.tokenizer if it has no such option."""
-    field, name = weights.metadata.FIELDS[key], config.text.tokenizer
-    is_listed = name in config.text and field.rpartition(".")[2] in config.text[name]
-    if "{}" in field and not is_listed:
-        return "config.text.tokenizer"
-    return field.format(name)
+    field = weights.metadata.FIELDS[key]
+    group, _, option = field.rpartition(".")
+    known = inspect.signature(tokenizers.TOKENIZERS[config.text.tokenizer]).parameters
+    is_missing = group == "config.text.tokenizer_options" and option not in known
+    return "config.text.tokenizer" if is_missing else field
 
 
 def _is_same(a: Any, b: Any) -> bool:

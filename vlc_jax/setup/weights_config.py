@@ -56,7 +56,10 @@ def completed(config: ConfigDict) -> ConfigDict:
     with made.unlocked():
         of_model = {k: v for k, v in theirs.model.to_dict().items() if k not in OF_DEVICES}
         _fill(made.model, of_model, plain.model)
-        _fill(made.text, theirs.text.to_dict(), plain.text)
+        of_text = theirs.text.to_dict()
+        if made.text.tokenizer not in (plain.text.tokenizer, theirs.text.tokenizer):
+            del of_text["tokenizer_options"]  # which another tokenizer does not have
+        _fill(made.text, of_text, plain.text)
         _fill(made.input, {name: theirs.input[name] for name in pretrained.OF_MODEL}, plain.input)
     return made.lock()
 

@@ -3,7 +3,8 @@
   vlc-jax cache_features --config configs/dcsm.py \\
     --config.init_from=runs/clip --out features/dcsm
   python -m vlc_jax.main --config configs/dcsm.py --config.init_from=runs/clip \\
-    --config.input.source=features --config.input.features.path=features/dcsm --workdir runs/dcsm
+    --config.input.source=features --config.input.source_options="{'path': 'features/dcsm'}" \\
+    --workdir runs/dcsm
 
 Reads the training records of the config's source with the evaluation transform (no random crop),
 and stores the features of the frozen towers that the config's head requests: of the image, and of
@@ -174,8 +175,8 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
     data = setup.training.data
     if has_text_only(data.source):
         raise UsageError(
-            "records without an image have no features: set config.input.llava.text_only=False, or "
-            "take shards without --text-only"
+            "records without an image have no features: set "
+            "config.input.source_options.text_only=False, or take shards without --text-only"
         )
     if "image" not in setup.parameters.frozen:
         raise UsageError(

@@ -22,9 +22,9 @@ FIELDS = {
     "crop": "config.input.eval_crop",  # centre (short side, then crop) | none (squash) | pad
     "context_length": "config.text.context_length",
     "vocab_size": "config.model.vocab_size",  # rows of the embedding
-    **dict.fromkeys(("lower_case", "strips_punctuation"), "config.text.{}.clean"),
-    "eos_token": "config.text.{}.eos_token",
-    "pad_token": "config.text.{}.pad_token",
+    **dict.fromkeys(("lower_case", "strips_punctuation"), "config.text.tokenizer_options.clean"),
+    "eos_token": "config.text.tokenizer_options.eos_token",
+    "pad_token": "config.text.tokenizer_options.pad_token",
     "padding_side": "config.text.tokenizer",  # all our tokenizers pad on the right
 }
 

@@ -82,7 +82,7 @@ def test_the_images_of_each_split_are_counted(photos, capsys):
     assert "different images: train 10, validation 2" in capsys.readouterr().out
     assert check.main(arguments(photos, "--option", "holdout=0.5")) == 0
     assert "different images: train 6, validation 6" in capsys.readouterr().out
-    assert records.get_config("path=a.jsonl").input.records.holdout == check.HOLDOUT
+    assert records.get_config("path=a.jsonl").input.source_options.holdout == check.HOLDOUT
 
 
 def test_bad_data_exit_with_3_and_the_first_bad_record_is_named(photos, capsys):
