@@ -152,5 +152,5 @@ def start_from(config: ConfigDict, run: str) -> None:
         )
     config.text.update(saved["text"])
     for field in pretrained.OF_MODEL:
-        config.input[field] = saved["input"].get(field, config.input[field])  # of an older run
+        config.input[field] = saved["input"][field]
     config.optimizer.learning_rate /= 10

@@ -65,14 +65,19 @@ def test_methods_that_tag_captions_name_the_tagger(table):
         records.get_config("path=x.jsonl,method=hphn")
 
 
+def saved_run(table, folder, argument, text):
+    """A config and the workdir of its run; text: fields of the tower, for texts of 33 tokens."""
+    config = records.get_config(f"path={table},{argument}")
+    with config.unlocked():
+        config.text.context_length, config.model.text = 33, text
+    (folder / "run").mkdir()
+    (folder / "run" / "config.json").write_text(json.dumps(config.to_dict()))
+    return config, folder / "run"
+
+
 @pytest.mark.parametrize("method", sorted(records.HEADS))
 def test_a_head_is_trained_on_the_frozen_towers_of_a_run(table, tmp_path, method):
-    first = records.get_config(f"path={table},size=48")
-    with first.unlocked():
-        first.text.context_length, first.model.text = 33, {"depth": 1}
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "config.json").write_text(json.dumps(first.to_dict()))
+    first, run = saved_run(table, tmp_path, "size=48", {"depth": 1})
     argument = f"path={table},batch=16,method={method},tagger=scenes:scenes-mini"
     config = records.get_config(f"{argument},init_from={run}")
     assert (config.input.image_size, config.text.context_length) == (48, 33)
@@ -93,12 +98,7 @@ def test_a_head_is_trained_on_the_frozen_towers_of_a_run(table, tmp_path, method
 
 
 def test_a_run_that_is_started_from_says_model_tokenizer_and_pixels(table, tmp_path):
-    first = records.get_config(f"path={table},size=48,variant=S/16")
-    with first.unlocked():
-        first.text.context_length = 33
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "config.json").write_text(json.dumps(first.to_dict()))
+    first, run = saved_run(table, tmp_path, "size=48,variant=S/16", {})
     config = records.get_config(f"path={table},method=hn,init_from={run}")
     assert (config.model.variant, config.input.image_size) == ("S/16", 48)
     assert (config.text.tokenizer, config.text.context_length) == ("bytes", 33)

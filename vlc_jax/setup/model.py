@@ -31,8 +31,9 @@ Schedule = Callable[[Any], Array]
 def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.Module:
     """The model with the configured towers and head, for texts of `tokenizer`."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
-    overrides.pop("logit_scale_max", None)  # read by make_optimization, no field of the model
-    overrides.pop("attention", None)  # read by with_attention
+    # no fields of the model: make_optimization and with_attention read them
+    for name in ("logit_scale_max", "attention"):
+        overrides.pop(name, None)
     if isinstance(overrides["head"].get("prefix"), str):
         overrides["head"]["prefix"] = _ids_before_image(overrides["head"]["prefix"], tokenizer)
     if isinstance(tokenizer, TextVectors):
@@ -111,6 +112,7 @@ def normaliser(name: str) -> Callable[[Array], Array]:
     """uint8 pixels -> float32 with the named mean and standard deviation, on the device."""
     known("normalisation", name, image_ops.NORMALISATIONS)
     mean, std = (np.asarray(v, np.float32) for v in image_ops.NORMALISATIONS[name])
+    # one product and one sum per pixel, instead of (x / 255 - mean) / std
     scale, shift = (1 / (255 * std)).reshape(1, 1, 1, 3), (-mean / std).reshape(1, 1, 1, 3)
 
     def normalise(image: UInt8[Array, "b h w 3"]) -> Float[Array, "b h w 3"]:
