@@ -16,7 +16,7 @@ from vlc_jax.configs.scenes import captioner as scenes_captioner
 from vlc_jax.encode import answers, inference, once, score_blocks
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.case import asked
-from vlc_jax.input_pipeline.record import AskedImage
+from vlc_jax.input_pipeline.record import ImageQuestion
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
 from vlc_jax.setup.llava_config import config_of_llava
@@ -312,7 +312,7 @@ def test_an_image_that_comes_with_a_question_is_asked_it_once():
     model, image = captioner_of_scenes(",question=1")
     said = ("is the red circle left of or right of the blue square", "what is there")
     plain = model.answers([image, image], said, max_tokens=4)
-    with_image = [AskedImage(image, question) for question in said]
+    with_image = [ImageQuestion(image, question) for question in said]
     assert model.answers(with_image, ["", ""], max_tokens=4) == plain
     assert "".join(model.stream(image, said[0], max_tokens=4)).strip() == plain[0]
     assert model.answers([], []) == []

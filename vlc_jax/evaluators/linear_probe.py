@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.cases import chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark, Case
@@ -37,9 +38,11 @@ def evaluate(
         that has no training case.
     """
     ties.check(tie)
-    parts = (benchmark.training, benchmark.validation, benchmark.cases)
     _check(benchmark)
-    (x, y), (x_val, y_val), (x_test, y_test) = (features(p, scorer, chunk) for p in parts)
+    (x, y), (x_val, y_val), (x_test, y_test) = (
+        features(cases, scorer, chunk)
+        for cases in (benchmark.training, benchmark.validation, benchmark.cases)
+    )
     stats.require_finite(np.concatenate([x, x_val, x_test]), benchmark.name)
     probe, best, accuracy = fit_best(x, y, x_val, y_val)
     scores = np.full((len(x_test), len(benchmark.classes)), -np.inf)
@@ -51,7 +54,7 @@ def evaluate(
     recall = groups.metrics("recall", decisions, benchmark)
     metrics = {"accuracy": recall.pop("recall")}
     metrics["mean_per_class_recall"] = recall.pop("recall_macro")
-    rows = [_row(benchmark, n, scores[n], bool(right[n] == 1)) for n in range(len(scores))]
+    rows = [_row(benchmark, n, scores[n], right[n] == 1) for n in range(len(scores))]
     details = {
         "tie": tie,
         "classes": number,
@@ -67,8 +70,8 @@ def features(
 ) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, " cases"]]:
     """L2-normalised pooled features and label of each case's image."""
     pooled = [
-        scorer.embed_images([case.images[0] for case in cases[start : start + chunk]]).pooled
-        for start in range(0, len(cases), chunk)
+        scorer.embed_images([case.images[0] for case in part]).pooled
+        for part in chunked(cases, chunk)
     ]
     labels = np.array([case.meta["label"] for case in cases])
     return unit(np.concatenate(pooled)), labels
@@ -115,11 +118,5 @@ def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: bool) -> dict[
     label, order = case.meta["label"], np.argsort(-scores, kind="stable")
     columns = [label, *order[order != label][:WRONG_PER_ROW]]
     columns = [c for c in columns if np.isfinite(scores[c])]
-    return {
-        "id": case.id,
-        "group": benchmark.classes[label],
-        "captions": [benchmark.classes[c] for c in columns],
-        "scores": [float(scores[c]) for c in columns],
-        "correct": right,
-        "tie": bool((scores == scores[label]).sum() > 1),
-    }
+    names, tied = [benchmark.classes[c] for c in columns], (scores == scores[label]).sum() > 1
+    return row(case, names, scores[columns].tolist(), right, tied, group=names[0])
