@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import DataError, Record
@@ -32,6 +32,10 @@ class LlavaSource(PublishedSource):
     """
 
     _kind = "llava"
+    _columns: ClassVar = {
+        "caption_column": "conversations",
+        "meta_columns": ("id", "conversations"),
+    }
     _expected_file = (
         "a list of {id, image, conversations}, such as llava_instruct_150k.json or "
         "llava_v1_5_mix665k.json (https://huggingface.co/datasets/liuhaotian/LLaVA-Instruct-150K, "
@@ -59,14 +63,8 @@ class LlavaSource(PublishedSource):
         for folder in self._folders[1:]:
             if not folder.is_dir():
                 raise ValueError(f"no image folder {folder}; set {self._folder_option}")
-        super().__init__(
-            split,
-            first,
-            self._folders[0] if str(images) else "",
-            caption_column="conversations",
-            meta_columns=("id", "conversations"),
-            exclude=exclude,
-        )
+        folder = self._folders[0] if str(images) else ""
+        super().__init__(split, annotations=first, images=folder, exclude=exclude)
 
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming the row, for a row that does not make a record."""
