@@ -7,12 +7,13 @@ difference between two renderings of one scene (background, noise, shades) is th
 other differences.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.benchmarks.scenes import Where, where_of
+from vlc_jax.input_pipeline.benchmarks.scenes import Where, collect, where_of
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.scenes import draw, grammar, sample
 from vlc_jax.input_pipeline.scenes import world as worlds
@@ -228,10 +229,16 @@ def binding(kind: str = "attribute", **options: Any) -> Benchmark:
     where = where_of(options)
     looks = _looks(where.rules)
     learned = {
-        part: _bound(kind, where, looks, 2 * PAIRS * placements, (1 + n) * _LEARNED_FROM)
+        part: _bound(
+            kind,
+            dataclasses.replace(where, count=2 * PAIRS * placements),
+            looks,
+            # apart from the scenes of all cases
+            start=(1 + n) * _LEARNED_FROM,
+        )
         for n, (part, placements) in enumerate(LEARNED.items())
     }
-    cases = _bound(kind, where, looks, where.count, 0)
+    cases = _bound(kind, where, looks)
     classes = ("as named", "exchanged")
     return Benchmark("scenes_binding", cases, f"{_version(where)}/{kind}", classes, **learned)
 
@@ -248,25 +255,20 @@ def _version(where: Where) -> str:
 
 
 def _build(name: str, ask: Callable[[Views, int, str], Case], where: Where) -> Benchmark:
-    cases: list[Case] = []
-    for index, views in _views(name, where):
-        cases.append(ask(views, len(cases), f"{where.split}-{index:05d}"))
-        if len(cases) == where.count:
-            return Benchmark(name, tuple(cases), _version(where))
-    offered = f"{len(cases)} of {where.count}"
-    raise ValueError(f"world {where.rules.id!r} offers only {offered} cases of {name}")
+    def make(index: int, number: int) -> Iterator[Case]:
+        if (views := _views(name, where, index)) is not None:
+            yield ask(views, number, f"{where.split}-{index:05d}")
+
+    return Benchmark(name, collect(name, where, make), _version(where))
 
 
-def _views(name: str, where: Where) -> Iterator[tuple[int, Views]]:
-    """Yields (index, Views) of scenes of two different, disjoint objects, without held-out
-    combinations in any variation."""
-    rules = where.rules
-    for index in range(20 * where.count + 1000):
-        scene = sample.sample_scene(rules, where.split, index, 2)
-        stream = Stream(f"{rules.id}/{where.split}/{name}/{index}")
-        third = _third(scene, stream)
-        if third is not None and _is_plain(scene):
-            yield index, Views(scene, stream, third)
+def _views(name: str, where: Where, index: int) -> Views | None:
+    """Views of a scene of two different, disjoint objects; None if it has others, or if a variation
+    needs a held-out combination."""
+    scene = sample.sample_scene(where.rules, where.split, index, 2)
+    stream = Stream(f"{where.rules.id}/{where.split}/{name}/{index}")
+    third = _third(scene, stream)
+    return Views(scene, stream, third) if third is not None and _is_plain(scene) else None
 
 
 def _is_plain(scene: Scene) -> bool:
@@ -294,8 +296,7 @@ def _third(scene: Scene, stream: Stream) -> SceneObject | None:
 def _ask_condition(views: Views, number: int, case_id: str) -> Case:
     name = list(CONDITIONS)[number % len(CONDITIONS)]
     question = CONDITIONS[name](views)
-    fields = ("above", "below", "is_apart")
-    meta = {field: getattr(question, field) for field in fields}
+    meta = {field: getattr(question, field) for field in ("above", "below", "is_apart")}
     return _case(case_id, question.scenes, question.texts, name, meta)
 
 
@@ -338,34 +339,30 @@ def _looks(world: World) -> list[Looks]:
     )
 
 
-def _bound(
-    kind: str, where: Where, looks: Sequence[Looks], count: int, start: int
-) -> tuple[Case, ...]:
-    """`count` cases: the pairs in turn, each at a new placement, in both arrangements."""
-    cases: list[Case] = []
-    for index in range(start, start + 20 * count + 1000):
+def _bound(kind: str, where: Where, looks: Sequence[Looks], start: int = 0) -> tuple[Case, ...]:
+    """Cases of the pairs in turn, each at a new placement, in both arrangements."""
+    both = _both_relations if kind == "relation" else _both_bindings
+
+    def make(index: int, number: int) -> Iterator[Case]:
         scene = sample.sample_scene(where.rules, where.split, index, 2)
         is_beside = scene.relation(0, 1) in ("left of", "right of")
         if worlds.overlaps(*scene.objects) or (kind == "relation" and not is_beside):
-            continue
-        pair = looks[len(cases) // 2 % len(looks)]
+            return
+        pair = looks[number // 2 % len(looks)]
         objects = [
             obj._replace(shape=shape, colour=colour)
             for obj, (shape, colour) in zip(scene.objects, pair, strict=True)
         ]
         plain = scene._replace(objects=tuple(objects))
         stream = Stream(f"{where.rules.id}/{where.split}/scenes_binding/{index}")
-        both = _both_relations if kind == "relation" else _both_bindings
         group = _names(plain.objects, "list").text
-        (one, caption), (other, other_caption) = both(plain, stream.sample(2, 2))
-        captions = ((caption, other_caption), (other_caption, caption))
-        for label, arrangement in enumerate((one, other)[: count - len(cases)]):
+        arrangements, texts = zip(*both(plain, stream.sample(2, 2)), strict=True)
+        for label, arrangement in enumerate(arrangements):
             name = f"{where.split}-{index:05d}-{label}"
-            meta = {"label": label}
-            cases.append(_case(name, (arrangement,), captions[label], group, meta))
-        if len(cases) == count:
-            return tuple(cases)
-    raise ValueError(f"world {where.rules.id!r} offers only {len(cases)} of {count} cases")
+            captions = texts[::-1] if label else texts
+            yield _case(name, (arrangement,), captions, group, {"label": label})
+
+    return collect("scenes_binding", where, make, start)
 
 
 def _both_bindings(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]]:

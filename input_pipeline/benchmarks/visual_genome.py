@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from vlc_jax.input_pipeline.benchmarks.published_files import PublishedFiles
+from vlc_jax.input_pipeline.benchmarks import published
 
 FOLDERS = ("VG_100K", "VG_100K_2")
 
 
-def image(files: PublishedFiles, name: str) -> Path:
+def image(files: published.Files, name: str) -> Path:
     """The path of an image in one of the two folders, or directly in the folder of images, as in
     the archives of some sets."""
     paths = [files.image(f"{folder}/{name}") for folder in FOLDERS] + [files.image(name)]

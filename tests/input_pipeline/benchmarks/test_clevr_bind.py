@@ -2,15 +2,7 @@
 
 import pytest
 
-from tests.support.sets import clevr_bind as miniature
 from vlc_jax.input_pipeline.benchmarks import clevr_bind
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_every_text_has_the_prompt(root):

@@ -14,12 +14,6 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
-
-
 def test_captions_stand_beside_their_images_and_the_group_score_is_the_headline(root):
     benchmark = eqben(root)
     case = benchmark.cases[0]

@@ -10,13 +10,6 @@ from vlc_jax.input_pipeline.benchmarks import half_truths
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
-
-
 def test_the_short_caption_stands_against_the_half_truth(root):
     case = half_truths.half_truths(root).cases[1]
     assert case.captions == ("a cup 1", "a cup 1 under a shelf")

@@ -19,12 +19,6 @@ needs_data = pytest.mark.skipif(
 SWAPPED = "hard_positives/swapped_data"
 
 
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
-
-
 def rewrite(path, change):
     rows = json.loads(path.read_text())
     change(rows)

@@ -16,12 +16,6 @@ from vlc_jax.input_pipeline.record import DataError
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 
 
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
-
-
 def test_the_described_image_is_first_and_the_others_of_the_set_follow_in_order(root):
     cases = imagecode(root).cases
     names = [[path.stem for path in case.images] for case in cases]

@@ -18,16 +18,8 @@ DATA = os.environ.get("VLC_BENCHMARK_DATA")
 NEEDS_DATA = pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sets")
-    for name in ("bivlc", "coco_counterfactuals", "cola"):
-        sets.WRITERS[name](folder)
-    return folder
-
-
-def test_bivlc_has_each_caption_beside_its_own_image_and_groups_of_types(root):
-    benchmark = bivlc(root)
+def test_bivlc_has_each_caption_beside_its_own_image_and_groups_of_types(all_sets):
+    benchmark = bivlc(all_sets)
     first = benchmark.cases[0]
     assert first.captions == ("0 cups on a table", "a table on 0 cups")
     assert [picture.column for picture in first.images] == ["image", "negative_image"]
@@ -36,13 +28,13 @@ def test_bivlc_has_each_caption_beside_its_own_image_and_groups_of_types(root):
     assert metrics["group_score/subset=replace_att"].count == 1
 
 
-def test_captions_made_from_one_of_coco_are_one_cluster(root):
-    cases = coco_counterfactuals(root).cases
+def test_captions_made_from_one_of_coco_are_one_cluster(all_sets):
+    cases = coco_counterfactuals(all_sets).cases
     assert [case.meta["record"] for case in cases] == ["158", "158", "164"]
 
 
-def test_cola_finds_images_in_both_folders_of_visual_genome(root):
-    for case in cola(root).cases:
+def test_cola_finds_images_in_both_folders_of_visual_genome(all_sets):
+    for case in cola(all_sets).cases:
         assert all(image_ops.decode(picture).size for picture in case.images)
 
 

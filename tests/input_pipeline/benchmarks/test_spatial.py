@@ -5,17 +5,10 @@ import shutil
 
 import pytest
 
-from tests.support.sets import spatial as files
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, spatial
 from vlc_jax.input_pipeline.record import DataError
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,10 @@ import json
 
 import pytest
 
-from tests.support.sets import spec as miniature
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import spec
 from vlc_jax.input_pipeline.record import DataError
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_the_correct_caption_or_image_comes_first(root):

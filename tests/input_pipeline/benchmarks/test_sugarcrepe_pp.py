@@ -4,22 +4,14 @@ import json
 
 import pytest
 
-from tests.support.sets import sugarcrepe_pp as miniature
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
-from vlc_jax.input_pipeline.benchmarks import sugarcrepe_pp
+from vlc_jax.input_pipeline.benchmarks import sugarcrepe
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
-
-
 def test_the_second_caption_is_the_hard_positive(root):
-    case = sugarcrepe_pp.sugarcrepe_pp(root).cases[1]
+    case = sugarcrepe.sugarcrepe_pp(root).cases[1]
     assert case.captions[0] == "A dog replace_att chases a cat 2."
     assert case.captions[1] == "A cat replace_att chases a dog 2."
     assert case.meta["positive"] == "A cat replace_att is chased by a dog 2."
@@ -27,7 +19,7 @@ def test_the_second_caption_is_the_hard_positive(root):
 
 
 def test_headlines_are_means_over_subsets_of_both_tasks(root):
-    benchmark = sugarcrepe_pp.sugarcrepe_pp(root, subsets=("swap_att", "swap_obj"))
+    benchmark = sugarcrepe.sugarcrepe_pp(root, subsets=("swap_att", "swap_obj"))
     result = evaluators.evaluate("triplet", benchmark, random_scorer())
     for task in ("augmented_accuracy", "text_accuracy"):
         parts = [result.metrics[f"{task}/subset=swap_{of}"].value for of in ("att", "obj")]
@@ -36,7 +28,7 @@ def test_headlines_are_means_over_subsets_of_both_tasks(root):
 
 
 def test_a_number_of_cases_that_is_not_the_published_one_is_said(root):
-    notes = sugarcrepe_pp.sugarcrepe_pp(root).notes
+    notes = sugarcrepe.sugarcrepe_pp(root).notes
     assert "swap_obj: 2 cases; published are 245" in notes
 
 
@@ -54,4 +46,4 @@ def test_a_wrong_row_is_named(root, tmp_path, field, value, message):
     rows[1][field] = value
     (tmp_path / "sugarcrepe_pp" / "swap_obj.json").write_text(json.dumps(rows))
     with pytest.raises(DataError, match=message):
-        sugarcrepe_pp.sugarcrepe_pp(tmp_path, subsets=("swap_obj",))
+        sugarcrepe.sugarcrepe_pp(tmp_path, subsets=("swap_obj",))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sets import valse as miniature
 from vlc_jax.input_pipeline.benchmarks import valse
 from vlc_jax.input_pipeline.record import DataError
 
@@ -15,13 +14,6 @@ real = pytest.mark.skipif(
     not DATA or not (Path(DATA) / "valse").is_dir(),
     reason="VLC_BENCHMARK_DATA names no folder with the real valse",
 )
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_cases_that_two_annotators_did_not_find_valid_are_left_out(root):

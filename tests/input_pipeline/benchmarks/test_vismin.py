@@ -12,12 +12,6 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture
-def root(tmp_path):
-    miniature.write(tmp_path)
-    return tmp_path
-
-
 def test_captions_that_the_solution_exchanges_stand_beside_their_images(root):
     cases = vismin.vismin(root).cases
     assert len(cases) == 8

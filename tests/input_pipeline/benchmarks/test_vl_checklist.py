@@ -8,19 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.sets import vl_checklist as miniature
 from vlc_jax.evaluators import groups
 from vlc_jax.input_pipeline.benchmarks import vl_checklist
 from vlc_jax.input_pipeline.record import DataError
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA", "")
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_the_files_are_those_of_the_authors_folder():

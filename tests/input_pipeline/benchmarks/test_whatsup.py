@@ -5,18 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from tests.support.sets import whatsup as files
 from vlc_jax import evaluators
 from vlc_jax.evaluators import Scorer
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, whatsup
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 def scorer_that_misses(*names):

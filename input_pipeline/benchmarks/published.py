@@ -1,4 +1,4 @@
-"""Annotation files of published evaluation sets: their origin, and readers of their formats."""
+"""Published evaluation sets: the origin of their files, and readers of these files."""
 
 import csv
 import dataclasses
@@ -18,6 +18,11 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 from vlc_jax.input_pipeline.sources import json_annotations
+
+# averages of `Files.benchmark`: accuracy_macro is the mean over subsets
+SUBSET_MACRO = {"macro": Average(("subset",))}
+# summary of pairs of images and captions, as Winoground's metrics are called
+PAIR_SCORES = ("group_score", "text_score", "image_score")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +57,11 @@ class Origin:
         )
 
 
-class PublishedFiles:
+class Files:
     """Reads the files of an evaluation set; hashes their content for the benchmark's version.
 
     Args:
-      origin: origin of the set.
+      origin, name: of the set.
       root: the folder ROOT of `Origin`.
       count: maximal number of cases (per subset, if `Origin.cases` has subsets); None: all.
       folder, images: other folders of annotations and images: in `root`, or absolute.
@@ -65,6 +70,7 @@ class PublishedFiles:
     def __init__(
         self,
         origin: Origin,
+        name: str,
         root: str | Path = "",
         count: int | None = None,
         folder: str | Path | None = None,
@@ -74,7 +80,7 @@ class PublishedFiles:
             raise ValueError(
                 f"`root` is needed, the folder of evaluation sets: {origin.how_to_get}"
             )
-        self.origin, self.root, self.count = origin, Path(root), count
+        self.origin, self.name, self.root, self.count = origin, name, Path(root), count
         self.folder = Path(root) / (folder or origin.folder)
         self._images = Path(root) / (images or origin.images)
         self._digest = hashlib.sha256()
@@ -127,7 +133,7 @@ class PublishedFiles:
     def packed(self, pattern: str, *fields: str) -> list[tuple[Path, int, dict[str, Any]]]:
         """(file, row number, fields) of all rows of the Parquet files of a pattern, sorted by name.
 
-        Images stay in the files (`packed_image`)."""
+        Images stay in the files (`row_images`)."""
         packed = []
         for path in self.paths(pattern):
             self.remember(path)
@@ -186,7 +192,6 @@ class PublishedFiles:
 
     def benchmark(
         self,
-        name: str,
         cases: Iterable[Case],
         averages: Mapping[str, Average] | None = None,
         **fields: Any,
@@ -206,7 +211,7 @@ class PublishedFiles:
                     f"captions are texts; case {case.id} of {self.folder} has {case.captions!r:.80}"
                 )
         version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
-        return Benchmark(name, cases, version, averages=averages or {}, notes=notes, **fields)
+        return Benchmark(self.name, cases, version, averages=averages or {}, notes=notes, **fields)
 
     def _first(self, cases: Iterable[Case]) -> Iterable[Case]:
         if self.count is None or not isinstance(self.origin.cases, Mapping):
@@ -245,17 +250,18 @@ class PublishedFiles:
 Reader = Callable[..., Benchmark]
 
 
-def published(origin: Origin) -> Callable[[Reader], Reader]:
-    """Decorator: a reader from a function of PublishedFiles and the options of one set.
+def reader(origin: Origin) -> Callable[[Reader], Reader]:
+    """Decorator: the reader of a set, named like its function, which has `Files` and options.
 
-    The options of `PublishedFiles` (root, count, folder, images) come first in its signature.
+    The options of `Files` (root, count, folder, images) come first in its signature, and `origin`
+    is its attribute.
     """
 
     def decorate(read: Reader) -> Reader:
         signature = inspect.signature(read)
 
         @functools.wraps(read)
-        def reader(
+        def read_set(
             root: str | Path = "",
             count: int | None = None,
             folder: str | Path | None = None,
@@ -264,14 +270,21 @@ def published(origin: Origin) -> Callable[[Reader], Reader]:
         ) -> Benchmark:
             # Before files are opened: a TypeError for an unknown option.
             signature.bind(None, **options)
-            return read(PublishedFiles(origin, root, count, folder, images), **options)
+            files = Files(origin, read.__name__, root, count, folder, images)
+            return read(files, **options)
 
-        common = [*inspect.signature(PublishedFiles).parameters.values()][1:]
+        common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
         further = [*signature.parameters.values()][1:]
-        reader.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
-        return reader
+        read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
+        read_set.origin = origin  # type: ignore[attr-defined]
+        return read_set
 
     return decorate
+
+
+def origin_of(read_set: Reader) -> Origin:
+    """The origin of a set by its reader."""
+    return read_set.origin  # type: ignore[attr-defined]
 
 
 def case_id(number: int, *parts: object) -> str:
@@ -280,9 +293,9 @@ def case_id(number: int, *parts: object) -> str:
     return f"{number:06d}_{tail}"
 
 
-def packed_image(row: tuple[Path, int, Any], column: str, item: int | None = None) -> PackedImage:
-    """The image in a column of a row of `PublishedFiles.packed`."""
-    return PackedImage(row[0], row[1], column, item)
+def row_images(row: tuple[Path, int, Any], *columns: str) -> tuple[PackedImage, ...]:
+    """The images in columns of a row of `Files.packed`."""
+    return tuple(PackedImage(row[0], row[1], column, None) for column in columns)
 
 
 def amended(benchmark: Benchmark, *notes: str, version: str = "") -> Benchmark:
