@@ -1,5 +1,8 @@
 """Published sets in miniature for the tests of their readers."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.support import sets
@@ -18,3 +21,11 @@ def root(request, tmp_path):
     folder = tmp_path / "sets"
     getattr(sets, name).write(folder)
     return folder
+
+
+@pytest.fixture
+def real_data():
+    """The folder of published annotation files."""
+    if not os.environ.get("VLC_BENCHMARK_DATA"):
+        pytest.skip("VLC_BENCHMARK_DATA names no folder of annotation files")
+    return Path(os.environ["VLC_BENCHMARK_DATA"])

@@ -1,20 +1,13 @@
 """MMVP and MMVP-VLM: pairs, categories by position, prompts, questions, spellings, label fixes."""
 
-import os
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from vlc_jax.evaluators import questions
 from vlc_jax.input_pipeline.benchmarks import mmvp
 from vlc_jax.input_pipeline.record import DataError
-
-DATA = os.environ.get("VLC_BENCHMARK_DATA")
-needs_data = pytest.mark.skipif(
-    not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files"
-)
 
 
 def test_a_pair_is_two_rows_with_their_images(root):
@@ -121,16 +114,15 @@ def test_wrong_content_names_file_and_case(root, name, rows, message):
         mmvp.mmvp(root, texts=texts)
 
 
-@needs_data
-def test_all_converted_statements_and_questions_are_there(root):
-    benchmark = mmvp.mmvp(DATA, folder="mmvp_converted", images=root)
+def test_all_converted_statements_and_questions_are_there(root, real_data):
+    benchmark = mmvp.mmvp(real_data, folder="mmvp_converted", images=root)
     assert len(benchmark.cases) == 150
     assert benchmark.notes == ()
-    assert len(mmvp.mmvp(DATA, folder="mmvp_converted", label_fixes=True).cases) == 149
+    assert len(mmvp.mmvp(real_data, folder="mmvp_converted", label_fixes=True).cases) == 149
     # MMVP-VLM's own table with the types is not there: one of the same length takes its place.
     folder = root / "converted"
     folder.mkdir()
-    shutil.copy(Path(DATA) / "mmvp_converted" / "Questions-llava.csv", folder)
+    shutil.copy(real_data / "mmvp_converted" / "Questions-llava.csv", folder)
     rows = [f"{n},Color,a boat {n}" for n in range(1, 271)]
     (folder / "Questions.csv").write_text("\n".join(["Question ID,Type,Statement", *rows]))
     asked = mmvp.mmvp_vlm(root, folder="converted", texts="questions")
