@@ -59,7 +59,8 @@ SHUFFLES = (
     "shuffle_trigrams",
 )
 TAGGER = "spacy:en_core_web_sm"
-ATTRIBUTION_FLOOR = 25  # attribute pairs with fewer cases are not in the paper's mean
+# attribute pairs with fewer cases are not in the paper's mean
+ATTRIBUTION_FLOOR = 25
 MAX_WORDS = 30  # per caption, as in BLIP
 
 
@@ -144,6 +145,7 @@ def _order(files: published.Files, seed: int, tagger: str) -> Benchmark:
                 meta={"record": image},
             )
 
+    # the shuffles' versions too: a new tagger draws other options from the same captions
     benchmark = files.benchmark(cases())
     versions = "/".join(str(shuffle.version) for shuffle in shuffles)
     return dataclasses.replace(benchmark, version=f"{benchmark.version}/{seed}/{versions}")
@@ -172,6 +174,7 @@ def _boxed(files: published.Files, name: str, group: str) -> Iterator[tuple[int,
 
 
 def _case(files: published.Files, number: int, row: dict[str, Any], group: dict) -> Case:
+    # boxes are a corner and sizes in the file, and two corners in Crop
     x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
     return Case(
         published.case_id(number, row["image_path"]),

@@ -40,5 +40,6 @@ def _cases(files: published.Files) -> Iterator[Case]:
             published.case_id(number, row["type"], row["subtype"]),
             published.row_images(packed, "image", "negative_image"),
             (row["caption"], row["negative_caption"]),
+            # the names of SugarCrepe's subsets, so that both sets can be compared
             {"type": row["type"], "subset": f"{row['type']}_{row['subtype']}"},
         )

@@ -16,6 +16,8 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = ("active_passive", "coordination", "relative_clause")
+# The false sentence of a number has the words of the true one in another role: only these two
+# compare like with like.
 PAIRS = (("True1", "False1"), ("True2", "False2"))
 ORIGIN = published.Origin(
     protocol="choice",

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-SUBSETS = ("train", "val", "gen")  # gen: colour-shape pairs that are not in train
+# gen: colour-shape pairs that are not in train
+SUBSETS = ("train", "val", "gen")
 WRONG = tuple(f"neg_{n}" for n in range(4))
 PROMPT = "An image of a {}"  # of the ICCV paper, for texts such as "red cube"
 ORIGIN = published.Origin(

@@ -36,6 +36,7 @@ def coco_counterfactuals(files: published.Files) -> Benchmark:
             published.case_id(number, row["id"]),
             tuple(files.image(f"{row[field]}.jpg") for field in fields[0]),
             tuple(row[field] for field in fields[1]),
+            # ids are COCO's with a variant's number: variants of a caption are not independent
             meta={"record": str(row["id"]).partition("_")[0]},
         )
         for number, row in enumerate(rows)

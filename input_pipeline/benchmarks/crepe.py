@@ -114,6 +114,7 @@ def _cases(files: published.Files, name: str, column: str, group: dict[str, str]
 
 def _box(row: dict[str, str], where: str) -> tuple[int, int, int, int]:
     try:
+        # by float: pandas writes integers as 12.0 in a column that lacks some
         x, y, width, height = (int(float(row[side])) for side in _BOX)
     except (ValueError, OverflowError):
         got = {side: row[side] for side in _BOX}

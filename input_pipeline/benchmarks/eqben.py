@@ -71,9 +71,11 @@ def _pixels(path: Path) -> np.ndarray | Path:
     if not path.is_file():
         return path
     try:
+        # a pickle from the internet could run code
         pixels = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise DataError(f"{path} is no NumPy file of pixels: {error}") from error
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3:
         raise DataError(f"{path} has no uint8 pixels (height, width, 3)")
+    # BGR, as OpenCV reads images
     return np.ascontiguousarray(pixels[:, :, ::-1])

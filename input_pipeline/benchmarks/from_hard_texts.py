@@ -78,6 +78,7 @@ def pairs(
     for index, record in first_records(records, count):
         other = others[index] if others is not None else _hard_image(records, record)
         captions = tuple(_one_caption(each) for each in (record, other))
+        # equal captions tie under every model: the pair could only be wrong
         if captions[0] == captions[1]:
             raise DataError(f"benchmark record {record.id}: both captions are {captions[0]!r}")
         cases.append(
@@ -91,7 +92,8 @@ def pairs(
         )
     version = f"{records.fingerprint}/{len(cases)}"
     if others is not None:
-        version += f"/{others.fingerprint}"  # covers the columns of the second image
+        # covers the columns of the second image
+        version += f"/{others.fingerprint}"
     return Benchmark("pairs", tuple(cases), version)
 
 

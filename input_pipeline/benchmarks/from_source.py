@@ -83,6 +83,7 @@ def linear_probe(
     parts["train"] = _labelled(source, train_split, options)
     training = _cases_of_classes(parts["train"], train_count)
     if validation_split is None:
+        # every fifth, not the last fifth: sources may be sorted by class
         validation, training = training[::5], tuple(c for n, c in enumerate(training) if n % 5)
     else:
         parts["validation"] = _labelled(source, validation_split, options)

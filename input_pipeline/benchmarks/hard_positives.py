@@ -57,6 +57,7 @@ def replace(files: published.Files, drop_equal: bool = False) -> Benchmark:
     answerable = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
     summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
     benchmark = files.benchmark(answerable, published.SUBSET_MACRO, summary=summary)
+    # with `count` only the cases that are evaluated enter the note
     equal = len(cases) - len(answerable) or sum(map(_is_unanswerable, benchmark.cases))
     status = "are left out" if drop_equal else "cannot be answered"
     note = f"{equal} cases whose negative is equal to a correct caption {status}"
@@ -74,6 +75,7 @@ def swap(files: published.Files) -> Benchmark:
     added. Unverified: the authors' file was not available for comparison.
     """
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
+    # SWAP's c and n are those of ARO, whose folder users may already have
     of_aro = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
     box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
     if files.has(swapped):
@@ -89,7 +91,8 @@ def swap(files: published.Files) -> Benchmark:
 def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     names = (f"{folder}/vl_checklist_{subset}.json" for folder in FOLDERS)
     for number, row in _joined(files, *names):
-        image = row["image_path"].removeprefix("data/")  # prefix in the authors' repository
+        # prefix in the authors' repository
+        image = row["image_path"].removeprefix("data/")
         yield Case(
             f"{subset}_{published.case_id(number, image)}",
             (files.image(image),),
@@ -123,6 +126,7 @@ def _joined(
             f"{files.folder}: {original} has {len(first):,} cases and {swapped} {len(second):,}; "
             f"they belong together row by row"
         )
+    # neither file has ids: only equal images and negatives show that the rows belong together
     for number, (row, other) in enumerate(zip(first, second, strict=True)):
         for field in shared:
             if row[field] != other[field]:

@@ -26,7 +26,8 @@ ORIGIN = published.Origin(
     overlap="Open Images, MSR-VTT",
 )
 _INDICES = {str(index): index for index in range(IMAGES)}
-_STATIC = "open-images"  # prefix of sets of photographs; other sets are video frames
+# prefix of sets of photographs; other sets are video frames
+_STATIC = "open-images"
 
 
 @published.reader(ORIGIN)
@@ -58,6 +59,7 @@ def _cases(files: published.Files) -> Iterator[Case]:
                 raise DataError(f"{path}: set {name!r}, image {key} has no text; got {text!r:.80}")
             yield Case(
                 published.case_id(number, name, key),
+                # the described image first, as in every case of this protocol
                 (pictures[index], *pictures[:index], *pictures[index + 1 :]),
                 (text.strip(),),
                 "static" if name.startswith(_STATIC) else "video",

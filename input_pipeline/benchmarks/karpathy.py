@@ -54,6 +54,7 @@ def _retrieval(
 
     benchmark = files.benchmark(cases())
     number = sum(len(case.captions) for case in benchmark.cases)
+    # Files counts cases, which are images here
     if files.count is None and number != CAPTIONS[files.name]:
         note = f"{number:,} captions; published are {CAPTIONS[files.name]:,}"
         benchmark = published.amended(benchmark, note)

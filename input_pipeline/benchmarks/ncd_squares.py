@@ -40,6 +40,7 @@ def ncd_squares(files: published.Files, subsets: tuple[str, ...] = SUBSETS) -> B
 
 
 def _subset(files: published.Files, subset: str) -> Iterator[Case]:
+    # the first pattern if there is none, for the message of a missing file
     patterns = [pattern for pattern in ORIGIN.files if files.has(pattern)] or [ORIGIN.files[0]]
     paths = sorted(path for pattern in patterns for path in files.paths(pattern))
     for number, path in enumerate(path for path in paths if "MIRROR" not in path.name):

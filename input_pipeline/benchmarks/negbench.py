@@ -106,6 +106,7 @@ def _questions(files: published.Files, subset: str) -> Iterator[Case]:
                 f"{files.folder / name}: case {number}: correct_answer is 0 to {OPTIONS - 1}; got "
                 f"{correct!r}"
             )
+        # the correct caption first, as in every case of this protocol
         captions.insert(0, captions.pop(int(correct)))
         image = f"{IMAGES[subset]}/{_file_name(row['image_path'])}"
         yield Case(
@@ -118,4 +119,5 @@ def _questions(files: published.Files, subset: str) -> Iterator[Case]:
 
 
 def _file_name(path: str) -> str:
+    # paths of the authors' machines, Windows among them
     return PurePosixPath(path.replace("\\", "/")).name

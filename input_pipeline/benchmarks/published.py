@@ -127,6 +127,7 @@ class Files:
 
     def table(self, name: str, *fields: str, delimiter: str = ",") -> list[dict[str, str]]:
         """Rows of a CSV or TSV file; quoted fields may contain line breaks."""
+        # newline="": line breaks inside quoted fields stay as they are
         reader = csv.DictReader(io.StringIO(self._text(name), newline=""), delimiter=delimiter)
         return self.check(name, list(reader), fields)
 
@@ -170,6 +171,7 @@ class Files:
         """Path of an image; a missing file raises only when it is decoded."""
         if not isinstance(name, str):
             raise DataError(f"images of {self.folder} have names; got {name!r:.80}")
+        # no stat here: sets have tens of thousands of images, and storage may be slow
         return self._images / name
 
     def image_folder(self, *spellings: str) -> str:
@@ -203,7 +205,8 @@ class Files:
             raise ValueError(f"count must be at least 1; got {self.count}")
         cases = tuple(self._first(cases))
         notes = () if self.count is not None else tuple(self._differences(cases))
-        for case in cases:  # the content too: options select and change cases of the same files
+        # the content too: options select and change cases of the same files
+        for case in cases:
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
             if not all(isinstance(caption, str) for caption in case.captions):
@@ -242,6 +245,7 @@ class Files:
     def _text(self, name: str) -> str:
         path = self.path(name)
         try:
+            # Excel and some Windows editors begin UTF-8 files with a byte order mark
             return path.read_text("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not UTF-8: {error}") from error
@@ -289,6 +293,7 @@ def origin_of(read_set: Reader) -> Origin:
 
 def case_id(number: int, *parts: object) -> str:
     """A unique id that is a valid file name."""
+    # 80 letters: file systems allow 255 bytes for a name, which gets a suffix and a prefix
     tail = re.sub(r"[^0-9A-Za-z.-]+", "_", "_".join(str(part) for part in parts))[-80:]
     return f"{number:06d}_{tail}"
 

@@ -21,10 +21,12 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # version of the questions; `World.version` covers the images
+# version of the questions; `World.version` covers the images
+VERSION = 1
 PAIRS = 20  # pairs of coloured shapes in `binding`
 LEARNED = {"training": 48, "validation": 16}  # placements per pair to fit its probe
-_LEARNED_FROM = 10_000_000  # index of their first scene, beyond the scenes of all cases
+# index of their first scene, beyond the scenes of all cases
+_LEARNED_FROM = 10_000_000
 
 
 class Views(NamedTuple):
@@ -72,6 +74,7 @@ class Views(NamedTuple):
     def moved(self) -> Scene:
         """The first object alone, at the position of the second."""
         first, second = self.objects
+        # a big object must not leave the canvas where a small one was
         edge = self.scene.world.canvas - first.pixels
         return self.of(first._replace(x=min(second.x, edge), y=min(second.y, edge)))
 
@@ -83,7 +86,8 @@ class Views(NamedTuple):
     def reversed(self, scene: Scene) -> Scene:
         """The objects of a scene with their positions swapped."""
         other = worlds.reverse_relation(scene, 0, 1)
-        assert other is not None  # only a third object could be in the way
+        # only a third object could be in the way
+        assert other is not None
         return other
 
     def again(self, scene: Scene) -> Scene:
@@ -134,6 +138,7 @@ def _presence(views: Views, is_scene: bool, is_all: bool) -> Question:
         shapes = [views.stream.choice(shapes)]
     absent = grammar.absent_shapes(scene)
     wrong = absent if is_all else [views.stream.choice(absent)]
+    # texts of present objects come first: `above` is a prefix of the pairs
     pairs = [("i0", f"t{n}") for n in range(len(shapes) + len(wrong))]
     texts = tuple(_a(shape) for shape in (*shapes, *wrong))
     return Question((scene,), texts, (*pairs[: len(shapes)],), (*pairs[len(shapes) :],))
@@ -373,6 +378,7 @@ def _both_bindings(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]
 def _both_relations(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]]:
     """(scene, text) of both arrangements; the first has the first object on the left."""
     scenes = [plain, worlds.reverse_relation(plain, 0, 1)]
+    # label 0 always has the first object on the left, whatever the sampled scene
     if plain.relation(0, 1) == "right of":
         scenes.reverse()
     link = "left of" if order[0] == 0 else "right of"

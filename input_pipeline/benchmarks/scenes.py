@@ -30,7 +30,8 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # version of the questions; `World.version` covers the images
+# version of the questions; `World.version` covers the images
+VERSION = 1
 REPLACE_KINDS = ("size", "relation", "colour")
 SWAP_KINDS = ("attribute", "relation")
 
@@ -259,7 +260,8 @@ def whatsup(scene: Scene, stream: Stream, _: int) -> _Question | None:
     caption = _relation(scene, stream)
     other = worlds.reverse_relation(scene, 0, 1)
     opposite = caption._replace(link=worlds.OPPOSITE[caption.link])
-    if other is None or grammar.is_true(opposite, scene):  # both hold if the objects are copies
+    # both hold if the objects are copies
+    if other is None or grammar.is_true(opposite, scene):
         return None
     meta = {"images": (draw.draw(other),), "other_scene": other.to_json()}
     meta["question"] = questions.shared(caption, opposite)
@@ -285,7 +287,8 @@ def _ask_retrieval(
 ) -> _Question | None:
     caption = _relation(scene, stream, with_size=True)
     meaning = frozenset({caption[:3], contrast.reorder(caption)[:3]})
-    if meaning in meanings:  # two true captions for one query would make the answer ambiguous
+    # two true captions for one query would make the answer ambiguous
+    if meaning in meanings:
         return None
     meanings.add(meaning)
     return _Question((caption.text,))
@@ -363,7 +366,8 @@ def spatial(**options: Any) -> Benchmark:
     cases = []
     for pair in pairs.cases:
         captions = [grammar.parse(text, where.rules) for text in pair.captions]
-        if questions.answer(captions[0]) != captions[0].link:  # from the question's first object
+        # from the question's first object
+        if questions.answer(captions[0]) != captions[0].link:
             captions = [contrast.reorder(caption) for caption in captions]
         texts = tuple(caption.text for caption in captions)
         for side, image in enumerate(pair.images):

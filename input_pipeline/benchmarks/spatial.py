@@ -116,6 +116,7 @@ def _last_word(caption: str) -> str:
 
 
 def _phrase(phrases: dict[str, str], other: str) -> Callable[[str], str]:
+    # the first phrase in the order of the authors' conditions
     return lambda caption: next(
         (preposition for phrase, preposition in phrases.items() if phrase in caption), other
     )

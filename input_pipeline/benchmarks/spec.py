@@ -62,6 +62,7 @@ def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case
     name = f"{subset}/{FILES[direction]}"
     for number, row in enumerate(files.objects(name, "query", "keys", "label")):
         query, keys = row["query"], _correct_first(f"{files.folder / name}: case {number}", row)
+        # a query is one side of the case, its keys are the other
         of_captions = direction == "image_to_text"
         pictures, captions = ((query,), keys) if of_captions else (keys, (query,))
         pictures = tuple(f"{subset}/{picture}" for picture in pictures)

@@ -85,6 +85,7 @@ def _subset(files: published.Files, subset: str) -> Iterator[Case]:
         raise DataError(f"{files.folder / subset}.json is no object of cases; {ORIGIN.how_to_get}")
     fields = ("filename", "caption", "negative_caption")
     rows = files.check(f"{subset}.json", list(document.values()), fields)
+    # keys have gaps where the authors removed cases; ids keep the authors' numbers
     for key, row in zip(document, rows, strict=True):
         yield _case(files, subset, int(key), row)
 

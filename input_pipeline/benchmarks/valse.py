@@ -104,6 +104,7 @@ def _votes(file: Path, key: str, row: dict[str, Any]) -> int:
 
 def _image(file: Path, key: str, row: dict[str, Any]) -> str:
     name = row["image_file"]
+    # by name first: pieces from VisDial and FOIL name their data set, not that of the image
     for start, folder in _BY_NAME.items():
         if name.startswith(start):
             return f"{folder}/{name}"

@@ -55,6 +55,7 @@ def _cases(files: published.Files) -> Iterator[Case]:
             f"{files.folder / SOLUTION} has {len(solution):,} rows and *.parquet {len(rows):,}; "
             f"they belong together row by row"
         )
+    # joined by position, the only link; the category is a check of it
     for number, (packed, solved) in enumerate(zip(rows, solution, strict=True)):
         row = packed[2]
         if solved["Text"] not in SWAPPED or solved["category"] != row["category"]:

@@ -57,7 +57,8 @@ def winoground(files: published.Files) -> Benchmark:
                 for kind, field in _TAGS.items()
                 if row.get(field) not in (None, "")
             }
-            if hard:  # a kind per tag, since a case may have several tags
+            # a kind per tag, since a case may have several tags
+            if hard:
                 group |= dict.fromkeys(hard.get(str(row["id"])) or ["NoTag"], "yes")
             captions = tuple(row[field] for field in _CAPTIONS)
             yield Case(published.case_id(number, row["id"]), pair, captions, group or None)
@@ -69,9 +70,11 @@ def winoground(files: published.Files) -> Benchmark:
 def _rows(files: published.Files) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
     """Yields (row, its two images) of whichever form is present."""
     (official,), fields = ORIGIN.files, ("id", *_IMAGES, *_CAPTIONS)
+    # the official form wins if several are there: the others were made from it
     if files.has("metadata.csv") and not files.has(official):
         tags = {}
         if files.has("examples.jsonl"):
+            # only the official file has tags; metadata.csv has the same ids
             tags = {str(row["id"]): row for row in files.json_lines("examples.jsonl", "id")}
         for row in files.table("metadata.csv", *fields):
             yield tags.get(row["id"], {}) | row, tuple(files.image(row[f]) for f in _IMAGES)

@@ -17,7 +17,8 @@ def read(row: dict[str, Any], column: str | None, name: str) -> Any:
     """A cell's value; parses lists, which CSV and TSV hold as JSON or Python literals."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:  # most JSON lists are Python literals, too, but not lists with null or true
+        # most JSON lists are Python literals, too, but not lists with null or true
+        try:
             with _one_at_a_time:
                 return ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):

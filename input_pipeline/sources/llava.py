@@ -99,7 +99,8 @@ class LlavaSource(PublishedSource):
         if self._text_only:
             self.has_text_only |= left_out > 0
             for row in rows:
-                row.setdefault("image", None)  # the column must exist even if no entry has an image
+                # the column must exist even if no entry has an image
+                row.setdefault("image", None)
             return tables.MemoryTable(path, rows, range(1, len(rows) + 1))
         json_annotations.mention(path, left_out, len(rows), "entries have no image")
         if not numbers:
@@ -119,6 +120,7 @@ class LlavaSource(PublishedSource):
         return [folder / image for folder in self._folders]
 
     def _fingerprint(self, *further: Any) -> str:
+        # digests are sorted in the base class, but ids depend on the order of several files
         order = [*self.digests.values()] if self._more_files else []
         text_only = ["text_only"] if self.has_text_only else []
         return super()._fingerprint(self._answers, order, *text_only, *further)
@@ -152,6 +154,7 @@ def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str
     code, a first turn of "gpt" is left out. Raises DataError unless "human" and "gpt" take turns,
     with strings.
     """
+    # LLaVA's code drops an answer that no question comes before
     turns = turns[1:] if turns and turns[0].get("from") == "gpt" else turns
     speakers = [turn.get("from") for turn in turns]
     values = [turn.get("value") for turn in turns]

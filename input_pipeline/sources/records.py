@@ -76,7 +76,8 @@ class RecordsSource:
 
     _kind = "records"  # prefix of fingerprints
     _folder_option = "image_folder"
-    _only_lists = False  # True if a single text or id must be a list, too
+    # True if a single text or id must be a list, too
+    _only_lists = False
     _split_advice = (
         "select its rows with split_column='...' or holdout=0.05, or name another file "
         "and split='all'"
@@ -117,7 +118,8 @@ class RecordsSource:
         self._hard_images, self._group = hard_images_column, group_column
         self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
         self._folder = Path(path).parent if image_folder is None else Path(image_folder)
-        self.digests: dict[str, str] = {}  # subclasses that open further files add theirs
+        # subclasses that open further files add theirs
+        self.digests: dict[str, str] = {}
         self._table = self._open(Path(path), quoting)
         self.digests[str(path)] = self._table.digest
         excluded: frozenset[str] = frozenset()
@@ -362,7 +364,8 @@ class RecordsSource:
             self._holdout, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
         if self._has_holdout and holdouts.is_exact(len(self._table)):
-            options.append("exact")  # runs from before the exact rule held out other rows
+            # runs from before the exact rule held out other rows
+            options.append("exact")
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 

@@ -81,6 +81,7 @@ def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
     if tie == "first_index":
         return 1.0
     equal = int((above == above.min()).sum())
+    # ties broken at random: all equal ones of `above` must come before those of `below`
     return 1 / math.comb(equal + int((below == above.min()).sum()), equal)
 
 

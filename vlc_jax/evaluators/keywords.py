@@ -28,7 +28,8 @@ from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion
 
-WEAK = "on"  # part of other answers: "on the left", "on the right side"
+# part of other answers: "on the left", "on the right side"
+WEAK = "on"
 
 
 def check(*, decoding: str, max_tokens: int, style: str, **others: Any) -> None:
@@ -94,6 +95,7 @@ def evaluate(
     evaluated = dataclasses.replace(benchmark, cases=cases)
     metrics = groups.metrics("accuracy", decisions, evaluated)
     metrics |= groups.together(decisions, evaluated)
+    # answers in words cannot tie
     metrics = {name: metric._replace(ties=None) for name, metric in metrics.items()}
     unparsed = np.array([row["parsed"] is None for row in rows])
     metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
@@ -147,6 +149,7 @@ def parse(answer: str, options: Sequence[str]) -> str | None:
     """Option that an answer names; None if it names none or several."""
     words = words_of(answer)
     named = [option for option in options if contains(words, words_of(option))]
+    # "on the left" names left; a bare "on the table" names on
     if len(options) > 2 and named != [WEAK]:
         named = [option for option in named if option != WEAK]
     return named[0] if len(named) == 1 else None

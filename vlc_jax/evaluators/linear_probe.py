@@ -21,7 +21,8 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 CS = tuple(10.0**exponent for exponent in range(-2, 5))  # scikit-learn's C, inverse regularisation
-STEPS = 1000  # limit of L-BFGS; enough for features of unit length at the largest C
+# limit of L-BFGS; enough for features of unit length at the largest C
+STEPS = 1000
 WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
@@ -86,12 +87,14 @@ def fit_best(
     """Logistic regression refitted on training and validation cases, its C, and the validation
     accuracy of every C."""
     accuracy = {c: float((_fit(x, y, c).predict(x_val) == y_val).mean()) for c in CS}
-    best = max(CS, key=lambda c: accuracy[c])  # the smallest of equal ones
+    # the smallest of equal ones
+    best = max(CS, key=lambda c: accuracy[c])
     return _fit(np.concatenate([x, x_val]), np.concatenate([y, y_val]), best), best, accuracy
 
 
 def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
-    from sklearn.exceptions import ConvergenceWarning  # here, because its import is slow
+    # here, because its import is slow
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():

@@ -112,7 +112,8 @@ def _of_perplexities(
 def _of_written(
     benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, how: Decoding
 ) -> stats.EvalResult:
-    tie = "strict"  # an unparsed answer earns nothing, rather than a share of a draw
+    # an unparsed answer earns nothing, rather than a share of a draw
+    tie = "strict"
     written = [each for part in parts for each in _written(part, scorer, how)]
     scores = _named(benchmark.cases, written)
     details = {"decoding": how._asdict(), "answer": "letters"}
@@ -123,6 +124,7 @@ def _of_written(
         _row(*case) | {"answers": list(pair)}
         for *case, pair in zip(benchmark.cases, scores, pairs, strict=True)
     ]
+    # an answer without a letter has 0 for both options
     unparsed = scores.reshape(-1, 2, 2).max(axis=2).ravel() == 0
     clusters = np.repeat(stats.images_of(benchmark.cases), 2)
     metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
@@ -149,6 +151,7 @@ def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarra
 
         S_00 / n_00 - S_01 / n_01 > S_10 / n_10 - S_11 / n_11
     """
+    # logarithms of the ratios: exp(-S / n) may overflow
     preference = scores[:, :, 0] - scores[:, :, 1]
     return {"relaxed_pair": preference, "relaxed_pair_literal": -preference}
 

@@ -102,7 +102,8 @@ def _accuracies(
         of_query = [ties.credit(flat[:, pair], _rule(((0, 1),)), tie) for pair in comparisons]
         tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
         credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
-        if tie == "first_index":  # the second query's correct option is the second one
+        # the second query's correct option is the second one
+        if tie == "first_index":
             credit[:, 1] = flat[:, comparisons[1][0]] > flat[:, comparisons[1][1]]
         decided = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
         metrics |= groups.metrics(name, decided, benchmark)
@@ -163,5 +164,6 @@ def embed_and_score(
     rows = np.arange(2 * len(cases)).reshape(-1, 1, 2).repeat(2, axis=1).ravel()
     scores = np.array(scorer.score_options(images, take(texts, rows))).reshape(-1, 2, 2)
     same = np.array([case.captions[0] == case.captions[1] for case in cases])
-    scores[same, :, 1] = scores[same, :, 0]  # equal strings must tie despite rounding
+    # equal strings must tie despite rounding
+    scores[same, :, 1] = scores[same, :, 0]
     return images.pooled, scores

@@ -92,7 +92,8 @@ def recall_chance(
     """Probability that a random order has one of `correct` candidates among its first k."""
     missed = np.ones(len(correct))
     for drawn in range(min(k, candidates)):
-        missed *= (candidates - correct - drawn) / (candidates - drawn)  # once 0, it stays 0
+        # once 0, it stays 0
+        missed *= (candidates - correct - drawn) / (candidates - drawn)
     return 1 - missed
 
 

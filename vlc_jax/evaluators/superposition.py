@@ -73,6 +73,7 @@ def evaluate(
         )._replace(chance=float(len(alone) ** -0.5)),
     }
     metrics |= _statistics(features, "")
+    # without the cone's direction, which all images share
     metrics |= _statistics(unit(features - mean), "_centred")
     rows = [
         row(case, SUMS, [float(near[n]) for near in nearness], right[n] == 1, tied[n])

@@ -109,7 +109,8 @@ def evaluate(
             order[n, 0],
             order[n, 4],
             image=image_name(case),
-            positives=[2],  # indices of further correct captions
+            # indices of further correct captions
+            positives=[2],
             original=bool(scores[n, 0] > scores[n, 1]),
             brittle=bool(order[n, 1] | order[n, 2]),
             text_only=bool(credits["text_accuracy"][0][n] == 1),

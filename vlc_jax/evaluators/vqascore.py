@@ -48,6 +48,7 @@ def asking(scorer: Scorer, question: str = "", answer: str = "", eos: bool = Tru
     question, answer = question or prompt["question"], answer or prompt["answer"]
     facts = {**prompt, "question": question, "answer": answer, "eos": eos}
 
+    # the head scores the answer alone: the question is context, not a part of the score
     def embed_texts(texts: Sequence[str]) -> TextFeatures:
         return scorer.embed_texts([asked(question.replace("{}", t), answer, eos) for t in texts])
 

@@ -66,6 +66,7 @@ def class_scorer(
     """Zero-shot classifier with embedded prompts: image features -> one score per class."""
     templates = benchmark.templates or ("{}",)
     texts = scorer.embed_texts(benchmark.prompts)
+    # tokens or ids: the head scores by them, and those of different prompts cannot be averaged
     if texts.tokens is None and texts.ids is None:
         # float64: the mean of normalised bfloat16 embeddings would lose digits
         each = unit(texts.pooled).reshape(len(benchmark.classes), len(templates), -1)

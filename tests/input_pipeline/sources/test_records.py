@@ -360,15 +360,14 @@ def test_a_pickled_source_is_small_and_reads_the_same(folder):
 
 def test_the_fingerprint_changes_with_the_rows_and_the_choice_of_them(folder, monkeypatch):
     path = write(folder, "jsonl")
-    options = {"image_folder": folder / "images"}
-    first = RecordsSource(path=path, **options).fingerprint
-    assert RecordsSource(path=path, **options).fingerprint == first
-    held_out = RecordsSource(path=path, holdout=0.2, **options).fingerprint
+    first = RecordsSource(path=path).fingerprint
+    assert RecordsSource(path=path).fingerprint == first
+    held_out = RecordsSource(path=path, holdout=0.2).fingerprint
     assert held_out != first
     monkeypatch.setattr(holdout, "EXACT_ROWS", 0)  # other rows of the same file
-    assert RecordsSource(path=path, holdout=0.2, **options).fingerprint not in (first, held_out)
+    assert RecordsSource(path=path, holdout=0.2).fingerprint not in (first, held_out)
     path.write_text(path.read_text().replace("number 3", "number three"))
-    assert RecordsSource(path=path, **options).fingerprint != first
+    assert RecordsSource(path=path).fingerprint != first
 
 
 def test_empty_and_foreign_json_files_are_data_errors(tmp_path):
