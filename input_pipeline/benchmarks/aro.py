@@ -77,7 +77,7 @@ def vg_relation(files: published.Files) -> Benchmark:
         "all_relations": Average(("relation",)),
     }
     rows = _boxed(files, "visual_genome_relation.json", "relation_name")
-    cases = (_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
+    cases = (boxed_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
     summary = ("accuracy_macro", "accuracy")
     return files.benchmark(cases, averages, summary=summary)
 
@@ -96,7 +96,7 @@ def vg_attribution(files: published.Files) -> Benchmark:
     }
     rows = _boxed(files, "visual_genome_attribution.json", "attributes")
     cases = (
-        _case(files, n, row, {"attributes": "_".join(map(str, row["attributes"]))})
+        boxed_case(files, n, row, {"attributes": "_".join(map(str, row["attributes"]))})
         for n, row in rows
     )
     summary = ("accuracy_macro", "accuracy")
@@ -173,7 +173,14 @@ def _boxed(files: published.Files, name: str, group: str) -> Iterator[tuple[int,
     yield from enumerate(files.objects(name, *fields))
 
 
-def _case(files: published.Files, number: int, row: dict[str, Any], group: dict) -> Case:
+def boxed_case(
+    files: published.Files,
+    number: int,
+    row: dict[str, Any],
+    group: dict[str, str] | None = None,
+    **meta: str,
+) -> Case:
+    """A case of the two captions of a row and its image, cropped to a box."""
     # boxes are a corner and sizes in the file, and two corners in Crop
     x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
     return Case(
@@ -181,5 +188,5 @@ def _case(files: published.Files, number: int, row: dict[str, Any], group: dict)
         (Crop(files.image(row["image_path"]), (x, y, x + width, y + height)),),
         (row["true_caption"], row["false_caption"]),
         group,
-        {"record": row["image_path"]},
+        {**meta, "record": row["image_path"]},
     )

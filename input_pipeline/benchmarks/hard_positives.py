@@ -10,7 +10,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import aro, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import Crop, DataError
+from vlc_jax.input_pipeline.record import DataError
 
 FOLDERS = ("data", "swapped_data")  # with captions, with hard positives
 _SOURCE = "github.com/amitakamath/hard_positives"
@@ -84,7 +84,7 @@ def swap(files: published.Files) -> Benchmark:
         name = str(of_aro) if of_aro.is_file() and not files.has(original) else original
         rows = _rebuilt(files, name, *box)
         notes = [f"hard positives were rebuilt from the captions of {name}"]
-    cases = (_boxed(files, number, row) for number, row in rows)
+    cases = (aro.boxed_case(files, n, row, positive=row["positive"]) for n, row in rows)
     return published.amended(files.benchmark(cases), *notes)
 
 
@@ -100,17 +100,6 @@ def _subset(files: published.Files, subset: str) -> Iterator[Case]:
             {"subset": subset},
             {"positive": row["positive"], "record": image},
         )
-
-
-def _boxed(files: published.Files, number: int, row: dict[str, Any]) -> Case:
-    x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
-    image = row["image_path"]
-    return Case(
-        published.case_id(number, image),
-        (Crop(files.image(image), (x, y, x + width, y + height)),),
-        (row["true_caption"], row["false_caption"]),
-        meta={"positive": row["positive"], "record": image},
-    )
 
 
 def _joined(

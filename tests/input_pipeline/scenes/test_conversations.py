@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.scene_examples import scene_of
 from vlc_jax.evaluators import prompts
-from vlc_jax.input_pipeline.case import asked
+from vlc_jax.input_pipeline.case import scored_turn
 from vlc_jax.input_pipeline.scenes import conversations, grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
@@ -154,7 +154,7 @@ def test_vqascore_asks_what_training_asked():
     assert prompts.VQASCORE == conversations.SHOWS
     tokenizer = make_tokenizer("scenes_conversation", 24)
     question = conversations.SHOWS.replace("{}", "a red circle")
-    texts = [json.dumps([[question, "yes"]]), asked(question, "Yes")]
+    texts = [json.dumps([[question, "yes"]]), scored_turn(question, "Yes")]
     first, second = tokenizer(texts)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(*tokenizer.marks(texts))
