@@ -7,7 +7,7 @@ github.com/arijitray1993/COLA. Images are Visual Genome's; the file lists their 
 from pathlib import PurePosixPath
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published, visual_genome
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "COLA_multiobjects_matching_benchmark.json"
@@ -39,5 +39,5 @@ def cola(files: published.Files) -> Benchmark:
 def _case(files: published.Files, number: int, row: dict[str, Any]) -> Case:
     # URLs of another folder structure: only the file names are used
     names = [PurePosixPath(str(row[field])).name for field in ("image_0", "image_1")]
-    pictures = tuple(visual_genome.image(files, name) for name in names)
+    pictures = tuple(files.genome_image(name) for name in names)
     return Case(published.case_id(number, *names), pictures, (row["caption_0"], row["caption_1"]))

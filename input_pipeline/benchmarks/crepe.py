@@ -8,7 +8,7 @@ recall at 1. The authors' code has no tie rule (an unstable sort).
 import dataclasses
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks import published, visual_genome
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import cells
@@ -102,7 +102,7 @@ def _cases(files: published.Files, name: str, column: str, group: dict[str, str]
         wrong = cells.read(row, column, where)
         if not isinstance(wrong, list) or not wrong or not all(isinstance(w, str) for w in wrong):
             raise DataError(f"{where} needs a list of texts in {column!r}; got {row[column]!r:.80}")
-        image = visual_genome.image(files, row["image_id"].removesuffix(".jpg") + ".jpg")
+        image = files.genome_image(row["image_id"].removesuffix(".jpg") + ".jpg")
         yield Case(
             f"{group['file'].replace('/', '_')}_{published.case_id(number, row['image_id'])}",
             (Crop(image, _box(row, where)),),

@@ -174,6 +174,13 @@ class Files:
         # no stat here: sets have tens of thousands of images, and storage may be slow
         return self._images / name
 
+    def genome_image(self, name: str) -> Path:
+        """Path of an image of Visual Genome: in one of its two folders, or directly in the folder
+        of images, as in the archives of some sets."""
+        # a stat per folder and image: the annotations do not tell which folder has it
+        paths = [self.image(f"{part}{name}") for part in ("VG_100K/", "VG_100K_2/", "")]
+        return next((path for path in paths if path.is_file()), paths[0])
+
     def image_folder(self, *spellings: str) -> str:
         """The first existing folder of images among the spellings; else the first spelling."""
         return next((name for name in spellings if (self._images / name).is_dir()), spellings[0])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published, visual_genome
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -59,13 +59,13 @@ def coco_spatial_one(files: published.Files) -> Benchmark:
     accuracy, the headline: over cases. accuracy/subset=left_right: cases with the prepositions left
     and right; accuracy/preposition=left: of one preposition.
     """
-    return _read(files, _last_word, _coco_image)
+    return _read(files, _last_word)
 
 
 @published.reader(COCO_TWO)
 def coco_spatial_two(files: published.Files) -> Benchmark:
     """440 cases of two captions, "... a dog to the left of a cat"; see `coco_spatial_one`."""
-    return _read(files, _phrase(*_COCO_PHRASES), _coco_image)
+    return _read(files, _phrase(*_COCO_PHRASES))
 
 
 @published.reader(GQA_ONE)
@@ -74,21 +74,17 @@ def gqa_spatial_one(files: published.Files) -> Benchmark:
 
     images: ROOT/vg with VG_100K and VG_100K_2, or the folder of images of the authors' archive.
     """
-    return _read(files, _last_word, _gqa_image)
+    return _read(files, _last_word)
 
 
 @published.reader(GQA_TWO)
 def gqa_spatial_two(files: published.Files) -> Benchmark:
     """291 cases of two captions: left, right, front, behind, and "top" for all others, as in the
     authors' code; see `gqa_spatial_one`."""
-    return _read(files, _phrase(*_GQA_PHRASES), _gqa_image)
+    return _read(files, _phrase(*_GQA_PHRASES))
 
 
-def _read(
-    files: published.Files,
-    preposition_of: Callable[[str], str],
-    image_of: Callable[[published.Files, Any], Path],
-) -> Benchmark:
+def _read(files: published.Files, preposition_of: Callable[[str], str]) -> Benchmark:
     (annotations,) = files.origin.files
 
     def cases() -> Iterator[Case]:
@@ -101,7 +97,7 @@ def _read(
                 )
             yield Case(
                 published.case_id(number, row["image id"]),
-                (image_of(files, row["image id"]),),
+                (_image(files, row["image id"]),),
                 (row["correct"], row["wrong"]),
                 {"subset": SUBSETS[preposition], "preposition": preposition},
                 {"record": str(row["image id"])},
@@ -122,9 +118,7 @@ def _phrase(phrases: dict[str, str], other: str) -> Callable[[str], str]:
     )
 
 
-def _coco_image(files: published.Files, image_id: Any) -> Path:
+def _image(files: published.Files, image_id: Any) -> Path:
+    if files.name.startswith("gqa"):
+        return files.genome_image(f"{image_id}.jpg")
     return files.image(f"{str(image_id).zfill(12)}.jpg")
-
-
-def _gqa_image(files: published.Files, image_id: Any) -> Path:
-    return visual_genome.image(files, f"{image_id}.jpg")

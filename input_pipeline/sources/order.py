@@ -10,7 +10,6 @@ from typing import Protocol
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Sharded, Source
 
 SHUFFLES = ("global", "blocks")
@@ -26,14 +25,6 @@ class Order(Protocol):
     """An endless sequence of indices of records."""
 
     def __getitem__(self, position: int) -> int: ...
-
-
-def check(shuffle: str) -> str:
-    """Returns the name of a shuffle. Raises ValueError for an unknown one."""
-    if shuffle not in SHUFFLES:
-        near = lookup.nearest(shuffle, SHUFFLES)
-        raise ValueError(f"no shuffle {shuffle!r}{near}; known: {', '.join(SHUFFLES)}")
-    return shuffle
 
 
 def make(source: Source, seed: int) -> Order:
