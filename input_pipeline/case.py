@@ -101,7 +101,7 @@ def maps_file(case_id: str) -> str:
     return f"{case_id.replace('/', '_')}.npz"
 
 
-def asked(question: str, answer: str, ends: bool = True) -> str:
+def scored_turn(question: str, answer: str, ends: bool = True) -> str:
     """JSON text of one turn to be scored by a ConversationTokenizer: log p(answer | question).
 
     ends: whether the end token after the answer counts.

@@ -40,14 +40,14 @@ class ShuffledImage:
 
 
 @dataclass(frozen=True)
-class AskedImage:
+class ImageQuestion:
     """An image with a question about it, which some models read after the image (VLM2Vec)."""
 
     image: "ImageLike"
     question: str
 
 
-ImageLike = bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage | AskedImage
+ImageLike = bytes | Path | np.ndarray | Crop | PackedImage | ShuffledImage | ImageQuestion
 """Encoded image bytes, the path of an image file, uint8 pixels (height, width, 3), or a lazy
 transform of one of these."""
 

@@ -86,7 +86,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         if args.root:
             sets = {"whatsup_a_two_way": {}, "whatsup_b_two_way": {}}
             # MMVP's questions are in a separate file
-            sets |= dict.fromkeys(("mmvp", "mmvp_vlm"), {"asked": True} if args.question else {})
+            of_pair = {"pair_question": True} if args.question else {}
+            sets |= dict.fromkeys(("mmvp", "mmvp_vlm"), of_pair)
             evals = {name: {"root": args.root, **options} for name, options in sets.items()}
             config.evals = ConfigDict(evals)
     return config

@@ -34,7 +34,6 @@ from vlc_jax.input_pipeline.benchmarks import (
     spatial,
     spec,
     sugarcrepe,
-    sugarcrepe_pp,
     svo_probes,
     valse,
     vismin,
@@ -42,7 +41,7 @@ from vlc_jax.input_pipeline.benchmarks import (
     whatsup,
     winoground,
 )
-from vlc_jax.input_pipeline.benchmarks.published_files import Origin
+from vlc_jax.input_pipeline.benchmarks.published import Origin, origin_of
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 
 __all__ = [
@@ -56,35 +55,53 @@ __all__ = [
     "reads_source",
 ]
 
-PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {  # published evaluation sets
-    **aro.READERS,
-    **bivlc.READERS,
-    **bla.READERS,
-    **clevr_bind.READERS,
-    **coco_counterfactuals.READERS,
-    **cola.READERS,
-    **colorfoil.READERS,
-    **colorswap.READERS,
-    **crepe.READERS,
-    **eqben.READERS,
-    **half_truths.READERS,
-    **hard_positives.READERS,
-    **imagecode.READERS,
-    **karpathy.READERS,
-    **mmvp.READERS,
-    **naturalbench.READERS,
-    **ncd_squares.READERS,
-    **negbench.READERS,
-    **spatial.READERS,
-    **spec.READERS,
-    **sugarcrepe.READERS,
-    **sugarcrepe_pp.READERS,
-    **svo_probes.READERS,
-    **valse.READERS,
-    **vismin.READERS,
-    **vl_checklist.READERS,
-    **whatsup.READERS,
-    **winoground.READERS,
+# Readers of published evaluation sets, each named like its set.
+_PUBLISHED: tuple[Callable[..., Benchmark], ...] = (
+    aro.vg_relation,
+    aro.vg_attribution,
+    aro.coco_order,
+    aro.flickr30k_order,
+    bivlc.bivlc,
+    bla.bla,
+    clevr_bind.clevr_bind,
+    coco_counterfactuals.coco_counterfactuals,
+    cola.cola,
+    colorfoil.colorfoil,
+    colorswap.colorswap,
+    crepe.crepe_systematicity,
+    crepe.crepe_productivity,
+    eqben.eqben,
+    half_truths.half_truths,
+    hard_positives.replace,
+    hard_positives.swap,
+    imagecode.imagecode,
+    karpathy.coco_retrieval,
+    karpathy.flickr30k_retrieval,
+    mmvp.mmvp,
+    mmvp.mmvp_vlm,
+    naturalbench.naturalbench_retrieval,
+    ncd_squares.ncd_squares,
+    negbench.negbench,
+    negbench.negbench_retrieval,
+    spatial.coco_spatial_one,
+    spatial.coco_spatial_two,
+    spatial.gqa_spatial_one,
+    spatial.gqa_spatial_two,
+    spec.spec,
+    sugarcrepe.sugarcrepe,
+    sugarcrepe.sugarcrepe_pp,
+    svo_probes.svo_probes,
+    valse.valse,
+    vismin.vismin,
+    vl_checklist.vl_checklist,
+    whatsup.whatsup_a,
+    whatsup.whatsup_b,
+    whatsup.whatsup_a_two_way,
+    whatsup.whatsup_b_two_way,
+    winoground.winoground,
+)
+PUBLISHED: dict[str, tuple[Callable[..., Benchmark], Origin]] = {
+    reader.__name__: (reader, origin_of(reader)) for reader in _PUBLISHED
 }
 
 _OTHERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)

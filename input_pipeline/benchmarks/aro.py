@@ -12,20 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_RELATIONS
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
 from vlc_jax.input_pipeline.record import Crop, DataError
 
 _SOURCE = "github.com/mertyg/vision-language-models-are-bows"
 _BLIP = "storage.googleapis.com/sfr-vision-language-research/datasets"
-RELATION = Origin(
+RELATION = published.Origin(
     protocol="choice",
     folder="aro",
     files=("visual_genome_relation.json",),
@@ -36,7 +31,7 @@ RELATION = Origin(
     overlap="Visual Genome, half of whose images are from COCO",
 )
 ATTRIBUTION = dataclasses.replace(RELATION, files=("visual_genome_attribution.json",), cases=28_748)
-COCO_ORDER = Origin(
+COCO_ORDER = published.Origin(
     protocol="choice",
     folder="coco",
     files=("coco_karpathy_test.json",),
@@ -46,7 +41,7 @@ COCO_ORDER = Origin(
     cases=25_010,
     overlap="COCO val2014",
 )
-FLICKR30K_ORDER = Origin(
+FLICKR30K_ORDER = published.Origin(
     protocol="choice",
     folder="flickr30k",
     files=("flickr30k_test.json",),
@@ -64,12 +59,13 @@ SHUFFLES = (
     "shuffle_trigrams",
 )
 TAGGER = "spacy:en_core_web_sm"
-ATTRIBUTION_FLOOR = 25  # attribute pairs with fewer cases are not in the paper's mean
+# attribute pairs with fewer cases are not in the paper's mean
+ATTRIBUTION_FLOOR = 25
 MAX_WORDS = 30  # per caption, as in BLIP
 
 
-@published(RELATION)
-def vg_relation(files: PublishedFiles) -> Benchmark:
+@published.reader(RELATION)
+def vg_relation(files: published.Files) -> Benchmark:
     """23,937 cases: an image cropped to a box and two captions, "the horse is eating the grass" and
     "the grass is eating the horse".
 
@@ -81,13 +77,13 @@ def vg_relation(files: PublishedFiles) -> Benchmark:
         "all_relations": Average(("relation",)),
     }
     rows = _boxed(files, "visual_genome_relation.json", "relation_name")
-    cases = (_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
+    cases = (boxed_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("vg_relation", cases, averages, summary=summary)
+    return files.benchmark(cases, averages, summary=summary)
 
 
-@published(ATTRIBUTION)
-def vg_attribution(files: PublishedFiles) -> Benchmark:
+@published.reader(ATTRIBUTION)
+def vg_attribution(files: published.Files) -> Benchmark:
     """28,748 cases: an image cropped to a box and two captions, "the paved road and the white
     house" and "the white road and the paved house".
 
@@ -100,33 +96,33 @@ def vg_attribution(files: PublishedFiles) -> Benchmark:
     }
     rows = _boxed(files, "visual_genome_attribution.json", "attributes")
     cases = (
-        _case(files, n, row, {"attributes": "_".join(map(str, row["attributes"]))})
+        boxed_case(files, n, row, {"attributes": "_".join(map(str, row["attributes"]))})
         for n, row in rows
     )
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("vg_attribution", cases, averages, summary=summary)
+    return files.benchmark(cases, averages, summary=summary)
 
 
-@published(COCO_ORDER)
-def coco_order(files: PublishedFiles, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
+@published.reader(COCO_ORDER)
+def coco_order(files: published.Files, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """25,010 captions of COCO's Karpathy test split, each against four shuffles of its words.
 
     seed, tagger: as in `flickr30k_order`.
     """
-    return _order("coco_order", files, seed, tagger)
+    return _order(files, seed, tagger)
 
 
-@published(FLICKR30K_ORDER)
-def flickr30k_order(files: PublishedFiles, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
+@published.reader(FLICKR30K_ORDER)
+def flickr30k_order(files: published.Files, seed: int = 1, tagger: str = TAGGER) -> Benchmark:
     """5,000 captions of Flickr30k's Karpathy test split, each against four shuffles of its words.
 
     seed: of the shuffles; the authors average five unseeded runs.
     tagger: for the first two shuffles, KIND:ARGUMENT of hard_texts/taggers.py.
     """
-    return _order("flickr30k_order", files, seed, tagger)
+    return _order(files, seed, tagger)
 
 
-def _order(name: str, files: PublishedFiles, seed: int, tagger: str) -> Benchmark:
+def _order(files: published.Files, seed: int, tagger: str) -> Benchmark:
     shuffles = [
         NEGATIVES[shuffle](mode="authors", **({"tagger": tagger} if k < 2 else {}))
         for k, shuffle in enumerate(SHUFFLES)
@@ -143,18 +139,19 @@ def _order(name: str, files: PublishedFiles, seed: int, tagger: str) -> Benchmar
                 # Without another order the option is the caption itself, a tie.
                 options += list(shuffle(caption, rng, 1))[:1] or [caption]
             yield Case(
-                case_id(number, image),
+                published.case_id(number, image),
                 (files.image(image),),
                 tuple(prepare_caption(option) for option in options),
                 meta={"record": image},
             )
 
-    benchmark = files.benchmark(name, cases())
+    # the shuffles' versions too: a new tagger draws other options from the same captions
+    benchmark = files.benchmark(cases())
     versions = "/".join(str(shuffle.version) for shuffle in shuffles)
     return dataclasses.replace(benchmark, version=f"{benchmark.version}/{seed}/{versions}")
 
 
-def karpathy_rows(files: PublishedFiles, name: str) -> Iterator[tuple[str, list[str]]]:
+def karpathy_rows(files: published.Files, name: str) -> Iterator[tuple[str, list[str]]]:
     """Yields (image, its captions) of a Karpathy split in BLIP's JSON, [{image, caption: []}]."""
     for row in files.objects(name, "image", "caption"):
         captions = row["caption"]
@@ -170,26 +167,26 @@ def prepare_caption(caption: str, max_words: int = MAX_WORDS) -> str:
     return " ".join(spaced.split()[:max_words])
 
 
-def _boxed(files: PublishedFiles, name: str, group: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _boxed(files: published.Files, name: str, group: str) -> Iterator[tuple[int, dict[str, Any]]]:
     box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
     fields = ("image_path", "true_caption", "false_caption", *box, group)
     yield from enumerate(files.objects(name, *fields))
 
 
-def _case(files: PublishedFiles, number: int, row: dict[str, Any], group: dict) -> Case:
+def boxed_case(
+    files: published.Files,
+    number: int,
+    row: dict[str, Any],
+    group: dict[str, str] | None = None,
+    **meta: str,
+) -> Case:
+    """A case of the two captions of a row and its image, cropped to a box."""
+    # boxes are a corner and sizes in the file, and two corners in Crop
     x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
     return Case(
-        case_id(number, row["image_path"]),
+        published.case_id(number, row["image_path"]),
         (Crop(files.image(row["image_path"]), (x, y, x + width, y + height)),),
         (row["true_caption"], row["false_caption"]),
         group,
-        {"record": row["image_path"]},
+        {**meta, "record": row["image_path"]},
     )
-
-
-READERS = {
-    "vg_relation": (vg_relation, RELATION),
-    "vg_attribution": (vg_attribution, ATTRIBUTION),
-    "coco_order": (coco_order, COCO_ORDER),
-    "flickr30k_order": (flickr30k_order, FLICKR30K_ORDER),
-}

@@ -7,16 +7,10 @@ names are from its card (image, caption, negative_image, negative_caption, type,
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    packed_image,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="bivlc",
     files=("**/*.parquet",),
@@ -28,27 +22,24 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def bivlc(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def bivlc(files: published.Files) -> Benchmark:
     """2,933 cases: an image and its caption, a negative caption and an image generated from it.
 
     group_score, the headline, text_score (image-to-text in the paper) and image_score
     (text-to-image). Groups: type (replace, swap, add) and subset (replace_att).
     """
-    summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("bivlc", _cases(files), summary=summary)
+    return files.benchmark(_cases(files), summary=published.PAIR_SCORES)
 
 
-def _cases(files: PublishedFiles) -> Iterator[Case]:
+def _cases(files: published.Files) -> Iterator[Case]:
     fields = ("caption", "negative_caption", "type", "subtype")
     for number, packed in enumerate(files.packed("**/*.parquet", *fields)):
         row = packed[2]
         yield Case(
-            case_id(number, row["type"], row["subtype"]),
-            (packed_image(packed, "image"), packed_image(packed, "negative_image")),
+            published.case_id(number, row["type"], row["subtype"]),
+            published.row_images(packed, "image", "negative_image"),
             (row["caption"], row["negative_caption"]),
+            # the names of SugarCrepe's subsets, so that both sets can be compared
             {"type": row["type"], "subset": f"{row['type']}_{row['subtype']}"},
         )
-
-
-READERS = {"bivlc": (bivlc, ORIGIN)}

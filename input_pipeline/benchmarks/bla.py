@@ -11,19 +11,15 @@ github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = ("active_passive", "coordination", "relative_clause")
+# The false sentence of a number has the words of the true one in another role: only these two
+# compare like with like.
 PAIRS = (("True1", "False1"), ("True2", "False2"))
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="BLA_Benchmark/annotations",
     files=tuple(f"{subset}_captions.json" for subset in SUBSETS),
@@ -34,9 +30,9 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
+@published.reader(ORIGIN)
 def bla(
-    files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS, first_group: bool = False
+    files: published.Files, subsets: tuple[str, ...] = SUBSETS, first_group: bool = False
 ) -> Benchmark:
     """Two cases of two captions per group of four sentences.
 
@@ -45,20 +41,19 @@ def bla(
     count: total number of cases.
     first_group: only the first group of an image, as in the authors' CLIP script.
     """
-    check_subsets(subsets, SUBSETS)
+    published.check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset, first_group))
-    averages = {"macro": Average(("subset",))}
     summary = ("accuracy_macro", "four_accuracy_macro", "accuracy")
-    return files.benchmark("bla", cases, averages, together=("four",), summary=summary)
+    return files.benchmark(cases, published.SUBSET_MACRO, together=("four",), summary=summary)
 
 
-def _subset(files: PublishedFiles, subset: str, first_group: bool) -> Iterator[Case]:
+def _subset(files: published.Files, subset: str, first_group: bool) -> Iterator[Case]:
     name = f"{subset}_captions.json"
     for number, row in enumerate(files.objects(name, "image_id", "caption_group")):
         image = f"{row['image_id']}.jpg"
         groups = _groups(f"{files.folder / name}: case {number}", row["caption_group"])
         for index, group in enumerate(groups[:1] if first_group else groups):
-            four = f"{subset}_{case_id(number, image, index)}"
+            four = f"{subset}_{published.case_id(number, image, index)}"
             for pair, (right, wrong) in enumerate(PAIRS, 1):
                 yield Case(
                     f"{four}_{pair}",
@@ -81,6 +76,3 @@ def _groups(where: str, groups: Any) -> list[dict[str, str]]:
             f"{groups!r:.80}"
         )
     return groups
-
-
-READERS = {"bla": (bla, ORIGIN)}

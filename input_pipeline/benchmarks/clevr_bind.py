@@ -9,19 +9,14 @@ argmax there counts ties as correct ("first_index" here).
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
-SUBSETS = ("train", "val", "gen")  # gen: colour-shape pairs that are not in train
+# gen: colour-shape pairs that are not in train
+SUBSETS = ("train", "val", "gen")
 WRONG = tuple(f"neg_{n}" for n in range(4))
 PROMPT = "An image of a {}"  # of the ICCV paper, for texts such as "red cube"
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="clevr_bind/two_object",
     files=tuple(f"{subset}.csv" for subset in SUBSETS),
@@ -31,9 +26,9 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
+@published.reader(ORIGIN)
 def clevr_bind(
-    files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS, prompt: str = PROMPT
+    files: published.Files, subsets: tuple[str, ...] = SUBSETS, prompt: str = PROMPT
 ) -> Benchmark:
     """Cases of five captions, in three subsets; the EACL paper trains on the subset train.
 
@@ -41,26 +36,22 @@ def clevr_bind(
     prompt: template with {} for the text. The EACL paper's code has "a photo of{}", without the
       space.
     """
-    check_subsets(subsets, SUBSETS)
+    published.check_subsets(subsets, SUBSETS)
     if prompt.count("{}") != 1:
         raise ValueError(f"prompt needs one {{}}, which stands for the text; got {prompt!r}")
     cases = (case for subset in subsets for case in _subset(files, subset, prompt))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
-    averages = {"macro": Average(("subset",))}
-    return files.benchmark("clevr_bind", cases, averages, summary=summary)
+    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
 
 
-def _subset(files: PublishedFiles, subset: str, prompt: str) -> Iterator[Case]:
+def _subset(files: published.Files, subset: str, prompt: str) -> Iterator[Case]:
     for number, row in enumerate(files.table(f"{subset}.csv", "file_name", "pos", *WRONG)):
         image = f"{subset}/{row['file_name']}"
         texts = [row[column] for column in ("pos", *WRONG)]
         yield Case(
-            f"{subset}_{case_id(number, row['file_name'])}",
+            f"{subset}_{published.case_id(number, row['file_name'])}",
             (files.image(image),),
             tuple(prompt.format(text) for text in texts),
             {"subset": subset},
             {"record": image},
         )
-
-
-READERS = {"clevr_bind": (clevr_bind, ORIGIN)}

@@ -4,16 +4,11 @@ Le et al., "COCO-Counterfactuals: Automatically constructed counterfactual examp
 pairs" (NeurIPS 2023); read like github.com/linzhiqiu/t2v_metrics, which appends ".jpg" to names.
 """
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "cococounterfactuals.jsonl"
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="coco_counterfactuals",
     files=(_FILE,),
@@ -27,8 +22,8 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def coco_counterfactuals(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def coco_counterfactuals(files: published.Files) -> Benchmark:
     """17,410 cases: "A woman is cutting into a cake ...", "A baker is cutting into a cake ...".
 
     group_score, the headline, text_score and image_score. All images are generated. Confidence
@@ -38,15 +33,12 @@ def coco_counterfactuals(files: PublishedFiles) -> Benchmark:
     rows = files.json_lines(_FILE, "id", *fields[0], *fields[1])
     cases = (
         Case(
-            case_id(number, row["id"]),
+            published.case_id(number, row["id"]),
             tuple(files.image(f"{row[field]}.jpg") for field in fields[0]),
             tuple(row[field] for field in fields[1]),
+            # ids are COCO's with a variant's number: variants of a caption are not independent
             meta={"record": str(row["id"]).partition("_")[0]},
         )
         for number, row in enumerate(rows)
     )
-    summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("coco_counterfactuals", cases, summary=summary)
-
-
-READERS = {"coco_counterfactuals": (coco_counterfactuals, ORIGIN)}
+    return files.benchmark(cases, summary=published.PAIR_SCORES)

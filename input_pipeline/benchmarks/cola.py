@@ -7,17 +7,11 @@ github.com/arijitray1993/COLA. Images are Visual Genome's; the file lists their 
 from pathlib import PurePosixPath
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import visual_genome
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "COLA_multiobjects_matching_benchmark.json"
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="cola",
     files=(_FILE,),
@@ -29,8 +23,8 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def cola(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def cola(files: published.Files) -> Benchmark:
     """210 cases: "brown giraffe behind tall white giraffe", "standing tall long giraffe ...".
 
     image_score, the headline, is the paper's metric: both captions rank their image first. Also
@@ -39,14 +33,11 @@ def cola(files: PublishedFiles) -> Benchmark:
     rows = files.lists(_FILE, "image_0", "caption_0", "image_1", "caption_1")
     cases = (_case(files, number, row) for number, row in enumerate(rows))
     summary = ("image_score", "text_score", "group_score")
-    return files.benchmark("cola", cases, summary=summary)
+    return files.benchmark(cases, summary=summary)
 
 
-def _case(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
+def _case(files: published.Files, number: int, row: dict[str, Any]) -> Case:
     # URLs of another folder structure: only the file names are used
     names = [PurePosixPath(str(row[field])).name for field in ("image_0", "image_1")]
-    pictures = tuple(visual_genome.image(files, name) for name in names)
-    return Case(case_id(number, *names), pictures, (row["caption_0"], row["caption_1"]))
-
-
-READERS = {"cola": (cola, ORIGIN)}
+    pictures = tuple(files.genome_image(name) for name in names)
+    return Case(published.case_id(number, *names), pictures, (row["caption_0"], row["caption_1"]))

@@ -11,12 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import ImageColor
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -25,7 +20,7 @@ FOILS = ("blue", "black", "red", "pink", "yellow", "grey", "orange", "white", "g
 # The colour names of CSS 3, "snow", "wheat" and "tan" included; Pillow adds one of CSS 4.
 COLOURS = frozenset(ImageColor.colormap) - {"rebeccapurple"}
 GREYSCALE = frozenset({550, 1164, 1752, 2236})  # indices of greyscale images
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="coco/annotations",
     files=(FILE,),
@@ -37,8 +32,8 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def colorfoil(files: PublishedFiles, seed: int = 1, whole_words: bool = True) -> Benchmark:
+@published.reader(ORIGIN)
+def colorfoil(files: published.Files, seed: int = 1, whole_words: bool = True) -> Benchmark:
     """2,507 cases of two captions: an image's first caption with a lower-case colour word between
     spaces, and its foil.
 
@@ -54,17 +49,17 @@ def colorfoil(files: PublishedFiles, seed: int = 1, whole_words: bool = True) ->
                 # One generator per case: `count` does not change the foils.
                 rng = np.random.default_rng((seed, number))
                 yield Case(
-                    case_id(number, image),
+                    published.case_id(number, image),
                     (files.image(image),),
                     (caption, foil(caption, rng)),
                     None,
                     {"record": image},
                 )
 
-    return files.benchmark("colorfoil", cases())
+    return files.benchmark(cases())
 
 
-def _coloured(files: PublishedFiles) -> Iterator[tuple[str, str]]:
+def _coloured(files: published.Files) -> Iterator[tuple[str, str]]:
     """Yields (image, its first caption with a colour word)."""
     captions: dict[int, list[str]] = collections.defaultdict(list)
     match files.json(FILE):
@@ -101,6 +96,3 @@ def _foil_by_letters(caption: str, rng: np.random.Generator) -> str:
                 number -= 1
             foiled = foiled.replace(word, FOILS[number])
     return foiled
-
-
-READERS = {"colorfoil": (colorfoil, ORIGIN)}

@@ -8,18 +8,12 @@ the gated Parquet files of huggingface.co/datasets/stanfordnlp/colorswap.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    packed_image,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import ImageLike
 
 PACKED = "test-*.parquet"
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="colorswap",
     files=("test.json",),
@@ -31,40 +25,35 @@ ORIGIN = Origin(
     licence="MIT",
     cases=300,
 )
+_IMAGES = ("image_1", "image_2")
 _FIELDS = ("caption_1", "caption_2", "image_source", "caption_source")
 
 
-@published(ORIGIN)
-def colorswap(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def colorswap(files: published.Files) -> Benchmark:
     """300 cases of two images and two captions.
 
     group_score, the headline, text_score and image_score as in Winoground;
     group_score/image_source=midjourney, group_score/caption_source=human etc.: per group.
     Without test.json it reads test-*.parquet, which contains the images.
     """
-    summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("colorswap", _cases(files), summary=summary)
+    return files.benchmark(_cases(files), summary=published.PAIR_SCORES)
 
 
-def _cases(files: PublishedFiles) -> Iterator[Case]:
+def _cases(files: published.Files) -> Iterator[Case]:
     for number, (row, pictures) in enumerate(_rows(files)):
         yield Case(
-            case_id(number, row["caption_1"]),
+            published.case_id(number, row["caption_1"]),
             pictures,
             (row["caption_1"], row["caption_2"]),
             {kind: row[kind] for kind in ("image_source", "caption_source")},
         )
 
 
-def _rows(
-    files: PublishedFiles,
-) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
+def _rows(files: published.Files) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ...]]]:
     if not files.has("test.json") and files.has(PACKED):
         for packed in files.packed(PACKED, *_FIELDS):
-            yield packed[2], (packed_image(packed, "image_1"), packed_image(packed, "image_2"))
+            yield packed[2], published.row_images(packed, *_IMAGES)
         return
-    for row in files.objects("test.json", *_FIELDS, "image_1", "image_2"):
-        yield row, (files.image(row["image_1"]), files.image(row["image_2"]))
-
-
-READERS = {"colorswap": (colorswap, ORIGIN)}
+    for row in files.objects("test.json", *_FIELDS, *_IMAGES):
+        yield row, tuple(files.image(row[name]) for name in _IMAGES)

@@ -8,14 +8,7 @@ recall at 1. The authors' code has no tie rule (an unstable sort).
 import dataclasses
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks import visual_genome
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_options,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import cells
@@ -28,7 +21,7 @@ SYSTEMATICITY_NEGATIVES = ("atom", "comp", "combined")
 PRODUCTIVITY_NEGATIVES = {"atom": 17_698, "swap": 7_405, "negate": 17_303}
 COMPLEXITIES = tuple(range(4, 13))  # atoms per caption
 _BOX = ("x", "y", "width", "height")
-SYSTEMATICITY = Origin(
+SYSTEMATICITY = published.Origin(
     protocol="choice",
     folder="crepe/syst_hard_negatives",
     files=("syst_vg_hard_negs_*_in_*.csv",),
@@ -45,9 +38,9 @@ PRODUCTIVITY = dataclasses.replace(
 )
 
 
-@published(SYSTEMATICITY)
+@published.reader(SYSTEMATICITY)
 def crepe_systematicity(
-    files: PublishedFiles,
+    files: published.Files,
     training: str = "laion",
     negatives: tuple[str, ...] = SYSTEMATICITY_NEGATIVES,
 ) -> Benchmark:
@@ -60,8 +53,8 @@ def crepe_systematicity(
       trained on one of them.
     negatives: atom (a word replaced), comp (words of other compounds recombined), combined (both).
     """
-    check_options("negatives", negatives, SYSTEMATICITY_NEGATIVES)
-    check_options("values of training", (training,), TRAINING)
+    published.check_options("negatives", negatives, SYSTEMATICITY_NEGATIVES)
+    published.check_options("values of training", (training,), TRAINING)
 
     def cases() -> Iterator[Case]:
         for split in SPLITS:
@@ -72,12 +65,12 @@ def crepe_systematicity(
 
     averages = {"macro": Average(("file",))}
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("crepe_systematicity", cases(), averages, summary=summary)
+    return files.benchmark(cases(), averages, summary=summary)
 
 
-@published(PRODUCTIVITY)
+@published.reader(PRODUCTIVITY)
 def crepe_productivity(
-    files: PublishedFiles,
+    files: published.Files,
     negatives: tuple[str, ...] = tuple(PRODUCTIVITY_NEGATIVES),
     complexities: tuple[int, ...] = COMPLEXITIES,
 ) -> Benchmark:
@@ -88,8 +81,8 @@ def crepe_productivity(
     count: number of cases per kind.
     negatives: atom (a word replaced), swap (two words swapped), negate (a "not" inserted).
     """
-    check_options("negatives", negatives, PRODUCTIVITY_NEGATIVES)
-    check_options("complexities", complexities, COMPLEXITIES)
+    published.check_options("negatives", negatives, PRODUCTIVITY_NEGATIVES)
+    published.check_options("complexities", complexities, COMPLEXITIES)
 
     def cases() -> Iterator[Case]:
         for kind in negatives:
@@ -98,21 +91,20 @@ def crepe_productivity(
                 group = {"subset": kind, "file": f"{kind}_{number}"}
                 yield from _cases(files, name, "hard_negs", group)
 
-    averages = {"macro": Average(("subset",))}
     summary = ("accuracy_macro", "accuracy")
-    return files.benchmark("crepe_productivity", cases(), averages, summary=summary)
+    return files.benchmark(cases(), published.SUBSET_MACRO, summary=summary)
 
 
-def _cases(files: PublishedFiles, name: str, column: str, group: dict[str, str]) -> Iterator[Case]:
+def _cases(files: published.Files, name: str, column: str, group: dict[str, str]) -> Iterator[Case]:
     rows = files.table(name, "image_id", "caption", *_BOX, column)
     for number, row in enumerate(rows):
         where = f"{files.folder / name}: case {number}"
         wrong = cells.read(row, column, where)
         if not isinstance(wrong, list) or not wrong or not all(isinstance(w, str) for w in wrong):
             raise DataError(f"{where} needs a list of texts in {column!r}; got {row[column]!r:.80}")
-        image = visual_genome.image(files, row["image_id"].removesuffix(".jpg") + ".jpg")
+        image = files.genome_image(row["image_id"].removesuffix(".jpg") + ".jpg")
         yield Case(
-            f"{group['file'].replace('/', '_')}_{case_id(number, row['image_id'])}",
+            f"{group['file'].replace('/', '_')}_{published.case_id(number, row['image_id'])}",
             (Crop(image, _box(row, where)),),
             (row["caption"], *wrong),
             group,
@@ -122,14 +114,9 @@ def _cases(files: PublishedFiles, name: str, column: str, group: dict[str, str])
 
 def _box(row: dict[str, str], where: str) -> tuple[int, int, int, int]:
     try:
+        # by float: pandas writes integers as 12.0 in a column that lacks some
         x, y, width, height = (int(float(row[side])) for side in _BOX)
     except (ValueError, OverflowError):
         got = {side: row[side] for side in _BOX}
         raise DataError(f"{where}: {', '.join(_BOX)} are numbers of pixels; got {got}") from None
     return x, y, x + width, y + height
-
-
-READERS = {
-    "crepe_systematicity": (crepe_systematicity, SYSTEMATICITY),
-    "crepe_productivity": (crepe_productivity, PRODUCTIVITY),
-}

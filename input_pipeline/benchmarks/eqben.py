@@ -11,12 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -30,7 +25,7 @@ FAMILIES = {  # subset (first folder of an image) -> family, as in the results o
     "eqbenkubric_loc": "eqbenk",
     "eqbensd": "eqbensd",  # Stable Diffusion
 }
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="eqben_vllm",
     files=(FILE,),
@@ -42,8 +37,8 @@ ORIGIN = Origin(
 _IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")
 
 
-@published(ORIGIN)
-def eqben(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def eqben(files: published.Files) -> Benchmark:
     """Pairs of images with a caption each.
 
     group_score, the headline: all four comparisons of a case are right. Also text_score and
@@ -51,11 +46,10 @@ def eqben(files: PublishedFiles) -> Benchmark:
       etc., as in t2v_metrics, where Kubric's three subsets are one family.
     Frames of YouCook2 are NumPy files of pixels, in OpenCV's channel order.
     """
-    summary = ("group_score", "text_score", "image_score")
-    return files.benchmark("eqben", _cases(files), summary=summary)
+    return files.benchmark(_cases(files), summary=published.PAIR_SCORES)
 
 
-def _cases(files: PublishedFiles) -> Iterator[Case]:
+def _cases(files: published.Files) -> Iterator[Case]:
     for number, row in enumerate(files.objects(FILE, *_IMAGES, *_CAPTIONS)):
         paths = [files.image(row[field]) for field in _IMAGES]
         subset = row["image0"].split("/")[0]
@@ -65,7 +59,7 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
                 f"{', '.join(FAMILIES)}; got {row['image0']!r:.80}"
             )
         yield Case(
-            case_id(number, Path(row["image0"]).with_suffix("")),
+            published.case_id(number, Path(row["image0"]).with_suffix("")),
             tuple(_pixels(path) if path.suffix == ".npy" else path for path in paths),
             tuple(row[field] for field in _CAPTIONS),
             {"subset": subset, "family": FAMILIES[subset]},
@@ -77,12 +71,11 @@ def _pixels(path: Path) -> np.ndarray | Path:
     if not path.is_file():
         return path
     try:
+        # a pickle from the internet could run code
         pixels = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise DataError(f"{path} is no NumPy file of pixels: {error}") from error
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3:
         raise DataError(f"{path} has no uint8 pixels (height, width, 3)")
+    # BGR, as OpenCV reads images
     return np.ascontiguousarray(pixels[:, :, ::-1])
-
-
-READERS = {"eqben": (eqben, ORIGIN)}

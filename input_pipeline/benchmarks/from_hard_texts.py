@@ -8,8 +8,12 @@ of the protocol raises DataError.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.benchmarks.from_source import case_id, number, open_source
+from vlc_jax.input_pipeline.benchmarks.from_source import (
+    caption_positions,
+    first_records,
+    open_source,
+)
+from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, Findable, Record, Source
 
@@ -19,7 +23,7 @@ def choice(
 ) -> Benchmark:
     """Each caption of the first `count` records against its hard negatives."""
     cases, records = [], open_source(source, split, options)
-    for index, record in _records(records, count):
+    for index, record in first_records(records, count):
         for caption, negatives, _ in _hard_texts(record):
             if not negatives:
                 raise _lacking(record, caption, "negatives")
@@ -34,7 +38,7 @@ def triplet(
 
     A caption with n negatives and n positives makes n cases, negative k with positive k."""
     cases, records = [], open_source(source, split, options)
-    for index, record in _records(records, count):
+    for index, record in first_records(records, count):
         for caption, negatives, positives in _hard_texts(record):
             for kind, texts in (("negatives", negatives), ("positives", positives)):
                 if not texts:
@@ -71,9 +75,10 @@ def pairs(
             f"{len(others)} the second; a holdout by image names takes them apart: split='all'"
         )
     cases = []
-    for index, record in _records(records, count):
+    for index, record in first_records(records, count):
         other = others[index] if others is not None else _hard_image(records, record)
         captions = tuple(_one_caption(each) for each in (record, other))
+        # equal captions tie under every model: the pair could only be wrong
         if captions[0] == captions[1]:
             raise DataError(f"benchmark record {record.id}: both captions are {captions[0]!r}")
         cases.append(
@@ -87,7 +92,8 @@ def pairs(
         )
     version = f"{records.fingerprint}/{len(cases)}"
     if others is not None:
-        version += f"/{others.fingerprint}"  # covers the columns of the second image
+        # covers the columns of the second image
+        version += f"/{others.fingerprint}"
     return Benchmark("pairs", tuple(cases), version)
 
 
@@ -98,14 +104,9 @@ READERS = {  # name -> (reader, protocol)
 }
 
 
-def _records(records: Source, count: int | None) -> Iterator[tuple[int, Record]]:
-    for index in range(number(len(records), count)):
-        yield index, records[index]
-
-
 def _hard_texts(record: Record) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """Yields (caption, its negatives, its positives)."""
-    for position in _captions(record):
+    for position in caption_positions(record):
         negatives, positives = (
             tuple(texts[position]) if texts else ()
             for texts in (record.negatives, record.positives)
@@ -113,15 +114,8 @@ def _hard_texts(record: Record) -> Iterator[tuple[str, tuple[str, ...], tuple[st
         yield record.captions[position], negatives, positives
 
 
-def _captions(record: Record) -> list[int]:
-    try:
-        return record_validation.captions(record)
-    except DataError as error:
-        raise DataError(f"benchmark record {record.id}: {error}") from error
-
-
 def _one_caption(record: Record) -> str:
-    positions = _captions(record)
+    positions = caption_positions(record)
     if len(positions) > 1:
         raise DataError(
             f"benchmark record {record.id}: an image of a pair has one caption; got "

@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.benchmarks import prompt_texts
+from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
+from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 
 
 def retrieval(
@@ -24,21 +24,10 @@ def retrieval(
     """
     records = open_source(source, split, options)
     cases = []
-    for index in range(number(len(records), count)):
-        record = records[index]
-        try:
-            positions = record_validation.captions(record)
-        except DataError as error:
-            raise DataError(f"benchmark record {record.id}: {error}") from error
-        cases.append(
-            Case(
-                id=case_id(index, record.id),
-                images=(record.image,),
-                captions=tuple(record.captions[position] for position in positions),
-                group=record.group,
-                meta={"record": record.id},
-            )
-        )
+    for index, record in first_records(records, count):
+        captions = tuple(record.captions[position] for position in caption_positions(record))
+        name, meta = case_id(index, record.id), {"record": record.id}
+        cases.append(Case(name, (record.image,), captions, record.group, meta))
     return Benchmark("retrieval", tuple(cases), f"{records.fingerprint}/{len(cases)}")
 
 
@@ -94,6 +83,7 @@ def linear_probe(
     parts["train"] = _labelled(source, train_split, options)
     training = _cases_of_classes(parts["train"], train_count)
     if validation_split is None:
+        # every fifth, not the last fifth: sources may be sorted by class
         validation, training = training[::5], tuple(c for n, c in enumerate(training) if n % 5)
     else:
         parts["validation"] = _labelled(source, validation_split, options)
@@ -126,8 +116,7 @@ def _cases_of_classes(
 ) -> tuple[Case, ...]:
     """Cases of the first `count` records. names: class names instead of the records' groups."""
     cases = []
-    for index in range(number(len(records), count)):
-        record = records[index]
+    for index, record in first_records(records, count):
         label = record.meta["label"]
         group = record.group if names is None else names[label]
         meta = {"label": label, "record": record.id}
@@ -148,13 +137,17 @@ def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
     return records
 
 
-def number(available: int, count: int | None) -> int:
-    """min(count, available); None: all. Raises ValueError for count < 1."""
+def first_records(records: Source, count: int | None) -> Iterator[tuple[int, Record]]:
+    """Yields (index, record) of the first `count` records; None: all. Raises ValueError for 0."""
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1; got {count}")
-    return available if count is None else min(count, available)
+    for index in range(len(records))[:count]:
+        yield index, records[index]
 
 
-def case_id(index: int, record_id: str) -> str:
-    """A unique id that is a valid file name for any record id."""
-    return f"{index:06d}_{re.sub(r'[^0-9A-Za-z.-]+', '_', record_id)[-80:]}"
+def caption_positions(record: Record) -> list[int]:
+    """Positions of the valid captions of a record. Raises DataError if there are none."""
+    try:
+        return record_validation.captions(record)
+    except DataError as error:
+        raise DataError(f"benchmark record {record.id}: {error}") from error

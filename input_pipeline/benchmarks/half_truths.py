@@ -7,22 +7,15 @@ comparisons, huggingface.co/datasets/kbora/Half-Truths; read like github.com/kar
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    packed_image,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.case import Benchmark, Case
 
 SUBSETS = {  # images_model (the language model wrote the details) -> published number of cases
     "coco_qwen": 509,
     "coco_mistral": 454,
     "cc3m_qwen": 474,
 }
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="triplet",
     folder="half_truths",
     files=tuple(f"{subset}.parquet" for subset in SUBSETS),
@@ -34,8 +27,8 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def half_truths(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
+@published.reader(ORIGIN)
+def half_truths(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """1,437 cases: a short caption, the half-truth (a wrong detail added), and the full truth (a
     correct detail added) in meta["positive"].
 
@@ -46,26 +39,22 @@ def half_truths(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)
     count: number of cases per subset.
     The Parquet files contain the images; `images` is unused.
     """
-    check_subsets(subsets, SUBSETS)
+    published.check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     metrics = ("original_accuracy", "ordered_accuracy")
     summary = tuple(f"{metric}{suffix}" for suffix in ("_macro", "") for metric in metrics)
-    averages = {"macro": Average(("subset",))}
-    return files.benchmark("half_truths", cases, averages, summary=summary)
+    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
 
 
-def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
+def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     fields = ("id", "anchor", "half_truth", "full_truth", "triplet_type")
     packed = files.packed(f"{subset}.parquet", *fields)
     rows = files.check(f"{subset}.parquet", [row for _, _, row in packed], fields)
     for number, (packed_row, row) in enumerate(zip(packed, rows, strict=True)):
         yield Case(
-            f"{subset}_{case_id(number, row['id'])}",
-            (packed_image(packed_row, "image"),),
+            f"{subset}_{published.case_id(number, row['id'])}",
+            published.row_images(packed_row, "image"),
             (row["anchor"], row["half_truth"]),
             {"subset": subset, "detail": row["triplet_type"]},
             {"positive": row["full_truth"]},
         )
-
-
-READERS = {"half_truths": (half_truths, ORIGIN)}

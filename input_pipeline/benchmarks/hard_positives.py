@@ -8,20 +8,13 @@ true caption, joined by position. All comparisons are strict.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import aro
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    amended,
-    case_id,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
-from vlc_jax.input_pipeline.record import Crop, DataError
+from vlc_jax.input_pipeline.benchmarks import aro, published
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 FOLDERS = ("data", "swapped_data")  # with captions, with hard positives
 _SOURCE = "github.com/amitakamath/hard_positives"
-REPLACE = Origin(
+REPLACE = published.Origin(
     protocol="triplet",
     folder="hard_positives",
     files=tuple(
@@ -36,7 +29,7 @@ REPLACE = Origin(
     overlap="Visual Genome, half of whose images are from COCO",
 )
 _SWAP_FILE = "visual_genome_attribution.json"
-SWAP = Origin(
+SWAP = published.Origin(
     protocol="triplet",
     folder="hard_positives",
     files=tuple(f"{folder}/{_SWAP_FILE}" for folder in FOLDERS),
@@ -48,8 +41,8 @@ SWAP = Origin(
 )
 
 
-@published(REPLACE)
-def replace(files: PublishedFiles, drop_equal: bool = False) -> Benchmark:
+@published.reader(REPLACE)
+def replace(files: published.Files, drop_equal: bool = False) -> Benchmark:
     """27,443 cases on whole images: "walking elephant", "jumping elephant", "strolling elephant".
 
     augmented_accuracy_macro, the headline, and the other _macro metrics are the paper's numbers:
@@ -63,16 +56,16 @@ def replace(files: PublishedFiles, drop_equal: bool = False) -> Benchmark:
     cases = [case for subset in REPLACE.cases for case in _subset(files, subset)]
     answerable = [case for case in cases if not (drop_equal and _is_unanswerable(case))]
     summary = ("augmented_accuracy_macro", "original_accuracy_macro", "brittleness_macro")
-    averages = {"macro": Average(("subset",))}
-    benchmark = files.benchmark("replace", answerable, averages, summary=summary)
+    benchmark = files.benchmark(answerable, published.SUBSET_MACRO, summary=summary)
+    # with `count` only the cases that are evaluated enter the note
     equal = len(cases) - len(answerable) or sum(map(_is_unanswerable, benchmark.cases))
     status = "are left out" if drop_equal else "cannot be answered"
     note = f"{equal} cases whose negative is equal to a correct caption {status}"
-    return amended(benchmark, *[note] if equal else [])
+    return published.amended(benchmark, *[note] if equal else [])
 
 
-@published(SWAP)
-def swap(files: PublishedFiles) -> Benchmark:
+@published.reader(SWAP)
+def swap(files: published.Files) -> Benchmark:
     """28,748 cases of ARO's VG-Attribution, on images cropped to a box: "the paved road and the
     white house", "the white road and the paved house", "the white house and the paved road".
 
@@ -82,6 +75,7 @@ def swap(files: PublishedFiles) -> Benchmark:
     added. Unverified: the authors' file was not available for comparison.
     """
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
+    # SWAP's c and n are those of ARO, whose folder users may already have
     of_aro = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
     box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
     if files.has(swapped):
@@ -90,16 +84,17 @@ def swap(files: PublishedFiles) -> Benchmark:
         name = str(of_aro) if of_aro.is_file() and not files.has(original) else original
         rows = _rebuilt(files, name, *box)
         notes = [f"hard positives were rebuilt from the captions of {name}"]
-    cases = (_boxed(files, number, row) for number, row in rows)
-    return amended(files.benchmark("swap", cases), *notes)
+    cases = (aro.boxed_case(files, n, row, positive=row["positive"]) for n, row in rows)
+    return published.amended(files.benchmark(cases), *notes)
 
 
-def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
+def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     names = (f"{folder}/vl_checklist_{subset}.json" for folder in FOLDERS)
     for number, row in _joined(files, *names):
-        image = row["image_path"].removeprefix("data/")  # prefix in the authors' repository
+        # prefix in the authors' repository
+        image = row["image_path"].removeprefix("data/")
         yield Case(
-            f"{subset}_{case_id(number, image)}",
+            f"{subset}_{published.case_id(number, image)}",
             (files.image(image),),
             (row["true_caption"], row["false_caption"]),
             {"subset": subset},
@@ -107,19 +102,8 @@ def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
         )
 
 
-def _boxed(files: PublishedFiles, number: int, row: dict[str, Any]) -> Case:
-    x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
-    image = row["image_path"]
-    return Case(
-        case_id(number, image),
-        (Crop(files.image(image), (x, y, x + width, y + height)),),
-        (row["true_caption"], row["false_caption"]),
-        meta={"positive": row["positive"], "record": image},
-    )
-
-
 def _joined(
-    files: PublishedFiles, original: str, swapped: str, *fields: str
+    files: published.Files, original: str, swapped: str, *fields: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (position, row with its "positive") of two lists with equal images and negatives."""
     shared = ("image_path", "false_caption")
@@ -131,6 +115,7 @@ def _joined(
             f"{files.folder}: {original} has {len(first):,} cases and {swapped} {len(second):,}; "
             f"they belong together row by row"
         )
+    # neither file has ids: only equal images and negatives show that the rows belong together
     for number, (row, other) in enumerate(zip(first, second, strict=True)):
         for field in shared:
             if row[field] != other[field]:
@@ -142,7 +127,7 @@ def _joined(
 
 
 def _rebuilt(
-    files: PublishedFiles, name: str, *fields: str
+    files: published.Files, name: str, *fields: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = files.objects(name, "image_path", "true_caption", "false_caption", *fields)
     for number, row in enumerate(rows):
@@ -157,6 +142,3 @@ def _rebuilt(
 
 def _is_unanswerable(case: Case) -> bool:
     return case.captions[1] in (case.captions[0], case.meta["positive"])
-
-
-READERS = {"replace": (replace, REPLACE), "swap": (swap, SWAP)}

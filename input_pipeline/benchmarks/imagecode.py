@@ -9,18 +9,13 @@ format (query, corpus, qrels) is not supported: its file names were not availabl
 from collections.abc import Iterator
 from pathlib import Path
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE = "valid_data.json"
 IMAGES = 10  # per set
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="imagecode",
     files=(FILE,),
@@ -31,21 +26,22 @@ ORIGIN = Origin(
     overlap="Open Images, MSR-VTT",
 )
 _INDICES = {str(index): index for index in range(IMAGES)}
-_STATIC = "open-images"  # prefix of sets of photographs; other sets are video frames
+# prefix of sets of photographs; other sets are video frames
+_STATIC = "open-images"
 
 
-@published(ORIGIN)
-def imagecode(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def imagecode(files: published.Files) -> Benchmark:
     """2,302 descriptions of one image out of ten, in 1,039 sets of images.
 
     accuracy, the headline: over all cases; accuracy/static (Open Images, 430 cases) and
       accuracy/video (1,872), as in the paper.
     Descriptions are stripped, as in the authors' code.
     """
-    return files.benchmark("imagecode", _cases(files))
+    return files.benchmark(_cases(files))
 
 
-def _cases(files: PublishedFiles) -> Iterator[Case]:
+def _cases(files: published.Files) -> Iterator[Case]:
     path, sets = files.folder / FILE, files.json(FILE)
     if not isinstance(sets, dict) or not sets:
         raise DataError(f"{path} is no object of image sets; {ORIGIN.how_to_get}")
@@ -62,7 +58,8 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
             if not isinstance(text, str):
                 raise DataError(f"{path}: set {name!r}, image {key} has no text; got {text!r:.80}")
             yield Case(
-                case_id(number, name, key),
+                published.case_id(number, name, key),
+                # the described image first, as in every case of this protocol
                 (pictures[index], *pictures[:index], *pictures[index + 1 :]),
                 (text.strip(),),
                 "static" if name.startswith(_STATIC) else "video",
@@ -86,6 +83,3 @@ def _pictures(folder: Path) -> tuple[Path, ...]:
             "unpack the image sets again"
         )
     return tuple(paths[number] for number in sorted(paths, key=int))
-
-
-READERS = {"imagecode": (imagecode, ORIGIN)}

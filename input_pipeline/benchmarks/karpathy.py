@@ -7,17 +7,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.benchmarks.aro import (
     COCO_ORDER,
     FLICKR30K_ORDER,
     karpathy_rows,
     prepare_caption,
-)
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    PublishedFiles,
-    amended,
-    case_id,
-    published,
 )
 from vlc_jax.input_pipeline.benchmarks.shuffled import shuffled
 from vlc_jax.input_pipeline.case import Benchmark, Case
@@ -27,26 +22,25 @@ FLICKR30K = dataclasses.replace(FLICKR30K_ORDER, protocol="retrieval", cases=1_0
 CAPTIONS = {"coco_retrieval": 25_010, "flickr30k_retrieval": 5_000}
 
 
-@published(COCO)
-def coco_retrieval(files: PublishedFiles, **options: Any) -> Benchmark:
+@published.reader(COCO)
+def coco_retrieval(files: published.Files, **options: Any) -> Benchmark:
     """5,000 images of COCO with 25,010 captions. options: as `flickr30k_retrieval`."""
-    return _retrieval("coco_retrieval", files, **options)
+    return _retrieval(files, **options)
 
 
-@published(FLICKR30K)
-def flickr30k_retrieval(files: PublishedFiles, **options: Any) -> Benchmark:
+@published.reader(FLICKR30K)
+def flickr30k_retrieval(files: published.Files, **options: Any) -> Benchmark:
     """1,000 images of Flickr30k with 5,000 captions.
 
     options:
       prepare: apply ARO's preprocessing (`aro.prepare_caption`); implied by text_shuffle.
       text_shuffle, image_shuffle, shuffle_seed, tagger: options of `shuffled`.
     """
-    return _retrieval("flickr30k_retrieval", files, **options)
+    return _retrieval(files, **options)
 
 
 def _retrieval(
-    name: str,
-    files: PublishedFiles,
+    files: published.Files,
     prepare: bool = False,
     text_shuffle: str | None = None,
     **shuffle: Any,
@@ -56,17 +50,12 @@ def _retrieval(
     def cases() -> Iterator[Case]:
         for number, (image, captions) in enumerate(karpathy_rows(files, files.origin.files[0])):
             texts = map(prepare_caption, captions) if is_prepared else captions
-            yield Case(case_id(number, image), (files.image(image),), tuple(texts))
+            yield Case(published.case_id(number, image), (files.image(image),), tuple(texts))
 
-    benchmark = files.benchmark(name, cases())
+    benchmark = files.benchmark(cases())
     number = sum(len(case.captions) for case in benchmark.cases)
-    if files.count is None and number != CAPTIONS[name]:
-        note = f"{number:,} captions; published are {CAPTIONS[name]:,}"
-        benchmark = amended(benchmark, note)
+    # Files counts cases, which are images here
+    if files.count is None and number != CAPTIONS[files.name]:
+        note = f"{number:,} captions; published are {CAPTIONS[files.name]:,}"
+        benchmark = published.amended(benchmark, note)
     return shuffled(benchmark, text_shuffle, **shuffle)
-
-
-READERS = {
-    "coco_retrieval": (coco_retrieval, COCO),
-    "flickr30k_retrieval": (flickr30k_retrieval, FLICKR30K),
-}

@@ -11,20 +11,14 @@ statements for MMVP and Questions-llava.csv with questions for MMVP-VLM.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    amended,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-MMVP = Origin(
+MMVP = published.Origin(
     protocol="pairs",
     folder="mmvp",
     files=("Questions-clip.csv",),
@@ -35,7 +29,7 @@ MMVP = Origin(
     cases=150,
     overlap="ImageNet and LAION-Aesthetics",
 )
-MMVP_VLM = Origin(
+MMVP_VLM = published.Origin(
     protocol="pairs",
     folder="mmvp_vlm",
     files=("Questions.csv",),
@@ -63,16 +57,18 @@ _SUMMARY = ("image_score", "image_individual_accuracy", "pair_accuracy", "group_
 _MMVP_IMAGES = ("MMVP Images", "MMVP_Images")
 _MMVP_VLM_IMAGES = ("MLLM_VLM Images", "MLLM_VLM_Images", "MMVP_VLM Images", "MMVP_VLM_Images")
 # Disputed in issues 14 and 30 of the authors' repository.
-_SWAPPED = (279, 280)  # sits/stands are the wrong way round
-_DROPPED = (99, 100)  # both elephants have long tusks
+# sits/stands are the wrong way round
+_SWAPPED = (279, 280)
+# both elephants have long tusks
+_DROPPED = (99, 100)
 
 
-@published(MMVP)
+@published.reader(MMVP)
 def mmvp(
-    files: PublishedFiles,
+    files: published.Files,
     texts: str = "statements",
     prompt: str | None = None,
-    asked: bool = False,
+    pair_question: bool = False,
     label_fixes: bool = False,
 ) -> Benchmark:
     """150 pairs: "a butterfly with wings open", "a butterfly with wings closed".
@@ -86,9 +82,9 @@ def mmvp(
       the protocol multiple_choice.
     prompt: template with {} for the text; default "a photo of {}" for statements, as in the
       authors' code, and "{}" for questions.
-    asked: add meta["question"] to statements, the pair's first question in Questions.csv, for
-      embedders that read a question after both images (VLM2Vec in "Exploring How Generative MLLMs
-      Perceive More Than CLIP with the Same Vision Encoder", ACL 2025).
+    pair_question: add meta["question"] to statements, the pair's first question in Questions.csv,
+      for embedders that read a question after both images (VLM2Vec in "Exploring How Generative
+      MLLMs Perceive More Than CLIP with the Same Vision Encoder", ACL 2025).
     label_fixes: fix two disputed labels: swap texts 279 and 280, and drop the pair 99 and 100,
       whose texts contradict each other about the same length.
     """
@@ -96,38 +92,36 @@ def mmvp(
     name = "Questions-clip.csv" if texts == "statements" else "Questions.csv"
     rows = _rows(files, name, texts)
     image_folder = files.image_folder(*_MMVP_IMAGES)
+    questions = _pair_questions(files, "Questions.csv", texts, rows) if pair_question else []
     cases = [
-        Case(
-            case_id(n, a, b),
-            tuple(files.image(f"{image_folder}/{number}.jpg") for number in (a, b)),
-            (prompt.format(first.text), prompt.format(second.text)),
-            meta=_meta(first, second, question),
-        )
-        for n, (((a, first), (b, second)), question) in enumerate(
-            zip(rows, _shared(files, "Questions.csv", asked, texts, rows), strict=True)
-        )
-        if not (label_fixes and a in _DROPPED)
+        _case(files, n, pair, prompt, image_folder, questions=questions)
+        for n, pair in enumerate(rows)
+        if not (label_fixes and pair[0].number in _DROPPED)
     ]
     if label_fixes:
         cases = [_swapped(case) if case.id.endswith("279_280") else case for case in cases]
-    benchmark = files.benchmark("mmvp", cases, summary=_SUMMARY)
+    benchmark = files.benchmark(cases, summary=_SUMMARY)
     if not label_fixes:
-        return amended(benchmark, version=prompt)
+        return published.amended(benchmark, version=prompt)
+    # fixed labels are another benchmark: their results must not replace the published ones
     note = f"label fixes: texts {_SWAPPED} have changed places, pair {_DROPPED} is left out"
-    return amended(benchmark, note, version=f"{prompt}/label_fixes")
+    return published.amended(benchmark, note, version=f"{prompt}/label_fixes")
 
 
-@published(MMVP_VLM)
+@published.reader(MMVP_VLM)
 def mmvp_vlm(
-    files: PublishedFiles, texts: str = "statements", prompt: str | None = None, asked: bool = False
+    files: published.Files,
+    texts: str = "statements",
+    prompt: str | None = None,
+    pair_question: bool = False,
 ) -> Benchmark:
     """135 pairs in nine categories of visual patterns.
 
     image_score, the headline: both statements rank their image first; all categories have 15
     pairs, so it equals the paper's mean over categories. image_score/category=NAME: of one.
 
-    texts, prompt, asked: as in `mmvp`, with questions from Questions-llava.csv. Questions.csv is
-      always needed: it names the folders of the images.
+    texts, prompt, pair_question: as in `mmvp`, with questions from Questions-llava.csv.
+      Questions.csv is always needed: it names the folders of the images.
     """
     prompt = _prompt(texts, prompt)
     statements = _rows(files, "Questions.csv", "statements")
@@ -139,62 +133,75 @@ def mmvp_vlm(
             f"{files.folder}: Questions-llava.csv has {len(rows)} pairs and Questions.csv "
             f"{len(types)}; they belong together row by row"
         )
-
-    shared = _shared(files, "Questions-llava.csv", asked, texts, rows)
-
-    def cases() -> Iterator[Case]:
-        for n, (pair, kind, question) in enumerate(zip(rows, types, shared, strict=True)):
-            (a, first), (b, second) = pair
-            category = CATEGORIES[min(n // PAIRS_OF_CATEGORY, len(CATEGORIES) - 1)]
-            yield Case(
-                case_id(n, a, b),
-                tuple(files.image(f"{image_folder}/{kind}/{number}.jpg") for number in (a, b)),
-                (prompt.format(first.text), prompt.format(second.text)),
-                {"category": category},
-                _meta(first, second, question),
-            )
-
-    benchmark = files.benchmark("mmvp_vlm", cases(), summary=_SUMMARY)
-    return amended(benchmark, version=prompt)
+    questions = _pair_questions(files, "Questions-llava.csv", texts, rows) if pair_question else []
+    cases = []
+    for n, (pair, kind) in enumerate(zip(rows, types, strict=True)):
+        group = {"category": CATEGORIES[min(n // PAIRS_OF_CATEGORY, len(CATEGORIES) - 1)]}
+        folder = f"{image_folder}/{kind}"
+        cases.append(_case(files, n, pair, prompt, folder, group, questions=questions))
+    return published.amended(files.benchmark(cases, summary=_SUMMARY), version=prompt)
 
 
-class Text(NamedTuple):
-    """A statement, or a question with its answer.
+class Row(NamedTuple):
+    """The number of an image file, with a statement, or with a question and its answer.
 
     question: for the protocol multiple_choice: {"question", "text": the options as written,
       "options": the options alone, "answer": index of the right one}.
     """
 
+    number: int
     text: str
     question: dict[str, Any] | None = None
 
 
-Row = tuple[int, Text]  # number of the image file, and text
+def _case(
+    files: published.Files,
+    n: int,
+    pair: tuple[Row, Row],
+    prompt: str,
+    folder: str,
+    group: dict[str, str] | None = None,
+    *,
+    questions: Sequence[str],
+) -> Case:
+    """questions: of pairs, for both images of each; empty: none."""
+    first, second = pair
+    meta: dict[str, Any] = {"question": questions[n]} if questions else {}
+    if first.question:
+        meta["questions"] = (first.question, second.question)
+    return Case(
+        published.case_id(n, first.number, second.number),
+        tuple(files.image(f"{folder}/{row.number}.jpg") for row in pair),
+        tuple(prompt.format(row.text) for row in pair),
+        group,
+        meta,
+    )
 
 
-def _rows(files: PublishedFiles, name: str, texts: str) -> list[tuple[Row, Row]]:
+def _rows(files: published.Files, name: str, texts: str) -> list[tuple[Row, Row]]:
     """Pairs of rows of a file of statements or questions."""
     fields = ("Statement",) if texts == "statements" else ("Question", "Options", "Correct Answer")
     rows: list[Row] = []
     for row in files.table(name, *fields):
         where, number = f"{files.folder / name}: case {len(rows)}", next(iter(row.values()))
         if len(rows) % 2:
-            is_expected = number == str(rows[-1][0] + 1)
+            is_expected = number == str(rows[-1].number + 1)
         else:
             is_expected = number.isdigit() and int(number) % 2 == 1
         if not is_expected:
             raise DataError(
                 f"{where}: pairs have consecutive numbers, the first of them odd; got {number!r}"
             )
-        is_statement = texts == "statements"
-        text = Text(row["Statement"].strip()) if is_statement else _answered(where, row)
-        rows.append((int(number), text))
+        if texts == "statements":
+            rows.append(Row(int(number), row["Statement"].strip()))
+        else:
+            rows.append(_answered(where, int(number), row))
     if len(rows) % 2:
         raise DataError(f"{files.folder / name} has {len(rows)} rows, which make no pairs")
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
-def _answered(where: str, row: dict[str, Any]) -> Text:
+def _answered(where: str, number: int, row: dict[str, Any]) -> Row:
     """A question with its answer; options are written "(a) Open (b) Closed"."""
     options = re.fullmatch(r"\s*\(a\)\s*(.+?)\s*\(b\)\s*(.+?)\s*", row["Options"])
     answers = ("(a)", "(b)")
@@ -210,32 +217,24 @@ def _answered(where: str, row: dict[str, Any]) -> Text:
         "options": options.groups(),
         "answer": right,
     }
-    return Text(f"{question} {options[1 + right]}", multiple_choice)
+    return Row(number, f"{question} {options[1 + right]}", multiple_choice)
 
 
-def _shared(
-    files: PublishedFiles, name: str, asked: bool, texts: str, rows: list[tuple[Row, Row]]
+def _pair_questions(
+    files: published.Files, name: str, texts: str, rows: list[tuple[Row, Row]]
 ) -> list[str]:
-    """The first question of each pair in the table `name`, for both images; "" unless `asked`.
+    """The first question of each pair in the table `name`, for both images.
 
     Raises DataError unless the table has the pairs of `rows` in the same order."""
-    if not asked:
-        return [""] * len(rows)
     if texts != "statements":
-        raise ValueError(f"asked goes with texts='statements'; got texts={texts!r}")
+        raise ValueError(f"pair_question goes with texts='statements'; got texts={texts!r}")
     questions = _rows(files, name, "questions")
-    if (numbers := [pair[0][0] for pair in questions]) != [pair[0][0] for pair in rows]:
+    if (numbers := [pair[0].number for pair in questions]) != [pair[0].number for pair in rows]:
         raise DataError(
             f"{files.folder / name} has questions of other pairs than the statements: "
-            f"{len(numbers)} pairs from {numbers[:1]}, and {len(rows)} from {rows[0][0][0]}"
+            f"{len(numbers)} pairs from {numbers[:1]}, and {len(rows)} from {rows[0][0].number}"
         )
-    return [first.question["question"] for (_, first), _ in questions]
-
-
-def _meta(first: Text, second: Text, question: str) -> dict[str, Any]:
-    if question:
-        return {"question": question}
-    return {"questions": (first.question, second.question)} if first.question else {}
+    return [first.question["question"] for first, _ in questions]
 
 
 def _prompt(texts: str, prompt: str | None) -> str:
@@ -251,6 +250,3 @@ def _swapped(case: Case) -> Case:
     if "questions" in meta:
         meta["questions"] = meta["questions"][::-1]
     return Case(case.id, case.images, case.captions[::-1], case.group, meta)
-
-
-READERS = {"mmvp": (mmvp, MMVP), "mmvp_vlm": (mmvp_vlm, MMVP_VLM)}

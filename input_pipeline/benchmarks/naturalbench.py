@@ -5,15 +5,10 @@ Li et al., "NaturalBench: Evaluating vision-language models on natural adversari
 folder images; comparisons are strict. Unverified: the file was not available.
 """
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="NaturalBench-Retrieval",
     files=("metadata.json",),
@@ -24,20 +19,17 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def naturalbench_retrieval(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def naturalbench_retrieval(files: published.Files) -> Benchmark:
     """Pairs of images and captions; text_score, the headline, image_score and group_score."""
     fields = ("index", "image_0", "image_1", "caption_0", "caption_1")
     cases = (
         Case(
-            case_id(number, row["index"]),
+            published.case_id(number, row["index"]),
             (files.image(row["image_0"]), files.image(row["image_1"])),
             (row["caption_0"], row["caption_1"]),
         )
         for number, row in enumerate(files.objects("metadata.json", *fields))
     )
     summary = ("text_score", "image_score", "group_score")
-    return files.benchmark("naturalbench_retrieval", cases, summary=summary)
-
-
-READERS = {"naturalbench_retrieval": (naturalbench_retrieval, ORIGIN)}
+    return files.benchmark(cases, summary=summary)

@@ -8,19 +8,13 @@ are unknown. The argmax there counts ties as correct ("first_index" here).
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 _TEXT = "A picture of a {} {} and a {} {}"
 SUBSETS = ("ncd_subset1", "ncd_subset2")  # captions with the first, or the second, object first
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="NCD_colorful_composite_squares",
     files=("*.png", "*.jpg", "*.jpeg"),
@@ -30,8 +24,8 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def ncd_squares(files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS) -> Benchmark:
+@published.reader(ORIGIN)
+def ncd_squares(files: published.Files, subsets: tuple[str, ...] = SUBSETS) -> Benchmark:
     """Two cases per image, with two captions each: "A picture of a red apple and a blue corn" and
     "A picture of a blue apple and a red corn"; in the other case the second object comes first.
 
@@ -39,14 +33,14 @@ def ncd_squares(files: PublishedFiles, subsets: tuple[str, ...] = SUBSETS) -> Be
       headline: their mean.
     Images named MIRROR are skipped, as in the authors' code.
     """
-    check_subsets(subsets, SUBSETS)
+    published.check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets))
-    averages = {"macro": Average(("subset",))}
-    return files.benchmark("ncd_squares", cases, averages, summary=summary)
+    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
 
 
-def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
+def _subset(files: published.Files, subset: str) -> Iterator[Case]:
+    # the first pattern if there is none, for the message of a missing file
     patterns = [pattern for pattern in ORIGIN.files if files.has(pattern)] or [ORIGIN.files[0]]
     paths = sorted(path for pattern in patterns for path in files.paths(pattern))
     for number, path in enumerate(path for path in paths if "MIRROR" not in path.name):
@@ -61,7 +55,7 @@ def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
         if subset == SUBSETS[1]:
             colour, thing, other_colour, other = other_colour, other, colour, thing
         yield Case(
-            f"{subset}_{case_id(number, path.name)}",
+            f"{subset}_{published.case_id(number, path.name)}",
             (files.image(path.name),),
             (
                 _TEXT.format(colour, thing, other_colour, other),
@@ -70,6 +64,3 @@ def _subset(files: PublishedFiles, subset: str) -> Iterator[Case]:
             {"subset": subset},
             {"record": path.name},
         )
-
-
-READERS = {"ncd_squares": (ncd_squares, ORIGIN)}

@@ -11,14 +11,8 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import cells
 
@@ -35,7 +29,7 @@ RETRIEVAL_FILES = {  # negated -> file
     True: "COCO_val_negated_retrieval_llama3.1_rephrased_affneg_true.csv",
 }
 OPTIONS = 4
-CHOICE = Origin(
+CHOICE = published.Origin(
     protocol="choice",
     folder="negbench/images",
     files=tuple(FILES.values()),
@@ -55,8 +49,8 @@ RETRIEVAL = dataclasses.replace(
 )
 
 
-@published(CHOICE)
-def negbench(files: PublishedFiles, subsets: tuple[str, ...] = tuple(FILES)) -> Benchmark:
+@published.reader(CHOICE)
+def negbench(files: published.Files, subsets: tuple[str, ...] = tuple(FILES)) -> Benchmark:
     """Questions with four captions of an image, one of them correct.
 
     accuracy/subset=coco, accuracy/subset=voc2007: as in the paper's tables; accuracy_macro, the
@@ -64,14 +58,14 @@ def negbench(files: PublishedFiles, subsets: tuple[str, ...] = tuple(FILES)) -> 
       a present object, an absent one, or one of each.
     count: total number of cases.
     """
-    check_subsets(subsets, FILES)
+    published.check_subsets(subsets, FILES)
     cases = (case for subset in subsets for case in _questions(files, subset))
     summary = ("accuracy_macro", *(f"accuracy/subset={subset}" for subset in subsets), "accuracy")
-    return files.benchmark("negbench", cases, {"macro": Average(("subset",))}, summary=summary)
+    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
 
 
-@published(RETRIEVAL)
-def negbench_retrieval(files: PublishedFiles, negated: bool = True) -> Benchmark:
+@published.reader(RETRIEVAL)
+def negbench_retrieval(files: published.Files, negated: bool = True) -> Benchmark:
     """Images of COCO val2017 with about five captions each, which also name an absent object.
 
     text_to_image_r5, the headline: the paper's R-Neg@5; with negated=False, the original captions:
@@ -89,7 +83,7 @@ def negbench_retrieval(files: PublishedFiles, negated: bool = True) -> Benchmark
                 )
             image = _file_name(row["filepath"])
             yield Case(
-                case_id(number, image),
+                published.case_id(number, image),
                 (files.image(image),),
                 tuple(captions),
                 None,
@@ -97,10 +91,10 @@ def negbench_retrieval(files: PublishedFiles, negated: bool = True) -> Benchmark
             )
 
     summary = ("text_to_image_r5", "text_to_image_r1", "image_to_text_r5", "image_to_text_r1")
-    return files.benchmark("negbench_retrieval", cases(), summary=summary)
+    return files.benchmark(cases(), summary=summary)
 
 
-def _questions(files: PublishedFiles, subset: str) -> Iterator[Case]:
+def _questions(files: published.Files, subset: str) -> Iterator[Case]:
     name = FILES[subset]
     columns = [f"caption_{n}" for n in range(OPTIONS)]
     rows = files.table(name, "image_path", *columns, "correct_answer", "correct_answer_template")
@@ -112,10 +106,11 @@ def _questions(files: PublishedFiles, subset: str) -> Iterator[Case]:
                 f"{files.folder / name}: case {number}: correct_answer is 0 to {OPTIONS - 1}; got "
                 f"{correct!r}"
             )
+        # the correct caption first, as in every case of this protocol
         captions.insert(0, captions.pop(int(correct)))
         image = f"{IMAGES[subset]}/{_file_name(row['image_path'])}"
         yield Case(
-            f"{subset}_{case_id(number, _file_name(image))}",
+            f"{subset}_{published.case_id(number, _file_name(image))}",
             (files.image(image),),
             tuple(captions),
             {"subset": subset, "template": row["correct_answer_template"]},
@@ -124,10 +119,5 @@ def _questions(files: PublishedFiles, subset: str) -> Iterator[Case]:
 
 
 def _file_name(path: str) -> str:
+    # paths of the authors' machines, Windows among them
     return PurePosixPath(path.replace("\\", "/")).name
-
-
-READERS = {
-    "negbench": (negbench, CHOICE),
-    "negbench_retrieval": (negbench_retrieval, RETRIEVAL),
-}

@@ -77,7 +77,8 @@ def from_items(
                 f"item {number} of {name} has {len(images)} images and {len(captions)} captions; "
                 f"the correct option is {index}"
             )
-        if len(images) == 1 or len(captions) == 1:  # 2 x 2 options are paired by their order
+        # 2 x 2 options are paired by their order
+        if len(images) == 1 or len(captions) == 1:
             options.insert(0, options.pop(index))
         digest.update(repr(captions).encode())
         group = None if groups is None else groups[number]

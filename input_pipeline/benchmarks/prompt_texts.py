@@ -29,6 +29,7 @@ def class_names(names_or_file: Texts, known: Sequence[str]) -> tuple[str, ...]:
             f"class_names are one per class, in the order of the labels: the source has "
             f"{len(known)} classes ({', '.join(known[:2])}, ...), got {len(names)} names"
         )
+    # two classes of one name have one prompt: neither could be right alone
     name, times = Counter(names).most_common(1)[0]
     if times > 1:
         raise ValueError(

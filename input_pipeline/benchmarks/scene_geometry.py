@@ -7,12 +7,13 @@ difference between two renderings of one scene (background, noise, shades) is th
 other differences.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.benchmarks.scenes import Where, where_of
+from vlc_jax.input_pipeline.benchmarks.scenes import Where, collect, where_of
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.scenes import draw, grammar, sample
 from vlc_jax.input_pipeline.scenes import world as worlds
@@ -20,10 +21,12 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # version of the questions; `World.version` covers the images
+# version of the questions; `World.version` covers the images
+VERSION = 1
 PAIRS = 20  # pairs of coloured shapes in `binding`
 LEARNED = {"training": 48, "validation": 16}  # placements per pair to fit its probe
-_LEARNED_FROM = 10_000_000  # index of their first scene, beyond the scenes of all cases
+# index of their first scene, beyond the scenes of all cases
+_LEARNED_FROM = 10_000_000
 
 
 class Views(NamedTuple):
@@ -71,6 +74,7 @@ class Views(NamedTuple):
     def moved(self) -> Scene:
         """The first object alone, at the position of the second."""
         first, second = self.objects
+        # a big object must not leave the canvas where a small one was
         edge = self.scene.world.canvas - first.pixels
         return self.of(first._replace(x=min(second.x, edge), y=min(second.y, edge)))
 
@@ -82,7 +86,8 @@ class Views(NamedTuple):
     def reversed(self, scene: Scene) -> Scene:
         """The objects of a scene with their positions swapped."""
         other = worlds.reverse_relation(scene, 0, 1)
-        assert other is not None  # only a third object could be in the way
+        # only a third object could be in the way
+        assert other is not None
         return other
 
     def again(self, scene: Scene) -> Scene:
@@ -133,6 +138,7 @@ def _presence(views: Views, is_scene: bool, is_all: bool) -> Question:
         shapes = [views.stream.choice(shapes)]
     absent = grammar.absent_shapes(scene)
     wrong = absent if is_all else [views.stream.choice(absent)]
+    # texts of present objects come first: `above` is a prefix of the pairs
     pairs = [("i0", f"t{n}") for n in range(len(shapes) + len(wrong))]
     texts = tuple(_a(shape) for shape in (*shapes, *wrong))
     return Question((scene,), texts, (*pairs[: len(shapes)],), (*pairs[len(shapes) :],))
@@ -228,10 +234,16 @@ def binding(kind: str = "attribute", **options: Any) -> Benchmark:
     where = where_of(options)
     looks = _looks(where.rules)
     learned = {
-        part: _bound(kind, where, looks, 2 * PAIRS * placements, (1 + n) * _LEARNED_FROM)
+        part: _bound(
+            kind,
+            dataclasses.replace(where, count=2 * PAIRS * placements),
+            looks,
+            # apart from the scenes of all cases
+            start=(1 + n) * _LEARNED_FROM,
+        )
         for n, (part, placements) in enumerate(LEARNED.items())
     }
-    cases = _bound(kind, where, looks, where.count, 0)
+    cases = _bound(kind, where, looks)
     classes = ("as named", "exchanged")
     return Benchmark("scenes_binding", cases, f"{_version(where)}/{kind}", classes, **learned)
 
@@ -248,25 +260,20 @@ def _version(where: Where) -> str:
 
 
 def _build(name: str, ask: Callable[[Views, int, str], Case], where: Where) -> Benchmark:
-    cases: list[Case] = []
-    for index, views in _views(name, where):
-        cases.append(ask(views, len(cases), f"{where.split}-{index:05d}"))
-        if len(cases) == where.count:
-            return Benchmark(name, tuple(cases), _version(where))
-    offered = f"{len(cases)} of {where.count}"
-    raise ValueError(f"world {where.rules.id!r} offers only {offered} cases of {name}")
+    def make(index: int, number: int) -> Iterator[Case]:
+        if (views := _views(name, where, index)) is not None:
+            yield ask(views, number, f"{where.split}-{index:05d}")
+
+    return Benchmark(name, collect(name, where, make), _version(where))
 
 
-def _views(name: str, where: Where) -> Iterator[tuple[int, Views]]:
-    """Yields (index, Views) of scenes of two different, disjoint objects, without held-out
-    combinations in any variation."""
-    rules = where.rules
-    for index in range(20 * where.count + 1000):
-        scene = sample.sample_scene(rules, where.split, index, 2)
-        stream = Stream(f"{rules.id}/{where.split}/{name}/{index}")
-        third = _third(scene, stream)
-        if third is not None and _is_plain(scene):
-            yield index, Views(scene, stream, third)
+def _views(name: str, where: Where, index: int) -> Views | None:
+    """Views of a scene of two different, disjoint objects; None if it has others, or if a variation
+    needs a held-out combination."""
+    scene = sample.sample_scene(where.rules, where.split, index, 2)
+    stream = Stream(f"{where.rules.id}/{where.split}/{name}/{index}")
+    third = _third(scene, stream)
+    return Views(scene, stream, third) if third is not None and _is_plain(scene) else None
 
 
 def _is_plain(scene: Scene) -> bool:
@@ -294,8 +301,7 @@ def _third(scene: Scene, stream: Stream) -> SceneObject | None:
 def _ask_condition(views: Views, number: int, case_id: str) -> Case:
     name = list(CONDITIONS)[number % len(CONDITIONS)]
     question = CONDITIONS[name](views)
-    fields = ("above", "below", "is_apart")
-    meta = {field: getattr(question, field) for field in fields}
+    meta = {field: getattr(question, field) for field in ("above", "below", "is_apart")}
     return _case(case_id, question.scenes, question.texts, name, meta)
 
 
@@ -338,34 +344,30 @@ def _looks(world: World) -> list[Looks]:
     )
 
 
-def _bound(
-    kind: str, where: Where, looks: Sequence[Looks], count: int, start: int
-) -> tuple[Case, ...]:
-    """`count` cases: the pairs in turn, each at a new placement, in both arrangements."""
-    cases: list[Case] = []
-    for index in range(start, start + 20 * count + 1000):
+def _bound(kind: str, where: Where, looks: Sequence[Looks], start: int = 0) -> tuple[Case, ...]:
+    """Cases of the pairs in turn, each at a new placement, in both arrangements."""
+    both = _both_relations if kind == "relation" else _both_bindings
+
+    def make(index: int, number: int) -> Iterator[Case]:
         scene = sample.sample_scene(where.rules, where.split, index, 2)
         is_beside = scene.relation(0, 1) in ("left of", "right of")
         if worlds.overlaps(*scene.objects) or (kind == "relation" and not is_beside):
-            continue
-        pair = looks[len(cases) // 2 % len(looks)]
+            return
+        pair = looks[number // 2 % len(looks)]
         objects = [
             obj._replace(shape=shape, colour=colour)
             for obj, (shape, colour) in zip(scene.objects, pair, strict=True)
         ]
         plain = scene._replace(objects=tuple(objects))
         stream = Stream(f"{where.rules.id}/{where.split}/scenes_binding/{index}")
-        both = _both_relations if kind == "relation" else _both_bindings
         group = _names(plain.objects, "list").text
-        (one, caption), (other, other_caption) = both(plain, stream.sample(2, 2))
-        captions = ((caption, other_caption), (other_caption, caption))
-        for label, arrangement in enumerate((one, other)[: count - len(cases)]):
+        arrangements, texts = zip(*both(plain, stream.sample(2, 2)), strict=True)
+        for label, arrangement in enumerate(arrangements):
             name = f"{where.split}-{index:05d}-{label}"
-            meta = {"label": label}
-            cases.append(_case(name, (arrangement,), captions[label], group, meta))
-        if len(cases) == count:
-            return tuple(cases)
-    raise ValueError(f"world {where.rules.id!r} offers only {len(cases)} of {count} cases")
+            captions = texts[::-1] if label else texts
+            yield _case(name, (arrangement,), captions, group, {"label": label})
+
+    return collect("scenes_binding", where, make, start)
 
 
 def _both_bindings(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]]:
@@ -376,6 +378,7 @@ def _both_bindings(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]
 def _both_relations(plain: Scene, order: Sequence[int]) -> list[tuple[Scene, str]]:
     """(scene, text) of both arrangements; the first has the first object on the left."""
     scenes = [plain, worlds.reverse_relation(plain, 0, 1)]
+    # label 0 always has the first object on the left, whatever the sampled scene
     if plain.relation(0, 1) == "right of":
         scenes.reverse()
     link = "left of" if order[0] == 0 else "right of"

@@ -16,7 +16,7 @@ caption, for generative models.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-VERSION = 1  # version of the questions; `World.version` covers the images
+# version of the questions; `World.version` covers the images
+VERSION = 1
 REPLACE_KINDS = ("size", "relation", "colour")
 SWAP_KINDS = ("attribute", "relation")
 
@@ -67,7 +68,7 @@ class Where:
         if self.count < 1:
             raise ValueError(f"an evaluation set has at least 1 case; got count={self.count}")
 
-    @property
+    @functools.cached_property
     def rules(self) -> World:
         """The world of the scenes."""
         return worlds.named(self.world, **(self.world_options or {}))
@@ -92,6 +93,24 @@ def _picture(world: World, split: str, objects: int, index: int) -> tuple[Scene,
     return scene, image
 
 
+def collect(
+    name: str, where: Where, make: Callable[[int, int], Iterable[Case]], start: int = 0
+) -> tuple[Case, ...]:
+    """The first `where.count` cases of make(index of a scene, number of cases before it).
+
+    start: index of the first scene.
+    """
+    cases: list[Case] = []
+    # Enough scenes if 1 in 20 allows a case, and an end if none does.
+    for index in range(start, start + 20 * where.count + 1000):
+        cases += make(index, len(cases))
+        if len(cases) >= where.count:
+            return tuple(cases[: where.count])
+    raise ValueError(
+        f"world {where.rules.id!r} offers only {len(cases)} of {where.count} cases of {name}"
+    )
+
+
 def _build(
     name: str,
     ask: _Ask,
@@ -103,24 +122,30 @@ def _build(
     templates: tuple[str, ...] = (),
 ) -> Benchmark:
     """The first `where.count` cases for which `ask(scene, stream, number)` returns a question."""
-    rules, count = where.rules, where.count
+    rules = where.rules
     series = _HELD[where.split] if held else where.split
-    cases: list[Case] = []
-    # Enough scenes if 1 in 20 allows the question, and an end if none does.
-    for index in range(20 * count + 1000):
+
+    def make(index: int, number: int) -> Iterator[Case]:
         scene, image = _picture(rules, series, objects, index)
-        stream = Stream(f"{rules.id}/{series}/{name}/{index}")
-        question = ask(scene, stream, len(cases))
-        if question is None:
-            continue
-        meta = {"scene": scene.to_json(), "question": questions.ANY, **question.meta}
-        case_id = f"{series}-{index:05d}"
-        images = (image, *meta.pop("images", ()))
-        cases.append(Case(case_id, images, question.captions, question.group, meta))
-        if len(cases) == count:
-            version = f"{rules.id}/{series}/cases-{VERSION}"
-            return Benchmark(name, tuple(cases), version, classes, templates)
-    raise ValueError(f"world {rules.id!r} offers only {len(cases)} of {count} cases of {name}")
+        question = ask(scene, Stream(f"{rules.id}/{series}/{name}/{index}"), number)
+        if question is not None:
+            meta = {"scene": scene.to_json(), "question": questions.ANY, **question.meta}
+            images = (image, *meta.pop("images", ()))
+            yield Case(f"{series}-{index:05d}", images, question.captions, question.group, meta)
+
+    version = f"{rules.id}/{series}/cases-{VERSION}"
+    return Benchmark(name, collect(name, where, make), version, classes, templates)
+
+
+def _reader(ask: _Ask) -> Callable[..., Benchmark]:
+    """Decorator: the reader of the set scenes_NAME from NAME, the function of its questions."""
+
+    def read(held: bool = False, **options: Any) -> Benchmark:
+        name = f"scenes_held_{ask.__name__}" if held else f"scenes_{ask.__name__}"
+        return _build(name, ask, where_of(options), held=held)
+
+    read.__doc__ = ask.__doc__
+    return read
 
 
 def _phrase(obj: SceneObject, with_size: bool = False) -> Phrase:
@@ -155,23 +180,35 @@ def _short(caption: Caption, wrong: Caption) -> dict[str, Any]:
     return {} if short is None else {"short": {"question": short[0], "answers": short[1]}}
 
 
-def _ask_objects(scene: Scene, stream: Stream, _: int) -> _Question | None:
+@_reader
+def objects(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    """Choice: a list caption against the caption with one shape replaced by an absent one."""
     caption = _list(scene, stream)
     return _against(caption, contrast.replace(caption, scene, "shape", stream, "base_words"))
 
 
-def _ask_attributes(scene: Scene, stream: Stream, _: int) -> _Question | None:
+@_reader
+def attributes(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    """Choice: a list caption against the caption with one colour replaced by an absent one."""
     caption = _list(scene, stream)
     wrong = contrast.replace(caption, scene, "colour", stream, "base_words", absent=True)
     return _against(caption, wrong)
 
 
-def _ask_attribute_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
+@_reader
+def attribute_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    """Choice: a list caption against the caption with swapped colours (as ARO's VG-Attribution).
+
+    With `held` the correct caption has a shape-colour pair never seen in training, and the wrong
+    one, by the choice of held-out pairs, almost never: a preference for seen pairs costs accuracy.
+    """
     caption = _list(scene, stream)
     return _against(caption, contrast.swap(caption, scene, "colour"))
 
 
-def _ask_relation_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
+@_reader
+def relation_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    """Choice: a relation caption against the caption with swapped objects (as VG-Relation)."""
     caption = _relation(scene, stream)
     return _against(caption, contrast.reverse(caption, scene), _AXIS[caption.link])
 
@@ -206,25 +243,37 @@ def _ask_swap(kinds: Sequence[str], scene: Scene, stream: Stream, number: int) -
     return _against(caption, wrong, kind, positive=contrast.reorder(caption).text)
 
 
-def _ask_order(scene: Scene, stream: Stream, number: int) -> _Question | None:
+@_reader
+def order(scene: Scene, stream: Stream, number: int) -> _Question | None:
+    """Choice: a relation caption against a shuffle of its words; the four kinds alternate."""
     kind = contrast.SHUFFLES[number % len(contrast.SHUFFLES)]
     caption = _relation(scene, stream)
     text = contrast.shuffle(caption, scene, kind, stream)
     return None if text is None else _Question((caption.text, text), kind)
 
 
-def _ask_whatsup(scene: Scene, stream: Stream, _: int) -> _Question | None:
+@_reader
+def whatsup(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    """Pairs of images that differ only in the swapped positions of two objects, with a caption
+    each: "a red circle left of a blue square", "... right of ..." (as What'sUp).
+    """
     caption = _relation(scene, stream)
     other = worlds.reverse_relation(scene, 0, 1)
     opposite = caption._replace(link=worlds.OPPOSITE[caption.link])
-    if other is None or grammar.is_true(opposite, scene):  # both hold if the objects are copies
+    # both hold if the objects are copies
+    if other is None or grammar.is_true(opposite, scene):
         return None
     meta = {"images": (draw.draw(other),), "other_scene": other.to_json()}
     meta["question"] = questions.shared(caption, opposite)
     return _Question((caption.text, opposite.text), _AXIS[caption.link], meta)
 
 
-def _ask_negation(scene: Scene, stream: Stream, _: int) -> _Question:
+@_reader
+def negation(scene: Scene, stream: Stream, _: int) -> _Question:
+    """ "a red circle and no star" against "a red circle and no square" for an image with a square.
+
+    A model that ignores "no" prefers the wrong caption: the expected failure is below chance.
+    """
     i, j = stream.sample(2, 2)
     first = _phrase(scene.objects[i])
     absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
@@ -238,15 +287,32 @@ def _ask_retrieval(
 ) -> _Question | None:
     caption = _relation(scene, stream, with_size=True)
     meaning = frozenset({caption[:3], contrast.reorder(caption)[:3]})
-    if meaning in meanings:  # two true captions for one query would make the answer ambiguous
+    # two true captions for one query would make the answer ambiguous
+    if meaning in meanings:
         return None
     meanings.add(meaning)
     return _Question((caption.text,))
 
 
-def _ask_label(attribute: str, scene: Scene, stream: Stream, _: int) -> _Question:
+def _label(attribute: str, scene: Scene, stream: Stream, _: int) -> _Question:
     options = words.base_words(scene.world, attribute)
     return _Question((), None, {"label": options.index(getattr(scene.objects[0], attribute))})
+
+
+def zero_shot_objects(**options: Any) -> Benchmark:
+    """Zero-shot classification of one-object images by shape."""
+    where, ask = where_of(options), functools.partial(_label, "shape")
+    texts = tuple(f"{prefix} a {{}}".strip() for prefix in words.PREFIXES)
+    names = where.rules.shapes
+    return _build("scenes_zero_shot_objects", ask, where, objects=1, classes=names, templates=texts)
+
+
+def zero_shot_colours(**options: Any) -> Benchmark:
+    """Zero-shot classification of one-object images by colour; a template per shape."""
+    where, ask = where_of(options), functools.partial(_label, "colour")
+    texts = tuple(f"a {{}} {shape}" for shape in where.rules.shapes)
+    names = where.rules.colours
+    return _build("scenes_zero_shot_colours", ask, where, objects=1, classes=names, templates=texts)
 
 
 def retrieval(held: bool = False, **options: Any) -> Benchmark:
@@ -258,64 +324,7 @@ def retrieval(held: bool = False, **options: Any) -> Benchmark:
     return _build(name, ask, where_of(options, count=1000), held=held)
 
 
-def objects(**options: Any) -> Benchmark:
-    """Choice: a list caption against the caption with one shape replaced by an absent one."""
-    return _build("scenes_objects", _ask_objects, where_of(options))
-
-
-def attributes(**options: Any) -> Benchmark:
-    """Choice: a list caption against the caption with one colour replaced by an absent one."""
-    return _build("scenes_attributes", _ask_attributes, where_of(options))
-
-
-def zero_shot_objects(**options: Any) -> Benchmark:
-    """Zero-shot classification of one-object images by shape."""
-    where = where_of(options)
-    templates = tuple(f"{prefix} a {{}}".strip() for prefix in words.PREFIXES)
-    return _build(
-        "scenes_zero_shot_objects",
-        functools.partial(_ask_label, "shape"),
-        where,
-        objects=1,
-        classes=where.rules.shapes,
-        templates=templates,
-    )
-
-
-def zero_shot_colours(**options: Any) -> Benchmark:
-    """Zero-shot classification of one-object images by colour; a template per shape."""
-    where = where_of(options)
-    return _build(
-        "scenes_zero_shot_colours",
-        functools.partial(_ask_label, "colour"),
-        where,
-        objects=1,
-        classes=where.rules.colours,
-        templates=tuple(f"a {{}} {shape}" for shape in where.rules.shapes),
-    )
-
-
-def attribute_swap(held: bool = False, **options: Any) -> Benchmark:
-    """Choice: a list caption against the caption with swapped colours (as ARO's VG-Attribution).
-
-    With `held` the correct caption has a shape-colour pair never seen in training, and the wrong
-    one, by the choice of held-out pairs, almost never: a preference for seen pairs costs accuracy.
-    """
-    name = "scenes_held_attribute_swap" if held else "scenes_attribute_swap"
-    return _build(name, _ask_attribute_swap, where_of(options), held=held)
-
-
-def relation_swap(held: bool = False, **options: Any) -> Benchmark:
-    """Choice: a relation caption against the caption with swapped objects (as VG-Relation)."""
-    name = "scenes_held_relation_swap" if held else "scenes_relation_swap"
-    return _build(name, _ask_relation_swap, where_of(options), held=held)
-
-
-def replace(
-    kinds: Sequence[str] = REPLACE_KINDS,
-    synonyms: str = "a",
-    **options: Any,
-) -> Benchmark:
+def replace(kinds: Sequence[str] = REPLACE_KINDS, synonyms: str = "a", **options: Any) -> Benchmark:
     """Triplets: one word replaced by a base word of another meaning; in `meta["positive"]` the same
     word is replaced by its synonym from set `synonyms` ("a", "b" or "ab").
 
@@ -327,10 +336,7 @@ def replace(
     return _build("scenes_replace", ask, where_of(options))
 
 
-def swap(
-    kinds: Sequence[str] = ("attribute",),
-    **options: Any,
-) -> Benchmark:
+def swap(kinds: Sequence[str] = ("attribute",), **options: Any) -> Benchmark:
     """Triplets: "attribute" is `attribute_swap` with the conjunct swap ("a blue square and a red
     circle") in `meta["positive"]`; "relation" is `relation_swap` with the converse ("a blue square
     right of a red circle").
@@ -350,18 +356,6 @@ def swap_relation(**options: Any) -> Benchmark:
     return dataclasses.replace(swap(("relation",), **options), name="scenes_swap_relation")
 
 
-def order(**options: Any) -> Benchmark:
-    """Choice: a relation caption against a shuffle of its words; the four kinds alternate."""
-    return _build("scenes_order", _ask_order, where_of(options))
-
-
-def whatsup(**options: Any) -> Benchmark:
-    """Pairs of images that differ only in the swapped positions of two objects, with a caption
-    each: "a red circle left of a blue square", "... right of ..." (as What'sUp).
-    """
-    return _build("scenes_whatsup", _ask_whatsup, where_of(options))
-
-
 def spatial(**options: Any) -> Benchmark:
     """The images of `whatsup` as two-way cases of What'sUp, two per pair, with the question "is the
     blue square left of or right of the red circle". Answers and caption scores are evaluated per
@@ -372,7 +366,8 @@ def spatial(**options: Any) -> Benchmark:
     cases = []
     for pair in pairs.cases:
         captions = [grammar.parse(text, where.rules) for text in pair.captions]
-        if questions.answer(captions[0]) != captions[0].link:  # from the question's first object
+        # from the question's first object
+        if questions.answer(captions[0]) != captions[0].link:
             captions = [contrast.reorder(caption) for caption in captions]
         texts = tuple(caption.text for caption in captions)
         for side, image in enumerate(pair.images):
@@ -388,14 +383,6 @@ def spatial(**options: Any) -> Benchmark:
         together=("pair",),
         summary=("accuracy", "pair_accuracy"),
     )
-
-
-def negation(**options: Any) -> Benchmark:
-    """ "a red circle and no star" against "a red circle and no square" for an image with a square.
-
-    A model that ignores "no" prefers the wrong caption: the expected failure is below chance.
-    """
-    return _build("scenes_negation", _ask_negation, where_of(options))
 
 
 READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)

@@ -54,6 +54,7 @@ def shuffled(
                 np.random.default_rng((shuffle_seed, number, k)) for k in range(len(case.captions))
             )
             texts = zip(case.captions, rngs, strict=True)
+            # a generator per caption: `count` and other captions do not change its order
             captions = tuple(next(iter(shuffle(text, rng, 1)), text) for text, rng in texts)
             cases[number] = dataclasses.replace(case, captions=captions)
     if image_shuffle is not None:

@@ -11,18 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import visual_genome
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 _SOURCE = "github.com/amitakamath/whatsup_vlms (Google Drive)"
-COCO_ONE = Origin(
+COCO_ONE = published.Origin(
     protocol="choice",
     folder="whatsup",
     files=("coco_qa_one_obj.json",),
@@ -33,7 +27,7 @@ COCO_ONE = Origin(
     overlap="COCO val2017",
 )
 COCO_TWO = dataclasses.replace(COCO_ONE, files=("coco_qa_two_obj.json",), cases=440)
-GQA_ONE = Origin(
+GQA_ONE = published.Origin(
     protocol="choice",
     folder="whatsup",
     files=("vg_qa_one_obj.json",),
@@ -58,44 +52,39 @@ _GQA_PHRASES = (
 )
 
 
-@published(COCO_ONE)
-def coco_spatial_one(files: PublishedFiles) -> Benchmark:
+@published.reader(COCO_ONE)
+def coco_spatial_one(files: published.Files) -> Benchmark:
     """2,247 cases of two captions: "A photo of a dog on the left", "A photo of a dog on the right".
 
     accuracy, the headline: over cases. accuracy/subset=left_right: cases with the prepositions left
     and right; accuracy/preposition=left: of one preposition.
     """
-    return _read("coco_spatial_one", files, _last_word, _coco_image)
+    return _read(files, _last_word)
 
 
-@published(COCO_TWO)
-def coco_spatial_two(files: PublishedFiles) -> Benchmark:
+@published.reader(COCO_TWO)
+def coco_spatial_two(files: published.Files) -> Benchmark:
     """440 cases of two captions, "... a dog to the left of a cat"; see `coco_spatial_one`."""
-    return _read("coco_spatial_two", files, _phrase(*_COCO_PHRASES), _coco_image)
+    return _read(files, _phrase(*_COCO_PHRASES))
 
 
-@published(GQA_ONE)
-def gqa_spatial_one(files: PublishedFiles) -> Benchmark:
+@published.reader(GQA_ONE)
+def gqa_spatial_one(files: published.Files) -> Benchmark:
     """1,160 cases of two captions on images of Visual Genome; see `coco_spatial_one`.
 
     images: ROOT/vg with VG_100K and VG_100K_2, or the folder of images of the authors' archive.
     """
-    return _read("gqa_spatial_one", files, _last_word, _gqa_image)
+    return _read(files, _last_word)
 
 
-@published(GQA_TWO)
-def gqa_spatial_two(files: PublishedFiles) -> Benchmark:
+@published.reader(GQA_TWO)
+def gqa_spatial_two(files: published.Files) -> Benchmark:
     """291 cases of two captions: left, right, front, behind, and "top" for all others, as in the
     authors' code; see `gqa_spatial_one`."""
-    return _read("gqa_spatial_two", files, _phrase(*_GQA_PHRASES), _gqa_image)
+    return _read(files, _phrase(*_GQA_PHRASES))
 
 
-def _read(
-    name: str,
-    files: PublishedFiles,
-    preposition_of: Callable[[str], str],
-    image_of: Callable[[PublishedFiles, Any], Path],
-) -> Benchmark:
+def _read(files: published.Files, preposition_of: Callable[[str], str]) -> Benchmark:
     (annotations,) = files.origin.files
 
     def cases() -> Iterator[Case]:
@@ -107,15 +96,15 @@ def _read(
                     f"{list(SUBSETS)}; got {row['correct']!r}"
                 )
             yield Case(
-                case_id(number, row["image id"]),
-                (image_of(files, row["image id"]),),
+                published.case_id(number, row["image id"]),
+                (_image(files, row["image id"]),),
                 (row["correct"], row["wrong"]),
                 {"subset": SUBSETS[preposition], "preposition": preposition},
                 {"record": str(row["image id"])},
             )
 
     summary = ("accuracy", "accuracy/subset=left_right")
-    return files.benchmark(name, cases(), summary=summary)
+    return files.benchmark(cases(), summary=summary)
 
 
 def _last_word(caption: str) -> str:
@@ -123,22 +112,13 @@ def _last_word(caption: str) -> str:
 
 
 def _phrase(phrases: dict[str, str], other: str) -> Callable[[str], str]:
+    # the first phrase in the order of the authors' conditions
     return lambda caption: next(
         (preposition for phrase, preposition in phrases.items() if phrase in caption), other
     )
 
 
-def _coco_image(files: PublishedFiles, image_id: Any) -> Path:
+def _image(files: published.Files, image_id: Any) -> Path:
+    if files.name.startswith("gqa"):
+        return files.genome_image(f"{image_id}.jpg")
     return files.image(f"{str(image_id).zfill(12)}.jpg")
-
-
-def _gqa_image(files: PublishedFiles, image_id: Any) -> Path:
-    return visual_genome.image(files, f"{image_id}.jpg")
-
-
-READERS = {
-    "coco_spatial_one": (coco_spatial_one, COCO_ONE),
-    "coco_spatial_two": (coco_spatial_two, COCO_TWO),
-    "gqa_spatial_one": (gqa_spatial_one, GQA_ONE),
-    "gqa_spatial_two": (gqa_spatial_two, GQA_TWO),
-}

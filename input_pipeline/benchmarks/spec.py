@@ -10,14 +10,7 @@ correct.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_options,
-    check_subsets,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -30,7 +23,7 @@ SUBSETS = (
     "count",
 )
 FILES = {"image_to_text": "image2text.json", "text_to_image": "text2image.json"}
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="spec",
     files=tuple(f"*/{name}" for name in FILES.values()),
@@ -40,9 +33,9 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
+@published.reader(ORIGIN)
 def spec(
-    files: PublishedFiles,
+    files: published.Files,
     subsets: tuple[str, ...] = SUBSETS,
     directions: tuple[str, ...] = tuple(FILES),
 ) -> Benchmark:
@@ -52,8 +45,8 @@ def spec(
       authors' code. accuracy/image_to_text=count etc.: per subset.
     count: total number of cases.
     """
-    check_subsets(subsets, SUBSETS)
-    check_options("directions", directions, FILES)
+    published.check_subsets(subsets, SUBSETS)
+    published.check_options("directions", directions, FILES)
     cases = (
         case
         for direction in directions
@@ -62,18 +55,19 @@ def spec(
     )
     averages = {direction: Average((direction,)) for direction in directions}
     summary = tuple(f"accuracy_{direction}" for direction in directions)
-    return files.benchmark("spec", cases, averages, summary=summary)
+    return files.benchmark(cases, averages, summary=summary)
 
 
-def _cases(files: PublishedFiles, subset: str, direction: str) -> Iterator[Case]:
+def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case]:
     name = f"{subset}/{FILES[direction]}"
     for number, row in enumerate(files.objects(name, "query", "keys", "label")):
         query, keys = row["query"], _correct_first(f"{files.folder / name}: case {number}", row)
+        # a query is one side of the case, its keys are the other
         of_captions = direction == "image_to_text"
         pictures, captions = ((query,), keys) if of_captions else (keys, (query,))
         pictures = tuple(f"{subset}/{picture}" for picture in pictures)
         yield Case(
-            f"{subset}_{direction}_{case_id(number, query if of_captions else keys[0])}",
+            f"{subset}_{direction}_{published.case_id(number, query if of_captions else keys[0])}",
             tuple(map(files.image, pictures)),
             captions,
             {"direction": direction, direction: subset},
@@ -91,6 +85,3 @@ def _correct_first(where: str, row: dict[str, Any]) -> tuple[str, ...]:
             f"got {keys!r:.80} and {label!r}"
         )
     return (keys[label], *keys[:label], *keys[label + 1 :])
-
-
-READERS = {"spec": (spec, ORIGIN)}

@@ -1,17 +1,18 @@
-"""SugarCrepe: an image, its caption and a fluent hard negative, in seven subsets.
+"""SugarCrepe and SugarCrepe++: an image, its caption and a fluent hard negative; ++ adds a second
+caption of the same meaning.
 
 Hsieh et al., "SugarCrepe: Fixing hackable benchmarks for vision-language compositionality" (NeurIPS
-2023), github.com/RAIVNLab/sugar-crepe; all comparisons are strict, as in its code.
+2023), github.com/RAIVNLab/sugar-crepe. Dumpala et al., "SUGARCREPE++ Dataset: Vision-Language Model
+Sensitivity to Semantic and Lexical Alterations" (NeurIPS 2024): the files of
+huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) or the equal ones of
+github.com/Sri-Harsha/scpp (data/). All comparisons are strict, as in the authors' code.
 """
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    published,
-)
-from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+import dataclasses
+from collections.abc import Iterator
+
+from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 SUBSETS = {  # subset -> published number of cases
@@ -21,9 +22,11 @@ SUBSETS = {  # subset -> published number of cases
     "replace_obj": 1652,
     "replace_rel": 1406,
     "swap_att": 666,
-    "swap_obj": 245,  # 246 before an update of the authors, and still in other copies
+    # 246 before an update of the authors, and still in other copies
+    "swap_obj": 245,
 }
-ORIGIN = Origin(
+PP_SUBSETS = {subset: n for subset, n in SUBSETS.items() if not subset.startswith("add_")}
+ORIGIN = published.Origin(
     protocol="choice",
     folder="sugar_crepe",
     files=tuple(f"{subset}.json" for subset in SUBSETS),
@@ -33,37 +36,74 @@ ORIGIN = Origin(
     cases=SUBSETS,
     overlap="COCO val2017",
 )
+PP_ORIGIN = dataclasses.replace(
+    ORIGIN,
+    protocol="triplet",
+    folder="sugarcrepe_pp",
+    files=tuple(f"{subset}.json" for subset in PP_SUBSETS),
+    source="huggingface.co/datasets/Aman-J/SugarCrepe_pp (data/) and cocodataset.org (val2017)",
+    licence="CC BY 4.0",
+    cases=PP_SUBSETS,
+)
 
 
-@published(ORIGIN)
-def sugarcrepe(files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
+@published.reader(ORIGIN)
+def sugarcrepe(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS)) -> Benchmark:
     """7,511 cases of two captions.
 
     accuracy, the headline: over all cases. accuracy_macro: mean over subsets.
     accuracy/edit=swap etc.: over swap_att and swap_obj, the groups of the paper's tables.
     count: number of cases per subset.
     """
-    check_subsets(subsets, SUBSETS)
+    published.check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _subset(files, subset))
-    return files.benchmark("sugarcrepe", cases, {"macro": Average(("subset",))})
+    return files.benchmark(cases, published.SUBSET_MACRO)
 
 
-def _subset(files: PublishedFiles, subset: str) -> list[Case]:
+@published.reader(PP_ORIGIN)
+def sugarcrepe_pp(
+    files: published.Files, subsets: tuple[str, ...] = tuple(PP_SUBSETS)
+) -> Benchmark:
+    """4,757 cases of a caption, a negative, and a second caption in meta["positive"].
+
+    augmented_accuracy_macro, the headline: mean over subsets of the paper's image-to-text task
+      (ITT), where both captions must beat the negative. augmented_accuracy: over cases.
+    text_accuracy_macro, text_accuracy: the same for its text-only task (TOT).
+    original_accuracy: first caption only, as in SugarCrepe.
+    count: number of cases per subset.
+    """
+    published.check_subsets(subsets, PP_SUBSETS)
+    cases = (case for subset in subsets for case in _pp_subset(files, subset))
+    metrics = ("augmented_accuracy", "text_accuracy")
+    summary = (*(f"{metric}_macro" for metric in metrics), *metrics, "original_accuracy")
+    return files.benchmark(cases, published.SUBSET_MACRO, summary=summary)
+
+
+def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     document = files.json(f"{subset}.json")
     if not isinstance(document, dict):
         raise DataError(f"{files.folder / subset}.json is no object of cases; {ORIGIN.how_to_get}")
     fields = ("filename", "caption", "negative_caption")
     rows = files.check(f"{subset}.json", list(document.values()), fields)
-    return [
-        Case(
-            f"{subset}_{case_id(int(key), row['filename'])}",
-            (files.image(row["filename"]),),
-            (row["caption"], row["negative_caption"]),
-            {"subset": subset, "edit": subset.split("_")[0]},
-            {"record": row["filename"]},
-        )
-        for key, row in zip(document, rows, strict=True)
-    ]
+    # keys have gaps where the authors removed cases; ids keep the authors' numbers
+    for key, row in zip(document, rows, strict=True):
+        yield _case(files, subset, int(key), row)
 
 
-READERS = {"sugarcrepe": (sugarcrepe, ORIGIN)}
+def _pp_subset(files: published.Files, subset: str) -> Iterator[Case]:
+    fields = ("filename", "caption", "caption2", "negative_caption")
+    for number, row in enumerate(files.objects(f"{subset}.json", *fields)):
+        yield _case(files, subset, number, row, positive=row["caption2"])
+
+
+def _case(
+    files: published.Files, subset: str, number: int, row: dict[str, str], **meta: str
+) -> Case:
+    image = row["filename"]
+    return Case(
+        f"{subset}_{published.case_id(number, image)}",
+        (files.image(image),),
+        (row["caption"], row["negative_caption"]),
+        {"subset": subset, "edit": subset.split("_")[0]},
+        {"record": image, **meta},
+    )

@@ -10,19 +10,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    amended,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE = "svo_probes.csv"
 NEGATIVES = ("subj_neg", "verb_neg", "obj_neg")  # exactly one of these fields is true
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="svo_probes",
     files=(FILE,),
@@ -34,8 +28,8 @@ ORIGIN = Origin(
 _TRUTH = {"true": True, "false": False}
 
 
-@published(ORIGIN)
-def svo_probes(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def svo_probes(files: published.Files) -> Benchmark:
     """Cases of a sentence, its image and a wrong image.
 
     accuracy, the headline: the right image has the higher score. accuracy/subj_neg, /verb_neg and
@@ -56,7 +50,7 @@ def svo_probes(files: PublishedFiles) -> Benchmark:
             f"none of {len(cases):,} cases has both images in {files.image('')}; "
             f"{ORIGIN.how_to_get}"
         )
-    benchmark = files.benchmark("svo_probes", complete)
+    benchmark = files.benchmark(complete)
     notes = []
     if len(complete) < len(cases):
         notes.append(
@@ -65,10 +59,10 @@ def svo_probes(files: PublishedFiles) -> Benchmark:
         )
     if len(cases) < len(rows):
         notes.append(f"{len(rows) - len(cases):,} cases without exactly one negative are left out")
-    return amended(benchmark, *notes)
+    return published.amended(benchmark, *notes)
 
 
-def _case(files: PublishedFiles, number: int, row: Mapping[str, str]) -> Case | None:
+def _case(files: published.Files, number: int, row: Mapping[str, str]) -> Case | None:
     """The case of a row; None without exactly one negative part."""
     for field in NEGATIVES:
         if row[field].lower() not in _TRUTH:
@@ -79,7 +73,7 @@ def _case(files: PublishedFiles, number: int, row: Mapping[str, str]) -> Case | 
         return None
     names = tuple(f"{row[field]}.jpg" for field in ("pos_image_id", "neg_image_id"))
     return Case(
-        case_id(number, row["pos_image_id"], row["neg_image_id"]),
+        published.case_id(number, row["pos_image_id"], row["neg_image_id"]),
         tuple(map(files.image, names)),
         (row["sentence"],),
         kinds[0],
@@ -90,6 +84,3 @@ def _case(files: PublishedFiles, number: int, row: Mapping[str, str]) -> Case | 
 def _names(folder: Path) -> frozenset[str]:
     """Names of the files of a folder, by one listing: a stat per image would take too long."""
     return frozenset(os.listdir(folder)) if folder.is_dir() else frozenset()
-
-
-READERS = {"svo_probes": (svo_probes, ORIGIN)}

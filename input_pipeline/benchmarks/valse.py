@@ -9,13 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_subsets,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -45,7 +39,7 @@ _BY_DATASET = {
     "SWiG": "swig",
     "visual7w": "visual7w/images",
 }
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="valse",
     files=tuple(f"{subset}.json" for subset in SUBSETS),
@@ -60,9 +54,9 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
+@published.reader(ORIGIN)
 def valse(
-    files: PublishedFiles, subsets: tuple[str, ...] = tuple(SUBSETS), validated: bool = True
+    files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS), validated: bool = True
 ) -> Benchmark:
     """7,702 cases of two captions.
 
@@ -73,14 +67,14 @@ def valse(
     validated: True: the published set, where two of three annotators chose the caption over the
       foil; False: all 8,782 cases, 24 of them with two equal captions.
     """
-    check_subsets(subsets, SUBSETS)
+    published.check_subsets(subsets, SUBSETS)
     cases = (case for subset in subsets for case in _piece(files, subset, validated))
     averages = {"macro": Average(("subset",)), "phenomena": Average(("phenomenon",))}
     summary = ("accuracy_macro", "accuracy_phenomena", "accuracy")
-    return files.benchmark("valse", cases, averages, summary=summary)
+    return files.benchmark(cases, averages, summary=summary)
 
 
-def _piece(files: PublishedFiles, subset: str, validated: bool) -> Iterator[Case]:
+def _piece(files: published.Files, subset: str, validated: bool) -> Iterator[Case]:
     name = f"{subset}.json"
     document = files.json(name)
     if not isinstance(document, dict):
@@ -92,7 +86,7 @@ def _piece(files: PublishedFiles, subset: str, validated: bool) -> Iterator[Case
             continue
         image = _image(files.folder / name, key, row)
         yield Case(
-            f"{subset}_{case_id(number, key)}",
+            f"{subset}_{published.case_id(number, key)}",
             (files.image(image),),
             (row["caption"], row["foil"]),
             {"subset": subset, "phenomenon": row["linguistic_phenomena"]},
@@ -110,6 +104,7 @@ def _votes(file: Path, key: str, row: dict[str, Any]) -> int:
 
 def _image(file: Path, key: str, row: dict[str, Any]) -> str:
     name = row["image_file"]
+    # by name first: pieces from VisDial and FOIL name their data set, not that of the image
     for start, folder in _BY_NAME.items():
         if name.startswith(start):
             return f"{folder}/{name}"
@@ -119,6 +114,3 @@ def _image(file: Path, key: str, row: dict[str, Any]) -> str:
             f"{list(_BY_DATASET)}, and images that begin with {list(_BY_NAME)}"
         )
     return f"{_BY_DATASET[row['dataset']]}/{name}"
-
-
-READERS = {"valse": (valse, ORIGIN)}

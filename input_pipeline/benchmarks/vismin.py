@@ -8,13 +8,7 @@ authors' table sim_solution.csv lists them, and without it they would count as e
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    packed_image,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -24,7 +18,7 @@ SWAPPED = {
     "T0_I0 > T1_I0 & T1_I1 > T0_I1": False,
     "T1_I0 > T0_I0 & T0_I1 > T1_I1": True,
 }
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="vismin",
     files=("*.parquet", SOLUTION),
@@ -39,8 +33,8 @@ ORIGIN = Origin(
 )
 
 
-@published(ORIGIN)
-def vismin(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def vismin(files: published.Files) -> Benchmark:
     """2,084 cases of two images and two captions, in matching order.
 
     group_score, the headline, text_score and image_score as in Winoground;
@@ -50,10 +44,10 @@ def vismin(files: PublishedFiles) -> Benchmark:
     """
     averages = {"macro": Average(("category",))}
     summary = ("group_score_macro", "pair_accuracy_macro", "image_score_macro", "group_score")
-    return files.benchmark("vismin", _cases(files), averages, summary=summary)
+    return files.benchmark(_cases(files), averages, summary=summary)
 
 
-def _cases(files: PublishedFiles) -> Iterator[Case]:
+def _cases(files: published.Files) -> Iterator[Case]:
     rows = files.packed("*.parquet", "text_0", "text_1", "category")
     solution = files.table(SOLUTION, "Text", "category")
     if len(rows) != len(solution):
@@ -61,6 +55,7 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
             f"{files.folder / SOLUTION} has {len(solution):,} rows and *.parquet {len(rows):,}; "
             f"they belong together row by row"
         )
+    # joined by position, the only link; the category is a check of it
     for number, (packed, solved) in enumerate(zip(rows, solution, strict=True)):
         row = packed[2]
         if solved["Text"] not in SWAPPED or solved["category"] != row["category"]:
@@ -71,11 +66,8 @@ def _cases(files: PublishedFiles) -> Iterator[Case]:
             )
         texts = (row["text_0"], row["text_1"])
         yield Case(
-            case_id(number, row["category"]),
-            (packed_image(packed, "image_0"), packed_image(packed, "image_1")),
+            published.case_id(number, row["category"]),
+            published.row_images(packed, "image_0", "image_1"),
             texts[::-1] if SWAPPED[solved["Text"]] else texts,
             {"category": row["category"]},
         )
-
-
-READERS = {"vismin": (vismin, ORIGIN)}

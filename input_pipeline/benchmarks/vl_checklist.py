@@ -9,20 +9,14 @@ authors' code silently drops cases without an image; here the option `sources` d
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    check_options,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 AXES = ("Object", "Attribute", "Relation")
 SOURCES = {"vg": "vg", "vaw": "vg", "hake": "hake", "swig": "swig"}  # source -> folder of images
 PLACES = {"Location": ("center", "mid", "margin"), "Size": ("large", "medium", "small")}
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="choice",
     folder="vl_checklist",
     files=(
@@ -62,9 +56,9 @@ class Corpus(NamedTuple):
     file: str
 
 
-@published(ORIGIN)
+@published.reader(ORIGIN)
 def vl_checklist(
-    files: PublishedFiles, axes: tuple[str, ...] = AXES, sources: tuple[str, ...] = tuple(SOURCES)
+    files: published.Files, axes: tuple[str, ...] = AXES, sources: tuple[str, ...] = tuple(SOURCES)
 ) -> Benchmark:
     """Cases of two captions, "brown knob" and "teal knob", in up to 56 subsets.
 
@@ -79,8 +73,8 @@ def vl_checklist(
 
     108 cases of Visual Genome have two equal captions, which no model can solve.
     """
-    check_options("axes", axes, AXES)
-    check_options("sources", sources, SOURCES)
+    published.check_options("axes", axes, AXES)
+    published.check_options("sources", sources, SOURCES)
     chosen = [each for each in corpora() if each.axis in axes and each.source in sources]
     if not chosen:
         raise ValueError(f"VL-CheckList has no {list(axes)} of the sources {list(sources)}")
@@ -89,7 +83,7 @@ def vl_checklist(
     averages |= {corpus.type: Average((corpus.type, "subset")) for corpus in chosen}
     cases = (case for corpus in chosen for case in _cases(files, corpus))
     summary = ("accuracy_macro", *[f"accuracy_{axis.lower()}" for axis in axes], "accuracy")
-    return files.benchmark("vl_checklist", cases, averages, summary=summary)
+    return files.benchmark(cases, averages, summary=summary)
 
 
 def corpora() -> Iterator[Corpus]:
@@ -121,7 +115,7 @@ def corpora() -> Iterator[Corpus]:
         yield Corpus(label, "Relation", f"relation_{kind}", source, f"Relation/{file}.json")
 
 
-def _cases(files: PublishedFiles, corpus: Corpus) -> Iterator[Case]:
+def _cases(files: published.Files, corpus: Corpus) -> Iterator[Case]:
     rows = files.json(corpus.file)
     if not isinstance(rows, list):
         raise DataError(f"{files.folder / corpus.file} is no list of cases; {ORIGIN.how_to_get}")
@@ -138,12 +132,12 @@ def _cases(files: PublishedFiles, corpus: Corpus) -> Iterator[Case]:
     for number, row in enumerate(rows):
         image, captions = _read(files, corpus.file, number, row)
         name = f"{SOURCES[corpus.source]}/{image}"
-        case = f"{prefix}_{case_id(number, image)}"
+        case = f"{prefix}_{published.case_id(number, image)}"
         yield Case(case, (files.image(name),), captions, group, {"record": name})
 
 
 def _read(
-    files: PublishedFiles, file: str, number: int, row: object
+    files: published.Files, file: str, number: int, row: object
 ) -> tuple[str, tuple[str, str]]:
     """Image and captions of [image, {"POS": [text], "NEG": [text]}]; the first text each."""
     match row:
@@ -153,6 +147,3 @@ def _read(
         f"{files.folder / file}: case {number} is not [image, {{POS: [text], NEG: [text]}}]; "
         f"got {row!r:.80}"
     )
-
-
-READERS = {"vl_checklist": (vl_checklist, ORIGIN)}

@@ -14,17 +14,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    amended,
-    case_id,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-A = Origin(
+A = published.Origin(
     protocol="choice",
     folder="whatsup",
     files=("controlled_images_dataset.json",),
@@ -61,8 +55,8 @@ LABEL_FIXES = {
 }
 
 
-@published(A)
-def whatsup_a(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
+@published.reader(A)
+def whatsup_a(files: published.Files, label_fixes: bool = False) -> Benchmark:
     """412 cases of four captions, 103 sets of "a mug on a plate" and three more arrangements.
 
     accuracy, the headline: over cases. pair_accuracy: left and right, or on and under, of the same
@@ -72,36 +66,34 @@ def whatsup_a(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
     label_fixes: swap two images of a pillow left and right of a chair, whose published names are
       the wrong way round.
     """
-    return _read("whatsup_a", files, (), label_fixes)
+    return _read(files, (), label_fixes)
 
 
-@published(B)
-def whatsup_b(files: PublishedFiles) -> Benchmark:
+@published.reader(B)
+def whatsup_b(files: published.Files) -> Benchmark:
     """408 cases of four captions, 102 sets; metrics as in `whatsup_a`."""
-    return _read("whatsup_b", files, (), False)
+    return _read(files, (), False)
 
 
-@published(A)
-def whatsup_a_two_way(files: PublishedFiles, label_fixes: bool = False) -> Benchmark:
+@published.reader(A)
+def whatsup_a_two_way(files: published.Files, label_fixes: bool = False) -> Benchmark:
     """The 412 cases of `whatsup_a` with two captions each: the correct one, and the one with the
     opposite preposition.
 
     The paper's numbers are accuracy/subset=left_right, accuracy/subset=on_under, and pair_accuracy
     of these subsets; accuracy and pair_accuracy are over both subsets.
     """
-    return _read("whatsup_a_two_way", files, ("left_right", "on_under"), label_fixes)
+    return _read(files, ("left_right", "on_under"), label_fixes)
 
 
-@published(B)
-def whatsup_b_two_way(files: PublishedFiles) -> Benchmark:
+@published.reader(B)
+def whatsup_b_two_way(files: published.Files) -> Benchmark:
     """The 408 cases of `whatsup_b` with two captions each, as in `whatsup_a_two_way`; subsets
     left_right and front_behind."""
-    return _read("whatsup_b_two_way", files, ("left_right", "front_behind"), False)
+    return _read(files, ("left_right", "front_behind"), False)
 
 
-def _read(
-    name: str, files: PublishedFiles, two_way: tuple[str, ...], label_fixes: bool
-) -> Benchmark:
+def _read(files: published.Files, two_way: tuple[str, ...], label_fixes: bool) -> Benchmark:
     """two_way: subsets of the two-way form; empty: four-way."""
     fixes = LABEL_FIXES if label_fixes else {}
     together = ("pair",) if two_way else ("pair", "set")
@@ -111,7 +103,6 @@ def _read(
         for metric in ("accuracy", "pair_accuracy")
     ]
     benchmark = files.benchmark(
-        name,
         _cases(files, files.origin.files[0], bool(two_way), fixes),
         together=together,
         summary=("accuracy", *(f"{kind}_accuracy" for kind in together), *parts),
@@ -119,11 +110,13 @@ def _read(
     benchmark = dataclasses.replace(benchmark, cases=_without_parts(benchmark.cases, together))
     if not label_fixes:
         return benchmark
-    return amended(benchmark, f"label fixes: images of {', '.join(fixes)}", version="label_fixes")
+    return published.amended(
+        benchmark, f"label fixes: images of {', '.join(fixes)}", version="label_fixes"
+    )
 
 
 def _cases(
-    files: PublishedFiles, annotations: str, two_way: bool, fixes: dict[str, str]
+    files: published.Files, annotations: str, two_way: bool, fixes: dict[str, str]
 ) -> Iterator[Case]:
     for number, row in enumerate(files.objects(annotations, "image_path", "caption_options")):
         where = f"{files.folder / annotations}: case {number}"
@@ -150,7 +143,7 @@ def _cases(
         (subset,) = (name for name, pair in SUBSETS.items() if preposition in pair)
         labels = {"subset": subset, "preposition": preposition, "pair": f"{objects}_{subset}"}
         yield Case(
-            case_id(number, path.stem),
+            published.case_id(number, path.stem),
             (files.image(str(path.with_name(fixes.get(path.name, path.name)))),),
             tuple(captions),
             labels if two_way else labels | {"set": objects},
@@ -175,11 +168,3 @@ def _without_parts(cases: tuple[Case, ...], kinds: tuple[str, ...]) -> tuple[Cas
         )
         for case in cases
     )
-
-
-READERS = {
-    "whatsup_a": (whatsup_a, A),
-    "whatsup_b": (whatsup_b, B),
-    "whatsup_a_two_way": (whatsup_a_two_way, A),
-    "whatsup_b_two_way": (whatsup_b_two_way, B),
-}

@@ -14,17 +14,11 @@ and was not available; names of files and fields are from public code. Three for
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks.published_files import (
-    Origin,
-    PublishedFiles,
-    case_id,
-    packed_image,
-    published,
-)
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike
 
-ORIGIN = Origin(
+ORIGIN = published.Origin(
     protocol="pairs",
     folder="winoground",
     files=("data/examples.jsonl",),
@@ -43,8 +37,8 @@ _TAGS = {  # kind of group -> field
 _HARD = "why_winoground_hard.json"
 
 
-@published(ORIGIN)
-def winoground(files: PublishedFiles) -> Benchmark:
+@published.reader(ORIGIN)
+def winoground(files: published.Files) -> Benchmark:
     """400 cases: "some plants surrounding a lightbulb", "a lightbulb surrounding some plants".
 
     text_score, the headline, image_score and group_score, as in the paper.
@@ -63,31 +57,31 @@ def winoground(files: PublishedFiles) -> Benchmark:
                 for kind, field in _TAGS.items()
                 if row.get(field) not in (None, "")
             }
-            if hard:  # a kind per tag, since a case may have several tags
+            # a kind per tag, since a case may have several tags
+            if hard:
                 group |= dict.fromkeys(hard.get(str(row["id"])) or ["NoTag"], "yes")
             captions = tuple(row[field] for field in _CAPTIONS)
-            yield Case(case_id(number, row["id"]), pair, captions, group or None)
+            yield Case(published.case_id(number, row["id"]), pair, captions, group or None)
 
     summary = ("text_score", "image_score", "group_score")
-    return files.benchmark("winoground", cases(), summary=summary)
+    return files.benchmark(cases(), summary=summary)
 
 
-def _rows(files: PublishedFiles) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
+def _rows(files: published.Files) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
     """Yields (row, its two images) of whichever form is present."""
     (official,), fields = ORIGIN.files, ("id", *_IMAGES, *_CAPTIONS)
+    # the official form wins if several are there: the others were made from it
     if files.has("metadata.csv") and not files.has(official):
         tags = {}
         if files.has("examples.jsonl"):
+            # only the official file has tags; metadata.csv has the same ids
             tags = {str(row["id"]): row for row in files.json_lines("examples.jsonl", "id")}
         for row in files.table("metadata.csv", *fields):
             yield tags.get(row["id"], {}) | row, tuple(files.image(row[f]) for f in _IMAGES)
     elif files.has("**/*.parquet") and not files.has(official):
         for packed in files.packed("**/*.parquet", "id", *_CAPTIONS, *_TAGS.values()):
-            yield packed[2], tuple(packed_image(packed, field) for field in _IMAGES)
+            yield packed[2], published.row_images(packed, *_IMAGES)
     else:
         images = files.image_folder("images", "data/images")
         for row in files.json_lines(official, *fields):
             yield row, tuple(files.image(f"{images}/{row[f]}.png") for f in _IMAGES)
-
-
-READERS = {"winoground": (winoground, ORIGIN)}

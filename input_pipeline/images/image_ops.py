@@ -20,10 +20,10 @@ from PIL import Image, ImageEnhance
 
 from vlc_jax.input_pipeline.images.packed_images import read_packed
 from vlc_jax.input_pipeline.record import (
-    AskedImage,
     Crop,
     DataError,
     ImageLike,
+    ImageQuestion,
     PackedImage,
     ShuffledImage,
 )
@@ -110,7 +110,7 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
         return _upright(image, _to_rgb(image, "a picture"))
     if isinstance(image, Crop):
         return open_rgb(image.image).crop(image.box)
-    if isinstance(image, AskedImage):
+    if isinstance(image, ImageQuestion):
         return open_rgb(image.image)
     if isinstance(image, ShuffledImage):
         return Image.fromarray(shuffle(decode(image.image), image))
@@ -328,7 +328,7 @@ class ImageTransform:
 
     def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
         """Raises DataError for an image that cannot be decoded."""
-        if isinstance(image, AskedImage):
+        if isinstance(image, ImageQuestion):
             return self(image.image, rng)
         if isinstance(image, ShuffledImage):  # after resize and crop, as in ARO
             return shuffle(self(image.image, rng), image)

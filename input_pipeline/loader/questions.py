@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import AskedImage, DataError, ImageLike
+from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 SLOT = "{}"
@@ -36,5 +36,5 @@ def of_images(
     """
     if not template:
         return {}
-    questions = (image.question if isinstance(image, AskedImage) else None for image in images)
+    questions = (image.question if isinstance(image, ImageQuestion) else None for image in images)
     return {"question": tokenizer([fill(template, question) for question in questions])}

@@ -96,6 +96,7 @@ def replace(
     if absent and role in ATTRIBUTES:
         present = {getattr(obj, role) for obj in scene.objects}
         options = [new for new in options if words.base(new) not in present]
+    # this draw may be true: a method's own mistakes are part of what is compared
     if draw == "uniform_word_list":
         candidates = [_set_word(caption, role, index, new) for new in options if new != word]
         candidates = [other for other in candidates if _is_allowed(other, scene)]
@@ -191,7 +192,8 @@ def _word(
         return (caption.link, -1) if caption.kind == kind else None
     indices = [i for i, other in enumerate(caption.phrases) if getattr(other, role)]
     if caption.kind == "negation":
-        indices = [i for i in indices if i == 0]  # denying another absent object would be true
+        # denying another absent object would be true
+        indices = [i for i in indices if i == 0]
     if phrase is not None:
         indices = [i for i in indices if i == phrase]
     if not indices:

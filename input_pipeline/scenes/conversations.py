@@ -59,6 +59,7 @@ def _turn(kind: str, caption: Caption, scene: Scene, stream: Stream) -> tuple[st
     if kind == "presence":
         present = stream.choice(scene.objects).shape
         return questions.presence(present, stream.choice(grammar.absent_shapes(scene))), present
+    # drawn before the statement, so that every kind of statement is false equally often
     is_false = stream.below(2)
     pairs = list(_statements(caption, scene, stream)) if kind == "yes_no" else []
     # a caption that allows no exchange, replacement or denial gives way to one of the objects
@@ -91,7 +92,8 @@ def _objects(caption: Caption, scene: Scene, stream: Stream) -> Iterator[tuple[C
     pairs = [_shapes(scene, stream)]
     phrases = tuple(Phrase(each.shape, each.colour) for each in scene.objects[:2])
     exchanged = contrast.swap(Caption("list", phrases), scene, "colour")
-    if exchanged is not None:  # either object, so that no colour is true more often than another
+    # either object, so that no colour is true more often than another
+    if exchanged is not None:
         i = stream.below(2)
         pairs.append((phrases[i], exchanged.phrases[i]))
     for pair in pairs:

@@ -116,7 +116,8 @@ def slots(caption: Caption) -> list[Slot]:
             out += more
         elif kind == "list":
             out += [Slot("and", "and"), *more]
-        else:  # negation: "no" stands for the article
+        else:
+            # negation: "no" stands for the article
             out += [Slot("and", "and"), Slot("no", "no"), *more[1:]]
     return out
 
@@ -152,7 +153,8 @@ def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
         return _describe_negation(scene, stream, style, prefix)
     if style.count and stream.chance(style.count):
         return _describe_count(scene, stream, style, prefix)
-    if scene.world.repeat:  # mention only one of several copies
+    # mention only one of several copies
+    if scene.world.repeat:
         looks = [(obj.shape, obj.colour) for obj in objects]
         known = [i for i, look in enumerate(looks) if look not in looks[:i]]
     else:
@@ -250,7 +252,8 @@ def is_true(caption: Caption, scene: Scene) -> bool:
 
 def parse(text: str, world: World) -> Caption | None:
     """The caption with this text, or None if the grammar of the world cannot produce it."""
-    for prefix in sorted(words.PREFIXES, key=len, reverse=True):  # "" fits every text: last
+    # "" fits every text: last
+    for prefix in sorted(words.PREFIXES, key=len, reverse=True):
         if prefix and not text.startswith(prefix + " "):
             continue
         caption = _parse_body(text.split()[len(prefix.split()) :], world)

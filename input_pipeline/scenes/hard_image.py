@@ -16,8 +16,10 @@ from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 KINDS = ("relation", "attribute", "negation")
 
-_TRIES = 1000  # scenes; in the named worlds two in three have a hard image
-_SERIES = 2**40  # index offset from one try to the next: beyond the index of any record
+# scenes; in the named worlds two in three have a hard image
+_TRIES = 1000
+# index offset from one try to the next: beyond the index of any record
+_SERIES = 2**40
 
 
 class Pair(NamedTuple):
@@ -101,6 +103,7 @@ def _negation(scene: Scene, stream: Stream, style: Style) -> Pair | None:
     affirmed, absent = caption.phrases
     j = stream.choice([k for k in range(len(scene.objects)) if k != _object(scene, affirmed.shape)])
     present = scene.objects[j]
+    # the changed object keeps its colour, which may make a held-out pair
     if (absent.shape, present.colour) in scene.world.held_combinations:
         return None
     objects = list(scene.objects)

@@ -18,6 +18,7 @@ _FIRST = ("left of", "above", "in front of")  # named before their opposites
 def question(caption: Caption) -> str:
     """The question that the caption answers."""
     if caption.kind == "relation":
+        # alphabetical: the question must not tell which object the caption names first
         first, second = sorted(map(_named, caption.phrases))
         relation = words.base(caption.link)
         if relation not in _FIRST:
@@ -69,7 +70,8 @@ def short(caption: Caption, wrong: Caption) -> tuple[str, list[str]] | None:
     if len(only_right) != 1 or len(only_wrong) != 1:
         return None
     answers = [*only_right, *only_wrong]
-    if caption.kind == "negation":  # the differing shape of each caption is the one that it denies
+    # the differing shape of each caption is the one that it denies
+    if caption.kind == "negation":
         answers.reverse()
     return presence(*answers), answers
 

@@ -99,7 +99,8 @@ def _place_two(world: World, stream: Stream) -> list[Box]:
     direction = stream.below(4)
     distance = stream.between(*world.distance)
     across = stream.between(-world.offset, world.offset) + (first - second) // 2
-    if direction % 2 == 0:  # the first object is left of or above the second one
+    # the first object is left of or above the second one
+    if direction % 2 == 0:
         along = distance - (second - first) // 2
     else:
         along = (first - second) // 2 - distance

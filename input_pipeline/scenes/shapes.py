@@ -20,7 +20,8 @@ def _polygon(u: np.ndarray, v: np.ndarray, corners: tuple[Point, ...]) -> np.nda
     inside = np.zeros(u.shape, bool)
     for (u0, v0), (u1, v1) in zip(corners, corners[1:] + corners[:1], strict=True):
         if v0 == v1:
-            continue  # a level edge is never crossed by a level ray
+            # a level edge is never crossed by a level ray
+            continue
         crosses = (v0 > v) != (v1 > v)
         inside ^= crosses & (u < u0 + (v - v0) * ((u1 - u0) / (v1 - v0)))
     return inside

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_WORDS = 96  # words hashed at a time: enough for one scene or four captions, nearly always
+# words hashed at a time: enough for one scene or four captions, nearly always
+_WORDS = 96
 _FORMAT = struct.Struct(f"<{_WORDS}I")
 
 

@@ -28,16 +28,6 @@ class Cc3mSource(PublishedSource):
     _CAPTION = ("title", "caption", "text")
     _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 
-    def __init__(
-        self,
-        split: str = "train",
-        *,
-        annotations: str | Path,
-        images: str | Path,
-        exclude: str | Path | None = None,
-    ) -> None:
-        super().__init__(split, annotations, images, exclude=exclude)
-
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         with path.open("rb") as file:
             first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")

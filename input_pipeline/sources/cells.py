@@ -1,9 +1,10 @@
 """Cells of a table that hold lists: hard texts, their kinds, ids of hard images."""
 
 import ast
+import itertools
 import json
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.record import DataError
 
@@ -16,7 +17,8 @@ def read(row: dict[str, Any], column: str | None, name: str) -> Any:
     """A cell's value; parses lists, which CSV and TSV hold as JSON or Python literals."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:  # most JSON lists are Python literals, too, but not lists with null or true
+        # most JSON lists are Python literals, too, but not lists with null or true
+        try:
             with _one_at_a_time:
                 return ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -39,3 +41,51 @@ def per_caption(value: list[Any], column: str | None, captions: int, name: str) 
     if not all(isinstance(text, str) for texts in value for text in texts):
         raise DataError(f"{name}: {column!r} holds something that is not text: {value}")
     return value
+
+
+class Cells(NamedTuple):
+    """Cells of a row that hold lists.
+
+    name: of the row, for messages.   only_lists: True if a single value must be a list, too.
+    """
+
+    row: dict[str, Any]
+    name: str
+    only_lists: bool
+
+    def as_list(self, column: str | None) -> list[Any]:
+        """A cell as a list; unless `only_lists`, a single value becomes a list of one."""
+        value = read(self.row, column, self.name)
+        if value is None or value == "":
+            return []
+        if isinstance(value, list):
+            return value
+        if self.only_lists:
+            raise DataError(
+                f"{self.name}: {column!r} is a list such as ['a', 'b']; got {value!r:.80}"
+            )
+        return [value]
+
+    def hard_texts(
+        self, column: str | None, kinds_column: str | None, captions: int
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """Lists of texts and of their kinds, one of each per caption, without blank texts."""
+        texts = per_caption(self.as_list(column), column, captions, self.name)
+        cell = read(self.row, kinds_column, self.name)
+        if cell in (None, "", []):
+            return [[text for text in of_caption if text.strip()] for of_caption in texts], []
+        if isinstance(cell, str):
+            kinds = [[cell] * len(of_caption) for of_caption in texts]
+        else:
+            value = cell if isinstance(cell, list) else [cell]
+            kinds = per_caption(value, kinds_column, captions, self.name)
+        if [*map(len, kinds)] != [*map(len, texts)]:
+            raise DataError(
+                f"{self.name}: {kinds_column!r} holds a kind for every text of {column!r}; got "
+                f"{cell!r}"
+            )
+        masks = [[bool(text.strip()) for text in of_caption] for of_caption in texts]
+        return (
+            [[*itertools.compress(*pair)] for pair in zip(texts, masks, strict=True)],
+            [[*itertools.compress(*pair)] for pair in zip(kinds, masks, strict=True)],
+        )

@@ -51,16 +51,14 @@ class CocoSource(PublishedSource):
             if paths and split in ("train", "all"):
                 self._files[side] = paths
                 columns |= {f"{side}_column": side, f"{side[:-1]}_kinds_column": f"{side}_kinds"}
-        super().__init__(
-            train_split if split == "train" else split,
-            annotations,
-            images,
-            id_column="id",
-            split_column="split",
-            meta_columns=("image", "split"),
-            exclude=exclude,
+        self._columns = {
+            "id_column": "id",
+            "split_column": "split",
+            "meta_columns": ("image", "split"),
             **columns,
-        )
+        }
+        split = train_split if split == "train" else split
+        super().__init__(split, annotations=annotations, images=images, exclude=exclude)
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         document = self._load(path)

@@ -40,30 +40,15 @@ class CrepeSource(PublishedSource):
         negatives: str = "hard_negs",
         exclude: str | Path | None = None,
     ) -> None:
-        self._column = negatives
-        super().__init__(
-            split,
-            annotations,
-            images,
-            image_column="image_id",
-            negatives_column=negatives,
-            exclude=exclude,
-        )
+        self._columns = {"image_column": "image_id", "negatives_column": negatives}
+        super().__init__(split, annotations=annotations, images=images, exclude=exclude)
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
-        rows = tables.DelimitedTable(path, ",", quoting)
-        columns = rows.columns()
-        missing = [name for name in ("image_id", "caption", self._column) if name not in columns]
-        box = [name for name in self._BOX if name in columns]
-        if 0 < len(box) < len(self._BOX):
-            missing += [name for name in self._BOX if name not in columns]
-        if missing:
-            first = [name[:40] for name in columns[:8]]
-            raise self._wrong_file(path, f"a table without the columns {missing}; it has {first}")
-        if not len(rows):
-            raise DataError(f"{path} holds no rows")
-        self._has_box = bool(box)
-        return rows
+        needed = ("image_id", "caption", self._columns["negatives_column"])
+        rows = self._delimited(path, ",", quoting, needed)
+        self._has_box = any(name in rows.columns() for name in self._BOX)
+        # a table with a part of the box is damaged, not one of whole images
+        return self._delimited(path, ",", quoting, self._BOX) if self._has_box else rows
 
     def __getitem__(self, index: int) -> Record:
         record = super().__getitem__(index)

@@ -13,8 +13,10 @@ TEMPLATES = (
     "the number {} written by hand",
     "a picture of the digit {}",
 )
-SHARES = {"train": 0.7, "validation": 0.1, "test": 0.2}  # of the digits of each class
-_SHUFFLE_SEED = 0  # fixed for good: the split is part of the benchmark
+# of the digits of each class
+SHARES = {"train": 0.7, "validation": 0.1, "test": 0.2}
+# fixed for good: the split is part of the benchmark
+_SHUFFLE_SEED = 0
 
 
 def vocabulary() -> tuple[str, ...]:
@@ -34,7 +36,8 @@ class DigitsSource:
     templates = TEMPLATES
 
     def __init__(self, split: str = "train", *, size: int = 32) -> None:
-        from sklearn import datasets  # slow to import, and not needed once the pixels are here
+        # slow to import, and not needed once the pixels are here
+        from sklearn import datasets
 
         if split not in SHARES:
             raise ValueError(f"digits has the splits {sorted(SHARES)}; got {split!r}")

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource
@@ -25,18 +25,7 @@ class Flickr30kSource(PublishedSource):
     )
     # name.jpg#0<TAB>caption, or name.jpg| 0| caption; results.csv lacks one of its separators.
     _LINE = re.compile(r"([^|#\t]+\.jpg)\s*[#|]\s*\d+\s*[|\s]\s*(.*)")
-
-    def __init__(
-        self,
-        split: str = "train",
-        *,
-        annotations: str | Path,
-        images: str | Path,
-        exclude: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            split, annotations, images, id_column="id", split_column="split", exclude=exclude
-        )
+    _columns: ClassVar = {"id_column": "id", "split_column": "split"}
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         if path.suffix.lower() in (".token", ".csv", ".txt"):

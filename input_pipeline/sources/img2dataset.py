@@ -15,7 +15,8 @@ from vlc_jax.input_pipeline.record import DataError, Record
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
-_MAX_KEY = 255  # letters; numpy pads every key to the longest
+# letters; numpy pads every key to the longest
+_MAX_KEY = 255
 _END = 1024  # bytes: two empty blocks end a tar
 _TEXT, _JSON = "txt", "json"
 _CUT = "a download that was stopped? img2dataset continues with the same command"
@@ -126,7 +127,8 @@ def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
             for member in tar:
                 end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-                if not 0 <= member.size <= end <= length:  # before that many bytes are read
+                # before that many bytes are read
+                if not 0 <= member.size <= end <= length:
                     raise EOFError(f"a file of {member.size:,} bytes in {length:,}")
                 # tarfile decodes bytes that are not UTF-8 to surrogates, which no log can print
                 whole = member.name.encode("utf-8", "surrogateescape")
@@ -156,7 +158,8 @@ def _status(document: bytes) -> str:
     try:
         return json.loads(document).get("status", "success")
     except (ValueError, AttributeError, RecursionError):
-        return "success"  # reading the record raises DataError
+        # reading the record raises DataError
+        return "success"
 
 
 def _read(path: Path, offsets_sizes: list[int]) -> list[bytes]:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import DataError, Record
@@ -32,6 +32,10 @@ class LlavaSource(PublishedSource):
     """
 
     _kind = "llava"
+    _columns: ClassVar = {
+        "caption_column": "conversations",
+        "meta_columns": ("id", "conversations"),
+    }
     _expected_file = (
         "a list of {id, image, conversations}, such as llava_instruct_150k.json or "
         "llava_v1_5_mix665k.json (https://huggingface.co/datasets/liuhaotian/LLaVA-Instruct-150K, "
@@ -59,14 +63,8 @@ class LlavaSource(PublishedSource):
         for folder in self._folders[1:]:
             if not folder.is_dir():
                 raise ValueError(f"no image folder {folder}; set {self._folder_option}")
-        super().__init__(
-            split,
-            first,
-            self._folders[0] if str(images) else "",
-            caption_column="conversations",
-            meta_columns=("id", "conversations"),
-            exclude=exclude,
-        )
+        folder = self._folders[0] if str(images) else ""
+        super().__init__(split, annotations=first, images=folder, exclude=exclude)
 
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming the row, for a row that does not make a record."""
@@ -101,7 +99,8 @@ class LlavaSource(PublishedSource):
         if self._text_only:
             self.has_text_only |= left_out > 0
             for row in rows:
-                row.setdefault("image", None)  # the column must exist even if no entry has an image
+                # the column must exist even if no entry has an image
+                row.setdefault("image", None)
             return tables.MemoryTable(path, rows, range(1, len(rows) + 1))
         json_annotations.mention(path, left_out, len(rows), "entries have no image")
         if not numbers:
@@ -121,6 +120,7 @@ class LlavaSource(PublishedSource):
         return [folder / image for folder in self._folders]
 
     def _fingerprint(self, *further: Any) -> str:
+        # digests are sorted in the base class, but ids depend on the order of several files
         order = [*self.digests.values()] if self._more_files else []
         text_only = ["text_only"] if self.has_text_only else []
         return super()._fingerprint(self._answers, order, *text_only, *further)
@@ -154,6 +154,7 @@ def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str
     code, a first turn of "gpt" is left out. Raises DataError unless "human" and "gpt" take turns,
     with strings.
     """
+    # LLaVA's code drops an answer that no question comes before
     turns = turns[1:] if turns and turns[0].get("from") == "gpt" else turns
     speakers = [turn.get("from") for turn in turns]
     values = [turn.get("value") for turn in turns]

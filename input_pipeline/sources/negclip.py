@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,36 +28,16 @@ class NegclipSource(PublishedSource):
         "train_neg_clip.tsv or valid_neg_clip.tsv with the columns title, filepath, neg_caption "
         "and neg_image (temp_data of github.com/mertyg/vision-language-models-are-bows, MIT)"
     )
-
-    def __init__(
-        self,
-        split: str = "train",
-        *,
-        annotations: str | Path,
-        images: str | Path,
-        exclude: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            split,
-            annotations,
-            images,
-            image_column="filepath",
-            caption_column="title",
-            negatives_column="neg_caption",
-            meta_columns=("filepath",),
-            exclude=exclude,
-        )
+    _columns: ClassVar = {
+        "image_column": "filepath",
+        "caption_column": "title",
+        "negatives_column": "neg_caption",
+        "meta_columns": ("filepath",),
+    }
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
-        rows = tables.DelimitedTable(path, "\t", quoting)
-        columns = rows.columns()
-        missing = [name for name in ("title", "filepath", "neg_caption") if name not in columns]
-        if missing:
-            first = [name[:40] for name in columns[:8]]
-            raise self._wrong_file(path, f"a table without the columns {missing}; it has {first}")
-        if not len(rows):
-            raise DataError(f"{path} holds no rows")
-        self._hard_images = "neg_image" if "neg_image" in columns else None
+        rows = self._delimited(path, "\t", quoting, ("title", "filepath", "neg_caption"))
+        self._hard_images = "neg_image" if "neg_image" in rows.columns() else None
         return rows
 
     def __getitem__(self, index: int) -> Record:

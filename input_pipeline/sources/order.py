@@ -10,7 +10,6 @@ from typing import Protocol
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Sharded, Source
 
 SHUFFLES = ("global", "blocks")
@@ -18,7 +17,8 @@ BLOCK = 256  # records: some MB of images, one read from storage instead of 256
 # Blocks: 4,096 records from distant parts of the data, hence dissimilar, and few enough for a local
 # disk or the page cache while they are read.
 WINDOW = 16
-_STREAM = 1_000  # number of the random stream; the streams of examples.py count from 0
+# number of the random stream; the streams of examples.py count from 0
+_STREAM = 1_000
 
 
 class Order(Protocol):
@@ -27,17 +27,10 @@ class Order(Protocol):
     def __getitem__(self, position: int) -> int: ...
 
 
-def check(shuffle: str) -> str:
-    """Returns the name of a shuffle. Raises ValueError for an unknown one."""
-    if shuffle not in SHUFFLES:
-        near = lookup.nearest(shuffle, SHUFFLES)
-        raise ValueError(f"no shuffle {shuffle!r}{near}; known: {', '.join(SHUFFLES)}")
-    return shuffle
-
-
 def make(source: Source, seed: int) -> Order:
     """The order of a source: "blocks" if it is sharded and has this shuffle, else "global"."""
-    import grain  # imports jax if it is installed; readers and checks need neither
+    # imports jax if it is installed; readers and checks need neither
+    import grain
 
     if isinstance(source, Sharded) and source.shuffle == "blocks":
         return BlockOrder(len(source), seed, source.read_ahead)

@@ -1,10 +1,11 @@
 """Base class of sources that read the published annotation file of a data set."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/deepimagesent"
@@ -13,7 +14,8 @@ KARPATHY = "in caption_datasets.zip of https://cs.stanford.edu/people/karpathy/d
 class PublishedSource(RecordsSource):
     """Base class of data sets: a published annotation file and a folder of images.
 
-    Subclasses describe the file (`_expected_file`) and convert it to a table (`_open`).
+    Subclasses describe the file (`_expected_file`), convert it to a table (`_open`) and name its
+    columns (`_columns`, options of `RecordsSource`).
 
     annotations: the published file. images: the folder in which its image names start. exclude: see
     `RecordsSource`. Raises ValueError for a missing file or folder and for a file of another
@@ -23,15 +25,22 @@ class PublishedSource(RecordsSource):
     _folder_option = "images"
     _split_advice = "the file is not divided; take 'train' or 'all', which are the whole file"
     _expected_file: ClassVar[str]  # the annotation file and where it comes from
+    _columns: Mapping[str, Any] = {}
 
     def __init__(
-        self, split: str, annotations: str | Path, images: str | Path, **columns: Any
+        self,
+        split: str = "train",
+        *,
+        annotations: str | Path,
+        images: str | Path,
+        exclude: str | Path | None = None,
     ) -> None:
         for option, value in (("annotations", annotations), ("images", images)):
             if not str(value):
                 raise ValueError(f"source {self._kind!r} needs `{option}`; {self._advice()}")
         self._check_file(Path(annotations))
-        super().__init__(split, path=annotations, image_folder=images, **columns)
+        options = {"path": annotations, "image_folder": images, "exclude": exclude}
+        super().__init__(split, **options, **self._columns)
 
     def _check_file(self, path: Path) -> None:
         if not path.is_file():
@@ -49,6 +58,20 @@ class PublishedSource(RecordsSource):
             return json_annotations.load(path)
         except ValueError as error:
             raise ValueError(f"{error}; {self._advice()}") from error
+
+    def _delimited(
+        self, path: Path, delimiter: str, quoting: bool, needed: Sequence[str]
+    ) -> tables.DelimitedTable:
+        """A CSV or TSV table with rows, and with the needed columns."""
+        rows = tables.DelimitedTable(path, delimiter, quoting)
+        columns = rows.columns()
+        missing = [name for name in needed if name not in columns]
+        if missing:
+            first = [name[:40] for name in columns[:8]]
+            raise self._wrong_file(path, f"a table without the columns {missing}; it has {first}")
+        if not len(rows):
+            raise DataError(f"{path} holds no rows")
+        return rows
 
     def _wrong_file(self, path: Path, content: str) -> ValueError:
         return ValueError(f"{path} is {content}; {self._advice()}")

@@ -4,9 +4,8 @@ import collections
 import difflib
 import functools
 import hashlib
-import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import (
     cells,
     id_index,
+    image_files,
     image_identity,
     json_annotations,
     row_keys,
@@ -24,8 +24,6 @@ from vlc_jax.input_pipeline.sources import (
 from vlc_jax.input_pipeline.sources import holdout as holdouts
 
 _CHECKED_IMAGES = 100  # images, spread over the source, that are looked up before a run starts
-_MEASURED_IMAGES = 4  # every fourth of these: another size means other pixels under the same name
-_MISSING_FOLDER = 5  # checked images of a folder; if at least this many are missing, it is wrong
 
 
 # Column names of published tables, suggested if the default column is missing.
@@ -78,7 +76,8 @@ class RecordsSource:
 
     _kind = "records"  # prefix of fingerprints
     _folder_option = "image_folder"
-    _only_lists = False  # True if a single text or id must be a list, too
+    # True if a single text or id must be a list, too
+    _only_lists = False
     _split_advice = (
         "select its rows with split_column='...' or holdout=0.05, or name another file "
         "and split='all'"
@@ -119,7 +118,8 @@ class RecordsSource:
         self._hard_images, self._group = hard_images_column, group_column
         self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
         self._folder = Path(path).parent if image_folder is None else Path(image_folder)
-        self.digests: dict[str, str] = {}  # subclasses that open further files add theirs
+        # subclasses that open further files add theirs
+        self.digests: dict[str, str] = {}
         self._table = self._open(Path(path), quoting)
         self.digests[str(path)] = self._table.digest
         excluded: frozenset[str] = frozenset()
@@ -131,7 +131,9 @@ class RecordsSource:
         self._check_columns()
         self._index = self._select(excluded)
         self.fingerprint = self._fingerprint()
-        self.image_sizes = self._check_first_images()
+        self.image_sizes = image_files.sizes(
+            self._checked_images(), self._candidate_paths, self._folder_option
+        )
 
     def __len__(self) -> int:
         return len(self._index)
@@ -141,12 +143,10 @@ class RecordsSource:
         row_index = int(self._index[index])
         row, name = self._table[row_index], self._table.name(row_index)
         captions = self._read_captions(row, name)
-        negatives, negative_kinds = self._hard_texts(
-            row, self._negatives, self._negative_kinds, len(captions), name
-        )
-        positives, positive_kinds = self._hard_texts(
-            row, self._positives, self._positive_kinds, len(captions), name
-        )
+        cell = cells.Cells(row, name, self._only_lists)
+        count = len(captions)
+        negatives, negative_kinds = cell.hard_texts(self._negatives, self._negative_kinds, count)
+        positives, positive_kinds = cell.hard_texts(self._positives, self._positive_kinds, count)
         return Record(
             id=self._record_id(row, row_index),
             image=self._locate(self._image_name(row, name)) if self._has_image(row) else None,
@@ -155,7 +155,7 @@ class RecordsSource:
             positives=positives,
             negative_kinds=negative_kinds,
             positive_kinds=positive_kinds,
-            hard_images=[str(other) for other in self._list_cell(row, self._hard_images, name)],
+            hard_images=[str(other) for other in cell.as_list(self._hard_images)],
             group=None if self._group is None else row.get(self._group),
             meta={column: row.get(column) for column in self._meta},
         )
@@ -364,92 +364,16 @@ class RecordsSource:
             self._holdout, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
         if self._has_holdout and holdouts.is_exact(len(self._table)):
-            options.append("exact")  # runs from before the exact rule held out other rows
+            # runs from before the exact rule held out other rows
+            options.append("exact")
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
-    def _check_first_images(self) -> dict[str, int]:
-        """Name -> size in bytes of some existing image files.
-
-        Raises DataError if none of the checked images of a folder exists: a wrong folder.
-        """
-        folders: set[Path] = set()  # with at least one image
-        sizes: dict[str, int] = {}
-        missing: dict[Path, list[list[Path]]] = collections.defaultdict(list)
-        damage: DataError | None = None
-        checked = range(0, len(self), max(1, len(self) // _CHECKED_IMAGES))
-        for number, index in enumerate(checked):
-            row_index = int(self._index[index])
+    def _checked_images(self) -> Iterator[str | DataError | None]:
+        """Names of images spread over the source; None for text-only, an error for damaged rows."""
+        for row_index in self._index[:: max(1, len(self) // _CHECKED_IMAGES)]:
             try:
-                row = self._table[row_index]
-                if not self._has_image(row):
-                    continue
-                image = self._image_name(row, self._table.name(row_index))
+                row, name = self._table[int(row_index)], self._table.name(int(row_index))
+                yield self._image_name(row, name) if self._has_image(row) else None
             except DataError as error:
-                damage = damage or error
-                continue
-            paths = self._candidate_paths(image)
-            size = next((size for size in map(_size, paths) if size is not None), None)
-            if size is None:
-                missing[paths[0].parent].append(paths)
-                continue
-            folders.add(paths[0].parent)
-            if number % _MEASURED_IMAGES == 0:
-                sizes[image] = size
-        if damage and not (folders or missing):
-            raise DataError(f"none of the rows looked at names an image: {damage}") from damage
-        for folder, images in missing.items():
-            if folder not in folders and (len(images) >= _MISSING_FOLDER or not folders):
-                raise DataError(
-                    f"none of {len(images)} image files looked at in {folder} is there; the first "
-                    f"was looked for as {' or '.join(map(str, images[0]))}; set "
-                    f"{self._folder_option} to where the image names start"
-                )
-        return sizes
-
-    def _list_cell(self, row: dict[str, Any], column: str | None, name: str) -> list[Any]:
-        """A cell as a list; unless `_only_lists`, a single value becomes a list of one."""
-        value = cells.read(row, column, name)
-        if value is None or value == "":
-            return []
-        if isinstance(value, list):
-            return value
-        if self._only_lists:
-            raise DataError(f"{name}: {column!r} is a list such as ['a', 'b']; got {value!r:.80}")
-        return [value]
-
-    def _hard_texts(
-        self,
-        row: dict[str, Any],
-        column: str | None,
-        kinds_column: str | None,
-        captions: int,
-        name: str,
-    ) -> tuple[list[list[str]], list[list[str]]]:
-        """Lists of texts and of their kinds, one of each per caption, without blank texts."""
-        texts = cells.per_caption(self._list_cell(row, column, name), column, captions, name)
-        cell = cells.read(row, kinds_column, name)
-        if cell in (None, "", []):
-            return [[text for text in of_caption if text.strip()] for of_caption in texts], []
-        if isinstance(cell, str):
-            kinds = [[cell] * len(of_caption) for of_caption in texts]
-        else:
-            value = cell if isinstance(cell, list) else [cell]
-            kinds = cells.per_caption(value, kinds_column, captions, name)
-        if [*map(len, kinds)] != [*map(len, texts)]:
-            raise DataError(
-                f"{name}: {kinds_column!r} holds a kind for every text of {column!r}; got {cell!r}"
-            )
-        masks = [[bool(text.strip()) for text in of_caption] for of_caption in texts]
-        return (
-            [[*itertools.compress(*pair)] for pair in zip(texts, masks, strict=True)],
-            [[*itertools.compress(*pair)] for pair in zip(kinds, masks, strict=True)],
-        )
-
-
-def _size(path: Path) -> int | None:
-    """Size of a file in bytes, None if it does not exist."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
+                yield error

@@ -9,7 +9,8 @@ from vlc_jax.input_pipeline import batch
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 
-UNREADABLE = np.uint64(0)  # key of an unreadable row; a text has it with a chance of 2**-64
+# key of an unreadable row; a text has it with a chance of 2**-64
+UNREADABLE = np.uint64(0)
 
 # (row, index of the row) -> text; raises DataError for a row without one.
 Text = Callable[[dict[str, Any], int], str]

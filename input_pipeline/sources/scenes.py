@@ -66,7 +66,8 @@ class ScenesSource:
                     f"image's; got captions={captions}: set captions=1 and raise count instead "
                     f"(pictures are drawn when they are read)"
                 )
-            for kind in self._shares:  # raises ValueError if the world has no such pictures
+            # raises ValueError if the world has no such pictures
+            for kind in self._shares:
                 hard_image.draw_pair(self.world, split, 0, self.style, {kind: 1.0})
             self.fingerprint += f"/hard_images-{_listed(self._shares)}"
         if self._kinds:
@@ -82,6 +83,7 @@ class ScenesSource:
 
     def __getitem__(self, index: int) -> Record:
         """Record `index` in [0, count). Raises IndexError outside."""
+        # iteration over the source ends at the first IndexError
         if not 0 <= index < self._count:
             raise IndexError(f"record {index} of {self._count}")
         record_id = self._id(index)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import id_index, order
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
@@ -138,7 +138,8 @@ class ShardsSource:
         is_training = split == "train" and "train" in prepared.split("+")
         if split not in ("all", prepared) and not is_training:
             raise ValueError(f"{folder} holds the split {prepared!r}; got {split!r}")
-        self.shuffle = order.check(shuffle)
+        lookup.check_known("shuffle", [shuffle], order.SHUFFLES)
+        self.shuffle = shuffle
         self.manifest = manifest
         self.text_versions = _text_versions(manifest)
         self.fingerprint = f"shards/{_digest(manifest)}"

@@ -19,8 +19,10 @@ from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.stores import Folder
 
 GIGABYTE = 10**9
-_RETRY_S = 0.05  # while other processes' unfinished copies fill the folder, for seconds
-_COPY_NAME = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")  # no other file is removed
+# while other processes' unfinished copies fill the folder, for seconds
+_RETRY_S = 0.05
+# no other file is removed
+_COPY_NAME = re.compile(r"[0-9a-f]{64}\.array_record(\.partial)?")
 
 
 class Stage:
@@ -74,11 +76,13 @@ class Stage:
                 self._reserve(file, shard)
                 self._fill(file, folder, shard)
                 with self._local_errors(shard):
-                    os.fsync(file.fileno())  # else a crash of the host could leave zeros there
+                    # else a crash of the host could leave zeros there
+                    os.fsync(file.fileno())
             except BaseException:
                 partial.unlink()
                 raise
-            with self._folder_lock():  # a process that counts bytes sees exactly one of the names
+            # a process that counts bytes sees exactly one of the names
+            with self._folder_lock():
                 os.replace(partial, local)
         return shard["bytes"]
 
@@ -105,7 +109,8 @@ class Stage:
     def _reserve(self, file: BinaryIO, shard: dict[str, Any]) -> None:
         """Makes room and gives the file its final size, so that other processes count it."""
         size = shard["bytes"]
-        file.truncate(0)  # bytes that a killed process left must not count
+        # bytes that a killed process left must not count
+        file.truncate(0)
         while True:
             with self._folder_lock(), self._local_errors(shard):
                 if self._make_room(size):
@@ -124,7 +129,8 @@ class Stage:
                 continue
             try:
                 status = entry.stat()
-            except FileNotFoundError:  # of a copy that failed meanwhile
+            except FileNotFoundError:
+                # of a copy that failed meanwhile
                 return False
             copies.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
         used = sum(bytes_of for _, bytes_of, _ in copies)
@@ -151,7 +157,8 @@ class Stage:
 
 def _write(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
-    while rest:  # a write to an unbuffered file may be partial
+    # a write to an unbuffered file may be partial
+    while rest:
         rest = rest[file.write(rest) :]
 
 
@@ -162,7 +169,8 @@ def _remove(path: Path) -> int:
     """
     if path.suffix != ".partial":
         size = path.stat().st_size
-        path.unlink()  # readers that have it open can continue
+        # readers that have it open can continue
+        path.unlink()
         return size
     with _locked(path, waits=False) as file:
         if file is None:

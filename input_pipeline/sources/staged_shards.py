@@ -17,7 +17,8 @@ from vlc_jax.input_pipeline.stores import Folder
 
 # Threads that copy ahead: one stream from an object store uses only a part of the network.
 _COPIERS = 4
-_MAX_OPEN = 512  # files; a process may often open 1,024
+# files; a process may often open 1,024
+_MAX_OPEN = 512
 _READER_OPTIONS, _BUFFER = "readahead_buffer_size:0", 32768  # as array_record's data source
 # The current window, the next one, which is being fetched, and the previous one, which slower
 # threads and other processes still read.
@@ -102,7 +103,8 @@ class StagedShards:
             try:
                 self._copy(self._copy_queue.get(), waits=False)
             except (ShardError, StageError):
-                continue  # raised again where the record is read
+                # raised again where the record is read
+                continue
 
     def _copy(self, number: int, *, waits: bool) -> None:
         shard = self._shards[number]
@@ -145,7 +147,8 @@ class StagedShards:
                 if not self._stage.path(self._shards[other]).exists():
                     del self._readers[other]
             while len(self._readers) > _MAX_OPEN:
-                self._readers.popitem(last=False)  # closed once no thread reads from it
+                # closed once no thread reads from it
+                self._readers.popitem(last=False)
         return reader
 
     def __getstate__(self) -> dict[str, Any]:

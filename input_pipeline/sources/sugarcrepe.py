@@ -1,6 +1,7 @@
 """SugarCrepe's JSON files: images with a caption and a hard negative."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, tables
@@ -20,24 +21,11 @@ class SugarcrepeSource(PublishedSource):
         "(github.com/RAIVNLab/sugar-crepe)"
     )
     _FIELDS = ("filename", "caption", "negative_caption")
-
-    def __init__(
-        self,
-        split: str = "train",
-        *,
-        annotations: str | Path,
-        images: str | Path,
-        exclude: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            split,
-            annotations,
-            images,
-            image_column="filename",
-            id_column="id",
-            negatives_column="negative_caption",
-            exclude=exclude,
-        )
+    _columns: ClassVar = {
+        "image_column": "filename",
+        "id_column": "id",
+        "negatives_column": "negative_caption",
+    }
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         document = self._load(path)

@@ -16,9 +16,12 @@ import numpy as np
 
 from vlc_jax.input_pipeline.stores.progress import Progress
 
-_VERSION = 1  # of the files; raised when an array of the same name would hold something else
-_SMALL = 1 << 22  # bytes; a smaller table is read in a fraction of a second and gets no files
-_SETTLED = 2.0  # seconds; a file changed more recently may change again within one timestamp
+# of the files; raised when an array of the same name would hold something else
+_VERSION = 1
+# bytes; a smaller table is read in a fraction of a second and gets no files
+_SMALL = 1 << 22
+# seconds; a file changed more recently may change again within one timestamp
+_SETTLED = 2.0
 _ABANDONED = 3600.0  # seconds after which no process is still writing a file
 _CHUNK = 1 << 20  # bytes hashed at a time
 
@@ -82,7 +85,8 @@ class TableIndex:
 
     def _folders(self) -> Iterator[Path]:
         yield self._path.parent / f".{self._path.name}.index"
-        with contextlib.suppress(RuntimeError):  # the user has no home
+        # the user has no home
+        with contextlib.suppress(RuntimeError):
             cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
             path = str(self._path.resolve()).encode()
             path_hash = hashlib.blake2b(path, digest_size=8).hexdigest()
@@ -147,7 +151,8 @@ def _stamp(path: Path) -> dict[str, int]:
 def _remove_leftovers(folder: Path) -> None:
     """Removes unfinished files of killed processes."""
     for path in folder.glob("*.writing"):
-        with contextlib.suppress(OSError):  # another process may remove it, too
+        # another process may remove it, too
+        with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _ABANDONED:
                 path.unlink()
 

@@ -23,7 +23,8 @@ from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
 _CHUNK = 1 << 24  # bytes read at a time while looking for line ends
 _BLOCK = 1 << 12  # rows read at a time in a pass over all, and between two updates of the progress
-_BOM = b"\xef\xbb\xbf"  # Excel and some Windows editors begin UTF-8 files with it
+# Excel and some Windows editors begin UTF-8 files with it
+_BOM = b"\xef\xbb\xbf"
 _DAMAGE = (ValueError, RecursionError, csv.Error)  # errors of a row that cannot be parsed
 
 
@@ -102,7 +103,8 @@ class Table:
         progress.begin()
         while first < len(self):
             origin = int(self._start[first])
-            last = int(np.searchsorted(self._stop, origin + _CHUNK))  # a row may be longer
+            # a row may be longer
+            last = int(np.searchsorted(self._stop, origin + _CHUNK))
             last = min(max(last, first + 1), first + _BLOCK, len(self))
             starts, stops = self._start[first:last].tolist(), self._stop[first:last].tolist()
             block = self._pread(origin, stops[-1])
@@ -127,7 +129,8 @@ class Table:
         return positions
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_file": None}  # a descriptor means nothing in another process
+        # a descriptor means nothing in another process
+        return self.__dict__ | {"_file": None}
 
 
 class JsonLinesTable(Table):
@@ -140,7 +143,8 @@ class JsonLinesTable(Table):
     def _spans(self) -> np.ndarray:
         ends = _line_ends(self.path)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        short = np.flatnonzero(ends - starts < 8)  # candidates for nothing but white space
+        # candidates for nothing but white space
+        short = np.flatnonzero(ends - starts < 8)
         blank = [i for i in short if not self._pread(int(starts[i]), int(ends[i])).strip()]
         return np.delete(np.stack([starts, ends], axis=1), blank, axis=0)
 
@@ -202,8 +206,10 @@ class DelimitedTable(Table):
                 progress.end()
                 return np.array(spans, np.int64).reshape(-1, 2)
             except (csv.Error, UnicodeDecodeError):
-                fields = ["damaged"]  # it still counts as a row; reading it raises
-            if fields:  # a blank line has none
+                # it still counts as a row; reading it raises
+                fields = ["damaged"]
+            # a blank line has none
+            if fields:
                 spans.append((start, lines.position))
                 if not len(spans) % _BLOCK:
                     progress.show(lines.position / size, len(spans))

@@ -155,7 +155,8 @@ def _check_feature(features: Any, option: str, feature: str | None) -> None:
 def _names(features: Any, prefix: str = "") -> list[str]:
     names = []
     for key in features:
-        inner = getattr(features[key], "feature", features[key])  # a sequence wraps its feature
+        # a sequence wraps its feature
+        inner = getattr(features[key], "feature", features[key])
         names += _names(inner, f"{prefix}{key}.") if hasattr(inner, "keys") else [prefix + key]
     return names
 

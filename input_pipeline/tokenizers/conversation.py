@@ -26,9 +26,9 @@ class ConversationTokenizer:
     Vicuna 1.5, from the end of the image on:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
     The end token of an answer is marked, too. A turn [question, answer, ends], written by
-    `case.asked`, is to be scored: it is never cut, and without `ends` its end token has no mark.
-    {"text_only": [[question, answer], ...]} is a conversation without an image. It starts with the
-    start token and `before`, which otherwise precede the image:
+    `case.scored_turn`, is to be scored: it is never cut, and without `ends` its end token has no
+    mark. {"text_only": [[question, answer], ...]} is a conversation without an image. It starts
+    with the start token and `before`, which otherwise precede the image:
         <s>{before}{question} ASSISTANT: {answer}</s>USER: ...
     Every other text is a caption in the template of LLaVA's first stage: the caption and a
     line end, all marked, then an unmarked end token. A text longer than `context_length` is cut,

@@ -107,7 +107,7 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
         f"weights=x,tokenizer={tmp_path}/tokenizer.json,decoder={decoder}"
     )
     tokenizer = data.make_tokenizer(config)
-    question = case.asked(prompts.VQASCORE.replace("{}", "a dog"), "Yes")
+    question = case.scored_turn(prompts.VQASCORE.replace("{}", "a dog"), "Yes")
     assert (tokenizer(["a dog"]) == tokenizer([question])).all()  # a caption's score is VQAScore
     ids, marks = tokenizer([TURNS])[0], tokenizer.marks([TURNS])[0]
     shown = [

@@ -17,7 +17,7 @@ from tests.support.llava_folder import IMAGE, LM, WORDS
 from vlc_jax import errors
 from vlc_jax.configs import default
 from vlc_jax.encode import inference
-from vlc_jax.input_pipeline.record import AskedImage
+from vlc_jax.input_pipeline.record import ImageQuestion
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, llava_config, resolve
@@ -99,7 +99,7 @@ def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, t
     ids = jnp.asarray([[1, *[29] * reference.num_image_tokens, *asked]])
     hidden = apply(setup.normalise(jnp.asarray(pixels[:1])), ids, jnp.ones(ids.shape, bool))
     expected = hidden[0, -1] / np.linalg.norm(hidden[0, -1])
-    found = model.embed_images([AskedImage(pixels[0], "red or blue")])[0]
+    found = model.embed_images([ImageQuestion(pixels[0], "red or blue")])[0]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
     workdir = Workdir(tmp_path / "run")

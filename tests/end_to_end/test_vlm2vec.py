@@ -14,7 +14,7 @@ from tests.support.configs import shrink
 from vlc_jax.configs import default, records
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.benchmarks import READERS
-from vlc_jax.input_pipeline.record import AskedImage, DataError
+from vlc_jax.input_pipeline.record import DataError, ImageQuestion
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, resolve, weights_config
@@ -78,8 +78,8 @@ def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path)
     assert all(row["train/infonce"] > 0 and row["train/grad_norm"] > 0 for row in rows)
     model = vlc_jax.load(workdir)
     cases = READERS["scenes_relation_swap"](**EVALS["scenes_relation_swap"]).cases
-    images = [AskedImage(case.images[0], case.meta["question"]) for case in cases]
-    images[1] = AskedImage(cases[0].images[0], images[1].question)
+    images = [ImageQuestion(case.images[0], case.meta["question"]) for case in cases]
+    images[1] = ImageQuestion(cases[0].images[0], images[1].question)
     embeddings = model.embed_images(images)
     assert embeddings.shape == (8, 16)
     assert np.abs(embeddings[1] - embeddings[0]).max() > 1e-4
@@ -110,5 +110,5 @@ def test_without_a_template_questions_are_not_read(tmp_path):
     variables = {"params": setup.parameters.init(), "batch_stats": {}}
     model = inference.Model(setup, variables, batch_size=2)
     image = READERS["scenes_whatsup"](count=1).cases[0].images[0]
-    plain, asked = model.embed_images([image, AskedImage(image, "what is there")])
+    plain, asked = model.embed_images([image, ImageQuestion(image, "what is there")])
     np.testing.assert_array_equal(plain, asked)

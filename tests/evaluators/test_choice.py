@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from vlc_jax import errors
 from vlc_jax.evaluators import choice, ties
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 SCORES = np.array(
     [
@@ -49,17 +47,6 @@ def first_caption_wins(image, text):
     return 1.0 if text.endswith(" 0") else 0.5
 
 
-def test_constant_scorer_does_not_win(constant_scorer):
-    benchmark = Benchmark("b", cases([2, 4, 2]), "1")
-    result = choice.evaluate(benchmark, constant_scorer)
-    accuracy = result.metrics["accuracy"]
-    assert (accuracy.value, accuracy.ties) == (0.0, 1.0)
-    assert not any(row["correct"] for row in result.per_example)
-    half = choice.evaluate(benchmark, constant_scorer, tie="half").metrics["accuracy"]
-    np.testing.assert_allclose(half.value, half.chance)
-    np.testing.assert_allclose(half.chance, (1 / 2 + 1 / 4 + 1 / 2) / 3)
-
-
 def test_each_image_meets_its_own_captions(table_scorer):
     def look_up(image, text):
         n, k = text.split()[1:]
@@ -72,15 +59,6 @@ def test_each_image_meets_its_own_captions(table_scorer):
         [1.0] + [0.0] * (count - 1) for count in (2, 4, 3, 2, 2)
     ]
     assert result.per_example[2]["captions"] == list(benchmark.cases[2].captions)
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 7, 100])
-def test_result_does_not_depend_on_the_chunk(table_scorer, chunk):
-    counts = [2, 3, 2, 5, 2, 4, 2]
-    benchmark = Benchmark("b", cases(counts, group="aabbaab"), "1")
-    look_up = lambda image, text: hash((image, text)) % 7 / 7.0  # noqa: E731
-    whole = choice.evaluate(benchmark, table_scorer(look_up).scorer())
-    assert choice.evaluate(benchmark, table_scorer(look_up).scorer(), chunk=chunk) == whole
 
 
 def test_a_caption_that_repeats_the_correct_one_ties_with_it_exactly(table_scorer):
@@ -101,25 +79,6 @@ def test_groups_get_their_own_accuracy_and_a_macro_mean(table_scorer):
     np.testing.assert_allclose(metrics["accuracy/left"].value, 2 / 3)
     assert metrics["accuracy/on"].value == 0.0
     np.testing.assert_allclose(metrics["accuracy_macro"].value, 1 / 3)
-
-
-def test_cases_that_are_no_choice_are_refused_by_name(constant_scorer):
-    for bad in (Case("x7", (b"i",), ("only",)), Case("x7", (b"i", b"j"), ("a", "b"))):
-        with pytest.raises(DataError, match="case 'x7' of 'b'"):
-            choice.evaluate(Benchmark("b", [bad], "1"), constant_scorer)
-    with pytest.raises(DataError, match="has no cases"):
-        choice.evaluate(Benchmark("b", [], "1"), constant_scorer)
-
-
-def test_unknown_tie_policy_is_refused(constant_scorer):
-    with pytest.raises(errors.UsageError, match="'strict', 'first_index', 'half'"):
-        choice.evaluate(Benchmark("b", cases([2]), "1"), constant_scorer, tie="lucky")
-
-
-def test_nan_scores_stop_the_evaluation(table_scorer):
-    scorer = table_scorer(lambda image, text: float("nan")).scorer()
-    with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
-        choice.evaluate(Benchmark("b", cases([2]), "1"), scorer)
 
 
 def test_captions_of_one_image_are_no_independent_cases(table_scorer):

@@ -1,3 +1,4 @@
+import functools
 import json
 
 import pytest
@@ -5,14 +6,21 @@ import pytest
 from vlc_jax import errors, evaluators
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
 
 
-def tiny_benchmark(protocol):
-    images = (b"a", b"b") if protocol == "pairs" else (b"a",)
-    captions = {"zeroshot": (), "retrieval": ("x",)}.get(protocol, ("x", "y"))
-    meta = {"positive": "z"}
-    cases = [Case(str(n), images, captions, meta={**meta, "label": n}) for n in range(2)]
-    return Benchmark("b", cases, "v3", ("cat", "dog"), ("a {}",))
+def tiny_benchmark(protocol, cases=2):
+    count = {"zeroshot": 0, "retrieval": 1}.get(protocol, 2)
+    labelled = [
+        Case(
+            str(n),
+            tuple(f"{n} {k}".encode() for k in range(2 if protocol == "pairs" else 1)),
+            tuple(f"{n} {k}" for k in range(count)),
+            meta={"positive": f"{n} +", "label": n % 2},
+        )
+        for n in range(cases)
+    ]
+    return Benchmark("b", labelled, "v3", ("cat", "dog"), ("a {}",))
 
 
 @pytest.mark.parametrize("name", benchmarks.READERS)
@@ -44,8 +52,46 @@ def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scor
     assert set(read["summary"]) <= set(read["metrics"])
     headline = read["metrics"][first]
     assert headline == result.metrics[first]._asdict()
-    assert headline["value"] == 0.0  # a constant scorer is right in no case
+    for metric in result.metrics.values():
+        if metric.unit == "fraction":  # a constant scorer is right in no case
+            assert (metric.value, metric.ties) == (0.0, 1.0)
     assert json.loads(json.dumps(result.per_example)) == result.per_example
+
+
+@pytest.mark.parametrize("protocol", ["choice", "pairs", "triplet", "zeroshot"])
+def test_chunks_change_nothing_and_scores_that_are_not_finite_stop(protocol, table_scorer):
+    benchmark = tiny_benchmark(protocol, cases=7)
+    look_up = lambda image, text: hash((image, text)) % 7 / 7.0  # noqa: E731
+    evaluate = functools.partial(evaluators.evaluate, protocol, benchmark)
+    whole = evaluate(table_scorer(look_up).scorer())
+    for chunk in (1, 3, 100):
+        assert evaluate(table_scorer(look_up).scorer(), chunk=chunk) == whole
+    with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
+        evaluate(table_scorer(lambda image, text: float("nan")).scorer())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "images", "captions", "meta"),
+    [
+        ("choice", 1, 1, {}),
+        ("choice", 2, 2, {}),
+        ("pairs", 1, 2, {}),
+        ("triplet", 1, 2, {}),
+        ("triplet", 1, 3, {"positive": "p"}),
+        ("triplet", 2, 2, {"positive": "p"}),
+        ("triplet", 1, 2, {"positive": ["p"]}),
+        ("conditions", 1, 2, {}),
+        ("superposition", 1, 2, {}),
+    ],
+)
+def test_cases_of_another_protocol_are_refused_by_name(
+    protocol, images, captions, meta, constant_scorer
+):
+    case = Case("x7", (b"i",) * images, ("a",) * captions, meta=meta)
+    with pytest.raises(DataError, match=rf"case 'x7' of 'b' has {images} images"):
+        evaluators.evaluate(protocol, Benchmark("b", [case], "1"), constant_scorer)
+    with pytest.raises(DataError, match="'b' has no cases"):
+        evaluators.evaluate(protocol, Benchmark("b", [], "1"), constant_scorer)
 
 
 def test_unknown_benchmark_names_the_nearest():

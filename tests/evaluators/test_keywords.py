@@ -8,7 +8,7 @@ from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import keywords
 from vlc_jax.evaluators.scorer import Decoding
 from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
-from vlc_jax.input_pipeline.record import AskedImage, DataError
+from vlc_jax.input_pipeline.record import DataError, ImageQuestion
 
 LEFT_RIGHT, ON_UNDER, FRONT_BEHIND = ("left", "right"), ("on", "under"), ("front", "behind")
 FOUR, FOUR_B = (*LEFT_RIGHT, *ON_UNDER), (*LEFT_RIGHT, *FRONT_BEHIND)
@@ -163,7 +163,7 @@ def test_an_image_that_comes_with_a_question_is_asked_at_the_image_alone(table_s
         shown.extend(images)
         return scorer.embed_images([image.image for image in images])
 
-    cases = [replace(c, images=(AskedImage(c.images[0], "?"),)) for c in benchmark().cases]
+    cases = [replace(c, images=(ImageQuestion(c.images[0], "?"),)) for c in benchmark().cases]
     told = scorer._replace(embed_images=embed_images)
     result = keywords.evaluate(Benchmark("b", cases, "v"), told)
     assert asked[:-1] == [""] * 6

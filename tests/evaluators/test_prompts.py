@@ -90,40 +90,6 @@ def test_a_question_is_that_of_the_papers_letter_by_letter(caption, subset):
     assert styles == QUESTIONS[caption, subset]
 
 
-FOUR = ("llava_hf", "llava_v1", "llama_3_v", "phi_3_v")  # of the ACL 2025 paper
-SIX = [  # a subset of each kind of set and its question of the paper's generation
-    (("A mug to the left of a plate",), "left_right", "whatsup"),
-    (("A mug on a table",), "on_under", "whatsup"),
-    (("A cup in front of a bowl",), "front_behind", "whatsup"),
-    (("A photo of a dog on the left",), "left_right", "one"),
-    (("A photo of a dog above a cat",), "above_below", "two"),
-    (("A mug under a table", "A mug on a table", "A mug to the left of a table"), "on_under", ""),
-]
-WHOLE = {
-    "left_right/whatsup": "Is the mug to the left of or to the right of the plate? Answer left or"
-    " right.",
-    "on_under/whatsup": "Is the mug on or under the table? Choose from the two options.",
-    "front_behind/whatsup": "Is the cup in front of or behind the bowl? Answer front or behind.",
-    "left_right/one": "Is the dog on the left or on the right? Give a short answer.",
-    "above_below/two": "Is the dog above a cat or below a cat? Give a short answer.",
-    "on_under/": "Is the mug to the left of, to the right of, on, or under the table? Answer left,"
-    " right, on or under.",
-}
-
-
-@pytest.mark.parametrize("name", FOUR)
-@pytest.mark.parametrize(("captions", "subset", "kind"), SIX)
-def test_a_whole_prompt_is_template_and_question(name, captions, subset, kind):
-    """Four templates times six subsets."""
-    more = 4 if len(captions) > 1 else 2
-    others = tuple(f"other {k}" for k in range(more - len(captions)))
-    example = Case(unswapped(), (), (*captions, *others), {"subset": subset})
-    question = prompts.question_of_case(example)
-    before, after = PROMPTS[name].split("Q?")
-    whole = prompts.TEMPLATES[name].text.replace("{question}", question)
-    assert whole == f"{before}{WHOLE[f'{subset}/{kind}']}{after}"
-
-
 def test_four_captions_are_four_ways():
     four = ("A mug under a table", "A mug on a table", "A mug to the left of a table")
     example = Case("0", (), (*four, "A mug to the right of a table"), {"subset": "on_under"})

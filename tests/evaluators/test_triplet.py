@@ -1,12 +1,9 @@
 import itertools
 
 import numpy as np
-import pytest
 
-from vlc_jax import errors
 from vlc_jax.evaluators import triplet
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 HAND_MADE = {  # (c, n, p) -> its place in triplet.ORDERS
     (0.9, 0.1, 0.8): 0,
@@ -64,14 +61,6 @@ def test_metrics_of_a_hand_made_matrix_with_ties(table_scorer):
     assert result.per_example[3]["captions"] == ["3 c", "3 n", "3 p"]
 
 
-def test_constant_scorer_gets_nothing(constant_scorer):
-    benchmark, _ = make_benchmark([(0, 0, 0)] * 5, "aabbb")
-    metrics = triplet.evaluate(benchmark, constant_scorer).metrics
-    for name, estimate in metrics.items():
-        if estimate.unit == "fraction":
-            assert (estimate.value, estimate.ties) == (0.0, 1.0), name
-
-
 def test_random_scores_land_on_chance_and_agree_with_a_plain_count(table_scorer):
     scores = np.random.default_rng(0).normal(size=(3000, 3)).astype(np.float32)
     metrics = evaluate(table_scorer, scores).metrics
@@ -124,37 +113,9 @@ def test_groups_get_their_own_metrics_and_a_macro_mean(table_scorer):
     assert [row["group"] for row in result.per_example] == ["a", "a", "a", "b"]
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 100])
-def test_result_does_not_depend_on_the_chunk(table_scorer, chunk):
-    whole = evaluate(table_scorer, list(HAND_MADE))
-    assert evaluate(table_scorer, list(HAND_MADE), chunk=chunk) == whole
-
-
 def test_a_positive_that_repeats_the_negative_ties_with_it(table_scorer):
     case = Case("0", (b"i",), ("c", "same"), meta={"positive": "same"})
     calls = iter(np.linspace(0.5, 0.6, 100))  # the same text comes out different each time
     drifting = lambda image, text: 0.9 if text == "c" else next(calls)  # noqa: E731
     result = triplet.evaluate(Benchmark("b", [case], "1"), table_scorer(drifting).scorer())
     assert result.details["orders"]["ties"] == 1
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        Case("x7", (b"i",), ("a", "b")),
-        Case("x7", (b"i",), ("a", "b", "c"), meta={"positive": "p"}),
-        Case("x7", (b"i", b"j"), ("a", "b"), meta={"positive": "p"}),
-        Case("x7", (b"i",), ("a", "b"), meta={"positive": ["p"]}),
-    ],
-)
-def test_cases_that_are_no_triplets_are_refused_by_name(constant_scorer, bad):
-    with pytest.raises(DataError, match="case 'x7' of 'b'"):
-        triplet.evaluate(Benchmark("b", [bad], "1"), constant_scorer)
-
-
-def test_no_cases_and_scores_that_are_not_finite_stop_the_evaluation(table_scorer):
-    scorer = table_scorer(lambda image, text: float("nan")).scorer()
-    with pytest.raises(DataError, match="has no cases"):
-        triplet.evaluate(Benchmark("b", [], "1"), scorer)
-    with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
-        triplet.evaluate(make_benchmark([(0, 0, 0)])[0], scorer)

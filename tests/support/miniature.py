@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from vlc_jax.input_pipeline.record import Source
+
 KARPATHY = {"train": 8, "restval": 4, "val": 3, "test": 2}  # images per split
 
 
@@ -27,6 +29,10 @@ def write(folder: Path) -> None:
     write_cc3m(folder / "cc3m")
     write_tars(folder / "cc3m_tars")
     write_llava(folder / "llava")
+
+
+def ids(source: Source) -> list[str]:
+    return [source[index].id for index in range(len(source))]
 
 
 def captions(number: int, count: int = 5) -> list[str]:

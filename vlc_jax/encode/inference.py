@@ -23,7 +23,7 @@ from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
-from vlc_jax.input_pipeline.record import AskedImage, ImageLike
+from vlc_jax.input_pipeline.record import ImageLike, ImageQuestion
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.run.workdir import is_workdir, saved_config
@@ -36,7 +36,7 @@ _POOLED_BLOCK = 1024
 # Batches of images, and of texts, whose token features are in memory at a time.
 _KEPT_BATCHES = 8
 
-# A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an AskedImage is one of
+# A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an ImageQuestion is one of
 # them with a question, for a model that reads it.
 AnyImage = str | os.PathLike | Image.Image | ImageLike
 
@@ -190,8 +190,8 @@ class Model:
     def _with_question(self, image: ImageLike, question: str) -> tuple[ImageLike, str]:
         """(image, question); if config.input.question has a slot, the image gets the question."""
         has_slot = SLOT in self._setup.evaluation.question
-        if has_slot and not isinstance(image, AskedImage):
-            return AskedImage(image, question), ""
+        if has_slot and not isinstance(image, ImageQuestion):
+            return ImageQuestion(image, question), ""
         return image, question
 
     @cached_property
@@ -267,8 +267,8 @@ def _images(images: Sequence[AnyImage]) -> list[ImageLike]:
 
 
 def _image(image: AnyImage) -> ImageLike:
-    if isinstance(image, AskedImage):
-        return AskedImage(_image(image.image), image.question)
+    if isinstance(image, ImageQuestion):
+        return ImageQuestion(_image(image.image), image.question)
     if isinstance(image, Image.Image):
         # rotated by EXIF, with 16 bits: as an image from a file
         return np.asarray(image_ops.open_rgb(image))

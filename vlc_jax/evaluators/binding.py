@@ -8,9 +8,10 @@ embedding" from "not in the cosine" (linear decodability in the proof of "Is CLI
 import numpy as np
 
 from vlc_jax.evaluators import linear_probe, stats, ties
+from vlc_jax.evaluators.cases import chunked, row
 from vlc_jax.evaluators.choice import score_cases
 from vlc_jax.evaluators.scorer import Scorer
-from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
 
@@ -50,39 +51,33 @@ def evaluate(
         # times 2 y - 1: log odds of the true label, above 0 where the probe is right
         log_odds[chosen[2]] = probe.decision_function(x_test) * (2 * y_test - 1)
         right[chosen[2]] = probe.predict(x_test) == y_test
-    scores = np.concatenate(
-        [score_cases(cases[n : n + chunk], scorer) for n in range(0, len(cases), chunk)]
-    )
+    scores = np.concatenate([score_cases(part, scorer) for part in chunked(cases, chunk)])
     stats.require_finite(scores, benchmark.name)
     # 0: the first caption of a case is the correct one
     standing = ties.standing(scores, np.zeros(len(cases), int))
-    by_score, clusters = standing.among_best(1, tie), np.array(names[2])
+    by_score, tied = standing.among_best(1, tie), standing.tied(1)
+    clusters = np.array(names[2])
     differences = [
         float((right - by_score)[clusters == name].mean()) for name in dict.fromkeys(names[2])
     ]
     metrics = {
         "probe_accuracy": stats.proportion(right, 1 / 2, None, clusters),
-        "score_accuracy": stats.proportion(by_score, 1 / 2, standing.tied(1), clusters),
+        "score_accuracy": stats.proportion(by_score, 1 / 2, tied, clusters),
         "gain": stats.bootstrapped(np.array(differences), "mean", 0.0),
     }
-    outcomes = (part.tolist() for part in (scores, by_score, right, log_odds, standing.tied(1)))
-    rows = [_row(*each) for each in zip(cases, *outcomes, strict=True)]
+    rows = [
+        row(
+            case,
+            case.captions,
+            scores[n].tolist(),
+            by_score[n] == 1,
+            tied[n],
+            probe_correct=bool(right[n]),
+            probe_log_odds=float(log_odds[n]),
+        )
+        for n, case in enumerate(cases)
+    ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "groups": len(differences)})
-
-
-def _row(
-    case: Case, scores: list[float], by_score: float, right: float, log_odds: float, tie: bool
-) -> dict[str, object]:
-    return {
-        "id": case.id,
-        "group": case.group,
-        "captions": list(case.captions),
-        "scores": scores,
-        "correct": bool(by_score == 1),
-        "probe_correct": bool(right),
-        "probe_log_odds": float(log_odds),
-        "tie": bool(tie),
-    }
 
 
 def _parts(benchmark: Benchmark) -> tuple:

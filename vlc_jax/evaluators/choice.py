@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from vlc_jax.evaluators import groups, stats, ties, token_scores
+from vlc_jax.evaluators.cases import check_cases, image_name, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 KS = (3, 5, 10)  # K of the recalls, as in CREPE
 MANY = 5  # with more options than these, recalls and ranks are reported, too
@@ -43,7 +43,12 @@ def evaluate(
         without an image and two captions, or a caption and two images.
     """
     ties.check(tie)
-    _check(benchmark)
+    check_cases(
+        benchmark,
+        "the choice protocol needs one image and at least two captions per case, or one caption "
+        "and at least two images",
+        lambda case: min(_numbers(case)) == 1 < max(_numbers(case)),
+    )
     cases, counts = benchmark.cases, np.array([_options(case) for case in benchmark.cases])
     scores = np.zeros((len(cases), counts.max()))
     mask = np.arange(counts.max()) < counts[:, None]
@@ -71,7 +76,7 @@ def evaluate(
     if tokens:
         metrics |= token_scores.metrics(benchmark, scorer, tie)
     rows = [
-        _row(case, scores[n, : counts[n]].tolist(), bool(right[n] == 1), bool(tied[n]))
+        _row(case, scores[n, : counts[n]].tolist(), right[n] == 1, tied[n])
         for n, case in enumerate(cases)
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "options": _span(counts)})
@@ -120,33 +125,17 @@ def _score_images(cases: Sequence[Case], scorer: Scorer) -> np.ndarray:
 
 
 def _row(case: Case, scores: list[float], correct: bool, tie: bool) -> dict[str, object]:
+    # with several images one list of one score per image
     by_image = [[score] for score in scores] if len(case.images) > 1 else scores
-    return {
-        "id": case.id,
-        "group": case.group,
-        "image": case.meta.get("record", case.id),  # cases may share it
-        "captions": list(case.captions),
-        "scores": by_image,  # with several images one list of one score per image
-        "correct": correct,
-        "tie": tie,
-    }
+    return row(case, case.captions, by_image, correct, tie, image=image_name(case))
+
+
+def _numbers(case: Case) -> tuple[int, int]:
+    return len(case.images), len(case.captions)
 
 
 def _options(case: Case) -> int:
-    return max(len(case.images), len(case.captions))
-
-
-def _check(benchmark: Benchmark) -> None:
-    if not benchmark.cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no cases")
-    for case in benchmark.cases:
-        images, captions = len(case.images), len(case.captions)
-        if not ((images == 1 and captions > 1) or (images > 1 and captions == 1)):
-            raise DataError(
-                f"the choice protocol needs one image and at least two captions per case, or one "
-                f"caption and at least two images; case {case.id!r} of {benchmark.name!r} has "
-                f"{images} and {captions}"
-            )
+    return max(_numbers(case))
 
 
 def _span(counts: np.ndarray) -> str:

@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Int
 
 from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.cases import check_cases, chunked, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
-from vlc_jax.evaluators.vectors import cosine_of_rows
+from vlc_jax.evaluators.vectors import cosine
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 FLOOR = 0.95  # quantile of the differences between two renderings of a scene
@@ -43,14 +43,14 @@ def evaluate(
       UsageError: an unknown tie policy. DataError: a benchmark without such cases.
     """
     ties.check(tie)
-    _check(benchmark)
+    check_cases(
+        benchmark,
+        "a condition has a group, and names similarities in meta['above'] and meta['below']",
+        lambda case: case.group and case.meta.get("above") and case.meta.get("below"),
+    )
     cases = benchmark.cases
-    sides = [
-        row
-        for start in range(0, len(cases), chunk)
-        for row in similarities(cases[start : start + chunk], scorer)
-    ]
-    stats.require_finite(np.concatenate([side for row in sides for side in row]), benchmark.name)
+    sides = [pair for part in chunked(cases, chunk) for pair in similarities(part, scorer)]
+    stats.require_finite(np.concatenate([side for pair in sides for side in pair]), benchmark.name)
     lowest = np.array([above.min() for above, _ in sides])
     highest = np.array([below.max() for _, below in sides])
     names = np.array([str(case.group) for case in cases])
@@ -68,7 +68,7 @@ def evaluate(
     del metrics["satisfied_macro"]  # redundant: conditions take turns
     metrics |= _sizes(lowest, highest, names, floors)
     rows = [
-        _row(case, above, below, bool(right[n] == 1), bool(tied[n]))
+        _row(case, above, below, right[n] == 1, tied[n])
         for n, (case, (above, below)) in enumerate(zip(cases, sides, strict=True))
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floors, "quantile": FLOOR})
@@ -81,6 +81,7 @@ def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
     if tie == "first_index":
         return 1.0
     equal = int((above == above.min()).sum())
+    # ties broken at random: all equal ones of `above` must come before those of `below`
     return 1 / math.comb(equal + int((below == above.min()).sum()), equal)
 
 
@@ -137,7 +138,8 @@ def _values(
     if kinds == ("i", "t"):
         scores = scorer.score_options(take(images, left), take(texts, right))
         return np.asarray(scores, np.float64)[:, 0]
-    return cosine_of_rows((images if kinds == ("i", "i") else texts).pooled, left, right)
+    pooled = (images if kinds == ("i", "i") else texts).pooled
+    return cosine(pooled[left], pooled[right])
 
 
 def _chance(case: Case) -> float:
@@ -149,17 +151,6 @@ def _chance(case: Case) -> float:
     return 1 / math.comb(above + below, above)
 
 
-def _check(benchmark: Benchmark) -> None:
-    if not benchmark.cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no cases")
-    for case in benchmark.cases:
-        if not (case.group and case.meta.get("above") and case.meta.get("below")):
-            raise DataError(
-                f"a condition names the similarities that must be larger: case {case.id!r} of "
-                f"{benchmark.name!r} lacks a group, meta['above'] or meta['below']"
-            )
-
-
 def _row(
     case: Case, above: np.ndarray, below: np.ndarray, right: bool, tie: bool
 ) -> dict[str, Any]:
@@ -167,11 +158,5 @@ def _row(
     names = {f"t{n}": text for n, text in enumerate(case.captions)}
     names |= {f"i{n}": f"image {n}" for n in range(len(case.images))}
     pairs = (*case.meta["above"], *case.meta["below"])
-    return {
-        "id": case.id,
-        "group": case.group,
-        "captions": [f"{names[one]} · {names[other]}" for one, other in pairs],
-        "scores": [*above.tolist(), *below.tolist()],
-        "correct": right,
-        "tie": tie,
-    }
+    compared = [f"{names[one]} · {names[other]}" for one, other in pairs]
+    return row(case, compared, [*above.tolist(), *below.tolist()], right, tie)

@@ -131,6 +131,7 @@ def _by_group(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str
 
 def _reported_kinds(labels: Sequence[Mapping[str, str]], benchmark: Benchmark) -> list[str]:
     """Kinds of groups with metrics of their own; units (`together`) are too many for that."""
+    # a dict, not a set: metrics keep the order of the cases
     kinds = dict.fromkeys(kind for each in labels for kind in each)
     return [kind for kind in kinds if kind not in benchmark.together]
 

@@ -79,6 +79,7 @@ def other_features(stored: StoredFeatures, benchmark: Benchmark) -> np.ndarray:
 def _cosines(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Cosines of the two images of each case, and of its first with the next case's second."""
     first, second = features[::2], features[1::2]
+    # the next case's second image: as many pairs by chance as there are cases
     return cosine(first, second), cosine(first, np.roll(second, -1, axis=0))
 
 

@@ -23,11 +23,13 @@ import numpy as np
 
 from vlc_jax.errors import known
 from vlc_jax.evaluators import groups, prompts, stats
+from vlc_jax.evaluators.cases import image_name, row
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import AskedImage, DataError, ImageLike
+from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion
 
-WEAK = "on"  # part of other answers: "on the left", "on the right side"
+# part of other answers: "on the left", "on the right side"
+WEAK = "on"
 
 
 def check(*, decoding: str, max_tokens: int, style: str, **others: Any) -> None:
@@ -93,6 +95,7 @@ def evaluate(
     evaluated = dataclasses.replace(benchmark, cases=cases)
     metrics = groups.metrics("accuracy", decisions, evaluated)
     metrics |= groups.together(decisions, evaluated)
+    # answers in words cannot tie
     metrics = {name: metric._replace(ties=None) for name, metric in metrics.items()}
     unparsed = np.array([row["parsed"] is None for row in rows])
     metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
@@ -103,10 +106,10 @@ def evaluate(
 
 
 def _inputs(case: Case, question: str) -> tuple[ImageLike, str]:
-    """(image, question); question is "" if the image already carries it (`AskedImage`)."""
+    """(image, question); question is "" if the image already carries it (`ImageQuestion`)."""
     (image,) = case.images
-    if isinstance(image, AskedImage):
-        return AskedImage(image.image, question), ""
+    if isinstance(image, ImageQuestion):
+        return ImageQuestion(image.image, question), ""
     return image, question
 
 
@@ -146,6 +149,7 @@ def parse(answer: str, options: Sequence[str]) -> str | None:
     """Option that an answer names; None if it names none or several."""
     words = words_of(answer)
     named = [option for option in options if contains(words, words_of(option))]
+    # "on the left" names left; a bare "on the table" names on
     if len(options) > 2 and named != [WEAK]:
         named = [option for option in named if option != WEAK]
     return named[0] if len(named) == 1 else None
@@ -179,15 +183,6 @@ def _row(case: Case, question: str, answer: str) -> dict[str, object]:
     named = options
     if "short" not in case.meta:
         named = tuple(parse(caption, options) for caption in case.captions)
-    return {
-        "id": case.id,
-        "group": case.group,
-        "image": case.meta.get("record", case.id),  # cases may share it
-        "captions": list(case.captions),
-        "scores": [float(parsed is not None and parsed == each) for each in named],
-        "correct": parsed is not None and parsed == named[0],
-        "tie": False,
-        "question": question,
-        "answer": answer,
-        "parsed": parsed,
-    }
+    scores = [float(parsed is not None and parsed == each) for each in named]
+    facts = {"image": image_name(case), "question": question, "answer": answer, "parsed": parsed}
+    return row(case, case.captions, scores, scores[0] == 1, tie=False, **facts)

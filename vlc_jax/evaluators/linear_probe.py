@@ -14,13 +14,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.cases import chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 CS = tuple(10.0**exponent for exponent in range(-2, 5))  # scikit-learn's C, inverse regularisation
-STEPS = 1000  # limit of L-BFGS; enough for features of unit length at the largest C
+# limit of L-BFGS; enough for features of unit length at the largest C
+STEPS = 1000
 WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
@@ -37,9 +39,11 @@ def evaluate(
         that has no training case.
     """
     ties.check(tie)
-    parts = (benchmark.training, benchmark.validation, benchmark.cases)
     _check(benchmark)
-    (x, y), (x_val, y_val), (x_test, y_test) = (features(p, scorer, chunk) for p in parts)
+    (x, y), (x_val, y_val), (x_test, y_test) = (
+        features(cases, scorer, chunk)
+        for cases in (benchmark.training, benchmark.validation, benchmark.cases)
+    )
     stats.require_finite(np.concatenate([x, x_val, x_test]), benchmark.name)
     probe, best, accuracy = fit_best(x, y, x_val, y_val)
     scores = np.full((len(x_test), len(benchmark.classes)), -np.inf)
@@ -51,7 +55,7 @@ def evaluate(
     recall = groups.metrics("recall", decisions, benchmark)
     metrics = {"accuracy": recall.pop("recall")}
     metrics["mean_per_class_recall"] = recall.pop("recall_macro")
-    rows = [_row(benchmark, n, scores[n], bool(right[n] == 1)) for n in range(len(scores))]
+    rows = [_row(benchmark, n, scores[n], right[n] == 1) for n in range(len(scores))]
     details = {
         "tie": tie,
         "classes": number,
@@ -67,8 +71,8 @@ def features(
 ) -> tuple[Float[np.ndarray, "cases embed"], Int[np.ndarray, " cases"]]:
     """L2-normalised pooled features and label of each case's image."""
     pooled = [
-        scorer.embed_images([case.images[0] for case in cases[start : start + chunk]]).pooled
-        for start in range(0, len(cases), chunk)
+        scorer.embed_images([case.images[0] for case in part]).pooled
+        for part in chunked(cases, chunk)
     ]
     labels = np.array([case.meta["label"] for case in cases])
     return unit(np.concatenate(pooled)), labels
@@ -83,12 +87,14 @@ def fit_best(
     """Logistic regression refitted on training and validation cases, its C, and the validation
     accuracy of every C."""
     accuracy = {c: float((_fit(x, y, c).predict(x_val) == y_val).mean()) for c in CS}
-    best = max(CS, key=lambda c: accuracy[c])  # the smallest of equal ones
+    # the smallest of equal ones
+    best = max(CS, key=lambda c: accuracy[c])
     return _fit(np.concatenate([x, x_val]), np.concatenate([y, y_val]), best), best, accuracy
 
 
 def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
-    from sklearn.exceptions import ConvergenceWarning  # here, because its import is slow
+    # here, because its import is slow
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():
@@ -115,11 +121,5 @@ def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: bool) -> dict[
     label, order = case.meta["label"], np.argsort(-scores, kind="stable")
     columns = [label, *order[order != label][:WRONG_PER_ROW]]
     columns = [c for c in columns if np.isfinite(scores[c])]
-    return {
-        "id": case.id,
-        "group": benchmark.classes[label],
-        "captions": [benchmark.classes[c] for c in columns],
-        "scores": [float(scores[c]) for c in columns],
-        "correct": right,
-        "tie": bool((scores == scores[label]).sum() > 1),
-    }
+    names, tied = [benchmark.classes[c] for c in columns], (scores == scores[label]).sum() > 1
+    return row(case, names, scores[columns].tolist(), right, tied, group=names[0])

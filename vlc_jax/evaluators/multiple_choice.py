@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import groups, prompts, stats, ties
+from vlc_jax.evaluators.cases import check_cases, chunked, image_name, row
 from vlc_jax.evaluators.keywords import contains, words_of
 from vlc_jax.evaluators.scorer import (
     Decoding,
@@ -23,8 +24,7 @@ from vlc_jax.evaluators.scorer import (
     embed_texts_once,
     require_questions,
 )
-from vlc_jax.input_pipeline.case import Benchmark, Case, asked
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Benchmark, Case, scored_turn
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")
@@ -84,8 +84,13 @@ def evaluate(
     cases without questions (MMVP and MMVP-VLM have them with `texts="questions"`).
     """
     check(decoding=decoding, answer=answer, tie=tie, max_tokens=max_tokens)
-    _check(benchmark)
-    parts = [benchmark.cases[i : i + chunk] for i in range(0, len(benchmark.cases), chunk)]
+    check_cases(
+        benchmark,
+        "multiple choice needs two images and a question about each (of MMVP and MMVP-VLM set "
+        "texts='questions')",
+        lambda case: len(case.images) == len(case.meta.get("questions", ())) == 2,
+    )
+    parts = chunked(benchmark.cases, chunk)
     if decoding == PERPLEXITY:
         return _of_perplexities(benchmark, parts, scorer, answer, tie)
     how = Decoding(decoding, max_tokens, alpha, decay, first_step)
@@ -107,7 +112,8 @@ def _of_perplexities(
 def _of_written(
     benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, how: Decoding
 ) -> stats.EvalResult:
-    tie = "strict"  # an unparsed answer earns nothing, rather than a share of a draw
+    # an unparsed answer earns nothing, rather than a share of a draw
+    tie = "strict"
     written = [each for part in parts for each in _written(part, scorer, how)]
     scores = _named(benchmark.cases, written)
     details = {"decoding": how._asdict(), "answer": "letters"}
@@ -118,6 +124,7 @@ def _of_written(
         _row(*case) | {"answers": list(pair)}
         for *case, pair in zip(benchmark.cases, scores, pairs, strict=True)
     ]
+    # an answer without a letter has 0 for both options
     unparsed = scores.reshape(-1, 2, 2).max(axis=2).ravel() == 0
     clusters = np.repeat(stats.images_of(benchmark.cases), 2)
     metrics["unparsed"] = stats.proportion(unparsed, None, None, clusters)
@@ -144,6 +151,7 @@ def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarra
 
         S_00 / n_00 - S_01 / n_01 > S_10 / n_10 - S_11 / n_11
     """
+    # logarithms of the ratios: exp(-S / n) may overflow
     preference = scores[:, :, 0] - scores[:, :, 1]
     return {"relaxed_pair": preference, "relaxed_pair_literal": -preference}
 
@@ -174,7 +182,7 @@ def _log_scores(
     for question in (each for case in cases for each in _questions(case)):
         options = [f"({'ab'[k]}) {option}" for k, option in enumerate(question["options"])]
         texts += [
-            asked(_prompt_text(question), each)
+            scored_turn(_prompt_text(question), each)
             for each in (LETTERS, options)[ANSWERS.index(answer)]
         ]
     scores = np.array(scorer.score_options(images, embed_texts_once(scorer, texts)), np.float64)
@@ -191,10 +199,10 @@ def _named(cases: Sequence[Case], written: Sequence[str]) -> Float[np.ndarray, "
     """1 for the option that an answer names, 0 for the others."""
     scores = np.zeros((2 * len(cases), 2))
     questions = [question for case in cases for question in _questions(case)]
-    for row, text, question in zip(scores, written, questions, strict=True):
+    for of_image, text, question in zip(scores, written, questions, strict=True):
         named = letter(text, question["options"])
         if named is not None:
-            row[named] = 1
+            of_image[named] = 1
     return _by_own_option(cases, scores.reshape(-1, 2, 2))
 
 
@@ -258,17 +266,16 @@ def _credit(
 
 def _row(case: Case, scores: Float[np.ndarray, "2 2"]) -> dict[str, object]:
     is_right = [bool(scores[i, i] > scores[i, 1 - i]) for i in (0, 1)]
-    return {
-        "id": case.id,
-        "group": case.group,
-        "image": case.meta.get("record", case.id),
-        "captions": list(case.captions),
-        "scores": scores.tolist(),  # one row per image
-        "correct": all(is_right),
-        "individual": is_right,
-        "tie": bool((scores[:, 0] == scores[:, 1]).any()),
-        "questions": [_prompt_text(question) for question in _questions(case)],
-    }
+    return row(
+        case,
+        case.captions,
+        scores.tolist(),  # one row per image
+        all(is_right),
+        tie=(scores[:, 0] == scores[:, 1]).any(),
+        image=image_name(case),
+        individual=is_right,
+        questions=[_prompt_text(question) for question in _questions(case)],
+    )
 
 
 def _prompt_text(question: Mapping[str, Any]) -> str:
@@ -277,16 +284,3 @@ def _prompt_text(question: Mapping[str, Any]) -> str:
 
 def _questions(case: Case) -> Sequence[Mapping[str, Any]]:
     return case.meta["questions"]
-
-
-def _check(benchmark: Benchmark) -> None:
-    if not benchmark.cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no cases")
-    for case in benchmark.cases:
-        if len(case.images) != 2 or len(case.meta.get("questions", ())) != 2:
-            raise DataError(
-                "multiple choice needs two images and a question about each; case "
-                f"{case.id!r} of {benchmark.name!r} has {len(case.images)} images and "
-                f"{len(case.meta.get('questions', ()))} questions: of MMVP and MMVP-VLM set "
-                "texts='questions'"
-            )

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from vlc_jax.evaluators import groups, image_pairs, stats, ties
+from vlc_jax.evaluators.cases import check_cases, chunked, image_name, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once, take
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 # Indices of the four scores in the order (image 0, caption 0), (0, 1), (1, 0), (1, 1).
 COMPARISONS: dict[str, tuple[tuple[int, int], ...]] = {  # metric -> (above, below), all must hold
@@ -65,17 +65,18 @@ def evaluate(
         captions, or an image without stored features.
     """
     ties.check(tie)
-    _check(benchmark)
+    check_cases(
+        benchmark,
+        "the pairs protocol needs two images and two captions per case",
+        lambda case: len(case.images) == len(case.captions) == 2,
+    )
     other = image_pairs.other_features(second_features, benchmark) if second_features else None
-    parts = [
-        embed_and_score(benchmark.cases[start : start + chunk], scorer)
-        for start in range(0, len(benchmark.cases), chunk)
-    ]
-    scores = stats.require_finite(np.concatenate([part[1] for part in parts]), benchmark.name)
+    scored = [embed_and_score(part, scorer) for part in chunked(benchmark.cases, chunk)]
+    scores = stats.require_finite(np.concatenate([part[1] for part in scored]), benchmark.name)
     metrics, rows = _accuracies(scores, benchmark, tie), _rows(benchmark, scores)
     details: dict[str, object] = {"tie": tie}
     if geometry or second_features:
-        pooled = np.concatenate([part[0] for part in parts])
+        pooled = np.concatenate([part[0] for part in scored])
         stats.require_finite(pooled, benchmark.name)
         of_images, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
         metrics |= of_images
@@ -101,7 +102,8 @@ def _accuracies(
         of_query = [ties.credit(flat[:, pair], _rule(((0, 1),)), tie) for pair in comparisons]
         tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
         credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
-        if tie == "first_index":  # the second query's correct option is the second one
+        # the second query's correct option is the second one
+        if tie == "first_index":
             credit[:, 1] = flat[:, comparisons[1][0]] > flat[:, comparisons[1][1]]
         decided = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
         metrics |= groups.metrics(name, decided, benchmark)
@@ -138,17 +140,16 @@ def _rows(benchmark: Benchmark, scores: Float[np.ndarray, "cases 2 2"]) -> list[
     met = {name: _rule(comparisons)(flat) for name, comparisons in COMPARISONS.items()}
     ties_anywhere = _tied(flat, COMPARISONS["group_score"])
     return [
-        {
-            "id": case.id,
-            "group": case.group,
-            "image": case.meta.get("record", case.id),  # cases may share it
-            "captions": list(case.captions),
-            "scores": scores[n].tolist(),  # one row per image
-            "correct": bool(met["pair_accuracy"][n]),
-            "individual": [bool(flat[n, 0] > flat[n, 1]), bool(flat[n, 3] > flat[n, 2])],
-            "image_score": bool(met["image_score"][n]),
-            "tie": bool(ties_anywhere[n]),
-        }
+        row(
+            case,
+            case.captions,
+            scores[n].tolist(),  # one row per image
+            met["pair_accuracy"][n],
+            ties_anywhere[n],
+            image=image_name(case),
+            individual=[bool(flat[n, 0] > flat[n, 1]), bool(flat[n, 3] > flat[n, 2])],
+            image_score=bool(met["image_score"][n]),
+        )
         for n, case in enumerate(benchmark.cases)
     ]
 
@@ -163,16 +164,6 @@ def embed_and_score(
     rows = np.arange(2 * len(cases)).reshape(-1, 1, 2).repeat(2, axis=1).ravel()
     scores = np.array(scorer.score_options(images, take(texts, rows))).reshape(-1, 2, 2)
     same = np.array([case.captions[0] == case.captions[1] for case in cases])
-    scores[same, :, 1] = scores[same, :, 0]  # equal strings must tie despite rounding
+    # equal strings must tie despite rounding
+    scores[same, :, 1] = scores[same, :, 0]
     return images.pooled, scores
-
-
-def _check(benchmark: Benchmark) -> None:
-    if not benchmark.cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no cases")
-    for case in benchmark.cases:
-        if len(case.images) != 2 or len(case.captions) != 2:
-            raise DataError(
-                f"the pairs protocol needs two images and two captions per case; case {case.id!r} "
-                f"of {benchmark.name!r} has {len(case.images)} and {len(case.captions)}"
-            )

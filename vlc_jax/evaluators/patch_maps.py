@@ -26,7 +26,8 @@ from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTok
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-CAPTIONS = 8  # per case; the correct ones come first
+# per case; the correct ones come first
+CAPTIONS = 8
 
 
 def write(
@@ -53,19 +54,22 @@ def write(
     images = scorer.embed_images([image for file in captions for image in cases[file].images])
     texts = embed_texts_once(scorer, all_texts)
 
-    @functools.cache  # the vocabulary is read once, and only for maps per token
+    # the vocabulary is read once, and only for maps per token
+    @functools.cache
     def labels() -> dict[str, list[str]]:
         return dict(zip(all_texts, token_labels.labels(tokenizer, all_texts), strict=True))
 
     words = tokenizer.words if isinstance(tokenizer, FunctionalWordTokenizer) else ()
-    first_image, first_text = 0, 0  # rows of the current case
+    # rows of the current case
+    first_image, first_text = 0, 0
     for file, case_captions in captions.items():
         num_images, num_captions = len(cases[file].images), len(case_captions)
         image_rows = first_image + np.repeat(np.arange(num_images), num_captions)
         text_rows = first_text + np.tile(np.arange(num_captions), num_images)
         of_pairs = maps(take(images, image_rows), take(texts, text_rows))
         first_image, first_text = first_image + num_images, first_text + num_captions
-        if not of_pairs:  # the head has no maps
+        # the head has no maps
+        if not of_pairs:
             return
         if is_writer:
             arrays = label_columns(of_pairs, num_images, case_captions, labels, words)
@@ -94,7 +98,8 @@ def label_columns(
     }
     lengths = [x.shape[3] for x in maps.values() if x.ndim == 4]
     if not lengths:
-        return {name: x.astype(np.float32) for name, x in maps.items()}  # small, and close to 1
+        # small, and close to 1
+        return {name: x.astype(np.float32) for name, x in maps.items()}
     tokens_of = [labels()[caption] for caption in captions]
     in_order = np.tile(np.arange(lengths[0]), (len(captions), 1))
     # index of each column's token, or -1 - k for functional word k
@@ -114,7 +119,8 @@ def _save(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes the file atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.writing")
-    temporary.unlink(missing_ok=True)  # mode "x" below: never write through a link
+    # mode "x" below: never write through a link
+    temporary.unlink(missing_ok=True)
     with temporary.open("xb") as opened:
         np.savez_compressed(opened, **arrays)
     temporary.replace(file)

@@ -142,7 +142,8 @@ def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
     if case.captions[0].lower().startswith("a photo of "):
         swap = is_swapped(case.id, seed)
         return photo_question(subset, first, second, swap=swap, style=style)
-    if len(case.captions) == 4:  # set A: on, under; set B: front, behind
+    # set A: on, under; set B: front, behind
+    if len(case.captions) == 4:
         words = {word for caption in case.captions for word in caption.split()}
         subset = "four_way" if "under" in words else "four_way_b"
     return whatsup_question(subset, first, second, style)

@@ -4,7 +4,7 @@ import dataclasses
 
 from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import AskedImage, DataError
+from vlc_jax.input_pipeline.record import DataError, ImageQuestion
 
 
 def ask(benchmark: Benchmark) -> Benchmark:
@@ -43,5 +43,5 @@ def _with_question(case: Case) -> Case:
                 "leave the benchmark out, or set a config.input.question without {}"
             )
         question = prompts.question_of_case(case, "vlm2vec")
-    images = tuple(AskedImage(image, question) for image in case.images)
+    images = tuple(ImageQuestion(image, question) for image in case.images)
     return dataclasses.replace(case, images=images)

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
+from vlc_jax.evaluators.cases import row
 from vlc_jax.evaluators.scorer import Scorer, take
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
@@ -91,7 +92,8 @@ def recall_chance(
     """Probability that a random order has one of `correct` candidates among its first k."""
     missed = np.ones(len(correct))
     for drawn in range(min(k, candidates)):
-        missed *= (candidates - correct - drawn) / (candidates - drawn)  # once 0, it stays 0
+        # once 0, it stays 0
+        missed *= (candidates - correct - drawn) / (candidates - drawn)
     return 1 - missed
 
 
@@ -247,16 +249,15 @@ def _rows(
     tied = by_image.tied(1)
     starts = np.searchsorted(owner, np.arange(len(benchmark.cases) + 1))
     return [
-        {
-            "id": case.id,
-            "group": case.group,
-            "captions": [captions[text] for text, _ in ranking.best_texts[n]],
-            "scores": [score for _, score in ranking.best_texts[n]],
-            "correct": bool(image_ranks[n] == 1),
-            "rank": int(image_ranks[n]),
-            "text_ranks": text_ranks[starts[n] : starts[n + 1]].tolist(),
-            "tie": bool(tied[n]),
-        }
+        row(
+            case,
+            [captions[text] for text, _ in ranking.best_texts[n]],
+            [score for _, score in ranking.best_texts[n]],
+            image_ranks[n] == 1,
+            tied[n],
+            rank=int(image_ranks[n]),
+            text_ranks=text_ranks[starts[n] : starts[n + 1]].tolist(),
+        )
         for n, case in enumerate(benchmark.cases)
     ]
 

@@ -78,7 +78,7 @@ class Scorer(NamedTuple):
                    generates no text
     prompt         facts for the results: the prompt format ("template"), and the question about a
                    caption with its answer ("question", "answer"); None if the model's scores are
-                   not those of answers to questions (`case.asked`)
+                   not those of answers to questions (`case.scored_turn`)
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]

@@ -18,7 +18,8 @@ from vlc_jax.input_pipeline.case import Case
 # scipy.stats.norm.ppf(0.975), written out: importing scipy.stats takes half a second, and most
 # starts of the program need no bootstrap.
 Z = 1.959963984540054
-RESAMPLES = 1000  # bootstrap: enough for two digits of a 95 % interval
+# bootstrap: enough for two digits of a 95 % interval
+RESAMPLES = 1000
 RESAMPLES_AT_ONCE = 100  # limits memory
 SEED = 0  # fixed: equal scores get equal intervals
 
@@ -107,7 +108,8 @@ def _effective_count(credit: np.ndarray, clusters: np.ndarray | None) -> float |
         return number
     value = credit.mean()
     variance = value * (1 - value) / credit.size
-    if variance == 0:  # all equal: the correlation is unknown, assume 1
+    # all equal: the correlation is unknown, assume 1
+    if variance == 0:
         return number
     residuals = np.bincount(index, weights=credit - value)
     clustered = number / (number - 1) * np.sum(residuals**2) / credit.size**2
@@ -184,7 +186,8 @@ def spearman(
     """
     if np.ptp(one) == 0 or np.ptp(other) == 0:
         return None
-    import scipy.stats  # here, because its import is slow
+    # here, because its import is slow
+    import scipy.stats
 
     def correlation(rows: np.ndarray) -> float:
         ranks = scipy.stats.rankdata(np.stack([one[rows], other[rows]]), axis=1)

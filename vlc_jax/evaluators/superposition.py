@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from vlc_jax.evaluators import stats, ties
+from vlc_jax.evaluators.cases import check_cases, chunked, row
 from vlc_jax.evaluators.conditions import FLOOR
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import cosine, unit
-from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.case import Benchmark
 
+SUMS = ("the sum of the two alone", "the sum with a third object")  # captions of rows
 IMAGES = 6  # per case: both, first, second, third, both again, both with colours exchanged
 
 
@@ -44,12 +45,15 @@ def evaluate(
       UsageError: an unknown tie policy. DataError: a case without six images.
     """
     ties.check(tie)
-    _check(benchmark)
-    parts = [
-        scorer.embed_images([i for case in benchmark.cases[n : n + chunk] for i in case.images])
-        for n in range(0, len(benchmark.cases), chunk)
-    ]
-    pooled = stats.require_finite(np.concatenate([p.pooled for p in parts]), benchmark.name)
+    rule = f"superposition needs {IMAGES} images per case"
+    check_cases(benchmark, rule, lambda case: len(case.images) == IMAGES)
+    pooled = np.concatenate(
+        [
+            scorer.embed_images([image for case in part for image in case.images]).pooled
+            for part in chunked(benchmark.cases, chunk)
+        ]
+    )
+    stats.require_finite(pooled, benchmark.name)
     features = unit(pooled).reshape(len(benchmark.cases), IMAGES, -1)
     alone = features[:, 1:3].reshape(-1, features.shape[-1])
     mean = alone.mean(axis=0)
@@ -69,23 +73,13 @@ def evaluate(
         )._replace(chance=float(len(alone) ** -0.5)),
     }
     metrics |= _statistics(features, "")
+    # without the cone's direction, which all images share
     metrics |= _statistics(unit(features - mean), "_centred")
     rows = [
-        _row(case, [float(near[n]) for near in nearness], bool(right[n] == 1), bool(tied[n]))
+        row(case, SUMS, [float(near[n]) for near in nearness], right[n] == 1, tied[n])
         for n, case in enumerate(benchmark.cases)
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floor, "quantile": FLOOR})
-
-
-def _row(case: Case, scores: list[float], correct: bool, tie: bool) -> dict[str, object]:
-    return {
-        "id": case.id,
-        "group": case.group,
-        "captions": ["the sum of the two alone", "the sum with a third object"],
-        "scores": scores,
-        "correct": correct,
-        "tie": tie,
-    }
 
 
 def _statistics(
@@ -120,14 +114,3 @@ def fit(
     coefficients = (np.linalg.pinv(basis) @ target[..., None])[..., 0]
     left = target - (basis @ coefficients[..., None])[..., 0]
     return coefficients, np.sum(left**2, axis=-1) / np.sum(target**2, axis=-1)
-
-
-def _check(benchmark: Benchmark) -> None:
-    if not benchmark.cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no cases")
-    for case in benchmark.cases:
-        if len(case.images) != IMAGES:
-            raise DataError(
-                f"superposition needs {IMAGES} images per case; case {case.id!r} of "
-                f"{benchmark.name!r} has {len(case.images)}"
-            )

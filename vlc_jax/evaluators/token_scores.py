@@ -23,7 +23,8 @@ CHUNK = 64  # cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixel
 DIGITS = 9  # of a score, see the end of of_case
 BEFORE_END = (1, 2, 3, 4)  # tokens before the end of text
 
-Scores = dict[str, np.ndarray]  # kind -> (cases, options); "image_each": (cases, options, patches)
+# kind -> (cases, options); "image_each": (cases, options, patches)
+Scores = dict[str, np.ndarray]
 
 
 def metrics(benchmark: Benchmark, scorer: Scorer, tie: str) -> dict[str, stats.Estimate]:

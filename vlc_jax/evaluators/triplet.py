@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from vlc_jax.evaluators import choice, groups, stats, ties
+from vlc_jax.evaluators.cases import check_cases, chunked, image_name, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.evaluators.vectors import cosine
 from vlc_jax.input_pipeline.case import Benchmark, Case
-from vlc_jax.input_pipeline.record import DataError
 
 CHANCE = {
     "augmented_accuracy": 1 / 3,
@@ -75,15 +75,23 @@ def evaluate(
       DataError: a case without one image, two captions and a caption in meta["positive"].
     """
     ties.check(tie)
-    _check(benchmark)
+    check_cases(
+        benchmark,
+        "the triplet protocol needs one image, two captions and a hard positive, meta['positive'], "
+        "per case",
+        lambda case: (
+            len(case.images) == 1
+            and len(case.captions) == 2
+            and isinstance(case.meta.get("positive"), str)
+        ),
+    )
     cases = [
         dataclasses.replace(case, captions=(*case.captions, case.meta["positive"]))
         for case in benchmark.cases
     ]
-    spans = [cases[start : start + chunk] for start in range(0, len(cases), chunk)]
-    scores = np.concatenate([choice.score_cases(some, scorer) for some in spans])
+    scores = np.concatenate([choice.score_cases(part, scorer) for part in chunked(cases, chunk)])
     stats.require_finite(scores, benchmark.name)
-    cosines = np.concatenate([_text_cosines(some, scorer) for some in spans])
+    cosines = np.concatenate([_text_cosines(part, scorer) for part in chunked(cases, chunk)])
     order, labels = orders(scores), [case.group for case in cases]
     credits = _credits(scores, cosines, tie)
     metrics: dict[str, stats.Estimate] = {}
@@ -94,19 +102,19 @@ def evaluate(
     for k, name in enumerate(("correct", "negative", "positive")):
         metrics |= groups.mean_scores(f"mean_score_{name}", scores[:, k], labels, benchmark)
     rows = [
-        {
-            "id": case.id,
-            "group": case.group,
-            "image": case.meta.get("record", case.id),  # cases may share it
-            "captions": list(case.captions),
-            "positives": [2],  # indices of further correct captions
-            "scores": scores[n].tolist(),
-            "correct": bool(order[n, 0]),
-            "original": bool(scores[n, 0] > scores[n, 1]),
-            "brittle": bool(order[n, 1] | order[n, 2]),
-            "text_only": bool(credits["text_accuracy"][0][n] == 1),
-            "tie": bool(order[n, 4]),
-        }
+        row(
+            case,
+            case.captions,
+            scores[n].tolist(),
+            order[n, 0],
+            order[n, 4],
+            image=image_name(case),
+            # indices of further correct captions
+            positives=[2],
+            original=bool(scores[n, 0] > scores[n, 1]),
+            brittle=bool(order[n, 1] | order[n, 2]),
+            text_only=bool(credits["text_accuracy"][0][n] == 1),
+        )
         for n, case in enumerate(cases)
     ]
     counts = dict(zip(ORDERS, order.sum(axis=0).tolist(), strict=True))
@@ -138,16 +146,3 @@ def _text_cosines(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "c
     pooled = embed_texts_once(scorer, captions).pooled
     c, n, p = pooled.reshape(len(cases), 3, -1).transpose(1, 0, 2)
     return np.stack([cosine(c, p), cosine(c, n), cosine(p, n)], axis=1)
-
-
-def _check(benchmark: Benchmark) -> None:
-    if not benchmark.cases:
-        raise DataError(f"benchmark {benchmark.name!r} has no cases")
-    for case in benchmark.cases:
-        positive = case.meta.get("positive")
-        if len(case.images) != 1 or len(case.captions) != 2 or not isinstance(positive, str):
-            raise DataError(
-                f"the triplet protocol needs one image, two captions and a hard positive, "
-                f"meta['positive'], per case; case {case.id!r} of {benchmark.name!r} has "
-                f"{len(case.images)}, {len(case.captions)} and {positive!r}"
-            )

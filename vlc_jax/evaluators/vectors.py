@@ -1,7 +1,7 @@
 """Lengths and cosines of feature vectors, in float64."""
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 
 def unit(vectors: Float[np.ndarray, "*cases embed"]) -> Float[np.ndarray, "*cases embed"]:
@@ -16,12 +16,3 @@ def cosine(
     """Cosine of each row with the same row of `other`; exactly 1 for equal rows."""
     # 1 - |a - b|^2 / 2 instead of a . b: exact for nearly equal vectors
     return 1 - np.sum((unit(one) - unit(other)) ** 2, axis=-1) / 2
-
-
-def cosine_of_rows(
-    features: Float[np.ndarray, "examples embed"],
-    left: Int[np.ndarray, " cases"],
-    right: Int[np.ndarray, " cases"],
-) -> Float[np.ndarray, " cases"]:
-    """Cosine of the rows `left` with the rows `right`."""
-    return cosine(features[left], features[right])

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vlc_jax.evaluators import groups, stats, ties
+from vlc_jax.evaluators.cases import chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark
@@ -36,11 +37,11 @@ def evaluate(
     ties.check(tie)
     labels = _labels(benchmark)
     score = class_scorer(benchmark, scorer)
-    parts = [
-        score(scorer.embed_images([case.images[0] for case in benchmark.cases[i : i + chunk]]))
-        for i in range(0, len(benchmark.cases), chunk)
+    scored = [
+        score(scorer.embed_images([case.images[0] for case in part]))
+        for part in chunked(benchmark.cases, chunk)
     ]
-    scores = stats.require_finite(np.concatenate(parts), benchmark.name)
+    scores = stats.require_finite(np.concatenate(scored), benchmark.name)
     standing, number = ties.standing(scores, labels), len(benchmark.classes)
     names = [benchmark.classes[label] for label in labels]
     right, chance = standing.among_best(1, tie), np.full(len(labels), 1 / number)
@@ -65,6 +66,7 @@ def class_scorer(
     """Zero-shot classifier with embedded prompts: image features -> one score per class."""
     templates = benchmark.templates or ("{}",)
     texts = scorer.embed_texts(benchmark.prompts)
+    # tokens or ids: the head scores by them, and those of different prompts cannot be averaged
     if texts.tokens is None and texts.ids is None:
         # float64: the mean of normalised bfloat16 embeddings would lose digits
         each = unit(texts.pooled).reshape(len(benchmark.classes), len(templates), -1)
@@ -107,12 +109,6 @@ def _row(
     """Per-example row: the correct class first, then the best wrong ones."""
     case, order = benchmark.cases[n], np.argsort(-scores, kind="stable")
     columns = [label, *order[order != label][:WRONG_PER_ROW]]
-    return {
-        "id": case.id,
-        "group": benchmark.classes[label] if case.group is None else case.group,
-        "captions": [benchmark.classes[c] for c in columns],
-        "scores": [float(scores[c]) for c in columns],
-        "correct": rank == 1,
-        "rank": rank,
-        "tie": tied,
-    }
+    names = [benchmark.classes[c] for c in columns]
+    group = names[0] if case.group is None else case.group
+    return row(case, names, scores[columns].tolist(), rank == 1, tied, group=group, rank=rank)

@@ -2,16 +2,9 @@
 
 import pytest
 
-from tests.support.sets import colorfoil as miniature
 from tests.support.sets.files import write_json
 from vlc_jax.input_pipeline.benchmarks import colorfoil
 from vlc_jax.input_pipeline.record import DataError
-
-
-@pytest.fixture
-def root(tmp_path):
-    miniature.write(tmp_path)
-    return tmp_path
 
 
 def test_colours_are_the_147_of_css_3():

@@ -2,19 +2,11 @@
 
 import pytest
 
-from tests.support.sets import crepe as miniature
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import crepe
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_a_case_is_a_region_its_caption_and_the_negatives(root):

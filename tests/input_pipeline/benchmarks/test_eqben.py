@@ -1,23 +1,14 @@
 """EqBen-mini: subsets and their families, frames of OpenCV's channel order."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.support.sets import eqben as files
-from tests.support.sets.files import write_json
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks.eqben import eqben
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 def test_captions_stand_beside_their_images_and_the_group_score_is_the_headline(root):
@@ -56,21 +47,3 @@ def test_a_damaged_numpy_file_is_refused_and_a_missing_one_is_seen_to_be_missing
     path.unlink()
     with pytest.raises(DataError, match=r"frame_1.npy does not exist"):
         [image_ops.decode(each) for case in eqben(root).cases for each in case.images]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"image0": "coco/1.png"},
-            "case 7: images begin with one of .*; got 'coco/1.png'",
-        ),
-        ({"caption1": None}, "case 7 has no 'caption1'"),
-    ],
-)
-def test_wrong_content_names_file_and_case(root, change, message):
-    path = root / "eqben_vllm" / "all_select.json"
-    rows = json.loads(path.read_text())
-    write_json(path, [*rows, rows[0] | change])
-    with pytest.raises(DataError, match=f"all_select.json: {message}"):
-        eqben(root)

@@ -1,7 +1,6 @@
 """REPLACE and SWAP: two files joined by position, known defects, positives that are rebuilt."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -12,17 +11,7 @@ from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import hard_positives
 from vlc_jax.input_pipeline.record import Crop, DataError
 
-DATA = os.environ.get("VLC_BENCHMARK_DATA")
-needs_data = pytest.mark.skipif(
-    not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files"
-)
 SWAPPED = "hard_positives/swapped_data"
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 def rewrite(path, change):
@@ -94,9 +83,8 @@ def test_a_caption_that_cannot_be_swapped_is_named(root):
         hard_positives.swap(root)
 
 
-@needs_data
-def test_all_published_cases_are_there_with_their_16_defects():
-    benchmark = hard_positives.replace(DATA)
+def test_all_published_cases_are_there_with_their_16_defects(real_data):
+    benchmark = hard_positives.replace(real_data)
     assert len(benchmark.cases) == 10_575 + 16_868
     assert benchmark.notes == (
         "16 cases whose negative is equal to a correct caption cannot be answered",

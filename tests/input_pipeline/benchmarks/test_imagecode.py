@@ -1,8 +1,6 @@
 """ImageCoDe: the correct image first, order of frames, static images and videos."""
 
-import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +10,6 @@ from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
 from vlc_jax.input_pipeline.record import DataError
-
-DATA = os.environ.get("VLC_BENCHMARK_DATA")
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 def test_the_described_image_is_first_and_the_others_of_the_set_follow_in_order(root):
@@ -71,9 +61,8 @@ def test_wrong_content_names_file_and_set(root, descriptions, message):
         imagecode(root)
 
 
-@pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files")
-def test_the_authors_file_has_the_published_number_of_descriptions():
-    benchmark = imagecode(Path(DATA))
+def test_the_authors_file_has_the_published_number_of_descriptions(real_data):
+    benchmark = imagecode(real_data)
     assert Counter(case.group for case in benchmark.cases) == {"static": 430, "video": 1872}
     assert len({case.meta["record"] for case in benchmark.cases}) == 1039
     assert benchmark.notes == ()

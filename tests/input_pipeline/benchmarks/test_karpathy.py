@@ -8,17 +8,12 @@ from vlc_jax.input_pipeline.images.image_ops import ImageTransform, decode, shuf
 from vlc_jax.input_pipeline.record import DataError, ShuffledImage
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return sets.write_all(tmp_path_factory.mktemp("sets"))
-
-
 def read(root, **options):
     return READERS["coco_retrieval"](root=root, **options)
 
 
-def test_captions_are_raw_unless_prepared(root):
-    raw, prepared = (read(root, prepare=prepare).cases[0].captions for prepare in (False, True))
+def test_captions_are_raw_unless_prepared(all_sets):
+    raw, prepared = (read(all_sets, prepare=prepare).cases[0].captions for prepare in (False, True))
     assert raw[1] == "Two dogs (brown) play: one runs, one sits"
     assert prepared == (
         "a brown dog runs on the wet sand",
@@ -27,30 +22,30 @@ def test_captions_are_raw_unless_prepared(root):
 
 
 @pytest.mark.parametrize("name", TEXT_SHUFFLES)
-def test_shuffled_texts_keep_their_words_and_depend_on_the_seed_alone(root, name, tmp_path):
-    prepared = read(root, prepare=True).cases[0].captions
+def test_shuffled_texts_keep_their_words_and_depend_on_the_seed_alone(all_sets, name, tmp_path):
+    prepared = read(all_sets, prepare=True).cases[0].captions
     tags = tmp_path / "tags.jsonl"
     sets.aro.write_tags(tags, list(prepared))
     options = {"text_shuffle": name, "tagger": f"precomputed:{tags}"}
-    first, again, other = (read(root, **options, shuffle_seed=k) for k in (0, 0, 7))
+    first, again, other = (read(all_sets, **options, shuffle_seed=k) for k in (0, 0, 7))
     assert first.cases[0].captions == again.cases[0].captions
-    assert len({first.version, other.version, read(root).version}) == 3
+    assert len({first.version, other.version, read(all_sets).version}) == 3
     for shuffled, caption in zip(first.cases[0].captions, prepared, strict=True):
         words = lambda text: sorted(text.replace(",", " ,").split())  # noqa: E731
         assert words(shuffled) == words(caption)
     assert {first.cases[0].captions, other.cases[0].captions} != {prepared}
 
 
-def test_unknown_shuffles_name_those_there_are(root):
+def test_unknown_shuffles_name_those_there_are(all_sets):
     with pytest.raises(ValueError, match=r"text_shuffle .*shuffle_words.*; got 'shuffle_wrds'"):
-        read(root, text_shuffle="shuffle_wrds")
+        read(all_sets, text_shuffle="shuffle_wrds")
     with pytest.raises(ValueError, match=r"image_shuffle .*'patches_9'.*; got 'patches'"):
-        read(root, image_shuffle="patches")
+        read(all_sets, image_shuffle="patches")
 
 
 @pytest.mark.parametrize(("name", "parts"), [("rows_4", 4), ("cols_4", 4), ("patches_9", 9)])
-def test_images_are_shuffled_after_the_transform(root, name, parts):
-    image = read(root, image_shuffle=name).cases[0].images[0]
+def test_images_are_shuffled_after_the_transform(all_sets, name, parts):
+    image = read(all_sets, image_shuffle=name).cases[0].images[0]
     assert sorted(image.order) == list(range(parts))
     transform = ImageTransform(36)
     np.testing.assert_array_equal(transform(image), shuffle(transform(image.image), image))

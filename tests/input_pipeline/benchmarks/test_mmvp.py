@@ -1,27 +1,13 @@
 """MMVP and MMVP-VLM: pairs, categories by position, prompts, questions, spellings, label fixes."""
 
-import os
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.support.sets import mmvp as files
 from vlc_jax.evaluators import questions
 from vlc_jax.input_pipeline.benchmarks import mmvp
 from vlc_jax.input_pipeline.record import DataError
-
-DATA = os.environ.get("VLC_BENCHMARK_DATA")
-needs_data = pytest.mark.skipif(
-    not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files"
-)
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 def test_a_pair_is_two_rows_with_their_images(root):
@@ -67,17 +53,17 @@ def test_questions_are_asked_with_their_answer(reader, root):
     [(mmvp.mmvp, "mmvp/Questions.csv"), (mmvp.mmvp_vlm, "mmvp_vlm/Questions-llava.csv")],
 )
 def test_an_embedder_is_asked_the_first_question_of_a_pair_at_both_images(reader, table, root):
-    plain, asked = reader(root), questions.ask(reader(root, asked=True))
+    plain, asked = reader(root), questions.ask(reader(root, pair_question=True))
     assert [case.captions for case in asked.cases] == [case.captions for case in plain.cases]
     for case, other in zip(asked.cases, reader(root, texts="questions").cases, strict=True):
         (both,) = {image.question for image in case.images}
         assert both == other.meta["questions"][0]["question"]
-    with pytest.raises(ValueError, match="asked goes with texts='statements'"):
-        reader(root, texts="questions", asked=True)
+    with pytest.raises(ValueError, match="pair_question goes with texts='statements'"):
+        reader(root, texts="questions", pair_question=True)
     path = root / table
     path.write_text("".join(path.read_text().splitlines(True)[:3]))  # one pair is left
     with pytest.raises(DataError, match=f"{path.name} has questions of other pairs.*: 1 pairs"):
-        reader(root, asked=True)
+        reader(root, pair_question=True)
 
 
 def test_categories_go_by_position_and_folders_by_type(root):
@@ -104,7 +90,7 @@ def test_label_fixes_swap_one_pair_leave_out_another_and_are_told(root):
     assert [case.images for case in fixed.cases] == [plain.cases[n].images for n in (0, 2)]
     assert plain.version != fixed.version
     assert any("279" in note and "99" in note for note in fixed.notes)
-    asked = mmvp.mmvp(root, asked=True, label_fixes=True)
+    asked = mmvp.mmvp(root, pair_question=True, label_fixes=True)
     assert asked.cases[1].meta["question"] == "Is the boat of pier 139 left, or right?"
     both = mmvp.mmvp(root, texts="questions").cases[2].meta["questions"]
     fixed = mmvp.mmvp(root, texts="questions", label_fixes=True)
@@ -128,16 +114,15 @@ def test_wrong_content_names_file_and_case(root, name, rows, message):
         mmvp.mmvp(root, texts=texts)
 
 
-@needs_data
-def test_all_converted_statements_and_questions_are_there(root):
-    benchmark = mmvp.mmvp(DATA, folder="mmvp_converted", images=root)
+def test_all_converted_statements_and_questions_are_there(root, real_data):
+    benchmark = mmvp.mmvp(real_data, folder="mmvp_converted", images=root)
     assert len(benchmark.cases) == 150
     assert benchmark.notes == ()
-    assert len(mmvp.mmvp(DATA, folder="mmvp_converted", label_fixes=True).cases) == 149
+    assert len(mmvp.mmvp(real_data, folder="mmvp_converted", label_fixes=True).cases) == 149
     # MMVP-VLM's own table with the types is not there: one of the same length takes its place.
     folder = root / "converted"
     folder.mkdir()
-    shutil.copy(Path(DATA) / "mmvp_converted" / "Questions-llava.csv", folder)
+    shutil.copy(real_data / "mmvp_converted" / "Questions-llava.csv", folder)
     rows = [f"{n},Color,a boat {n}" for n in range(1, 271)]
     (folder / "Questions.csv").write_text("\n".join(["Question ID,Type,Statement", *rows]))
     asked = mmvp.mmvp_vlm(root, folder="converted", texts="questions")

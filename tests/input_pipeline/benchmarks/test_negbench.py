@@ -12,13 +12,6 @@ from vlc_jax.input_pipeline.benchmarks import negbench
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
-
-
 def question(**change):
     captions = {f"caption_{k}": f"caption {k}" for k in range(4)}
     row = {"image_path": r"C:\data\7.jpg", "correct_answer": 0, "correct_answer_template": "hybrid"}

@@ -4,15 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.support import helpers, sets
+from tests.support import helpers
 from vlc_jax.configs.eval import all as suite
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 from vlc_jax.input_pipeline.commands.benchmarks import main, state_of
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return sets.write_all(tmp_path_factory.mktemp("sets"))
 
 
 def test_the_config_of_all_sets_has_every_published_one():
@@ -37,9 +32,9 @@ def test_the_docs_have_a_row_for_every_published_set():
         assert origin.source in row
 
 
-def test_sets_that_are_there_are_counted_and_named_for_the_config(root, capsys):
-    tagger = f"precomputed:{root / 'tags.jsonl'}"
-    assert main(["--root", str(root), "--tagger", tagger]) == 0
+def test_sets_that_are_there_are_counted_and_named_for_the_config(all_sets, capsys):
+    tagger = f"precomputed:{all_sets / 'tags.jsonl'}"
+    assert main(["--root", str(all_sets), "--tagger", tagger]) == 0
     printed = capsys.readouterr().out
     named = printed.strip().splitlines()[-1].removeprefix("sets=")
     assert set(named.split("+")) == set(PUBLISHED)
@@ -47,8 +42,8 @@ def test_sets_that_are_there_are_counted_and_named_for_the_config(root, capsys):
     assert "vg_relation: its images are of Visual Genome" in printed
 
 
-def test_missing_files_and_missing_images_say_how_to_get_them(root, tmp_path, capsys):
-    (tmp_path / "sugar_crepe").symlink_to(root / "sugar_crepe")
+def test_missing_files_and_missing_images_say_how_to_get_them(all_sets, tmp_path, capsys):
+    (tmp_path / "sugar_crepe").symlink_to(all_sets / "sugar_crepe")
     assert main(["--root", str(tmp_path), "--sets", "sugarcrepe+vg_relation"]) == 1
     printed = capsys.readouterr().out
     assert "sugarcrepe: 2 of 2 images are missing; put add_att.json" in printed
@@ -56,15 +51,15 @@ def test_missing_files_and_missing_images_say_how_to_get_them(root, tmp_path, ca
     assert printed.count("github.com/mertyg") == 1
 
 
-def test_images_that_training_has_are_counted(root, tmp_path, capsys):
+def test_images_that_training_has_are_counted(all_sets, tmp_path, capsys):
     table = tmp_path / "train.csv"
     table.write_text("filepath,title\ncoco/val2017/000000000002.jpg,a cat\n")
-    arguments = ["--root", str(root), "--sets", "sugarcrepe", "--train", str(table)]
+    arguments = ["--root", str(all_sets), "--sets", "sugarcrepe", "--train", str(table)]
     assert main(arguments) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if "sugarcrepe" in line)
     assert row.split()[-1] == "1"
     genome = frozenset({"vg:0"})  # ARO's images are Visual Genome's, by their number
-    assert state_of("vg_relation", root, "", genome).leaked == 1
+    assert state_of("vg_relation", all_sets, "", genome).leaked == 1
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,13 @@ from vlc_jax.input_pipeline.record import DataError
 NAMES = list(PUBLISHED)
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return sets.write_all(tmp_path_factory.mktemp("sets"))
-
-
 def read(name, at, **options):
     return PUBLISHED[name][0](**{**sets.options(name, at), **options})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cases_are_whole_and_run_through_their_protocol(name, root):
-    benchmark = read(name, root)
+def test_cases_are_whole_and_run_through_their_protocol(name, all_sets):
+    benchmark = read(name, all_sets)
     assert benchmark.name == name
     assert len({case.id for case in benchmark.cases}) == len(benchmark.cases) > 0
     for case in benchmark.cases:
@@ -41,8 +36,8 @@ def test_cases_are_whole_and_run_through_their_protocol(name, root):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_version_is_that_of_the_files_and_the_number_of_cases(name, root):
-    first, again, fewer = read(name, root), read(name, root), read(name, root, count=1)
+def test_the_version_is_that_of_the_files_and_the_number_of_cases(name, all_sets):
+    first, again, fewer = read(name, all_sets), read(name, all_sets), read(name, all_sets, count=1)
     assert first.version == again.version
     assert [case.id for case in first.cases] == [case.id for case in again.cases]
     assert 1 <= len(fewer.cases) <= len(first.cases)
@@ -52,26 +47,26 @@ def test_the_version_is_that_of_the_files_and_the_number_of_cases(name, root):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_file_says_where_it_comes_from_and_where_to_put_it(name, root, tmp_path):
+def test_a_missing_file_says_where_it_comes_from_and_where_to_put_it(name, all_sets, tmp_path):
     origin = PUBLISHED[name][1]
     with pytest.raises(DataError, match="there is no folder") as caught:
-        read(name, root, root=tmp_path / "empty")
+        read(name, all_sets, root=tmp_path / "empty")
     for fact in (origin.source, origin.licence, f"ROOT/{origin.folder}"):
         assert fact in str(caught.value)
     (tmp_path / origin.folder).mkdir(parents=True)
     with pytest.raises(DataError, match="there is no") as caught:
-        read(name, root, root=tmp_path)
+        read(name, all_sets, root=tmp_path)
     assert origin.source in str(caught.value)
     with pytest.raises(ValueError, match="`root` is needed"):
-        read(name, root, root="")
+        read(name, all_sets, root="")
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("damage", ["empty", "cut", "other"])
-def test_damaged_files_are_refused_by_name(name, root, tmp_path, damage):
+def test_damaged_files_are_refused_by_name(name, all_sets, tmp_path, damage):
     origin = PUBLISHED[name][1]
     copy = tmp_path / "copy"
-    shutil.copytree(root / origin.folder, copy / origin.folder)
+    shutil.copytree(all_sets / origin.folder, copy / origin.folder)
     names = [path for pattern in origin.files for path in (copy / origin.folder).glob(pattern)]
     assert names, f"the set in miniature has none of {origin.files}"
     if all(path.suffix in (".png", ".jpg", ".jpeg") for path in names):
@@ -80,20 +75,20 @@ def test_damaged_files_are_refused_by_name(name, root, tmp_path, damage):
         content = path.read_bytes()
         harmed = {"empty": b"", "cut": content[: len(content) // 2], "other": b"[1, 2]"}[damage]
         path.write_bytes(harmed)
-    options = {key: value for key, value in sets.options(name, root).items() if key != "root"}
+    options = {key: value for key, value in sets.options(name, all_sets).items() if key != "root"}
     if damage == "cut" and all(path.suffix in (".csv", ".tsv") for path in names):
         return  # a table that ends early has fewer rows, which the count then says
     with pytest.raises(DataError, match="|".join(path.name for path in names)):
         PUBLISHED[name][0](root=copy, **options)
 
 
-def test_an_unknown_option_is_no_option_of_a_reader(root):
+def test_an_unknown_option_is_no_option_of_a_reader(all_sets):
     with pytest.raises(TypeError, match="rot"):
-        PUBLISHED["sugarcrepe"][0](rot=root)
+        PUBLISHED["sugarcrepe"][0](rot=all_sets)
 
 
-def test_pixels_of_a_crop_are_those_of_the_box(root):
-    case = read("vg_relation", root).cases[0]
+def test_pixels_of_a_crop_are_those_of_the_box(all_sets):
+    case = read("vg_relation", all_sets).cases[0]
     whole = image_ops.decode(case.images[0].image)
     left, top, right, bottom = case.images[0].box
     np.testing.assert_array_equal(image_ops.decode(case.images[0]), whole[top:bottom, left:right])

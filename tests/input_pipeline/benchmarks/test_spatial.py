@@ -1,21 +1,12 @@
 """COCO-spatial and GQA-spatial: prepositions, the left/right subset, images by id."""
 
-import json
 import shutil
 
 import pytest
 
-from tests.support.sets import spatial as files
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, spatial
-from vlc_jax.input_pipeline.record import DataError
-
-
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -50,17 +41,3 @@ def test_images_of_visual_genome_are_found_in_either_folder_or_in_the_authors_ar
         shutil.copy(path, archive)
     flat = spatial.gqa_spatial_one(root, images="whatsup/vg_images").cases
     assert [case.images[0] for case in flat] == [archive / path.name for path in both]
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ([7, "A photo of a lamp on the left"], "case 1 is not a list of image id, correct, wrong"),
-        ([7, "A photo of a lamp somewhere", "B"], "case 1 does not end in one of .*'left'"),
-    ],
-)
-def test_wrong_content_names_file_and_case(root, row, message):
-    path = root / "whatsup" / "coco_qa_one_obj.json"
-    path.write_text(json.dumps([json.loads(path.read_text())[0], row]))
-    with pytest.raises(DataError, match=f"coco_qa_one_obj.json: {message}"):
-        spatial.coco_spatial_one(root)

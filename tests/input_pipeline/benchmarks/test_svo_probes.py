@@ -10,12 +10,6 @@ from vlc_jax.input_pipeline.benchmarks.svo_probes import svo_probes
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
-
-
 def rewrite(root, *rows):
     write_table(root / "svo_probes" / "svo_probes.csv", list(rows))
 

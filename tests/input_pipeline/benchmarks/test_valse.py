@@ -1,27 +1,6 @@
 """VALSE: cases that annotators found valid, images by data set, means, real counts."""
 
-import json
-import os
-from pathlib import Path
-
-import pytest
-
-from tests.support.sets import valse as miniature
 from vlc_jax.input_pipeline.benchmarks import valse
-from vlc_jax.input_pipeline.record import DataError
-
-DATA = os.environ.get("VLC_BENCHMARK_DATA", "")
-real = pytest.mark.skipif(
-    not DATA or not (Path(DATA) / "valse").is_dir(),
-    reason="VLC_BENCHMARK_DATA names no folder with the real valse",
-)
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_cases_that_two_annotators_did_not_find_valid_are_left_out(root):
@@ -49,27 +28,10 @@ def test_pieces_of_one_phenomenon_are_one_in_its_mean(root):
     assert sum(phenomenon == "counting" for phenomenon in groups.values()) == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"mturk": {"foil": 1}}, r"existence\.json: case 'a' has no number of votes"),
-        ({"dataset": "flickr"}, r"existence\.json: case 'a' is of the data set 'flickr'"),
-        ({"foil": None}, r"existence\.json: case 0 has no 'foil'"),
-    ],
-)
-def test_a_wrong_row_is_named(root, tmp_path, change, message):
-    row = next(iter(json.loads((root / "valse" / "existence.json").read_text()).values()))
-    (tmp_path / "valse").mkdir()
-    (tmp_path / "valse" / "existence.json").write_text(json.dumps({"a": row | change}))
-    with pytest.raises(DataError, match=message):
-        valse.valse(tmp_path, subsets=("existence",))
-
-
-@real
-def test_the_real_files_have_the_published_counts():
-    benchmark = valse.valse(DATA)
+def test_the_real_files_have_the_published_counts(real_data):
+    benchmark = valse.valse(real_data)
     assert benchmark.notes == ()
     assert len(benchmark.cases) == sum(valse.SUBSETS.values()) == 7_702
-    everything = valse.valse(DATA, validated=False).cases
+    everything = valse.valse(real_data, validated=False).cases
     assert len(everything) == 8_782
     assert sum(case.captions[0] == case.captions[1] for case in everything) == 24

@@ -1,26 +1,12 @@
 """VL-CheckList: subsets, means over axes, types, sources and files, wrong rows, real counts."""
 
 import collections
-import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.sets import vl_checklist as miniature
 from vlc_jax.evaluators import groups
 from vlc_jax.input_pipeline.benchmarks import vl_checklist
-from vlc_jax.input_pipeline.record import DataError
-
-DATA = os.environ.get("VLC_BENCHMARK_DATA", "")
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sets")
-    miniature.write(root)
-    return root
 
 
 def test_the_files_are_those_of_the_authors_folder():
@@ -68,22 +54,8 @@ def test_parts_of_the_set_need_no_files_of_the_others(root, tmp_path):
         vl_checklist.vl_checklist(root, axes=("Object",), sources=("vaw",))
 
 
-def test_a_wrong_row_is_named_by_file_and_number(root, tmp_path):
-    file = tmp_path / "vl_checklist" / "Relation" / "vg" / "action.json"
-    file.parent.mkdir(parents=True)
-    good = ["VG_100K/7.jpg", {"POS": ["a"], "NEG": ["b"]}]
-    for bad in (["VG_100K/7.jpg", {"POS": [], "NEG": ["b"]}], {"image": 1}, [7, {}]):
-        file.write_text(json.dumps([good, bad]))
-        with pytest.raises(DataError, match=r"action\.json: case 1 is not"):
-            vl_checklist.vl_checklist(tmp_path, axes=("Relation",), sources=("vg",))
-
-
-@pytest.mark.skipif(
-    not (Path(DATA) / "vl_checklist_vg").is_dir() or not DATA,
-    reason="VLC_BENCHMARK_DATA names no folder with the real vl_checklist_vg",
-)
-def test_the_real_files_have_the_published_counts(tmp_path):
-    real = Path(DATA) / "vl_checklist_vg"  # TYPE.json each
+def test_the_real_files_have_the_published_counts(real_data, tmp_path):
+    real = real_data / "vl_checklist_vg"  # TYPE.json each
     for corpus in vl_checklist.corpora():
         if corpus.source == "vg" and corpus.axis != "Object":
             link = tmp_path / "vl_checklist" / corpus.file

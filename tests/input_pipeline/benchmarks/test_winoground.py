@@ -11,12 +11,6 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 
 
-@pytest.fixture
-def root(tmp_path):
-    files.write(tmp_path)
-    return tmp_path
-
-
 def test_all_forms_are_the_same_cases(root):
     official = winoground(root).cases
     for name, write in (("t2v", files.write_t2v), ("packed", files.write_packed)):

@@ -12,7 +12,7 @@ from vlc_jax.input_pipeline.images.image_key import image_key
 from vlc_jax.input_pipeline.images.image_ops import ImageTransform, decode
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.loader.inspection import preview
-from vlc_jax.input_pipeline.record import AskedImage, DataError
+from vlc_jax.input_pipeline.record import DataError, ImageQuestion
 from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 
@@ -67,7 +67,7 @@ def test_parts_of_captions_answer_no_question():
 
 def test_an_asked_image_shows_the_same_and_is_another_one():
     pixels = np.random.default_rng(0).integers(0, 255, (9, 9, 3), np.uint8)
-    one, other = (AskedImage(pixels, question) for question in ("q1", "q2"))
+    one, other = (ImageQuestion(pixels, question) for question in ("q1", "q2"))
     np.testing.assert_array_equal(decode(one), pixels)
     transform = ImageTransform(4)
     np.testing.assert_array_equal(transform(one), transform(pixels))

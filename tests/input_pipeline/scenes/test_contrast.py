@@ -4,19 +4,11 @@ import collections
 
 import pytest
 
+from tests.support.scene_examples import MINI, WORLDS, two_objects
 from vlc_jax.input_pipeline.scenes import contrast, grammar, sample, words
-from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
-from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject
 
-MINI = worlds.named("scenes-mini")
-WORLDS = {
-    "mini": MINI,
-    "64": worlds.named("scenes-64"),
-    "depth": worlds.named("scenes-mini", depth=0.7),
-    "copies": worlds.named("scenes-mini", repeat=0.4, counts=(0.1, 0.3, 0.3, 0.3)),
-}
 RICH = {"colour": 0.8, "size": 0.5, "texture": 0.5, "count": 0.1, "negation": 0.1, "synonyms": 0.1}
 ROLES = ("shape", "colour", "size", "texture", "relation", "place", "number")
 
@@ -28,12 +20,6 @@ def examples(name, count=2000, split="train", **style):
         stream = Stream(f"contrast/{i}")
         scene = sample.sample_scene(world, split, i)
         yield scene, grammar.describe(scene, stream, style), stream
-
-
-def two_objects():
-    circle = SceneObject("circle", "purple", "big", "plain", 2, 10, 15, (0, 0, 0))
-    square = SceneObject("square", "blue", "small", "plain", 22, 12, 10, (0, 0, 0))
-    return Scene(MINI, (circle, square), (200, 200, 200), 0)
 
 
 LIST = Caption("list", (Phrase("circle", "purple", "big"), Phrase("square", "blue")))
@@ -59,7 +45,7 @@ def test_negatives_are_false_and_differ(name):
                 assert not grammar.is_true(negative, scene), (kind, caption.text, negative.text)
                 assert negative.text != caption.text
                 made[kind] += 1
-    kinds = {kind for kind, _ in negatives_of(LIST, two_objects(), Stream(""))}
+    kinds = {kind for kind, _ in negatives_of(LIST, two_objects("purple"), Stream(""))}
     assert set(made) == {kind for kind in kinds if name == "64" or "texture" not in kind}
     assert min(made.values()) >= 20
 
@@ -98,7 +84,7 @@ def test_shuffles_keep_the_words_and_are_never_true(kind):
 
 
 def test_shuffles_move_only_what_they_say():
-    scene, tagged = two_objects(), grammar.tags(RELATION)
+    scene, tagged = two_objects("purple"), grammar.tags(RELATION)
     for i in range(50):
         shuffled = {
             kind: contrast.shuffle(RELATION, scene, kind, Stream(f"{i}")).split()
@@ -140,7 +126,7 @@ def test_scenes_with_held_out_pairs_still_get_negatives():
 
 
 def test_swap_and_reverse_do_what_they_say():
-    scene = two_objects()
+    scene = two_objects("purple")
     assert contrast.swap(LIST, scene).text == "a big blue circle and a purple square"
     assert contrast.swap(LIST, scene, "shape").text == "a big purple square and a blue circle"
     assert contrast.swap(LIST, scene, "size") is None  # only one of them says a size
@@ -152,7 +138,7 @@ def test_swap_and_reverse_do_what_they_say():
 
 
 def test_negatives_that_would_be_true_are_not_made():
-    scene = two_objects()
+    scene = two_objects("purple")
     twice = Caption("list", (Phrase("circle"), Phrase("square")))
     assert contrast.swap(twice, scene, "shape") is None  # "a square and a circle" holds too
     copies = scene._replace(objects=(scene.objects[0], scene.objects[0]._replace(x=22)))
@@ -168,7 +154,7 @@ def test_uniform_word_list_draws_true_synonyms_as_often_as_the_list_has_them(
     role, word, synonyms, others
 ):
     """Of 29 other colour words, three name the colour that is held out for squares (green)."""
-    scene, phrase = two_objects(), {"size": 0, "colour": 1, "relation": None}[role]
+    scene, phrase = two_objects("purple"), {"size": 0, "colour": 1, "relation": None}[role]
     draws = [
         contrast.replace(RELATION, scene, role, Stream(f"{i}"), phrase=phrase) for i in range(4000)
     ]
@@ -181,7 +167,7 @@ def test_uniform_word_list_draws_true_synonyms_as_often_as_the_list_has_them(
 
 
 def test_draws_differ_in_the_words_they_use():
-    scene = two_objects()
+    scene = two_objects("purple")
 
     def drawn(draw, **options):
         return {
@@ -215,7 +201,7 @@ def test_synonym_of_a_synonym_stays_in_the_meaning(sets, word):
 
 
 def test_unknown_names_are_refused():
-    scene = two_objects()
+    scene = two_objects("purple")
     with pytest.raises(ValueError, match="did you mean 'base_words'"):
         contrast.replace(LIST, scene, "colour", Stream(""), "base_word")
     with pytest.raises(ValueError, match="did you mean 'trigrams'"):

@@ -6,8 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.support.scene_examples import scene_of
 from vlc_jax.evaluators import prompts
-from vlc_jax.input_pipeline.case import asked
+from vlc_jax.input_pipeline.case import scored_turn
 from vlc_jax.input_pipeline.scenes import conversations, grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
@@ -23,10 +24,6 @@ def source(*kinds, count=400):
     return ScenesSource(**options)
 
 
-def scene_of(record, records):
-    return worlds.from_json(record.meta["scene"], records.world)
-
-
 def statements(records):
     """(caption parsed, scene, answer) of all questions of yes and no."""
     for record in records:
@@ -34,7 +31,8 @@ def statements(records):
             if text.startswith("[["):
                 for question, answer in json.loads(text):
                     said = question.removeprefix(BEFORE).removesuffix(BEHIND)
-                    yield grammar.parse(said, records.world), scene_of(record, records), answer
+                    scene = scene_of(record, records.world)
+                    yield grammar.parse(said, records.world), scene, answer
 
 
 @pytest.mark.parametrize("kind", ["yes_no", "object"])
@@ -67,7 +65,7 @@ def test_a_question_has_the_answer_of_the_picture():
     records = source(("question", 1.0))
     kinds = Counter()
     for record in records:
-        scene = scene_of(record, records)
+        scene = scene_of(record, records.world)
         for number, text in enumerate(record.captions):
             turns = json.loads(text)
             assert [question for question, _ in turns] == [
@@ -96,7 +94,7 @@ def test_a_question_has_the_answer_of_the_picture():
 def test_one_of_the_two_shapes_that_are_asked_about_is_there():
     records, firsts = source(("presence", 1.0)), 0
     for record in records:
-        shapes = {obj.shape for obj in scene_of(record, records).objects}
+        shapes = {obj.shape for obj in scene_of(record, records.world).objects}
         for text in record.captions:
             for question, answer in json.loads(text):
                 asked_about = question.removeprefix("is there a ").split(" or a ")
@@ -111,7 +109,7 @@ def test_colours_are_asked_of_captions_that_say_none():
     options["caption_options"] = PLAIN | {"relation": 1.0}
     records = ScenesSource(**options, world_options={"counts": (0.0, 1.0, 0.0)})
     for record in records:
-        colours = {obj.shape: obj.colour for obj in scene_of(record, records).objects}
+        colours = {obj.shape: obj.colour for obj in scene_of(record, records.world).objects}
         assert len({*colours.values()}) == 2
         for text in record.captions:
             for question, answer in json.loads(text):
@@ -156,7 +154,7 @@ def test_vqascore_asks_what_training_asked():
     assert prompts.VQASCORE == conversations.SHOWS
     tokenizer = make_tokenizer("scenes_conversation", 24)
     question = conversations.SHOWS.replace("{}", "a red circle")
-    texts = [json.dumps([[question, "yes"]]), asked(question, "Yes")]
+    texts = [json.dumps([[question, "yes"]]), scored_turn(question, "Yes")]
     first, second = tokenizer(texts)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(*tokenizer.marks(texts))

@@ -5,19 +5,12 @@ import dataclasses
 
 import pytest
 
+from tests.support.scene_examples import MINI, WORLDS, is_true, two_objects
 from vlc_jax.input_pipeline.scenes import grammar, sample, words
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
-from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject
 
-MINI = worlds.named("scenes-mini")
-WORLDS = {
-    "mini": MINI,
-    "64": worlds.named("scenes-64"),
-    "depth": worlds.named("scenes-mini", depth=0.7),
-    "copies": worlds.named("scenes-mini", repeat=0.5, counts=(0.1, 0.3, 0.3, 0.3)),
-}
 EVERYTHING = {"negation": 0.2, "count": 0.2, "synonyms": 0.3, "texture": 0.5}
 
 
@@ -28,12 +21,6 @@ def captions(world, scenes, per_scene=1, **style):
         stream = Stream(f"test/{i}")
         for _ in range(per_scene):
             yield scene, grammar.describe(scene, stream, style)
-
-
-def red_circle_left_of_blue_square():
-    circle = SceneObject("circle", "red", "big", "plain", 2, 10, 15, (0, 0, 0))
-    square = SceneObject("square", "blue", "small", "plain", 22, 12, 10, (0, 0, 0))
-    return Scene(MINI, (circle, square), (200, 200, 200), 0)
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))
@@ -96,8 +83,7 @@ def test_vocabulary_does_not_depend_on_the_options_of_captions():
     ],
 )
 def test_truth_of_captions_about_a_known_scene(text, truth):
-    scene = red_circle_left_of_blue_square()
-    assert grammar.is_true(grammar.parse(text, MINI), scene) is truth
+    assert is_true(text, two_objects()) is truth
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import collections
 import numpy as np
 import pytest
 
+from tests.support.scene_examples import is_true, scene_of
 from vlc_jax.input_pipeline.hard_texts import scenes as generators
 from vlc_jax.input_pipeline.record import DataError, Findable
-from vlc_jax.input_pipeline.scenes import draw, grammar
-from vlc_jax.input_pipeline.scenes import world as worlds
+from vlc_jax.input_pipeline.scenes import draw
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 BOTH = (("relation", 0.7), ("attribute", 0.3))
@@ -34,20 +34,12 @@ def pairs(source):
         yield record, source.find(hard_id)
 
 
-def scene_of(record, source):
-    return worlds.from_json(record.meta["scene"], source.world)
-
-
-def is_true(caption, scene):
-    return grammar.is_true(grammar.parse(caption, scene.world), scene)
-
-
 @pytest.mark.parametrize("name", sorted(WORLDS))
 def test_each_caption_is_true_for_its_own_picture_only(name):
     source = make_source(name, hard_images=ALL)
     kinds = collections.Counter()
     for record, hard in pairs(source):
-        main, other = scene_of(record, source), scene_of(hard, source)
+        main, other = scene_of(record, source.world), scene_of(hard, source.world)
         (caption,), (hard_caption,) = record.captions, hard.captions
         assert is_true(caption, main)
         assert is_true(hard_caption, other)
@@ -74,7 +66,7 @@ def test_the_hard_caption_is_what_the_generator_makes_of_the_caption(kind, gener
 def test_only_places_or_only_colours_change():
     source = make_source()
     for record, hard in pairs(source):
-        main, other = scene_of(record, source), scene_of(hard, source)
+        main, other = scene_of(record, source.world), scene_of(hard, source.world)
         assert (main.background, main.noise) == (other.background, other.noise)
         changed = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
         assert len(changed) == 2
@@ -92,7 +84,7 @@ def test_captions_of_a_denial_differ_in_what_is_denied_and_pictures_in_one_shape
             text.split(" and no ") for text in (caption, hard_caption)
         )
         assert said == hard_said
-        main, other = scene_of(record, source), scene_of(hard, source)
+        main, other = scene_of(record, source.world), scene_of(hard, source.world)
         ((a, b),) = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
         assert (a.shape, b) == (hard_denied, a._replace(shape=denied))
 
@@ -108,7 +100,7 @@ def test_a_change_never_shows_what_is_held_out(kind):
     source = make_source(count=1500, hard_images=((kind, 1),))
     held = source.world.held_combinations
     for _, hard in pairs(source):
-        objects = scene_of(hard, source).objects
+        objects = scene_of(hard, source.world).objects
         assert not any((obj.shape, obj.colour) in held for obj in objects)
 
 

@@ -2,15 +2,8 @@
 
 import pytest
 
-from tests.support import miniature
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
-
-
-@pytest.fixture
-def folder(tmp_path):
-    miniature.write(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv"])

@@ -10,16 +10,6 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
 
-@pytest.fixture
-def folder(tmp_path):
-    miniature.write(tmp_path)
-    return tmp_path
-
-
-def ids(source):
-    return [source[index].id for index in range(len(source))]
-
-
 def coco(folder, split, **options):
     given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
     return make_source("coco", split, **(given | options))
@@ -29,9 +19,11 @@ def test_karpathys_splits_are_told_apart_and_joined_by_plus(folder):
     sizes = {name: len(coco(folder, name)) for name in miniature.KARPATHY}
     assert sizes == miniature.KARPATHY
     both = coco(folder, "train+restval")
-    assert ids(both) == ids(coco(folder, "train")) + ids(coco(folder, "restval"))
+    assert miniature.ids(both) == miniature.ids(coco(folder, "train")) + miniature.ids(
+        coco(folder, "restval")
+    )
     assert len(coco(folder, "all")) == sum(miniature.KARPATHY.values())
-    assert ids(coco(folder, "train", train_split="train+restval")) == ids(both)
+    assert miniature.ids(coco(folder, "train", train_split="train+restval")) == miniature.ids(both)
     assert len(coco(folder, "val", train_split="train+restval")) == miniature.KARPATHY["val"]
 
 
@@ -49,7 +41,7 @@ def test_the_official_captions_are_one_split_and_have_the_ids_of_karpathys(folde
     number = int(source[1].id)
     assert source[1].image == folder / f"coco/{part}/{number:012d}.jpg"
     assert source[1].captions == miniature.captions(number)
-    assert ids(coco(folder, "all", annotations=path)) == ids(source)
+    assert miniature.ids(coco(folder, "all", annotations=path)) == miniature.ids(source)
     other = {"train2017": "val", "val2017": "train"}[part]
     with pytest.raises(ValueError, match=f"no row of split '{other}'; splits: {part[:-4]} "):
         coco(folder, other, annotations=path)
@@ -60,7 +52,7 @@ def test_coco_images_are_found_in_their_folders_or_in_one_flat_one(folder):
     path.write_text(json.dumps(miniature.coco_captions("train2014", [*range(8)])))
     below = coco(folder, "train", annotations=path)
     flat = coco(folder, "train", annotations=path, images=folder / "coco/train2014")
-    assert ids(below) == ids(flat) == ids(coco(folder, "train"))
+    assert miniature.ids(below) == miniature.ids(flat) == miniature.ids(coco(folder, "train"))
     assert below[3].image.samefile(flat[3].image)
 
 

@@ -106,11 +106,6 @@ def test_only_sharded_sources_that_ask_for_blocks_are_read_by_blocks():
     assert [asked[position] for position in range(200)] == usual
 
 
-def test_an_unknown_shuffle_is_refused_with_the_known():
-    with pytest.raises(ValueError, match=r"no shuffle 'block'.*'blocks'.*known: global, blocks"):
-        order.check("block")
-
-
 def test_the_window_after_one_that_is_begun_is_read_ahead():
     count = 2 * SPAN + 30
     source = Neighbours(count)

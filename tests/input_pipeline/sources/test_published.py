@@ -7,25 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import miniature
+from tests.support import helpers, miniature
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
 
-@pytest.fixture
-def folder(tmp_path):
-    miniature.write(tmp_path)
-    return tmp_path
-
-
 def coco(folder, split, **options):
     given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
     return make_source("coco", split, **(given | options))
-
-
-def ids(source):
-    return [source[index].id for index in range(len(source))]
 
 
 def flickr30k(folder, split):
@@ -151,6 +141,39 @@ def test_fingerprints_follow_the_file_and_the_split(folder):
     path = folder / "coco/dataset_coco.json"
     path.write_text(path.read_text().replace("picture 2", "photo 2"))
     assert coco(folder, "train").fingerprint not in found
+
+
+def test_flickr30k_has_the_same_captions_in_karpathys_and_in_its_own_files(folder):
+    given = {"images": folder / "flickr30k/flickr30k-images"}
+    karpathy = make_source(
+        "flickr30k", "all", annotations=folder / "flickr30k/dataset_flickr30k.json", **given
+    )
+    assert len(karpathy) == 10
+    assert karpathy[4].id == "1004"
+    for name in ("results_20130124.token", "results.csv"):
+        own = make_source("flickr30k", "all", annotations=folder / "flickr30k" / name, **given)
+        assert [own[i].captions for i in range(10)] == [karpathy[i].captions for i in range(10)]
+        assert miniature.ids(own) == miniature.ids(karpathy)
+        with pytest.raises(ValueError, match="not divided into splits; take 'all', or Karpathy"):
+            make_source("flickr30k", "train", annotations=folder / "flickr30k" / name, **given)
+
+
+def sugarcrepe(folder, document):
+    helpers.write_photos(folder, 2)
+    (folder / "swap.json").write_text(json.dumps(document))
+    return make_source("sugarcrepe", "train", annotations=folder / "swap.json", images=folder)
+
+
+def test_sugarcrepes_form_is_read_by_its_keys(tmp_path):
+    entry = {"filename": "photo_0.jpg", "caption": "a b", "negative_caption": "b a"}
+    source = sugarcrepe(tmp_path, {"0": entry, "7": entry | {"filename": "x/photo_1.jpg"}})
+    record = source.find("7")
+    assert (record.captions, record.negatives) == (["a b"], [["b a"]])
+    assert record.image == tmp_path / "photo_1.jpg"
+    with pytest.raises(DataError, match=r"swap\.json: entry '1' has no text 'negative_caption'"):
+        sugarcrepe(tmp_path, {"0": entry, "1": {"filename": "photo_1.jpg", "caption": "a"}})
+    with pytest.raises(ValueError, match=r"is a list of 1 .*; annotations is an object"):
+        sugarcrepe(tmp_path, [entry])
 
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")

@@ -19,11 +19,10 @@ CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(1
 
 @pytest.fixture
 def folder(tmp_path):
-    """images/p00.jpg ... p11.jpg, each of its own grey level."""
-    (tmp_path / "images").mkdir()
+    """p00.jpg ... p11.jpg, each of its own grey level; tables are written beside them."""
     for i in range(12):
         pixels = np.full((20, 30, 3), 20 * i, np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "images" / f"p{i:02d}.jpg", quality=95)
+        Image.fromarray(pixels).save(tmp_path / f"p{i:02d}.jpg", quality=95)
     return tmp_path
 
 
@@ -81,18 +80,18 @@ KINDS = ["jsonl", "csv", "tsv", "json"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_table_format_gives_the_same_records(folder, kind):
-    source = RecordsSource(path=write(folder, kind), image_folder=folder / "images")
+    source = RecordsSource(path=write(folder, kind))
     assert len(source) == 12
     for i in (0, 5, 11, 3):
         record = source[i]
         assert list(record.captions) == [CAPTIONS[i]]
-        assert record.image == folder / "images" / f"p{i:02d}.jpg"
+        assert record.image == folder / f"p{i:02d}.jpg"
         assert abs(int(image_ops.decode(record.image).mean()) - 20 * i) <= 1
     assert len({source[i].id for i in range(12)}) == 12
 
 
 def test_coco_captions_gather_all_captions_of_an_image(folder):
-    source = RecordsSource(path=write_coco(folder / "coco.json"), image_folder=folder / "images")
+    source = RecordsSource(path=write_coco(folder / "coco.json"))
     assert len(source) == 12
     assert source[3].id == "103"
     assert list(source[3].captions) == [f"{CAPTIONS[3]} 0", f"{CAPTIONS[3]} 1"]
@@ -103,7 +102,7 @@ def test_coco_images_without_captions_are_left_out_and_mentioned(folder, caplog)
     document = json.loads(write_coco(folder / "coco.json").read_text())
     document["annotations"] = [a for a in document["annotations"] if a["image_id"] != 105]
     (folder / "coco.json").write_text(json.dumps(document))
-    source = RecordsSource(path=folder / "coco.json", image_folder=folder / "images")
+    source = RecordsSource(path=folder / "coco.json")
     assert len(source) == 11
     assert "1 of 12 images have no caption" in caplog.text
 
@@ -113,21 +112,19 @@ def test_coco_captions_of_unknown_images_are_refused(folder):
     document["images"] = document["images"][1:]
     (folder / "coco.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match=r"1 captioned image ids .* the first is 100"):
-        RecordsSource(path=folder / "coco.json", image_folder=folder / "images")
+        RecordsSource(path=folder / "coco.json")
 
 
-def test_images_are_looked_for_beside_the_table_by_default(folder):
-    path = write_jsonl(folder / "images" / "captions.jsonl", table())
-    assert RecordsSource(path=path)[4].image == folder / "images" / "p04.jpg"
+def test_images_are_looked_for_in_the_image_folder(folder, tmp_path_factory):
+    path = write_jsonl(tmp_path_factory.mktemp("tables") / "captions.jsonl", table())
+    assert RecordsSource(path=path, image_folder=folder)[4].image == folder / "p04.jpg"
 
 
 def test_lists_of_captions_and_several_caption_columns_are_joined(folder):
     path = write_jsonl(
         folder / "a.jsonl", table(more=lambda i: [f"more {i}", "again"], title=lambda i: f"t{i}")
     )
-    source = RecordsSource(
-        path=path, image_folder=folder / "images", caption_column=("title", "more")
-    )
+    source = RecordsSource(path=path, caption_column=("title", "more"))
     assert list(source[2].captions) == ["t2", "more 2", "again"]
 
 
@@ -141,7 +138,6 @@ def test_negatives_positives_hard_images_and_group_are_carried(folder):
     }
     path = write_jsonl(folder / "a.jsonl", table(**extra))
     options = {
-        "image_folder": folder / "images",
         "id_column": "id",
         "negatives_column": "negatives",
         "positives_column": "positives",
@@ -159,14 +155,14 @@ def test_list_literals_in_a_tsv_are_negatives(folder):
     """The form of the published NegCLIP table: a Python list in a cell, an index column first."""
     extra = {"negatives": lambda i: repr([f"it's not {i}", 'say "no"'])}
     path = write_delimited(folder / "a.tsv", table(**extra))
-    source = RecordsSource(path=path, image_folder=folder / "images", negatives_column="negatives")
+    source = RecordsSource(path=path, negatives_column="negatives")
     assert source[7].negatives == [["it's not 7", 'say "no"']]
     assert source[7].positives == []
 
 
 def test_negatives_that_do_not_match_the_captions_name_the_row(folder):
     path = write_jsonl(folder / "a.jsonl", table(negatives=lambda i: [["a"]] * (1 + (i == 2))))
-    source = RecordsSource(path=path, image_folder=folder / "images", negatives_column="negatives")
+    source = RecordsSource(path=path, negatives_column="negatives")
     with pytest.raises(DataError, match=r"row 3 of .* one list for each of 1 captions"):
         source[2]
 
@@ -175,9 +171,9 @@ def test_negatives_that_do_not_match_the_captions_name_the_row(folder):
 def test_a_missing_column_names_the_columns_seen_and_the_nearest(folder, kind):
     path = write(folder, kind)
     with pytest.raises(ValueError, match=r"no column 'captions' .*\['image', 'caption'\].*caption"):
-        RecordsSource(path=path, image_folder=folder / "images", caption_column="captions")
+        RecordsSource(path=path, caption_column="captions")
     with pytest.raises(ValueError, match=r"no column 'img' \(image_column\).*did you mean"):
-        RecordsSource(path=path, image_folder=folder / "images", image_column="img")
+        RecordsSource(path=path, image_column="img")
 
 
 def test_missing_files_and_folders_are_named(folder):
@@ -187,17 +183,18 @@ def test_missing_files_and_folders_are_named(folder):
     with pytest.raises(ValueError, match=r"no file .*nothing\.jsonl"):
         RecordsSource(path=folder / "nothing.jsonl")
     with pytest.raises(ValueError, match="ends with one of"):
-        RecordsSource(path=folder / "images" / "p00.jpg")
+        RecordsSource(path=folder / "p00.jpg")
 
 
 def test_a_wrong_image_folder_names_the_first_missing_image_and_how_many(folder):
+    (folder / "other").mkdir()
     with pytest.raises(DataError, match=r"none of 12 image files looked at .*p00\.jpg; set"):
-        RecordsSource(path=write(folder, "jsonl"), image_folder=folder)
+        RecordsSource(path=write(folder, "jsonl"), image_folder=folder / "other")
 
 
 def test_single_missing_images_are_left_to_the_loader(folder):
-    (folder / "images" / "p00.jpg").unlink()
-    source = RecordsSource(path=write(folder, "jsonl"), image_folder=folder / "images")
+    (folder / "p00.jpg").unlink()
+    source = RecordsSource(path=write(folder, "jsonl"))
     with pytest.raises(DataError, match=r"p00\.jpg does not exist"):
         image_ops.decode(source[0].image)
 
@@ -213,7 +210,7 @@ def test_a_damaged_row_is_an_error_of_that_row_only(folder):
     lines[7] = b'{"image": "https://a.b/c.jpg", "caption": "a"}'
     lines[8] = b'{"image": "p08.jpg", "caption": "\xff"}'
     path.write_bytes(b"\n".join(lines))
-    source = RecordsSource(path=path, image_folder=folder / "images")
+    source = RecordsSource(path=path)
     assert len(source) == 12
     reasons = ["cannot be read", "has no 'caption'", "is text", "JSON object", "name of a file"]
     for index, reason in enumerate([*reasons, "URL", "UTF-8"], start=2):
@@ -229,7 +226,7 @@ def test_a_row_with_a_stray_separator_or_quote_is_an_error_of_that_row_only(fold
     lines[3] += ",surplus"
     lines[5] = 'p04.jpg,"caption" 4'
     path.write_text("\r\n".join(lines))
-    source = RecordsSource(path=path, image_folder=folder / "images")
+    source = RecordsSource(path=path)
     assert len(source) == 12
     with pytest.raises(DataError, match=r"row 3 .* 3 fields where the header has 2"):
         source[2]
@@ -241,7 +238,7 @@ def test_a_row_with_a_stray_separator_or_quote_is_an_error_of_that_row_only(fold
 def test_quoted_fields_may_hold_separators_and_line_breaks(folder):
     texts = lambda i: f'line one,\nline "two" of {i}\n\r\nline four'  # noqa: E731
     path = write_delimited(folder / "a.csv", table(text=texts))
-    source = RecordsSource(path=path, image_folder=folder / "images", caption_column="text")
+    source = RecordsSource(path=path, caption_column="text")
     assert len(source) == 12
     for i in range(12):
         assert source[i].captions == [texts(i)]
@@ -251,7 +248,7 @@ def test_unquoted_tables_keep_their_quotation_marks(folder):
     path = folder / "a.tsv"
     rows_text = [f'p{i:02d}.jpg\t"big" photo {i}' for i in range(12)]
     path.write_text("\n".join(["image\tcaption", *rows_text]) + "\n")
-    source = RecordsSource(path=path, image_folder=folder / "images", quoting=False)
+    source = RecordsSource(path=path, quoting=False)
     assert source[3].captions == ['"big" photo 3']
 
 
@@ -261,13 +258,13 @@ def test_byte_order_marks_blank_lines_and_a_missing_last_line_end_do_not_matter(
     lines = path.read_bytes().splitlines()
     padded = b"\xef\xbb\xbf" + b"\r\n\r\n".join(lines[:4]) + b"\n" + b"\n".join(lines[4:])
     path.write_bytes(padded)
-    source = RecordsSource(path=path, image_folder=folder / "images")
+    source = RecordsSource(path=path)
     assert [source[i].captions[0] for i in range(len(source))] == CAPTIONS
 
 
 def test_a_split_column_selects_rows_and_an_unknown_split_lists_the_known(folder):
     path = write_jsonl(folder / "a.jsonl", table(part=lambda i: "val" if i % 4 == 0 else "train"))
-    options = {"path": path, "image_folder": folder / "images", "split_column": "part"}
+    options = {"path": path, "split_column": "part"}
     train, val = RecordsSource("train", **options), RecordsSource("val", **options)
     assert [len(train), len(val), len(RecordsSource("all", **options))] == [9, 3, 12]
     assert [val[i].image.name for i in range(3)] == ["p00.jpg", "p04.jpg", "p08.jpg"]
@@ -277,7 +274,7 @@ def test_a_split_column_selects_rows_and_an_unknown_split_lists_the_known(folder
 
 def test_holdout_divides_images_and_not_rows(folder):
     double = [row | {"caption": text} for row in table() for text in ("one", "other")]
-    options = {"path": write_jsonl(folder / "a.jsonl", double), "image_folder": folder / "images"}
+    options = {"path": write_jsonl(folder / "a.jsonl", double)}
     train = RecordsSource("train", holdout=0.4, **options)
     held = RecordsSource("validation", holdout=0.4, **options)
     names = [{source[i].image.name for i in range(len(source))} for source in (train, held)]
@@ -336,24 +333,24 @@ def test_excluded_images_do_not_change_which_others_are_held_out(tmp_path):
 
 def test_a_validation_split_that_would_be_the_training_rows_is_refused(folder):
     with pytest.raises(ValueError, match=r"split_column.*holdout.*split='all'"):
-        RecordsSource("validation", path=write(folder, "jsonl"), image_folder=folder / "images")
+        RecordsSource("validation", path=write(folder, "jsonl"))
 
 
 def test_rows_of_one_image_have_ids_of_their_own(folder):
     path = write_jsonl(folder / "a.jsonl", [*table(), *table()])
-    source = RecordsSource(path=path, image_folder=folder / "images")
+    source = RecordsSource(path=path)
     assert len({source[i].id for i in range(24)}) == 24
 
 
 def test_given_ids_must_be_unique(folder):
     path = write_jsonl(folder / "a.jsonl", table(id=lambda i: min(i, 10)))
     with pytest.raises(DataError, match=r"row 12 .* id 10 occurs twice"):
-        RecordsSource(path=path, image_folder=folder / "images", id_column="id")
+        RecordsSource(path=path, id_column="id")
 
 
 def test_a_pickled_source_is_small_and_reads_the_same(folder):
     for kind in KINDS:
-        source = RecordsSource(path=write(folder, kind), image_folder=folder / "images")
+        source = RecordsSource(path=write(folder, kind))
         expected = source[7]
         data = pickle.dumps(source)
         assert len(data) < 5_000
@@ -363,15 +360,14 @@ def test_a_pickled_source_is_small_and_reads_the_same(folder):
 
 def test_the_fingerprint_changes_with_the_rows_and_the_choice_of_them(folder, monkeypatch):
     path = write(folder, "jsonl")
-    options = {"image_folder": folder / "images"}
-    first = RecordsSource(path=path, **options).fingerprint
-    assert RecordsSource(path=path, **options).fingerprint == first
-    held_out = RecordsSource(path=path, holdout=0.2, **options).fingerprint
+    first = RecordsSource(path=path).fingerprint
+    assert RecordsSource(path=path).fingerprint == first
+    held_out = RecordsSource(path=path, holdout=0.2).fingerprint
     assert held_out != first
     monkeypatch.setattr(holdout, "EXACT_ROWS", 0)  # other rows of the same file
-    assert RecordsSource(path=path, holdout=0.2, **options).fingerprint not in (first, held_out)
+    assert RecordsSource(path=path, holdout=0.2).fingerprint not in (first, held_out)
     path.write_text(path.read_text().replace("number 3", "number three"))
-    assert RecordsSource(path=path, **options).fingerprint != first
+    assert RecordsSource(path=path).fingerprint != first
 
 
 def test_empty_and_foreign_json_files_are_data_errors(tmp_path):

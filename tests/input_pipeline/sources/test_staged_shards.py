@@ -180,5 +180,5 @@ def test_shards_of_many_blocks_in_a_small_stage_are_warned_of(tmp_path, caplog):
 
 
 def test_a_misspelt_shuffle_is_refused(folder):
-    with pytest.raises(ValueError, match="known: global, blocks"):
+    with pytest.raises(ValueError, match=r"unknown shuffle 'local'.*known: global, blocks"):
         ShardsSource(path=folder, shuffle="local")

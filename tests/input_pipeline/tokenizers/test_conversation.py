@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from vlc_jax.input_pipeline.case import asked
+from vlc_jax.input_pipeline.case import scored_turn
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids, tokenize
@@ -61,7 +61,7 @@ def test_the_end_of_a_cut_conversation_is_no_answer(make):
 
 
 def test_an_answer_to_be_scored_ends_or_not_and_is_never_cut(make):
-    texts = [asked("what is it", "a cat"), asked("what is it", "a cat", ends=False)]
+    texts = [scored_turn("what is it", "a cat"), scored_turn("what is it", "a cat", ends=False)]
     found = answers(tokenize(make(9), texts))
     assert found[0] == ("\n what is it ASSISTANT: a cat </s> <pad>", "a cat </s>")
     assert found[1] == (found[0][0], "a cat")
@@ -77,7 +77,7 @@ def test_a_question_to_be_answered_is_in_the_template(make):
     assert prompt_ids(tokenizer, "") == []
     template = "\nUSER: {question}\nASSISTANT:\n"
     other = make(17, template=template, terminators=("<pad>",))
-    found = answers(tokenize(other, [asked("why", "it is")]))
+    found = answers(tokenize(other, [scored_turn("why", "it is")]))
     assert found[0][0].startswith("\n USER: why \n ASSISTANT: \n it is </s> <pad>")
     assert found[0][1] == "it is </s>"
     assert other.terminators == (1, 0)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from tests.support.sets.files import picture, write_json
-from vlc_jax.input_pipeline.benchmarks.sugarcrepe_pp import SUBSETS
+from vlc_jax.input_pipeline.benchmarks.sugarcrepe import PP_SUBSETS
 
 
 def write(root: Path) -> None:
-    for subset in SUBSETS:
+    for subset in PP_SUBSETS:
         rows = []
         for number in (0, 2):  # ids have gaps, as in swap_obj
             name = f"{number:012d}.jpg"

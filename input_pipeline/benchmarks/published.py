@@ -1,4 +1,4 @@
-"""Annotation files of published evaluation sets: their origin, and readers of their formats."""
+"""Published evaluation sets: the origin of their files, and readers of these files."""
 
 import csv
 import dataclasses
@@ -18,6 +18,11 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 from vlc_jax.input_pipeline.sources import json_annotations
+
+# averages of `Files.benchmark`: accuracy_macro is the mean over subsets
+SUBSET_MACRO = {"macro": Average(("subset",))}
+# summary of pairs of images and captions, as Winoground's metrics are called
+PAIR_SCORES = ("group_score", "text_score", "image_score")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +57,11 @@ class Origin:
         )
 
 
-class PublishedFiles:
+class Files:
     """Reads the files of an evaluation set; hashes their content for the benchmark's version.
 
     Args:
-      origin: origin of the set.
+      origin, name: of the set.
       root: the folder ROOT of `Origin`.
       count: maximal number of cases (per subset, if `Origin.cases` has subsets); None: all.
       folder, images: other folders of annotations and images: in `root`, or absolute.
@@ -65,6 +70,7 @@ class PublishedFiles:
     def __init__(
         self,
         origin: Origin,
+        name: str,
         root: str | Path = "",
         count: int | None = None,
         folder: str | Path | None = None,
@@ -74,7 +80,7 @@ class PublishedFiles:
             raise ValueError(
                 f"`root` is needed, the folder of evaluation sets: {origin.how_to_get}"
             )
-        self.origin, self.root, self.count = origin, Path(root), count
+        self.origin, self.name, self.root, self.count = origin, name, Path(root), count
         self.folder = Path(root) / (folder or origin.folder)
         self._images = Path(root) / (images or origin.images)
         self._digest = hashlib.sha256()
@@ -121,13 +127,14 @@ class PublishedFiles:
 
     def table(self, name: str, *fields: str, delimiter: str = ",") -> list[dict[str, str]]:
         """Rows of a CSV or TSV file; quoted fields may contain line breaks."""
+        # newline="": line breaks inside quoted fields stay as they are
         reader = csv.DictReader(io.StringIO(self._text(name), newline=""), delimiter=delimiter)
         return self.check(name, list(reader), fields)
 
     def packed(self, pattern: str, *fields: str) -> list[tuple[Path, int, dict[str, Any]]]:
         """(file, row number, fields) of all rows of the Parquet files of a pattern, sorted by name.
 
-        Images stay in the files (`packed_image`)."""
+        Images stay in the files (`row_images`)."""
         packed = []
         for path in self.paths(pattern):
             self.remember(path)
@@ -164,7 +171,15 @@ class PublishedFiles:
         """Path of an image; a missing file raises only when it is decoded."""
         if not isinstance(name, str):
             raise DataError(f"images of {self.folder} have names; got {name!r:.80}")
+        # no stat here: sets have tens of thousands of images, and storage may be slow
         return self._images / name
+
+    def genome_image(self, name: str) -> Path:
+        """Path of an image of Visual Genome: in one of its two folders, or directly in the folder
+        of images, as in the archives of some sets."""
+        # a stat per folder and image: the annotations do not tell which folder has it
+        paths = [self.image(f"{part}{name}") for part in ("VG_100K/", "VG_100K_2/", "")]
+        return next((path for path in paths if path.is_file()), paths[0])
 
     def image_folder(self, *spellings: str) -> str:
         """The first existing folder of images among the spellings; else the first spelling."""
@@ -186,7 +201,6 @@ class PublishedFiles:
 
     def benchmark(
         self,
-        name: str,
         cases: Iterable[Case],
         averages: Mapping[str, Average] | None = None,
         **fields: Any,
@@ -198,7 +212,8 @@ class PublishedFiles:
             raise ValueError(f"count must be at least 1; got {self.count}")
         cases = tuple(self._first(cases))
         notes = () if self.count is not None else tuple(self._differences(cases))
-        for case in cases:  # the content too: options select and change cases of the same files
+        # the content too: options select and change cases of the same files
+        for case in cases:
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
             if not all(isinstance(caption, str) for caption in case.captions):
@@ -206,7 +221,7 @@ class PublishedFiles:
                     f"captions are texts; case {case.id} of {self.folder} has {case.captions!r:.80}"
                 )
         version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
-        return Benchmark(name, cases, version, averages=averages or {}, notes=notes, **fields)
+        return Benchmark(self.name, cases, version, averages=averages or {}, notes=notes, **fields)
 
     def _first(self, cases: Iterable[Case]) -> Iterable[Case]:
         if self.count is None or not isinstance(self.origin.cases, Mapping):
@@ -237,6 +252,7 @@ class PublishedFiles:
     def _text(self, name: str) -> str:
         path = self.path(name)
         try:
+            # Excel and some Windows editors begin UTF-8 files with a byte order mark
             return path.read_text("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not UTF-8: {error}") from error
@@ -245,17 +261,18 @@ class PublishedFiles:
 Reader = Callable[..., Benchmark]
 
 
-def published(origin: Origin) -> Callable[[Reader], Reader]:
-    """Decorator: a reader from a function of PublishedFiles and the options of one set.
+def reader(origin: Origin) -> Callable[[Reader], Reader]:
+    """Decorator: the reader of a set, named like its function, which has `Files` and options.
 
-    The options of `PublishedFiles` (root, count, folder, images) come first in its signature.
+    The options of `Files` (root, count, folder, images) come first in its signature, and `origin`
+    is its attribute.
     """
 
     def decorate(read: Reader) -> Reader:
         signature = inspect.signature(read)
 
         @functools.wraps(read)
-        def reader(
+        def read_set(
             root: str | Path = "",
             count: int | None = None,
             folder: str | Path | None = None,
@@ -264,25 +281,33 @@ def published(origin: Origin) -> Callable[[Reader], Reader]:
         ) -> Benchmark:
             # Before files are opened: a TypeError for an unknown option.
             signature.bind(None, **options)
-            return read(PublishedFiles(origin, root, count, folder, images), **options)
+            files = Files(origin, read.__name__, root, count, folder, images)
+            return read(files, **options)
 
-        common = [*inspect.signature(PublishedFiles).parameters.values()][1:]
+        common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
         further = [*signature.parameters.values()][1:]
-        reader.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
-        return reader
+        read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
+        read_set.origin = origin  # type: ignore[attr-defined]
+        return read_set
 
     return decorate
 
 
+def origin_of(read_set: Reader) -> Origin:
+    """The origin of a set by its reader."""
+    return read_set.origin  # type: ignore[attr-defined]
+
+
 def case_id(number: int, *parts: object) -> str:
     """A unique id that is a valid file name."""
+    # 80 letters: file systems allow 255 bytes for a name, which gets a suffix and a prefix
     tail = re.sub(r"[^0-9A-Za-z.-]+", "_", "_".join(str(part) for part in parts))[-80:]
     return f"{number:06d}_{tail}"
 
 
-def packed_image(row: tuple[Path, int, Any], column: str, item: int | None = None) -> PackedImage:
-    """The image in a column of a row of `PublishedFiles.packed`."""
-    return PackedImage(row[0], row[1], column, item)
+def row_images(row: tuple[Path, int, Any], *columns: str) -> tuple[PackedImage, ...]:
+    """The images in columns of a row of `Files.packed`."""
+    return tuple(PackedImage(row[0], row[1], column, None) for column in columns)
 
 
 def amended(benchmark: Benchmark, *notes: str, version: str = "") -> Benchmark:

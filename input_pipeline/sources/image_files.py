@@ -1,0 +1,61 @@
+"""Check of image files before a run starts: are they there, and how large are they."""
+
+import collections
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from vlc_jax.input_pipeline.record import DataError
+
+# Every fourth checked image is measured: another size means other pixels under the same name.
+_MEASURED = 4
+# Checked images of a folder; if at least this many are missing, and none is there, it is wrong.
+_MISSING_FOLDER = 5
+
+
+def sizes(
+    names: Iterable[str | DataError | None],
+    candidate_paths: Callable[[str], list[Path]],
+    folder_option: str,
+) -> dict[str, int]:
+    """Name -> size in bytes of some existing image files.
+
+    names: of the checked images; None for a record without image, an error for a damaged one.
+    candidate_paths: possible paths of a name, the likeliest first. folder_option: for messages.
+    Raises DataError if none of the checked images of a folder exists: a wrong folder.
+    """
+    folders: set[Path] = set()  # with at least one image
+    measured: dict[str, int] = {}
+    missing: dict[Path, list[list[Path]]] = collections.defaultdict(list)
+    damage: DataError | None = None
+    for number, name in enumerate(names):
+        if name is None:
+            continue
+        if isinstance(name, DataError):
+            damage = damage or name
+            continue
+        paths = candidate_paths(name)
+        size = next((size for size in map(_size, paths) if size is not None), None)
+        if size is None:
+            missing[paths[0].parent].append(paths)
+            continue
+        folders.add(paths[0].parent)
+        if number % _MEASURED == 0:
+            measured[name] = size
+    if damage and not (folders or missing):
+        raise DataError(f"none of the rows looked at names an image: {damage}") from damage
+    for folder, images in missing.items():
+        if folder not in folders and (len(images) >= _MISSING_FOLDER or not folders):
+            raise DataError(
+                f"none of {len(images)} image files looked at in {folder} is there; the first "
+                f"was looked for as {' or '.join(map(str, images[0]))}; set {folder_option} to "
+                "where the image names start"
+            )
+    return measured
+
+
+def _size(path: Path) -> int | None:
+    """Size of a file in bytes, None if it does not exist."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
