@@ -113,30 +113,24 @@ def test_a_head_without_words_takes_no_vectors(save, arrays):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "more", "message"),
     [
-        ({"num_functional_words": 4}, r"functional_words \(11, 10\) instead of \(4, 10\)"),
-        ({"network": "mlp"}, "no parameter of this model: conv1"),
+        ({"num_functional_words": 4}, {}, r"functional_words \(11, 10\) instead of \(4, 10\)"),
+        ({"network": "mlp"}, {}, "no parameter of this model: conv1"),
+        # of another backbone
+        (
+            {},
+            {"dense_0": np.zeros((2 * 50 * LENGTH, HIDDEN), np.float32)},
+            r"dense_0 \(120, 64\) instead of \(600, 64\).*B/16",
+        ),
+        # an average, which no archive has
+        ({}, {"mean": np.zeros(())}, r"no name for: mean.*standardise=running"),
     ],
 )
-def test_another_head_is_refused(save, arrays, options, message):
+def test_another_head_is_refused(save, arrays, options, more, message):
     path = save(arrays("cnn"), np.ones((11, PATCHES), "f4"))
     with pytest.raises(WeightsError, match=message):
-        dcsm.load(path, shapes(**options))
-
-
-def test_a_network_of_another_backbone_is_refused(save, arrays):
-    path = save(arrays("cnn"), np.ones((11, PATCHES), "f4"))
-    wanted = shapes()
-    wanted["dense_0"] = np.zeros((2 * 50 * LENGTH, HIDDEN), np.float32)
-    with pytest.raises(WeightsError, match=r"dense_0 \(120, 64\) instead of \(600, 64\).*B/16"):
-        dcsm.load(path, wanted)
-
-
-def test_an_average_that_no_archive_has_is_asked_for_in_vain(save, arrays):
-    path = save(arrays("cnn"), np.ones((11, PATCHES), "f4"))
-    with pytest.raises(WeightsError, match=r"no name for: mean.*standardise=running"):
-        dcsm.load(path, shapes() | {"mean": np.zeros(())})
+        dcsm.load(path, shapes(**options) | more)
 
 
 def test_other_files_are_refused(torch_save, tmp_path):
@@ -191,33 +185,35 @@ def test_a_head_and_its_scale_take_their_place_beside_the_towers(run, monkeypatc
     [
         ("position", "token", "position to 'word' and its words to"),
         ("words", ("left", "right"), r"its words to \('above', 'below'"),
-        ("model_name", "pacl", "config.model.name is 'pacl'"),
+        ("pad_id", 0, r"pads with token 0: set config.text.tokenizer to 'hf'"),
     ],
 )
-def test_a_config_that_would_read_the_head_wrongly_is_refused(run, field, value, message):
+def test_texts_that_the_head_would_read_wrongly_are_refused(run, field, value, message):
     setup, wanted = run
-    if field == "model_name":
-        setup = setup._replace(origin=setup.origin._replace(model_name=value))
-    else:
-        setattr(setup.tokenizer, field, value)
+    setattr(setup.tokenizer, field, value)
     with pytest.raises(UsageError, match=message):
         init_from._load_head(setup, wanted)
 
 
-def test_a_head_whose_padding_attends_to_padding_is_refused(run):
+def test_another_model_is_refused(run):
     setup, wanted = run
     text = setup.model.text.clone(padding_mask=False)
-    setup = setup._replace(model=setup.model.clone(text=text))
-    with pytest.raises(UsageError, match=r"set config.model.text.padding_mask"):
-        init_from._load_head(setup, wanted)
-
-
-def test_a_head_with_running_moments_which_no_archive_has_is_refused(run):
-    setup, wanted = run
-    model = setup.model.clone(head=setup.model.head.clone(standardise="running"))
-    setup = setup._replace(parameters=setup.parameters._replace(model=model))
-    with pytest.raises(WeightsError, match=r"no name for: mean.*standardise=running"):
-        init_from._load_head(setup, wanted)
+    running = setup.model.clone(head=setup.model.head.clone(standardise="running"))
+    for changed, error, message in (
+        ({"origin": setup.origin._replace(model_name="pacl")}, UsageError, "name is 'pacl'"),
+        (
+            {"model": setup.model.clone(text=text)},
+            UsageError,
+            "set config.model.text.padding_mask",
+        ),
+        (
+            {"parameters": setup.parameters._replace(model=running)},
+            WeightsError,
+            "no name for: mean.*standardise=running",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            init_from._load_head(setup._replace(**changed), wanted)
 
 
 def test_a_head_without_towers_is_refused():
@@ -227,10 +223,3 @@ def test_a_head_without_towers_is_refused():
         config.update_from_flattened_dict({"init_from": None, "pretrain": {}, "frozen": ()})
     with pytest.raises(UsageError, match=r"config.head_from is a head for the towers"):
         validate.check_frozen(config)
-
-
-def test_texts_that_are_not_filled_with_end_tokens_are_refused(run):
-    setup, wanted = run
-    setup.tokenizer.pad_id = 0
-    with pytest.raises(UsageError, match=r"pads with token 0: set config.text.tokenizer to 'hf'"):
-        init_from._load_head(setup, wanted)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.small_models import FOLDER
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import folder
 
@@ -10,23 +11,8 @@ BASE = folder.Tower(768, 12, 12, 2048, "swiglu", 1e-6)
 
 
 def model(image=BASE, text=TEXT, patch_size=16, image_size=224, is_eva=True):
-    return folder.Model(
-        image,
-        text,
-        embed=512,
-        image_size=image_size,
-        patch_size=patch_size,
-        context_length=77,
-        vocab_size=49408,
-        bos_id=49406,
-        eos_id=49407,
-        pad_id=0,
-        mean=(0.5, 0.5, 0.5),
-        std=(0.5, 0.5, 0.5),
-        crop="centre",
-        is_siglip=False,
-        is_eva=is_eva,
-    )
+    sizes = {"patch_size": patch_size, "image_size": image_size, "is_eva": is_eva}
+    return FOLDER._replace(image=image, text=text, **sizes)
 
 
 @pytest.mark.parametrize(

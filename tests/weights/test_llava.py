@@ -10,38 +10,12 @@ import numpy as np
 import pytest
 
 from tests.support.archives import tensor
+from tests.support.small_models import GEMMA, GEMMA3, IMAGE, LM, SIGLIP, normal
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import llava, lm
 from vlc_jax.weights import files, huggingface, lm_adapter, lm_config, rename
 from vlc_jax.weights import llava as weights
 
-LM = {
-    "vocab": 60,
-    "width": 16,
-    "depth": 3,
-    "heads": 4,
-    "mlp_width": 24,
-    "kv_heads": 2,
-    "head_width": None,
-    "epsilon": 1e-5,
-    "theta": 1e4,
-    "scaling": None,
-    "window": None,
-    "is_tied": False,
-    "activation": "silu",
-    "unit_offset": False,
-    "scales_embeddings": False,
-}
-IMAGE = {
-    "width": 16,
-    "depth": 3,
-    "heads": 2,
-    "mlp_width": 24,
-    "image_size": 8,
-    "patch_size": 4,
-    "activation": "quick_gelu",
-    "epsilon": 1e-5,
-}
 LLAVA = {
     "family": "llama",
     "lm": LM,
@@ -50,19 +24,10 @@ LLAVA = {
     "image_id": 50,
     "select": "patch",
 }
-
-
-SIGLIP = {"activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False, "patch_bias": True,
-          "pooling": "mean"}  # fmt: skip
-GEMMA = {"is_tied": True, "head_width": 6, "activation": "gelu_tanh", "unit_offset": True,
-         "scales_embeddings": True}  # fmt: skip
-LOCAL = {"global_every": 2, "local_theta": 2e4, "qk_norm": True, "post_norms": True,
-          "scale_width": 5, "window": 7,
-          "scaling": {"kind": "linear", "original_length": 0, "factor": 8.0}}  # fmt: skip
-OVER_SIGLIP = {"image": IMAGE | SIGLIP, "layer": -1, "image_id": 60, "select": "patch"}
+OVER_SIGLIP = {"image": SIGLIP, "layer": -1, "image_id": 60, "select": "patch"}
 PALIGEMMA = {"family": "gemma", "lm": LM | GEMMA, "kind": "paligemma", **OVER_SIGLIP}
-GEMMA3 = {"family": "gemma3_text", "lm": LM | GEMMA | LOCAL, "kind": "gemma3", "side": 1,
-          **OVER_SIGLIP}  # fmt: skip
+OVER_GEMMA3 = {"family": "gemma3_text", "lm": LM | GEMMA3, "kind": "gemma3", "side": 1,
+               **OVER_SIGLIP}  # fmt: skip
 
 
 def shapes_of(sizes):
@@ -70,11 +35,6 @@ def shapes_of(sizes):
         return jax.eval_shape(functools.partial(llava.init, llava.build(sizes)), jax.random.key(0))
     decoder = lm.from_sizes(sizes["lm"])
     return {"lm": jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))}
-
-
-def drawn(shapes, dtype=np.float32):
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(dtype), shapes)
 
 
 def assert_same(found, expected):
@@ -92,16 +52,16 @@ def assert_same(found, expected):
         LLAVA | {"select": "cls"},
         {"family": "gemma", "lm": LM | GEMMA},
         {"family": "gemma", "lm": LM | GEMMA | {"head_width": None}},
-        {"family": "gemma3_text", "lm": GEMMA3["lm"] | {"scaling": None, "scale_width": None}},
+        {"family": "gemma3_text", "lm": LM | GEMMA3 | {"scaling": None, "scale_width": None}},
         PALIGEMMA,
-        GEMMA3,
+        OVER_GEMMA3,
     ],
     ids=["llava", "fused", "cls", "gemma", "gemma_plain", "gemma3_text", "paligemma", "gemma3"],
 )
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_what_is_written_is_read(tmp_path, sizes, dtype):
     shapes = shapes_of(sizes)
-    params = drawn(shapes, dtype)
+    params = normal(shapes, dtype=dtype)
     weights.save(params, sizes, tmp_path, max_shard_bytes=5_000)
     assert len(list(tmp_path.glob("model-*-of-*.safetensors"))) > 1
     read = weights.read_sizes(tmp_path)
@@ -113,7 +73,7 @@ def test_what_is_written_is_read(tmp_path, sizes, dtype):
 
 
 def test_the_image_tower_of_paligemma_is_that_of_siglips_files(tmp_path):
-    params = drawn(shapes_of(PALIGEMMA))
+    params = normal(shapes_of(PALIGEMMA))
     weights.save(params, PALIGEMMA, tmp_path)
     names = {name.partition("vision_tower.")[2]: x for name, x in files.read(tmp_path).items()}
     tower = {name: x for name, x in names.items() if name}
@@ -124,7 +84,7 @@ def test_the_image_tower_of_paligemma_is_that_of_siglips_files(tmp_path):
 
 
 def test_parameters_are_put_one_by_one_and_converted(tmp_path):
-    params = drawn(shapes_of(LLAVA))
+    params = normal(shapes_of(LLAVA))
     weights.save(params, LLAVA, tmp_path)
     sizes = weights.read_sizes(tmp_path)
     order = []
@@ -159,7 +119,7 @@ def as_torch_archives(folder, torch_save):
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
 def test_host_memory_is_that_of_one_stacked_array(tmp_path, torch_save, suffix):
     sizes = {"family": "llama", "lm": LM | {"depth": 8, "width": 128, "mlp_width": 512}}
-    params, shapes = drawn(shapes_of(sizes)), shapes_of(sizes)
+    params, shapes = normal(shapes_of(sizes)), shapes_of(sizes)
     weights.save(params, sizes, tmp_path, max_shard_bytes=3_000_000)
     if suffix == "bin":
         as_torch_archives(tmp_path, torch_save)
@@ -193,18 +153,22 @@ LAYER = "model.layers.1.mlp.up_proj.weight"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda a: a.update(other=a[LAYER]), "1 in the files, but no parameter.*: other"),
-        (lambda a: a.pop(LAYER), "1 not in the files: lm.layers.1.mlp.up_proj"),
+        (lambda a: a.update(other=a[LAYER]), "1 in the file, but no parameter.*: other"),
+        (lambda a: a.pop(LAYER), "1 not in the file: lm.layers.1.mlp.up_proj"),
+        (
+            lambda a: a.update({LAYER.replace("1", "7"): a.pop(LAYER)}),
+            "1 not in the file.*layers.1.*no parameter.*layers.7",
+        ),
         (lambda a: a.update({LAYER: a[LAYER].T.copy()}), r"up_proj.weight gives .*\(24, 16\)"),
         (lambda a: a.update({LAYER: a[LAYER] / 0}), "up_proj.weight is not finite"),
         (lambda a: a.update({LAYER.removeprefix("model."): a[LAYER]}), "are the same parameter"),
     ],
-    ids=["leftover", "missing", "shape", "infinite", "twice"],
+    ids=["leftover", "missing", "hole", "shape", "infinite", "twice"],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
     sizes = {"family": "llama", "lm": LM}
-    weights.save(drawn(shapes_of(sizes)), sizes, tmp_path)
+    weights.save(normal(shapes_of(sizes)), sizes, tmp_path)
     arrays = dict(files.open_arrays(tmp_path))
     change(arrays)
     weights.safetensors.numpy.save_file(arrays, tmp_path / "model.safetensors")
@@ -214,15 +178,15 @@ def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
 
 def test_more_or_fewer_layers_than_the_config_says_are_refused(tmp_path):
     sizes = {"family": "llama", "lm": LM}
-    weights.save(drawn(shapes_of(sizes)), sizes, tmp_path)
-    for depth, message in ((2, "no parameter of this model: lm.layers.2"), (4, "not in the files")):
+    weights.save(normal(shapes_of(sizes)), sizes, tmp_path)
+    for depth, message in ((2, "no parameter of this model: lm.layers.2"), (4, "not in the file")):
         other = {"family": "llama", "lm": LM | {"depth": depth}}
         with pytest.raises(WeightsError, match=message):
             weights.load(tmp_path, other, shapes_of(other))
 
 
 def test_a_tree_with_more_is_not_written(tmp_path):
-    params = drawn(shapes_of(LLAVA)) | {"resampler": {"kernel": np.zeros((2, 2))}}
+    params = normal(shapes_of(LLAVA)) | {"resampler": {"kernel": np.zeros((2, 2))}}
     with pytest.raises(WeightsError, match="no name for: resampler/kernel"):
         weights.save(params, LLAVA, tmp_path)
 
@@ -233,18 +197,7 @@ def count(sizes):
 
 def test_published_configs_with_what_they_leave_out():
     """As llava-hf/llava-1.5-7b-hf and liuhaotian/llava-v1.5-7b write them."""
-    text = {"model_type": "llama", "rms_norm_eps": 1e-5, "vocab_size": 32_064}
-    sizes = lm_config.read(
-        {
-            "model_type": "llava",
-            "image_token_index": 32_000,
-            "text_config": text,
-            "vision_feature_layer": -2,
-            "vision_feature_select_strategy": "default",
-            "projector_hidden_act": "gelu",
-            "vision_config": {"model_type": "clip_vision_model"},
-        }
-    )
+    sizes = lm_config.read(PUBLISHED["llava"])
     assert count(sizes) == 7_063_427_072 - 12_596_224  # without the tower's last block
     llama = {"hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32}
     original = lm_config.read(
@@ -271,6 +224,15 @@ _SO400M = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads"
            "num_hidden_layers": 27, "patch_size": 14,
            "model_type": "siglip_vision_model"}  # fmt: skip
 PUBLISHED = {
+    "llava": {
+        "model_type": "llava",
+        "image_token_index": 32_000,
+        "text_config": {"model_type": "llama", "rms_norm_eps": 1e-5, "vocab_size": 32_064},
+        "vision_feature_layer": -2,
+        "vision_feature_select_strategy": "default",
+        "projector_hidden_act": "gelu",
+        "vision_config": {"model_type": "clip_vision_model"},
+    },
     "paligemma": {
         "model_type": "paligemma",
         "image_token_index": 257_152,
@@ -323,6 +285,11 @@ def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
+        ("llava", {"projector_hidden_act": "relu"}),
+        ("llava", {"vision_config": {"model_type": "siglip_vision_model"}}),
+        ("llava", {"text_config": {"model_type": "qwen2"}}),
+        ("llava", {"text_config": {"attention_bias": True}}),
+        ("llava", {"text_config": {"rope_scaling": {"type": "yarn", "factor": 4.0}}}),
         ("paligemma", {"text_config": {"model_type": "gemma2"}}),
         ("paligemma", {"text_config": {"use_bidirectional_attention": False}}),
         ("paligemma", {"vision_config": {"model_type": "clip_vision_model"}}),

@@ -4,27 +4,11 @@ import json
 
 import pytest
 
+from tests.support.small_models import FOLDER as MODEL
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import folder, metadata
 
-TOWER = folder.Tower(32, 3, 4, 48, "quick_gelu", 1e-5)
-MODEL = folder.Model(
-    image=TOWER,
-    text=TOWER._replace(depth=2),
-    embed=16,
-    image_size=24,
-    patch_size=8,
-    context_length=12,
-    vocab_size=60,
-    bos_id=58,
-    eos_id=59,
-    pad_id=1,
-    mean=(0.5, 0.25, 0.125),
-    std=(1.0, 0.5, 0.25),
-    crop="centre",
-    is_siglip=False,
-)
-SIGLIP_TOWER = TOWER._replace(activation="gelu_tanh", epsilon=1e-6)
+SIGLIP_TOWER = MODEL.image._replace(activation="gelu_tanh", epsilon=1e-6)
 SIGLIP = MODEL._replace(
     image=SIGLIP_TOWER, text=SIGLIP_TOWER, crop="none", is_siglip=True, interpolation="bilinear"
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import paligemma as theirs
+from tests.support.small_models import GEMMA, LM, SIGLIP, normal
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import llava
 from vlc_jax.weights import llava as weights
@@ -16,25 +17,19 @@ from vlc_jax.weights import paligemma
 
 SIZES = {
     "family": "gemma",
-    "lm": {"vocab": 60, "width": 16, "depth": 3, "heads": 4, "mlp_width": 24, "kv_heads": 1,
-           "head_width": 6, "epsilon": 1e-6, "theta": 1e4, "scaling": None, "window": None,
-           "is_tied": True, "activation": "gelu_tanh", "unit_offset": True,
-           "scales_embeddings": True},
+    "lm": LM | GEMMA | {"kv_heads": 1, "epsilon": 1e-6},
     "kind": "paligemma",
-    "image": {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8,
-              "patch_size": 4, "activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False,
-              "patch_bias": True, "pooling": "mean"},
+    "image": SIGLIP,
     "layer": -1,
     "image_id": 60,
     "select": "patch",
-}  # fmt: skip
+}
 
 
 def drawn(sizes=SIZES, dtype=np.float32):
     init = functools.partial(llava.init, llava.build(sizes))
     shapes = jax.eval_shape(init, jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return shapes, jax.tree.map(lambda x: rng.normal(size=x.shape).astype(dtype), shapes)
+    return shapes, normal(shapes, dtype=dtype)
 
 
 def write(path, arrays, prefix="params/"):

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.small_models import normal
 from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import Architecture, rename
@@ -55,8 +56,7 @@ def parameters(family):
     """A tree of random numbers, no two alike."""
     model = models.build("clip", **MODELS[family])
     shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+    return normal(shapes)
 
 
 def written(tmp_path, arrays):

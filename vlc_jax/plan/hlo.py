@@ -64,7 +64,8 @@ def collectives(text: str, devices: int) -> list[Collective]:
 
 def _share(kind: str, group: int) -> float:
     part = (group - 1) / group
-    if kind == "reduce-scatter":  # the text has the result's size, 1 / group of the operand's
+    # the text has the result's size, 1 / group of the operand's
+    if kind == "reduce-scatter":
         return float(group - 1)
     return {"all-reduce": 2 * part, "collective-permute": 1.0}.get(kind, part)
 
@@ -87,7 +88,8 @@ def _repeats(text: str) -> dict[str, int]:
         for name in _CALLED.findall(row):
             is_body = bool(loop and loop[2] == name and trips)
             inside[name] = (computation, int(trips[1]) if is_body and trips else 1)
-    for body, condition in conditions.items():  # TPU programs have no known_trip_count
+    # TPU programs have no known_trip_count
+    for body, condition in conditions.items():
         caller, trips = inside[body]
         inside[body] = (caller, trips if trips > 1 else limits.get(condition, 1))
 

@@ -61,7 +61,8 @@ def largest_arrays(planned: Planned) -> list[str]:
     for equation, _ in _equations(_jaxpr(planned)):
         for result in equation.outvars:
             if not hasattr(result.aval, "dtype") or not hasattr(result.aval.dtype, "itemsize"):
-                continue  # a random key has no itemsize
+                # a random key has no itemsize
+                continue
             size = result.aval.size * result.aval.dtype.itemsize / setup.mesh.size
             line = source_info_util.summarize(equation.source_info)
             line = re.sub(r"^.*?/(?=vlc_jax/|site-packages/)", "", line)
@@ -177,7 +178,8 @@ def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
         inner = [getattr(value, "jaxpr", value) for value in values]
         inner = [value for value in inner if hasattr(value, "eqns")]
         turns = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        if equation.primitive.name == "shard_map":  # its jaxpr is of one device
+        # its jaxpr is of one device
+        if equation.primitive.name == "shard_map":
             turns = equation.params["mesh"].size
         for value in inner:
             yield from _equations(value, times * turns)

@@ -188,7 +188,8 @@ class Checkpoints:
     def _save_with_retries(self, step: int, state: Any) -> None:
         for seconds in (*RETRY_AFTER_S, None):
             try:
-                if step in self.steps():  # committed in an earlier try, whose pruning failed
+                # committed in an earlier try, whose pruning failed
+                if step in self.steps():
                     self._prune()
                 else:
                     self._write(step, state)
@@ -197,7 +198,8 @@ class Checkpoints:
             except Exception as error:
                 if seconds is None or not _is_io_error(error):
                     raise
-                time.sleep(seconds)  # before the event, whose file may be on the same storage
+                # before the event, whose file may be on the same storage
+                time.sleep(seconds)
                 # cut, since TensorStore appends a page of its settings
                 self.on_event("save_retry", step=step, problem=str(error)[:300])
 
@@ -214,7 +216,8 @@ class Checkpoints:
             self._before_commit()
             self.folders.commit(step)
             self.on_event("save", step=step)
-            self._prune()  # last: old checkpoints are deleted after the new one is committed
+            # last: old checkpoints are deleted after the new one is committed
+            self._prune()
 
     def _prune(self) -> None:
         steps = self.steps()
@@ -245,8 +248,10 @@ def _without_empty(state: Any) -> Any:
 
 def _copy_to_host(state: Any) -> Any:
     for array in jax.tree.leaves(state):
-        array.copy_to_host_async()  # start all copies: np.array waits for one after the other
-    return jax.tree.map(np.array, state)  # np.asarray would share the state's memory on a CPU
+        # start all copies: np.array waits for one after the other
+        array.copy_to_host_async()
+    # np.asarray would share the state's memory on a CPU
+    return jax.tree.map(np.array, state)
 
 
 def _is_io_error(error: BaseException | None) -> bool:

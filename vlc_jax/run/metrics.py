@@ -49,7 +49,8 @@ class MetricsWriter:
         # Atomically: a kill during a rewrite would lose the history.
         workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = self.path.open("a")
-        import tensorboardX  # here: a slow import that evaluation does not need
+        # here: a slow import that evaluation does not need
+        import tensorboardX
 
         self._board: tensorboardX.SummaryWriter | None = None
         try:
@@ -61,7 +62,8 @@ class MetricsWriter:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()  # a kill then loses no row but the one being written
+        # a kill then loses no row but the one being written
+        self._file.flush()
         self.mirror(step, values)
 
     def mirror(self, step: int, values: Mapping[str, float]) -> None:

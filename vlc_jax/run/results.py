@@ -35,14 +35,8 @@ class Question(NamedTuple):
 
     def is_of(self, row: dict[str, Any]) -> bool:
         """True if a result, the content of a <step>.json, has this identity."""
-        question = Question(
-            self.name,
-            row.get("reader", row.get("benchmark")),
-            row.get("options"),
-            row.get("version"),
-            row.get("weights"),
-        )
-        return question._text() == self._text()
+        saved = (row.get(key) for key in ("reader", "options", "version", "weights"))
+        return Question(self.name, *saved)._text() == self._text()
 
     def _text(self) -> str:
         # as JSON, like the saved row: a tuple equals the list that it is saved as

@@ -22,7 +22,8 @@ def quieten() -> None:
     handler.python_handler.addFilter(_is_of_ours)
     # without absl's prefix of time, thread and file, which the log has
     handler.python_handler.setFormatter(_PlainFormatter())
-    logging.raiseExceptions = False  # on a full disk, log lines are dropped without a traceback
+    # on a full disk, log lines are dropped without a traceback
+    logging.raiseExceptions = False
     sys.unraisablehook = _unraisable
     threading.excepthook = _thread_failed
 

@@ -136,7 +136,8 @@ class Workdir:
             file = workdir_files.without_link(self.path / "lock").open("a+", errors="replace")
         except OSError as error:
             raise UsageError(f"cannot write {self.path / 'lock'}: {error.strerror}") from error
-        file.seek(0)  # opened with "a+": mode "w" would erase the holder's name before it is read
+        # opened with "a+": mode "w" would erase the holder's name before it is read
+        file.seek(0)
         holder = file.read().strip()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,12 +157,14 @@ class Workdir:
     def close(self) -> None:
         """Releases the lock and closes the log."""
         logging.getLogger().removeHandler(self._handler)
-        with contextlib.suppress(OSError):  # a full disk cannot take the last lines
+        # a full disk cannot take the last lines
+        with contextlib.suppress(OSError):
             self._handler.close()
         if self._remote is not None:
             self._remote.close()
         if self._lock is not None:
-            self._lock.truncate(0)  # a lock file with content is of a killed job
+            # a lock file with content is of a killed job
+            self._lock.truncate(0)
             self._lock.close()
 
     def event(self, event: str, **fields: Any) -> None:
@@ -173,7 +176,8 @@ class Workdir:
             row = json.dumps({"time": now, "event": event, **fields}, default=str)
             with workdir_files.without_link(self.path / "events.jsonl").open("a+b") as file:
                 if file.tell() and not _ends_with_newline(file):
-                    row = "\n" + row  # a killed run may have left a partial row
+                    # a killed run may have left a partial row
+                    row = "\n" + row
                 file.write(row.encode() + b"\n")
 
     def check_config(
@@ -198,11 +202,8 @@ class Workdir:
                 refused = differences = differing_fields(saved, config, fields)
             if refused and not allow_change:
                 check_version(saved, path)
-                raise UsageError(
-                    f"workdir {self.name} holds a run with another config:\n  "
-                    + "\n  ".join(refused)
-                    + "\nuse another --workdir, the old config, or --allow_config_change"
-                )
+            headline = f"workdir {self.name} holds a run with another config"
+            _refuse(refused, allow_change, headline, "use another --workdir, the old config")
             if differences:
                 self.event("config_change", differences=differences)
 
@@ -226,12 +227,8 @@ class Workdir:
         if not (self.path / "env.json").exists() or not self._has_state():
             return
         differences = config_diff(saved_fingerprints(self.path), fingerprints)
-        if differences and not allow_change:
-            raise UsageError(
-                f"the data of the run in {self.name} changed:\n  "
-                + "\n  ".join(differences)
-                + "\nrestore the data, use another --workdir, or --allow_config_change"
-            )
+        headline = f"the data of the run in {self.name} changed"
+        _refuse(differences, allow_change, headline, "restore the data, use another --workdir")
 
     def check_images(self, sizes: Mapping[str, int], allow_change: bool) -> None:
         """Compares the sizes of some image files with env.json, as `check_config` does.
@@ -245,13 +242,12 @@ class Workdir:
         saved = saved if isinstance(saved, Mapping) else {}
         common = saved.keys() & sizes.keys()
         lines = config_diff({k: saved[k] for k in common}, {k: sizes[k] for k in common})
-        if lines and not allow_change:
-            raise UsageError(
-                f"{len(lines)} of {len(common)} checked image files have other sizes than when the "
-                f"run in {self.name} was last started, in bytes:\n  "
-                + "\n  ".join(lines[:LISTED_IMAGES])
-                + "\nrestore the images, use another --workdir, or --allow_config_change"
-            )
+        headline = (
+            f"{len(lines)} of {len(common)} checked image files have other sizes than when the run "
+            f"in {self.name} was last started, in bytes"
+        )
+        cures = "restore the images, use another --workdir"
+        _refuse(lines[:LISTED_IMAGES], allow_change, headline, cures)
 
     def write_env(self, **fields: Any) -> None:
         """Writes env.json: command, commit, versions and `fields`."""
@@ -272,7 +268,8 @@ class Workdir:
         except OSError as error:
             if error.errno not in STORAGE_ERRORS:
                 raise
-            if not self._is_incomplete:  # printed, since the log may be on the same storage
+            # printed, since the log may be on the same storage
+            if not self._is_incomplete:
                 print(f"the run is done, but not all of its files: {error}", file=sys.stderr)
             self._is_incomplete = True
 
@@ -296,6 +293,13 @@ LOUD = frozenset(
         "save_retry",
     }
 )
+
+
+def _refuse(lines: Sequence[str], allow_change: bool, headline: str, cures: str) -> None:
+    """Raises UsageError with the lines, if any, unless the user allows the change."""
+    if lines and not allow_change:
+        listed = "\n  ".join([f"{headline}:", *lines])
+        raise UsageError(f"{listed}\n{cures}, or --allow_config_change")
 
 
 def config_diff(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -328,13 +332,15 @@ class SavedConfig(ConfigDict):
         super().__init__(
             {k: SavedConfig(v, path) if isinstance(v, Mapping) else v for k, v in content.items()}
         )
-        object.__setattr__(self, "_path", path)  # a plain assignment would add a config field
+        # a plain assignment would add a config field
+        object.__setattr__(self, "_path", path)
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("_"):  # copy and pickle probe such names and expect AttributeError
+            # copy and pickle probe such names and expect AttributeError
+            if name.startswith("_"):
                 raise
             raise UsageError(
                 f"{self._path} has no field {name!r}: it is not the config of a run, or another "
@@ -387,7 +393,8 @@ def saved_fingerprints(workdir: Path) -> dict[str, Any]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises UsageError, with the path, if there is none."""
-    if not path.is_file():  # reading a pipe would block
+    # reading a pipe would block
+    if not path.is_file():
         raise UsageError(f"{path} is not a file")
     try:
         content = workdir_files.parse_json(path.read_text("utf-8"))

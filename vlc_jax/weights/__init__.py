@@ -169,7 +169,8 @@ def load(
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
-        if "text" not in shapes:  # the file may hold both towers: text arrays are no leftovers
+        # the file may hold both towers: text arrays are no leftovers
+        if "text" not in shapes:
             unused = [r for r in rules if not r.is_of("image") or (is_cut and _is_late(r))]
             ignored = (*ignored, *rename.names(unused))
         flat = rename.load(rules, arrays, expected, ignored)

@@ -1,7 +1,7 @@
 """Readers of weights files: safetensors, torch archives, npz, Hugging Face folders."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray
     names is removed. Raises WeightsError for a missing, damaged or unknown file.
     """
     path = _in_folder(Path(path))
-    shards = _shards(path) if path.name.endswith(".index.json") else [path]
-    return _read_shards(path, shards, only_shapes=only_shapes)
-
-
-def _read_shards(
-    path: Path, shards: Sequence[Path], *, only_shapes: bool = False, is_mapped: bool = False
-) -> dict[str, np.ndarray]:
-    """The arrays of all shards of the file or folder `path`."""
-    parts = [_read_file(shard, only_shapes, is_mapped) for shard in shards]
+    parts = [_read_file(shard, only_shapes) for shard in _shards(path)]
     arrays = {name: array for part in parts for name, array in part.items()}
     if not arrays:
         raise WeightsError(f"{path} holds no arrays")
@@ -69,17 +61,14 @@ def _in_folder(path: Path) -> Path:
 
 
 def open_arrays(path: str | Path) -> Mapping[str, np.ndarray]:
-    """The arrays of a file or folder, read lazily: safetensors at access, torch archives as views
-    of mapped files; .npz files are read at once. Raises WeightsError as `read` does, also at
-    access.
+    """The arrays of a file or folder, without memory of their own where the format allows that.
+
+    Safetensors are read at access, torch archives are views of the mapped files, .npz files are
+    read at once. Raises WeightsError as `read` does, also at access.
     """
-    path = _in_folder(Path(path))
-    shards = _shards(path) if path.name.endswith(".index.json") else [path]
-    if any(shard.suffix == ".npz" for shard in shards):
-        return read(path)
-    if any(shard.suffix != ".safetensors" for shard in shards):
-        return _read_shards(path, shards, is_mapped=True)
-    return _LazyArrays(shards)
+    shards = _shards(_in_folder(Path(path)))
+    is_lazy = all(shard.suffix == ".safetensors" for shard in shards)
+    return _LazyArrays(shards) if is_lazy else read(path)
 
 
 class _LazyArrays(Mapping[str, np.ndarray]):
@@ -116,15 +105,14 @@ def read_json(path: Path) -> Any:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def _read_file(path: Path, only_shapes: bool, is_mapped: bool = False) -> dict[str, np.ndarray]:
+def _read_file(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
     if not path.exists():
         raise WeightsError(f"no weights at {path}")
     if path.suffix not in SUFFIXES:
         raise WeightsError(f"{path} is none of {', '.join(SUFFIXES)}, nor a folder")
-    if not path.is_file():  # reading a pipe blocks, reading a device never ends
+    # reading a pipe blocks, reading a device never ends
+    if not path.is_file():
         raise WeightsError(f"{path} is no file")
-    if is_mapped and _READERS[path.suffix] is torch_archive.read:
-        return torch_archive.read(path, is_mapped=True)
     return _READERS[path.suffix](path, only_shapes)
 
 
@@ -152,7 +140,9 @@ def without_wrappers(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files listed by an index, all in its own folder."""
+    """The files listed by an index, all in its own folder; of any other file, the file itself."""
+    if not index.name.endswith(".index.json"):
+        return [index]
     content = read_json(index)
     names = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(names, dict) or not all(isinstance(x, str) for x in names.values()):

@@ -187,7 +187,8 @@ def _eva(model: Model) -> dict[str, Any]:
         "timm_model_name": _EVA[sizes],
         "timm_model_pretrained": False,
         "timm_pool": "token",
-        "timm_proj": "",  # timm's own head; without this key open_clip adds a second one
+        # timm's own head; without this key open_clip adds a second one
+        "timm_proj": "",
     }
 
 

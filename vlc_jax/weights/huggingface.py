@@ -9,16 +9,16 @@ IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... in older files
 
 def _blocks(theirs: str, ours: str) -> list[Rule]:
     block = f"{theirs}.encoder.layers.{{i}}"
-    parts = {
-        kind: tuple(f"{block}.self_attn.{part}_proj.{kind}" for part in "qkv")
-        for kind in ("weight", "bias")
-    }
-    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
-    biases = (f"{ours}/attention/query/bias", f"{ours}/attention/key_value/bias")
+    weights, biases = (
+        [f"{block}.self_attn.{part}_proj.{kind}" for part in "qkv"] for kind in ("weight", "bias")
+    )
+    kernels, our_biases = (
+        rename.query_key_value(f"{ours}/attention", kind) for kind in ("kernel", "bias")
+    )
     return [
         *norm(f"{block}.layer_norm1", f"{ours}/attention_norm"),
-        rule(parts["weight"], kernels, rename.SEPARATE_WEIGHT),
-        rule(parts["bias"], biases, rename.SEPARATE_BIAS),
+        rule(weights, kernels, rename.SEPARATE_WEIGHT),
+        rule(biases, our_biases, rename.SEPARATE_BIAS),
         *dense(f"{block}.self_attn.out_proj", f"{ours}/attention/out"),
         *norm(f"{block}.layer_norm2", f"{ours}/mlp_norm"),
         *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),

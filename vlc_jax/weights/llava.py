@@ -169,7 +169,8 @@ def load(
         for rule_, layers in expanded:
             for path, array in _arrays_of(rule_, layers, named, flat_shapes, dtype):
                 params[path] = array if put is None else put(path, array)
-                del array  # else it stays in memory while the next one is built
+                # else it stays in memory while the next one is built
+                del array
         return rename.unflatten(params)
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error
@@ -258,16 +259,8 @@ def _check_names(expanded: Expanded, named: Mapping[str, Any], shapes: Mapping[s
         for layer in (layers or (None,))
         for name in _theirs(rule_, layer)
     }
-    nameless = sorted(shapes.keys() - {path for r, _ in expanded for path in r.ours})
-    problems = [
-        rename.listing("not in the files", sorted(expected - named.keys())),
-        rename.listing(
-            "in the files, but no parameter of this model", sorted(named.keys() - expected)
-        ),
-        rename.listing("parameters that this format has no name for", nameless),
-    ]
-    if any(problems):
-        raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
+    nameless = shapes.keys() - {path for rule_, _ in expanded for path in rule_.ours}
+    rename.check_complete(expected, named.keys(), nameless)
 
 
 def _arrays_of(
@@ -282,10 +275,7 @@ def _arrays_of(
     for layer in layers or (None,):
         names = _theirs(rule_, layer)
         sources = [named[name][0][named[name][1]] for name in names]
-        try:
-            parts = rule_.codec.load(*sources)
-        except (ValueError, IndexError, TypeError) as error:
-            raise WeightsError(f"{names[0]} has shape {sources[0].shape}: {error}") from error
+        parts = rename.convert(rule_.codec.load, names[0], sources)
         for path, part in zip(rule_.ours, parts, strict=True):
             shape = tuple(shapes[path].shape)
             if part.shape != (shape if layer is None else shape[1:]):
@@ -298,7 +288,8 @@ def _arrays_of(
             if path not in stacks:
                 stacks[path] = np.empty(shape, dtype or part.dtype)
             stacks[path][... if layer is None else layer] = part
-    while stacks:  # pop: an array that was moved to a device is freed before the next one
+    # pop: an array that was moved to a device is freed before the next one
+    while stacks:
         path = next(iter(stacks))
         yield path, stacks.pop(path)
 

@@ -86,15 +86,20 @@ TOWERS = {
     "openai/clip-vit-large-patch14": _CLIP_L14,
     "openai/clip-vit-large-patch14-336": {**_CLIP_L14, "image_size": 336},
 }
-_SIGLIP = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "patch_size": 16,
-    "image_size": 224,
-    "hidden_act": "gelu_pytorch_tanh",
-    "layer_norm_eps": 1e-6,
+# What a vision_config leaves out. For CLIP: the tower that LlavaConfig has without a vision_config,
+# not CLIPVisionConfig's own defaults, which are those of B/32.
+_TOWER_DEFAULTS = {
+    "clip": {**_CLIP_L14, "image_size": 336, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
+    "siglip": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "patch_size": 16,
+        "image_size": 224,
+        "hidden_act": "gelu_pytorch_tanh",
+        "layer_norm_eps": 1e-6,
+    },
 }
 # Fields of models.llava.image_tower that differ from CLIP's; the pooling is not used.
 _SIGLIP_TOWER = {"pre_norm": False, "patch_bias": True, "pooling": "mean"}
@@ -145,10 +150,8 @@ _IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
 
 
 def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    kind, vision = config["model_type"], {**_SIGLIP, **config.get("vision_config", {})}
-    _require(vision, "model_type", "siglip_vision_model")
+    kind, image = config["model_type"], _image_tower(config.get("vision_config", {}), "siglip")
     fields["is_tied"] = config.get("tie_word_embeddings", True)
-    image = {ours: vision[theirs] for ours, theirs in _IMAGE.items()}
     image["activation"] = _ACTIVATIONS.get(image["activation"], image["activation"])
     token = config.get("image_token_index", config.get("image_token_id", _IMAGE_IDS[kind]))
     sizes = {"kind": kind, "image": image | _SIGLIP_TOWER, "layer": -1}
@@ -217,10 +220,9 @@ _IMAGE = {
 }
 
 
-def _image_tower(vision: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {**TOWERS["openai/clip-vit-large-patch14-336"], "hidden_act": "quick_gelu"}
-    filled = {**defaults, "layer_norm_eps": 1e-5, **vision}
-    _require(filled, "model_type", "clip_vision_model")
+def _image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
+    filled = {**_TOWER_DEFAULTS[kind], **vision}
+    _require(filled, "model_type", f"{kind}_vision_model")
     return {ours: filled[theirs] for ours, theirs in _IMAGE.items()}
 
 
@@ -246,6 +248,19 @@ def _original(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# Fields of models.lm.Decoder with the same value in config.json -> their names there.
+_LM = {
+    "vocab": "vocab_size",
+    "width": "hidden_size",
+    "depth": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "mlp_width": "intermediate_size",
+    "kv_heads": "num_key_value_heads",
+    "epsilon": "rms_norm_eps",
+    "is_tied": "tie_word_embeddings",
+}
+
+
 def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str, Any]]:
     if family not in FAMILIES:
         raise WeightsError(
@@ -268,18 +283,11 @@ def _language_model(text: Mapping[str, Any], family: str) -> tuple[str, dict[str
     _require(c | rope, "partial_rotary_factor", 1.0)
     head = c["head_dim"]
     fields = {
-        "vocab": c["vocab_size"],
-        "width": c["hidden_size"],
-        "depth": c["num_hidden_layers"],
-        "heads": c["num_attention_heads"],
-        "mlp_width": c["intermediate_size"],
-        "kv_heads": c["num_key_value_heads"],
+        **{ours: c[theirs] for ours, theirs in _LM.items()},
         "head_width": None if head == c["hidden_size"] // c["num_attention_heads"] else head,
-        "epsilon": c["rms_norm_eps"],
         "theta": float(rope.get("rope_theta", c.get("rope_theta", 10_000.0))),
         "scaling": _scaling(c, rope),
         "window": c["sliding_window"] if family in ("mistral", "phi3") else None,
-        "is_tied": c["tie_word_embeddings"],
         "activation": _ACTIVATIONS.get(activation, activation),
         "unit_offset": is_gemma,
         "scales_embeddings": is_gemma,
@@ -368,19 +376,13 @@ def _write_language_model(family: str, lm: Mapping[str, Any]) -> dict[str, Any]:
             rope |= {f"{kind}_factor": list(scaling[kind]) for kind in ("short", "long")}
     return {
         "model_type": family,
-        "vocab_size": lm["vocab"],
-        "hidden_size": lm["width"],
-        "num_hidden_layers": lm["depth"],
-        "num_attention_heads": lm["heads"],
+        **{theirs: lm[ours] for ours, theirs in _LM.items()},
         "num_key_value_heads": lm["kv_heads"] or lm["heads"],
         "head_dim": head,
-        "intermediate_size": lm["mlp_width"],
         "hidden_act": FAMILIES[family]["hidden_act"],
-        "rms_norm_eps": lm["epsilon"],
         "rope_theta": lm["theta"],
         "rope_parameters": rope,
         "sliding_window": lm["window"],
-        "tie_word_embeddings": lm["is_tied"],
         **positions,
         **(_write_gemma3(lm, rope, head) if family == "gemma3_text" else {}),
     }

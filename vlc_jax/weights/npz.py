@@ -67,6 +67,7 @@ def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
         shape, is_fortran, dtype = readers[version](file)
     except (RecursionError, MemoryError) as error:  # from Python's parser at deep nesting
         raise ValueError("the header of an array cannot be read") from error
-    if dtype.hasobject:  # reading it would run code
+    # reading it would run code
+    if dtype.hasobject:
         raise ValueError("an array of objects")
     return shape, is_fortran, dtype, file.tell()

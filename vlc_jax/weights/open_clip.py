@@ -12,8 +12,7 @@ def siglip_rules(patch_size: int) -> list[Rule]:
     """Rules of SigLIP, and of SigLIP 2 of fixed resolution."""
     block, pool = "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
     ours, pooling = "image/block_{i}", "image/pooling"
-    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
-    biases = (f"{ours}/attention/query/bias", f"{ours}/attention/key_value/bias")
+    kernels, biases = (rename.query_key_value(f"{ours}/attention", x) for x in ("kernel", "bias"))
     return [
         *_image_tower(patch_size),
         rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
@@ -36,7 +35,7 @@ def siglip_rules(patch_size: int) -> list[Rule]:
 def eva02_rules(patch_size: int) -> list[Rule]:
     """Rules of EVA02-CLIP, B and L; its rotary table is a buffer, not in the file."""
     block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
-    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
+    kernels = rename.query_key_value(f"{ours}/attention", "kernel")
     parts = tuple(f"{block}.attn.{part}_proj.weight" for part in "qkv")
     return [
         *_eva(patch_size),
@@ -56,7 +55,7 @@ def eva02_rules(patch_size: int) -> list[Rule]:
 def eva01_rules(patch_size: int) -> list[Rule]:
     """Rules of EVA01-CLIP g, and of EVA02-CLIP E, whose blocks have the same names."""
     block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
-    kernels = (f"{ours}/attention/query/kernel", f"{ours}/attention/key_value/kernel")
+    kernels = rename.query_key_value(f"{ours}/attention", "kernel")
     return [
         *_eva(patch_size),
         rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),

@@ -25,8 +25,7 @@ def dense(theirs: str, ours: str) -> list[Rule]:
 
 def attention(theirs: str, ours: str) -> list[Rule]:
     """Rules of a torch.nn.MultiheadAttention, whose three projections are one packed array."""
-    kernels = (f"{ours}/query/kernel", f"{ours}/key_value/kernel")
-    biases = (f"{ours}/query/bias", f"{ours}/key_value/bias")
+    kernels, biases = (rename.query_key_value(ours, kind) for kind in ("kernel", "bias"))
     return [
         rule(f"{theirs}.in_proj_weight", kernels, rename.PACKED_WEIGHT),
         rule(f"{theirs}.in_proj_bias", biases, rename.PACKED_BIAS),

@@ -4,7 +4,7 @@ Only one array of the file and its parameters are in host memory at a time.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,7 +129,7 @@ def load(
     stored = {name: whole for name, (whole, _) in _names(path).items()}
     try:
         rows = [row for row in _rows(sizes) if row.ours[0].split("/")[0] in shapes]
-        _check_names(rows, stored)
+        rename.check_complete([name for row in rows for name in row.theirs], stored)
         for row in rows:
             for target, array in _parameters(row, path, stored, expected):
                 if not np.isfinite(array).all():
@@ -158,18 +158,6 @@ def _rows(sizes: Mapping[str, Any]) -> list[_Row]:
     return rows
 
 
-def _check_names(rows: Sequence[_Row], stored: Mapping[str, str]) -> None:
-    expected = {name for row in rows for name in row.theirs}
-    problems = [
-        rename.listing("not in the file", sorted(expected - stored.keys())),
-        rename.listing(
-            "in the file, but no parameter of this model", sorted(stored.keys() - expected)
-        ),
-    ]
-    if any(problems):
-        raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
-
-
 def _parameters(
     row: _Row, path: Path, stored: Mapping[str, str], expected: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, np.ndarray]]:
@@ -177,10 +165,9 @@ def _parameters(
     sources = [_recovered(npz.read_one(path, stored[name])) for name in row.theirs]
     is_stack = "{i}" in row.ours[0]
     for layer in range(sources[0].shape[0] if is_stack and sources[0].ndim else 1):
-        try:
-            parts = row.load(*(x[layer] if is_stack else x for x in sources))
-        except (ValueError, IndexError, TypeError) as error:
-            raise WeightsError(f"{row.theirs[0]} has shape {sources[0].shape}: {error}") from error
+        parts = rename.convert(
+            row.load, row.theirs[0], [x[layer] if is_stack else x for x in sources]
+        )
         for target, part in zip(row.ours, parts, strict=True):
             target = target.replace("{i}", str(layer))
             if part.shape != expected.get(target):

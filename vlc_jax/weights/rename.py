@@ -6,7 +6,7 @@ import and export.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,11 @@ def convolution(patch: int) -> Codec:
     )
 
 
+def query_key_value(attention: str, kind: str) -> tuple[str, str]:
+    """Our paths of an attention's query, and of its joint keys and values; kind: kernel or bias."""
+    return f"{attention}/query/{kind}", f"{attention}/key_value/{kind}"
+
+
 class Rule(NamedTuple):
     """Array names of the other format and the paths of our tree with the same values."""
 
@@ -107,32 +112,33 @@ def load(
     """
     used = expand(rules, shapes)
     expected = {name for rule in used for name in rule.theirs}
-    leftover = [
+    present = [
         name
         for name in arrays
-        if name not in expected and not any(re.fullmatch(regex, name) for regex in ignored)
+        if name in expected or not any(re.fullmatch(regex, name) for regex in ignored)
     ]
-    missing = sorted(expected - arrays.keys())
-    nameless = sorted(shapes.keys() - {path for rule in used for path in rule.ours})
-    problems = [
-        listing("not in the file", missing),
-        listing("in the file, but no parameter of this model", leftover),
-        listing("parameters that this format has no name for", nameless),
-    ]
-    if any(problems):
-        raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
+    nameless = shapes.keys() - {path for rule in used for path in rule.ours}
+    check_complete(expected, present, nameless)
     params = {}
     for rule in used:
         sources = [arrays[name] for name in rule.theirs]
-        try:
-            results = rule.codec.load(*sources)
-        except (ValueError, IndexError, TypeError) as error:  # TypeError: len() of a scalar
-            raise WeightsError(f"{rule.theirs[0]} has shape {sources[0].shape}: {error}") from error
-        params |= dict(zip(rule.ours, results, strict=True))
+        params |= dict(
+            zip(rule.ours, convert(rule.codec.load, rule.theirs[0], sources), strict=True)
+        )
     # Copies: codecs return views, which would keep all arrays of the file in memory. A float64
     # beyond float32's range becomes infinity, which `check_values` reports.
     with np.errstate(over="ignore"):
         return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
+
+
+def convert(
+    load: Callable[..., tuple[np.ndarray, ...]], name: str, sources: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """`load` of the arrays of a rule. Raises WeightsError, with `name`, for a wrong shape."""
+    try:
+        return load(*sources)
+    except (ValueError, IndexError, TypeError) as error:  # TypeError: len() of a scalar
+        raise WeightsError(f"{name} has shape {sources[0].shape}: {error}") from error
 
 
 def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -159,14 +165,28 @@ def names(rules: Iterable[Rule]) -> list[str]:
     return [re.escape(name).replace(r"\{i\}", r"\d+") for rule in rules for name in rule.theirs]
 
 
+def check_complete(
+    expected: Collection[str], present: Collection[str], nameless: Iterable[str] = ()
+) -> None:
+    """Raises WeightsError with the names of arrays that a file lacks or has beyond the model's.
+
+    nameless: parameters of ours that the format has no name for.
+    """
+    _refuse(
+        listing("not in the file", sorted(set(expected) - set(present))),
+        listing(
+            "in the file, but no parameter of this model", sorted(set(present) - set(expected))
+        ),
+        listing("parameters that this format has no name for", sorted(nameless)),
+    )
+
+
 def check_names(params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
     """Raises WeightsError with the names of parameters that only one of the two trees has."""
-    problems = [
+    _refuse(
         listing("missing", sorted(shapes.keys() - params.keys())),
         listing("not parameters of this model", sorted(params.keys() - shapes.keys())),
-    ]
-    if any(problems):
-        raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
+    )
 
 
 def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -177,7 +197,11 @@ def check_values(params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[in
         if tuple(params[path].shape) != tuple(shape)
     ]
     nonfinite = [path for path, x in params.items() if not np.isfinite(x.astype(np.float32)).all()]
-    problems = [listing("other shapes than the model's", wrong), listing("not finite", nonfinite)]
+    _refuse(listing("other shapes than the model's", wrong), listing("not finite", nonfinite))
+
+
+def _refuse(*problems: str) -> None:
+    """Raises WeightsError with the listings that are not empty, if any."""
     if any(problems):
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 

@@ -73,7 +73,8 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
         image=(width, depths["image"]),
         text=(shapes["tokens"][1], depths["text"]),
         patch_size=patch_size,
-        grid=math.isqrt(shapes["grid"][-2]),  # a class token does not change the integer root
+        # a class token does not change the integer root
+        grid=math.isqrt(shapes["grid"][-2]),
         vocab_size=shapes["tokens"][0],
         context_length=shapes["context"][-2],
     )

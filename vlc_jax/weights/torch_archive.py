@@ -40,31 +40,23 @@ _DTYPES = {
 _LISTS = ("int", "float", "double", "bool", "tensor")
 
 
-def read(
-    path: Path, only_shapes: bool = False, *, is_mapped: bool = False
-) -> dict[str, np.ndarray]:
+def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
     """All tensors of the file as {name: array}, nested names joined by dots.
 
+    They are views of the mapped file, without memory of their own: it must not change while they
+    are in use.
     only_shapes: placeholders instead of arrays (`sizes.placeholder`); no values are read.
-    is_mapped: views of the mapped file, without memory of their own; the file must not change while
-      they are in use.
     Raises WeightsError for a file that is damaged, in the format of torch before 1.6, or holds
     anything but tensors.
     """
     try:
-        return _tensors(content(path, only_shapes=only_shapes, is_mapped=is_mapped))
+        return _tensors(content(path, only_shapes=only_shapes))
     except ValueError as error:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
-def content(
-    path: Path,
-    *,
-    may_hold_objects: bool = False,
-    only_shapes: bool = False,
-    is_mapped: bool = False,
-) -> Any:
-    """The saved object, with tensors as arrays; only_shapes, is_mapped: as in `read`.
+def content(path: Path, *, may_hold_objects: bool = False, only_shapes: bool = False) -> Any:
+    """The saved object, with tensors as arrays; only_shapes: as in `read`.
 
     may_hold_objects: True: objects of other classes become `Inert`; False: they are refused. No
       code of the file is run in either case.
@@ -82,8 +74,7 @@ def content(
             order = f"{root}/byteorder"
             if order in names and zip_file.read(archive, order).strip() != b"little":
                 raise WeightsError(f"{path} was written on a big-endian machine")
-            mapped = zip_file.map_file(archive) if is_mapped else None
-            return _Unpickler(archive, root, path, may_hold_objects, only_shapes, mapped).load()
+            return _Unpickler(archive, root, path, may_hold_objects, only_shapes).load()
     except zipfile.BadZipFile as error:
         raise WeightsError(
             f"{path} is damaged, or not a torch archive of torch 1.6 or later: {error}"
@@ -136,14 +127,13 @@ class _Unpickler(pickle.Unpickler):
         path: Path,
         may_hold_objects: bool,
         only_shapes: bool,
-        mapped: memoryview | None,
     ):
         data = zip_file.read(archive, f"{root}/data.pkl")
         _check_opcodes(data)
         super().__init__(io.BytesIO(data))
         self.archive, self.root, self.path = archive, root, path
         self.may_hold_objects, self.only_shapes = may_hold_objects, only_shapes
-        self.mapped = mapped
+        self.mapped = zip_file.map_file(archive)
         self.storages: dict[str, bytes | memoryview | np.ndarray] = {}  # array: a placeholder
         self.spare = zip_file.MAX_RATIO * path.stat().st_size  # bytes that tensors may still take
 
@@ -175,7 +165,8 @@ class _Unpickler(pickle.Unpickler):
         dtype = named.value if isinstance(named, _Named) else None
         if kind != "storage" or not isinstance(dtype, np.dtype) or type(count) is not int:
             raise WeightsError(f"{self.path} stores something else than numbers of a tensor")
-        if key not in self.storages:  # tensors may share a storage
+        # tensors may share a storage
+        if key not in self.storages:
             self.storages[key] = self._storage(f"{self.root}/data/{key}")
         data = self.storages[key]
         if not 0 <= count * dtype.itemsize <= len(data):
@@ -191,9 +182,7 @@ class _Unpickler(pickle.Unpickler):
     def _storage(self, member: str) -> bytes | memoryview | np.ndarray:
         if self.only_shapes:  # only its length is used
             return sizes.placeholder((self.archive.getinfo(member).file_size,), np.dtype(np.uint8))
-        if self.mapped is not None:
-            return zip_file.read_mapped(self.archive, member, self.mapped)
-        return zip_file.read(self.archive, member)
+        return zip_file.read_mapped(self.archive, member, self.mapped)
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> np.ndarray:
         """Array view of a torch tensor: offset, shape and strides in a storage.
@@ -240,7 +229,8 @@ def _check_opcodes(data: bytes) -> None:
 
 
 def _ordered_dict(pairs: Any = ()) -> collections.OrderedDict:
-    if not isinstance(pairs, list | tuple):  # the numbers of an array would become Python objects
+    # the numbers of an array would become Python objects
+    if not isinstance(pairs, list | tuple):
         raise ValueError(f"a dict of {type(pairs).__name__}")
     return collections.OrderedDict(pairs)
 

@@ -82,7 +82,8 @@ def read_mapped(archive: zipfile.ZipFile, name: str, mapped: memoryview) -> memo
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED:
         return read(archive, name)
-    archive.open(member).close()  # checks the local header against the table of contents
+    # checks the local header against the table of contents
+    archive.open(member).close()
     start = member.header_offset
     lengths = struct.unpack_from("<HH", mapped, start + _LOCAL_HEADER - 4)
     start += _LOCAL_HEADER + sum(lengths)

@@ -35,7 +35,8 @@ def guard(workdir: Path | str, coordinator: str, lost_seconds: float) -> None:
     computes.
     """
     parent = os.getpid()
-    for number, forwarded in FORWARDED.items():  # until the child installs its StopSignal
+    # until the child installs its StopSignal
+    for number, forwarded in FORWARDED.items():
         signal.signal(forwarded, partial(startup.end, number))
     child = os.fork()
     if child == 0:
@@ -51,23 +52,28 @@ def guard(workdir: Path | str, coordinator: str, lost_seconds: float) -> None:
         code = ExitCode.HANG
         _say(f"this process showed no sign of life for {lost_seconds:.0f} s and was ended")
     elif code in peers.CRASH_CODES and (written := _written_code(workdir, child)) is not None:
-        code = written  # it crashed while exiting, as JAX does once process 0 is gone
+        # it crashed while exiting, as JAX does once process 0 is gone
+        code = written
     elif code in peers.CRASH_CODES:
-        _write_code(workdir, child, code)  # at once: the others may be waiting for this process
+        # at once: the others may be waiting for this process
+        _write_code(workdir, child, code)
         code = _explain_crash(code, workdir, child, coordinator, lost_seconds)
     _write_code(workdir, child, code)
     os._exit(code)
 
 
 def _begin_child(parent: int, workdir: Path | str) -> None:
-    if sys.platform == "linux":  # the kernel kills the child when the parent ends
+    # the kernel kills the child when the parent ends
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before that call
+    # the parent ended before that call
+    if os.getppid() != parent:
         os._exit(ExitCode.INFRASTRUCTURE)
     # A scheduler may signal every process of a job: the child must get each signal once, forwarded.
     for number in FORWARDED:
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(OSError):  # a workdir that cannot be written is refused later
+    # a workdir that cannot be written is refused later
+    with contextlib.suppress(OSError):
         terminal.write_native_output_to(_native_output(workdir, os.getpid()))
 
 
@@ -95,7 +101,8 @@ def _wait(child: int, workdir: Path | str, lost_seconds: float) -> tuple[int, bo
         if waited < peers.BEAT_SECONDS:
             continue
         presence = _presence(workdir, child)[1]
-        if presence is not None:  # before its first heartbeat it imports, or waits for storage
+        # before its first heartbeat it imports, or waits for storage
+        if presence is not None:
             silence.update(presence, waited)
         waited = 0.0
         if silence.seconds >= lost_seconds:

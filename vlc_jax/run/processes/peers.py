@@ -29,7 +29,8 @@ from vlc_jax.run import workdir_files
 BEAT_SECONDS = 1.0
 STORE_BEAT_SECONDS = 5.0  # in an object store, which bills every write
 JOIN_SECONDS = 0.2  # between two beats, until all processes have started
-READERS = 16  # threads: a store answers after about 50 ms
+# threads: a store answers after about 50 ms
+READERS = 16
 REMIND_SECONDS = 10.0  # between two lines about the same wait
 # process 0 reads the code, writes its findings, the others read them, and their watchdogs check
 ANNOUNCE_BEATS = 4
@@ -143,7 +144,8 @@ class Peers:
             self.folder.remove(*(name for name in facts if name != _file(self.index)))
             self._write()
         except OSError as error:
-            if isinstance(error, StoreError):  # not the user's fault: a later start may succeed
+            # not the user's fault: a later start may succeed
+            if isinstance(error, StoreError):
                 raise
             raise UsageError(
                 f"cannot write to {self.folder.name}: {error.strerror or error}"
@@ -155,7 +157,8 @@ class Peers:
         old, silence = read(self.folder, self.index), Silence()
         if old is None or old.code is not None:
             return
-        for _ in range(3):  # without an exit code it was killed, or is alive: wait for beats
+        # without an exit code it was killed, or is alive: wait for beats
+        for _ in range(3):
             silence.update(read(self.folder, self.index), self._beat)
             if silence.is_alive:
                 raise UsageError(
@@ -231,9 +234,11 @@ class Peers:
             with self._lock:  # the watching thread writes `found`, too
                 messages = {**self._differences(), name: message}
                 self._set(found={**self._mine.found, "differences": messages})
-            if message:  # time for the others to read it before this process ends
+            # time for the others to read it before this process ends
+            if message:
                 time.sleep(2 * self._beat)
-        while name not in self._differences():  # the thread ends the process if one is lost
+        # the thread ends the process if one is lost
+        while name not in self._differences():
             time.sleep(BEAT_SECONDS / 10)
         if message := self._differences()[name]:
             raise UsageError(message)
@@ -303,7 +308,8 @@ class Peers:
             seconds = self._beat if self._starts else self._pause
             if (lost := self.lost()) and not (self._ends_by_itself() or self._is_ending):
                 self.say_end(lost[0], f"Peer: {lost[1]}")
-                logging.info("%s", lost[1])  # not a warning, which the terminal would repeat
+                # not a warning, which the terminal would repeat
+                logging.info("%s", lost[1])
                 os._exit(lost[0])
 
     def _ends_by_itself(self) -> bool:

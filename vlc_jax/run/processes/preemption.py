@@ -69,7 +69,8 @@ class StopSignal:
             except BaseException as error:
                 failure.append(error)
 
-        thread = threading.Thread(target=run, daemon=True)  # daemon: does not hold up the exit
+        # daemon: does not hold up the exit
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         while thread.is_alive():
             # With a timeout: a join without one continues after the handler, without a check.

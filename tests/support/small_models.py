@@ -1,0 +1,67 @@
+"""Models of a few thousand numbers: their sizes, random parameters, and tokenizers of few words."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tokenizers
+
+from vlc_jax.weights import folder
+
+# Fields of models.lm.Decoder and of models.llava.image_tower; the families' fields come on top.
+LM = {"vocab": 60, "width": 16, "depth": 3, "heads": 4, "mlp_width": 24, "kv_heads": 2,
+      "head_width": None, "epsilon": 1e-5, "theta": 1e4, "scaling": None, "window": None,
+      "is_tied": False, "activation": "silu", "unit_offset": False,
+      "scales_embeddings": False}  # fmt: skip
+GEMMA = {"is_tied": True, "head_width": 6, "activation": "gelu_tanh", "unit_offset": True,
+         "scales_embeddings": True}  # fmt: skip
+GEMMA3 = GEMMA | {"global_every": 2, "local_theta": 2e4, "qk_norm": True, "post_norms": True,
+                  "scale_width": 5, "window": 7,
+                  "scaling": {"kind": "linear", "original_length": 0, "factor": 8.0}}  # fmt: skip
+IMAGE = {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8, "patch_size": 4,
+         "activation": "quick_gelu", "epsilon": 1e-5}  # fmt: skip
+SIGLIP = IMAGE | {"activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False,
+                  "patch_bias": True, "pooling": "mean"}  # fmt: skip
+
+
+# What the config files of an exported CLIP say.
+FOLDER = folder.Model(
+    image=folder.Tower(32, 3, 4, 48, "quick_gelu", 1e-5),
+    text=folder.Tower(32, 2, 4, 48, "quick_gelu", 1e-5),
+    embed=16,
+    image_size=24,
+    patch_size=8,
+    context_length=12,
+    vocab_size=60,
+    bos_id=58,
+    eos_id=59,
+    pad_id=1,
+    mean=(0.5, 0.25, 0.125),
+    std=(1.0, 0.5, 0.25),
+    crop="centre",
+    is_siglip=False,
+)
+
+
+def normal(shapes: Any, scale: float = 1.0, seed: int = 0, dtype: Any = np.float32) -> Any:
+    """A tree of normally distributed numbers with these shapes."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(dtype), shapes)
+
+
+def write_tokenizer(
+    path: Path, words: Sequence[str], unknown: str, split: str = "", special: Sequence[str] = ()
+) -> None:
+    """tokenizer.json of whole words; split: regular expression of a word, "" for white space."""
+    table = {word: index for index, word in enumerate(words)}
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(table, unk_token=unknown))
+    rules = tokenizers.pre_tokenizers
+    library.pre_tokenizer = (
+        rules.Split(tokenizers.Regex(split), "removed", invert=True)
+        if split
+        else rules.Whitespace()
+    )
+    library.add_special_tokens([tokenizers.AddedToken(word, special=True) for word in special])
+    library.save(str(path / "tokenizer.json"))
