@@ -1,6 +1,6 @@
 """Inference with a trained model: `vlc_jax.load(PATH)` embeds and scores images and texts.
 
-Towers, preprocessing and scores are the same as in evaluation (`encode.EvaluationEncoder`).
+Towers, preprocessing and scores are the same as in evaluation (`encode.encoder.Encoder`).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from PIL import Image
 
 from vlc_jax.encode import text_encoders
 from vlc_jax.encode.answers import Answers
-from vlc_jax.encode.encoder import EvaluationEncoder
+from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
@@ -246,7 +246,7 @@ class Model:
         size = min(self._batch_size, 1 << max(count - 1, 0).bit_length())
         if size not in self._scorers:
             evaluation = self._setup.evaluation._replace(batch_size=size)
-            encoder = EvaluationEncoder(self._setup._replace(evaluation=evaluation))
+            encoder = Encoder(self._setup._replace(evaluation=evaluation))
             self._scorers[size] = encoder.scorer(self._variables)
         return self._scorers[size]
 
