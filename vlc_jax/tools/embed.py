@@ -43,6 +43,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
 from vlc_jax.input_pipeline.stores.row_file import RowFile
 from vlc_jax.input_pipeline.tokenizers import text_vectors
+from vlc_jax.run import workdir_files
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 
@@ -67,23 +68,18 @@ class Input(NamedTuple):
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line_parser()
-    args = parser.parse_args(arguments)
+    args = command_line_parser().parse_args(arguments)
 
     def run() -> str:
         runtime.connect(None, None, None)
         return embed(args)
 
-    command.run([parser.prog], run)
+    command.run(run)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
     """The parser of the options above."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax embed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.parser("embed", __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--images", type=Path, help="folder, or table: JSONL, TSV, CSV, COCO JSON")
     source.add_argument("--texts", type=Path, help="table, or .txt file with a text per line")
@@ -112,17 +108,16 @@ def embed(args: argparse.Namespace) -> str:
         "width": model.embed_texts([]).shape[1],
     }
     journal = Journal(out, {"path": str(args.model)}, request)
-    bad = len(journal.bad)
     if not out.exists():
-        bad = write(out, items, model, args.batch_size, journal)
+        write(out, items, model, args.batch_size, journal)
     summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
-    if bad:
-        summary += f"; {bad:,} cannot be read, see {journal.bad_path}, and are NaN"
+    if journal.bad:
+        summary += f"; {len(journal.bad):,} cannot be read, see {journal.bad_path}, and are NaN"
     return summary
 
 
-def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Journal") -> int:
-    """Writes the missing rows; returns the number of images that cannot be read."""
+def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Journal") -> None:
+    """Writes the missing rows."""
     count, width = journal.request["count"], journal.request["width"]
     header = text_vectors.header(out, count, width, "float32")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -131,14 +126,18 @@ def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Jour
         command_line.bar(items.kind, count, file.done) as advance,
     ):
         journal.begin(file.done)
-        write_lines(out.with_suffix(".jsonl"), items.names)
+        with out.with_suffix(".jsonl").open("w", encoding="utf-8") as names:
+            names.writelines(json.dumps(name) + "\n" for name in items.names)
         for rows, bad in items.embed(model, batch_size, file.done):
-            bad = {file.done + row: reason for row, reason in bad.items()}
-            file.append(rows)  # before the journal, which must never count rows that are missing
-            journal.add(file.done, [(row, items.names[row], why) for row, why in bad.items()])
+            named = [
+                {"row": file.done + row, "name": items.names[file.done + row], "reason": reason}
+                for row, reason in bad.items()
+            ]
+            # before the journal, which must never count rows that are missing
+            file.append(rows)
+            journal.add(file.done, named)
             advance(file.done)
         file.finish()
-    return len(journal.bad)
 
 
 class Journal:
@@ -151,7 +150,7 @@ class Journal:
     def __init__(self, out: Path, facts: dict[str, Any], request: dict[str, Any]) -> None:
         self.path, self.bad_path = out.with_suffix(".json"), out.with_suffix(".bad.jsonl")
         self.request, self._facts = request, facts
-        self.done, self.bad = 0, list[tuple[int, str, str]]()
+        self.done, self.bad = 0, list[dict[str, Any]]()
         if not self.path.exists():
             # e.g. --out captions.npy must not overwrite a table captions.jsonl
             for path in (out, out.with_suffix(".jsonl"), self.bad_path):
@@ -175,35 +174,24 @@ class Journal:
         if self.bad_path.exists():
             for line in self.bad_path.read_text("utf-8").splitlines():
                 with contextlib.suppress(ValueError):  # the truncated last line of a killed run
-                    self.bad.append(tuple(json.loads(line).values()))
+                    self.bad.append(json.loads(line))
 
     def begin(self, done: int) -> None:
         """Discards bad images from row `done` on: these rows are computed again."""
-        self.bad = [each for each in self.bad if each[0] < done]
-        self._write_bad(self.bad, "w")
-        self._write(done)
+        kept = [each for each in self.bad if each["row"] < done]
+        self.bad = []
+        self.bad_path.unlink(missing_ok=True)
+        self.add(done, kept)
 
-    def add(self, done: int, bad: Sequence[tuple[int, str, str]]) -> None:
-        """Records `done` rows; `bad`: (row, name, reason) of unreadable images among new rows."""
-        self.bad += bad
-        self._write_bad(bad, "a")
-        self._write(done)
-
-    def _write_bad(self, bad: Sequence[tuple[int, str, str]], mode: str) -> None:
-        if self.bad:
-            with self.bad_path.open(mode, encoding="utf-8") as file:
-                for row, name, reason in bad:
-                    line = json.dumps({"row": row, "name": name, "reason": reason})
-                    file.write(line + "\n")
-        else:
-            self.bad_path.unlink(missing_ok=True)
-
-    def _write(self, done: int) -> None:
+    def add(self, done: int, bad: Sequence[dict[str, Any]]) -> None:
+        """Records `done` rows; `bad`: row, name and reason of unreadable images among new rows."""
         self.done = done
+        self.bad += bad
+        if bad:
+            with self.bad_path.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(each) + "\n" for each in bad)
         content = self._facts | self.request | {"done": done, "bad": len(self.bad)}
-        writing = self.path.with_name(f"{self.path.name}.writing")
-        writing.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        writing.replace(self.path)  # atomic: a killed run leaves a complete journal
+        workdir_files.replace(self.path, json.dumps(content, indent=1) + "\n")
 
 
 def changes(names: Sequence[str], before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -230,8 +218,8 @@ def images(args: argparse.Namespace) -> Input:
         size = model.config["input"]["image_size"]
         blank = np.zeros((size, size, 3), np.uint8)
         for batch in decoded(model, paths, batch_size):
-            bad = {row: str(each) for row, each in enumerate(batch) if is_bad(each)}
-            pixels = [blank if is_bad(each) else each for each in batch]
+            bad = {row: str(x) for row, x in enumerate(batch) if isinstance(x, DataError)}
+            pixels = [blank if row in bad else x for row, x in enumerate(batch)]
             # pad to whole batches: one shape, one compilation
             rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
             rows[list(bad)] = np.nan
@@ -281,11 +269,6 @@ def decoded(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def is_bad(item: object) -> bool:
-    """True for the error of an unreadable image, False for pixels."""
-    return isinstance(item, DataError)
-
-
 def file_size(path: Path) -> int:
     """Size in bytes; -1 for a missing file."""
     try:
@@ -314,12 +297,6 @@ def shard_path(out: Path, shard: str) -> Path:
     """X-00000-of-00004.npy for shard 0/4; X.npy itself for 0/1."""
     index, total = shard_numbers(shard)
     return out if total == 1 else out.with_stem(f"{out.stem}-{index:05d}-of-{total:05d}")
-
-
-def write_lines(path: Path, names: Sequence[str]) -> None:
-    """Writes a JSON string per line."""
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(name) + "\n" for name in names)
 
 
 if __name__ == "__main__":
