@@ -1,9 +1,10 @@
 """A method of the model on any number of items: numpy in, numpy out, in batches of one size."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -16,7 +17,9 @@ from vlc_jax.types.setup import Setup
 
 Rows = dict[str, np.ndarray]
 
-AHEAD = 2  # batches that are read ahead
+# Batches that are read ahead: one is decoded while the next one waits for the device.
+AHEAD = 2
+T = TypeVar("T")
 
 
 def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,6 +38,19 @@ def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
             return run(variables, *inputs)
 
     return call
+
+
+def read_ahead(reader: Iterator[T], interrupt: Interrupt = NEVER) -> Iterator[T]:
+    """Yields the items of `reader`, which a thread reads up to AHEAD items ahead."""
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        ahead = [pool.submit(next, reader, None) for _ in range(AHEAD)]
+        while (item := interrupt.call(ahead.pop(0).result)) is not None:
+            ahead.append(pool.submit(next, reader, None))
+            yield item
+    finally:
+        # wait=False: a hanging storage must not block here
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def by_length(lengths: Sequence[int], size: int) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -109,23 +125,18 @@ class BatchEncoder:
 
     def batches(self, variables: Any, items: Sequence[Any]) -> Iterator[tuple[Sequence[int], Any]]:
         """Yields (indices of items, their features as numpy) of one batch after another."""
-        reader, pool = self._read(items), ThreadPoolExecutor(max_workers=1)
-        try:
-            ahead = [pool.submit(next, reader, None) for _ in range(AHEAD)]
-            computed = None
-            while (batch := self._interrupt.call(ahead.pop(0).result)) is not None:
-                ahead.append(pool.submit(next, reader, None))
+        computed = None
+        # closing: after an error no further batch is read
+        with contextlib.closing(read_ahead(self._read(items), self._interrupt)) as batches:
+            for batch in batches:
                 self._interrupt.check()
                 rows = sharding.put_batch(self._mesh, batch.rows)
                 # read after the next batch is dispatched: the device does not wait for the host
                 waiting, computed = computed, (batch.indices, self._encode(variables, rows))
                 if waiting:
                     yield _on_host(*waiting)
-            if computed:
-                yield _on_host(*computed)
-        finally:
-            # wait=False: a hanging storage must not block here
-            pool.shutdown(wait=False, cancel_futures=True)
+        if computed:
+            yield _on_host(*computed)
 
     def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
         for start in range(0, len(items), self._size):

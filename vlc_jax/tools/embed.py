@@ -20,7 +20,6 @@ shards are X.npy. Exit codes are those of vlc_jax.main; 130: interrupted.
 """
 
 import argparse
-import collections
 import contextlib
 import hashlib
 import json
@@ -35,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlc_jax.devices import runtime
+from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.commands import addresses, command_line
@@ -46,8 +46,6 @@ from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.run import workdir_files
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
-
-AHEAD = 2  # batches decoded ahead of the one that is embedded
 
 # Embeddings of a batch, and {row: reason} of the items that cannot be read.
 Rows = tuple[np.ndarray, dict[int, str]]
@@ -217,7 +215,7 @@ def images(args: argparse.Namespace) -> Input:
         paths = [listing.path(name) for name in names[first:]]
         size = model.config["input"]["image_size"]
         blank = np.zeros((size, size, 3), np.uint8)
-        for batch in decoded(model, paths, batch_size):
+        for batch in read_ahead(decoded(model, paths, batch_size)):
             bad = {row: str(x) for row, x in enumerate(batch) if isinstance(x, DataError)}
             pixels = [blank if row in bad else x for row, x in enumerate(batch)]
             # pad to whole batches: one shape, one compilation
@@ -246,7 +244,7 @@ def texts(args: argparse.Namespace) -> Input:
 def decoded(
     model: Model, paths: Sequence[Path], batch_size: int
 ) -> Iterator[list[np.ndarray | DataError]]:
-    """Pixels of the images of each batch; the next AHEAD batches are decoded in the background."""
+    """Pixels of the images of each batch, or the error of an unreadable image."""
 
     def pixels(path: Path) -> np.ndarray | DataError:
         try:
@@ -254,19 +252,10 @@ def decoded(
         except DataError as error:
             return error
 
-    pool = ThreadPoolExecutor(os.cpu_count())  # decoding and resizing release the GIL
-    waiting = collections.deque[list[Any]]()
-    try:
+    # threads, since decoding and resizing release the GIL
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in range(0, len(paths), batch_size):
-            waiting.append(
-                [pool.submit(pixels, path) for path in paths[start : start + batch_size]]
-            )
-            if len(waiting) > AHEAD:
-                yield [each.result() for each in waiting.popleft()]
-        while waiting:
-            yield [each.result() for each in waiting.popleft()]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+            yield list(pool.map(pixels, paths[start : start + batch_size]))
 
 
 def file_size(path: Path) -> int:
