@@ -36,8 +36,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from speed.worker import Worker  # noqa: E402
 from vlc_jax import evaluators, models  # noqa: E402
 from vlc_jax.devices import chips  # noqa: E402
-from vlc_jax.encode.encoder import short_lengths, text_lengths  # noqa: E402
-from vlc_jax.encode.once import OnceEncoder  # noqa: E402
+from vlc_jax.encode.encoder import Encoder, short_lengths, text_lengths  # noqa: E402
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
 from vlc_jax.models import flops  # noqa: E402
 from vlc_jax.setup import init_from, resolve  # noqa: E402
@@ -234,13 +233,13 @@ def build(folder: Path) -> tuple[dict, Callable[[str], dict]]:
         for name in rows
     }
 
-    def evaluate(encoder: OnceEncoder, scorer: evaluators.Scorer, name: str) -> np.ndarray:
+    def evaluate(encoder: Encoder, scorer: evaluators.Scorer, name: str) -> np.ndarray:
         encoder.prepare(variables, benchmarks[name])
         reader = "retrieval" if name == "retrieval" else "choice"
         result = evaluators.evaluate(reader, benchmarks[name], scorer)
         return np.array([row["scores"][0] for row in result.per_example])
 
-    encoder = OnceEncoder(setup)
+    encoder = Encoder(setup, once=True)
     scorer = encoder.scorer(variables)
     start = time.perf_counter()
     warm_up(scorer)
@@ -251,7 +250,7 @@ def build(folder: Path) -> tuple[dict, Callable[[str], dict]]:
         if name == "known":
             scores = np.concatenate([evaluate(encoder, scorer, each) for each in benchmarks])
         elif name == "again":
-            second = OnceEncoder(setup)
+            second = Encoder(setup, once=True)
             known = second.scorer(variables)
             scores = np.concatenate([evaluate(second, known, each) for each in benchmarks])
         else:

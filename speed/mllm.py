@@ -118,7 +118,7 @@ def work(folder: Path) -> None:
     import jax
 
     from vlc_jax import evaluators
-    from vlc_jax.encode.once import OnceEncoder
+    from vlc_jax.encode.encoder import Encoder
     from vlc_jax.setup import init_from, resolve
     from vlc_jax.setup.weights_config import config_of_weights
 
@@ -131,7 +131,7 @@ def work(folder: Path) -> None:
         return [score for row in result.per_example for score in row["scores"]]
 
     start = time.perf_counter()
-    scorer = OnceEncoder(setup).scorer(variables)
+    scorer = Encoder(setup, once=True).scorer(variables)
     evaluate([Case("0", (np.zeros((240, 320, 3), np.uint8),), tuple(rounds[0][0]["captions"]))])
     facts = {"compile": time.perf_counter() - start}
     facts["versions"] = f"jax {jax.__version__}, flax {flax.__version__}"

@@ -12,8 +12,9 @@ from PIL import Image
 import vlc_jax
 from tests.support import helpers
 from vlc_jax import models, weights
-from vlc_jax.encode import encoder as encode
 from vlc_jax.encode import inference
+from vlc_jax.encode.batches import BatchEncoder
+from vlc_jax.encode.encoder import Encoder
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.models import variants
@@ -72,7 +73,7 @@ def test_scores_in_blocks_are_those_of_all_at_once_and_few_shapes_are_compiled(
     untrained, monkeypatch
 ):
     setup, variables = untrained
-    shapes, kept, score, embed = [], [], CLIP.score, encode.BatchEncoder.__call__
+    shapes, kept, score, embed = [], [], CLIP.score, BatchEncoder.__call__
 
     def traced(model, image, text):
         shapes.append((len(image.pooled), len(text.pooled)))
@@ -83,7 +84,7 @@ def test_scores_in_blocks_are_those_of_all_at_once_and_few_shapes_are_compiled(
         return embed(encoder, variables, items)
 
     monkeypatch.setattr(CLIP, "score", traced)
-    monkeypatch.setattr(encode.BatchEncoder, "__call__", embedded)
+    monkeypatch.setattr(BatchEncoder, "__call__", embedded)
     monkeypatch.setattr(inference, "_KEPT_BATCHES", 2)
     rng = np.random.default_rng(0)
     images = list(rng.integers(0, 255, (25, 40, 40, 3), np.uint8))
@@ -110,7 +111,7 @@ def test_tokens_of_the_towers_are_those_around_the_pooled_ones_whatever_the_head
     rng = np.random.default_rng(0)
     images = list(rng.integers(0, 255, (3, 40, 40, 3), np.uint8))
     texts = ["a red circle", "a big red circle and a blue square"]
-    scorer = encode.EvaluationEncoder(setup, batch_size=8).scorer(variables)
+    scorer = Encoder(setup).scorer(variables)
     image, text = scorer.image_tokens(images), scorer.text_tokens(texts)
     tower = setup.model.image
     assert image.tokens.shape == (3, tower.grid**2, tower.embed)  # without the class token

@@ -13,7 +13,7 @@ from tests.support import llava_folder, tiny
 from tests.support.llava_folder import pictures
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner as scenes_captioner
-from vlc_jax.encode import answers, inference, once, score_blocks
+from vlc_jax.encode import answers, encoder, inference, score_blocks
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.case import scored_turn
 from vlc_jax.input_pipeline.record import ImageQuestion
@@ -203,15 +203,15 @@ def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatc
         [scored_turn(question, each) for each in ("on", "under", "red", "blue")]
     )
     expected = score_blocks.on_short_texts(plain.score_options)(image, text)
-    sharing = once.sharing_prefixes
+    sharing = encoder.sharing_prefixes
 
     def watched(score, *given):
         found.append(sharing(score, *given) is not score)
         return sharing(score, *given)
 
-    monkeypatch.setattr(once, "sharing_prefixes", watched)
-    encoder = once.OnceEncoder(model._setup, lambda: None, lambda work: work(), True)
-    scores = encoder.scorer(model._variables).score_options(image, text)
+    monkeypatch.setattr(encoder, "sharing_prefixes", watched)
+    scorer = encoder.Encoder(model._setup, once=True).scorer(model._variables)
+    scores = scorer.score_options(image, text)
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
     assert found == [True]
 

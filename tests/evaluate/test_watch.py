@@ -25,7 +25,7 @@ def evaluated(monkeypatch):
         publish=lambda step: None,
     )
     monkeypatch.setattr(watch, "Evaluation", lambda *args: evaluation)
-    for name in ("_check", "_claim"):
+    for name in ("_check", "claim"):
         monkeypatch.setattr(watch, name, lambda *args: None)
     return steps
 

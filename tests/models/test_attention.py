@@ -131,7 +131,7 @@ def test_attention_of_one_query_is_left_to_xla(asked):
 def test_kept_features_are_those_of_any_attention():
     towers = [models.build(image={"attention": name}).image for name in ("xla", "cudnn")]
     assert towers[0] != towers[1]
-    assert str(towers[0]) == str(towers[1])  # by which vlc_jax/encode/once.py knows them
+    assert str(towers[0]) == str(towers[1])  # by which vlc_jax/encode/encoder.py knows them
 
 
 def test_each_tower_has_its_own_and_one_line_says_why(monkeypatch, caplog):

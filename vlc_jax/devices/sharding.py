@@ -251,9 +251,7 @@ def is_on_cpu_here(array: jax.Array) -> bool:
 
 def any_process(flag: bool) -> bool:
     """Logical or of `flag` over processes (all-gather)."""
-    if jax.process_count() == 1:
-        return flag
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+    return bool(largest(int(flag)))
 
 
 def largest(number: int) -> int:

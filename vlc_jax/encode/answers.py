@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Int
 
-from vlc_jax.encode.encoder import compiled
+from vlc_jax.encode.batches import by_length, compiled
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import Decoding, take
 from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids
@@ -75,20 +75,14 @@ class Answers:
         """
         ids = [prompt_ids(self.tokenizer, question) for question in questions]
         self._check(decoding, ids, images)
-        groups: dict[int, list[int]] = {}
-        for index, row in enumerate(ids):
-            groups.setdefault(-(-len(row) // COLUMNS) * COLUMNS, []).append(index)
+        decode_all = self._compiled(decoding.kind, decoding.max_tokens)
         answers = [""] * len(ids)
-        for columns, indices in groups.items():
-            for start in range(0, len(indices), rows):
-                batch = indices[start : start + rows]
-                padded = batch + batch[-1:] * (rows - len(batch))
-                text = _padded([ids[index] for index in padded], columns)
-                image = take(images, np.array(padded))
-                decode_all = self._compiled(decoding.kind, decoding.max_tokens)
-                decoded = decode_all(variables, image, *text, _numbers(decoding))
-                for index, row in zip(batch, np.asarray(decoded), strict=False):
-                    answers[index] = self._text(row)
+        for columns, batch, padded in by_length([_columns(row) for row in ids], rows):
+            text = _padded([ids[index] for index in padded], columns)
+            image = take(images, np.array(padded))
+            decoded = decode_all(variables, image, *text, _numbers(decoding))
+            for index, row in zip(batch, np.asarray(decoded), strict=False):
+                answers[index] = self._text(row)
         return answers
 
     def stream(
@@ -97,7 +91,7 @@ class Answers:
         """Yields the ids of the answer about one image, without the end token."""
         ids = [prompt_ids(self.tokenizer, question)]
         self._check(decoding, ids, image)
-        text = _padded(ids, -(-len(ids[0]) // COLUMNS) * COLUMNS)
+        text = _padded(ids, _columns(ids[0]))
         prompts = self._prompts(decoding.kind)(variables, image, *text)
         of_params = nn.apply(lambda model: model.head.decoder_and_params(), self._setup.model)
         inputs = (*of_params(variables), prompts, jnp.asarray(self._ends), _numbers(decoding))
@@ -159,6 +153,10 @@ def _numbers(decoding: Decoding) -> decode.M3ID | None:
     if decoding.kind == "greedy":
         return None
     return decode.M3ID(decoding.alpha, decoding.decay, decoding.first_step)
+
+
+def _columns(ids: Sequence[int]) -> int:
+    return -(-len(ids) // COLUMNS) * COLUMNS
 
 
 def _padded(rows: Sequence[Sequence[int]], columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,19 +1,44 @@
-"""Compiled towers and scores of a model: numpy in, numpy out, in batches of one size.
+"""Encoder of evaluation and inference: images and texts to features, features to scores.
 
-Scores of more than one batch: vlc_jax/encode/score_blocks.py.
+Benchmarks share images (REPLACE, SWAP and ARO use Visual Genome) and captions. With `once`, each
+distinct image and text is encoded once per set of parameters: features are cached by content
+(`image_key`, `text_key`), in memory and optionally in files for later runs.
+
+On a CPU in float32 the scores of the dot product and of LABCLIP do not depend, to the last bit, on
+config.eval.batch_size, on the number of simulated devices (unsharded parameters), on the order of
+cases, or on the other benchmarks. XLA's matrix products round a row identically at every position,
+but not in arrays of another height; so all arrays on a CPU have one height (ROWS_ON_CPU on each
+device, and the blocks of scores). Another machine, number of threads or version of JAX may round
+differently. Accelerators use config.eval.batch_size unchanged.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 from flax import linen as nn
 
-from vlc_jax.devices import sharding
-from vlc_jax.evaluators import Scorer
+from vlc_jax.devices import runtime, sharding
+from vlc_jax.encode import answers
+from vlc_jax.encode.batches import BatchEncoder, Rows, compiled
+from vlc_jax.encode.feature_cache import THREADS, FeatureCache, make_folder
+from vlc_jax.encode.interrupt import NEVER, Interrupt
+from vlc_jax.encode.score_blocks import (
+    Score,
+    on_short_texts,
+    score_in_blocks,
+    score_options_in_blocks,
+    sharing_prefixes,
+)
+from vlc_jax.evaluators import Decoding, Scorer
+from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import ImageLike
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
@@ -21,28 +46,10 @@ from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
 
-Rows = dict[str, np.ndarray]
-
-THREADS = 8  # to decode images; decoding releases the GIL
-AHEAD = 2  # batches that are read ahead
-
-
-def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
-    """method(model, *inputs) as a compiled function of (variables, *inputs), results replicated.
-
-    variables: {"params": ...}, and "batch_stats" for a method that scores.
-    method: such as `lambda model, text: model.encode_text(text)`.
-    """
-    run = jax.jit(
-        lambda variables, *inputs: nn.apply(method, setup.model)(variables, *inputs),
-        out_shardings=sharding.replicated(setup.mesh),
-    )
-
-    def call(variables: Any, *inputs: Any) -> Any:
-        with jax.set_mesh(setup.mesh):
-            return run(variables, *inputs)
-
-    return call
+ROWS_ON_CPU = 32  # per device and forward pass; 256 save 15 % of the CPU time of the mini model
+SCORE_BLOCK = 512  # images, and texts, of a block of scores of pooled features
+PAIR_BLOCK = 1024  # pairs of pooled features scored at a time
+HEAD_BLOCK = 64  # images, each with its texts, that a head scores at a time
 
 
 def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Array]:
@@ -59,225 +66,208 @@ def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Ar
     return lambda params, rows: nn.apply(score, setup.model)({"params": params}, rows)
 
 
-class Batch(NamedTuple):
-    """Rows of one forward pass.
+class Encoder:
+    """Towers and scores of a model, compiled.
 
-    indices: of its items among all items; fewer than rows if the last item pads the batch.
-    rows: name -> rows of this process.
-    """
-
-    indices: Sequence[int]
-    rows: Rows
-
-
-class BatchEncoder:
-    """Applies a method of the model to any number of items, in batches of one size.
-
-    The next batches are read while one is computed.
+    images, texts: BatchEncoders of the features that the head scores.
+    image_tokens, text_tokens: BatchEncoders of the towers alone, with all tokens but the class
+      token in the shared embedding; no text_tokens if texts are precomputed vectors.
+    score, score_options, patch_maps: functions of (variables, image, text).
 
     Args:
-      setup: of the model.
-      method: (model, batch of rows) -> features, a tree of arrays with as many rows.
-      load: items -> {name: numpy rows}; each process loads only its rows of every batch.
-      before_batch: called before each batch, for example to stop between two batches.
-      call: runs its argument, for example interruptibly by a signal; used to wait for `load`.
-      batch_size: rows over all devices, rounded up to a multiple of their number; None:
-        config.eval.batch_size.
-      length: rows of `load` -> needed number of columns of each. Batches then have items of one
-        length, and every process loads the items of all processes.
+      setup: of the run.
+      interrupt: as in BatchEncoder.
+      once: encode every distinct image and text once, cut texts to the length that they need, and
+        score in blocks of one shape.
+      is_writer: whether this process writes the files of config.eval.cache (with `once`).
+
+    Raises UsageError if config.eval.cache cannot be written.
     """
 
     def __init__(
         self,
         setup: Setup,
-        method: Callable[..., Any],
-        load: Callable[[Sequence[Any]], Rows],
-        before_batch: Callable[[], None] = lambda: None,
-        call: Callable[[Callable[[], Any]], Any] = lambda work: work(),
-        batch_size: int | None = None,
-        length: Callable[[Rows], Sequence[int]] | None = None,
+        interrupt: Interrupt = NEVER,
+        *,
+        once: bool = False,
+        is_writer: bool = True,
     ):
-        size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
-        self._size = -(-size // groups) * groups  # rounded up to a multiple of groups
-        self._encode, self._mesh = compiled(setup, method), setup.mesh
-        self._load, self._before_batch, self._call = load, before_batch, call
-        self._read = self._in_order if length is None else partial(self._by_length, length)
-
-    def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
-        """Features of all items, as numpy, in their order."""
-        parts = list(self.batches(variables, items))
-        features = jax.tree.map(lambda *x: np.concatenate(x), *(part for _, part in parts))
-        order = np.argsort(np.concatenate([indices for indices, _ in parts]))
-        if (order == np.arange(len(order))).all():  # saves a copy, which is large with tokens
-            return features
-        return jax.tree.map(lambda x: x[order], features)
-
-    def batches(self, variables: Any, items: Sequence[Any]) -> Iterator[tuple[Sequence[int], Any]]:
-        """Yields (indices of items, their features as numpy) of one batch after another."""
-        reader, pool = self._read(items), ThreadPoolExecutor(max_workers=1)
-        try:
-            ahead = [pool.submit(next, reader, None) for _ in range(AHEAD)]
-            computed = None
-            while (batch := self._call(ahead.pop(0).result)) is not None:
-                ahead.append(pool.submit(next, reader, None))
-                self._before_batch()
-                rows = sharding.put_batch(self._mesh, batch.rows)
-                # read after the next batch is dispatched: the device does not wait for the host
-                waiting, computed = computed, (batch.indices, self._encode(variables, rows))
-                if waiting:
-                    yield _on_host(*waiting)
-            if computed:
-                yield _on_host(*computed)
-        finally:
-            # wait=False: a hanging storage must not block here
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
-        for start in range(0, len(items), self._size):
-            indices = range(start, min(start + self._size, len(items)))
-            yield Batch(indices, self._load([items[i] for i in self._local(indices)]))
-
-    def _by_length(
-        self, length: Callable[[Rows], Sequence[int]], items: Sequence[Any]
-    ) -> Iterator[Batch]:
-        waiting: dict[int, list[tuple[int, Rows]]] = {}
-        for start in range(0, len(items), self._size):
-            rows = self._load(items[start : start + self._size])
-            for row, columns in enumerate(length(rows)):
-                cut = {name: x[row, :columns] for name, x in rows.items()}
-                waiting.setdefault(columns, []).append((start + row, cut))
-            for columns, group in waiting.items():
-                while len(group) >= self._size:
-                    yield self._stacked(group[: self._size])
-                    waiting[columns] = group = group[self._size :]
-        # not padded with shorter texts: a text's length must not depend on the other texts
-        yield from (self._stacked(group) for _, group in sorted(waiting.items()) if group)
-
-    def _stacked(self, group: Sequence[tuple[int, Rows]]) -> Batch:
-        local = self._local([rows for _, rows in group])
-        stacked = {name: np.stack([rows[name] for rows in local]) for name in local[0]}
-        return Batch([index for index, _ in group], stacked)
-
-    def _local(self, batch: Sequence[Any]) -> list[Any]:
-        """This process's part of a batch padded with its last item, so that one shape compiles."""
-        local = self._size // jax.process_count()
-        first = jax.process_index() * local
-        return [batch[min(first + i, len(batch) - 1)] for i in range(local)]
-
-
-def _on_host(indices: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
-    return indices, jax.tree.map(lambda x: np.asarray(x)[: len(indices)], features)
-
-
-class EvaluationEncoder:
-    """Encoder of evaluation: images and texts to features, features to scores.
-
-    images, texts: BatchEncoders.
-    image_tokens, text_tokens: BatchEncoders of the towers alone, with all tokens but the class
-      token in the shared embedding.
-    score, score_options, patch_maps: functions of (variables, image, text).
-    """
-
-    def __init__(
-        self,
-        setup: Setup,
-        before_batch: Callable[[], None] = lambda: None,
-        call: Callable[[Callable[[], Any]], Any] = lambda work: work(),
-        batch_size: int | None = None,
-        cuts_texts: bool = False,
-    ):
-        """before_batch, call, batch_size: as in BatchEncoder.
-
-        cuts_texts: cut padding if no feature depends on it (`takes_shorter_texts`).
-        """
+        self._setup, self._once = setup, once
         self.transform = setup.evaluation.transform
         self._questions = partial(questions.of_images, setup.tokenizer, setup.evaluation.question)
-        is_pooled = setup.model.head.reads_pooled[1]
-
-        def encode_text(model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
-            features = model.encode_text(rows["text"], rows.get("text_marks"))
-            # without the mask, whose columns vary with the text length; such heads do not read it
-            return TextFeatures(features.pooled) if is_pooled else features
-
-        length = None
-        if cuts_texts and takes_shorter_texts(setup):
-            limit, end = setup.model.text.context_length, setup.model.text.eos_id
-            length = partial(short_lengths, eos_id=end, lengths=text_lengths(limit))
-        self.images = BatchEncoder(
-            setup,
-            lambda model, rows: model.encode_image(
-                setup.normalise(rows["image"]), rows.get("question")
-            ),
-            self._pixels,
-            before_batch,
-            call,
-            batch_size,
-        )
-        self.texts = BatchEncoder(
-            setup,
-            encode_text,
-            partial(tokenize, setup.tokenizer),
-            before_batch,
-            call,
-            batch_size,
-            length,
-        )
-        self.image_tokens, self.text_tokens = self._token_encoders(
-            setup, before_batch, call, batch_size
-        )
+        groups, rows = sharding.row_groups(setup.mesh), setup.evaluation.batch_size
+        if once and runtime.is_cpu():
+            rows = ROWS_ON_CPU * groups
+        batched = partial(BatchEncoder, interrupt=interrupt, batch_size=rows)
+        read_texts = partial(tokenize, setup.tokenizer)
+        image_cache = text_cache = length = None
+        if once:
+            image_cache, text_cache = _caches(setup, rows // groups, is_writer, interrupt)
+            length = _text_length(setup)
+        self.images = batched(setup, self._encode_image, self._pixels, cache=image_cache)
+        self.texts = batched(setup, self._encode_text, read_texts, length=length, cache=text_cache)
+        towers = setup._replace(model=setup.model.with_tokens)
+        self.image_tokens = batched(towers, self._encode_patches, self._pixels)
+        self.text_tokens = None
+        if not isinstance(setup.tokenizer, TextVectors):
+            self.text_tokens = batched(
+                towers, lambda m, rows: m.encode_text(rows["text"]), read_texts
+            )
         self.score = compiled(setup, lambda m, image, text: m.score(image, text))
         self.score_options = compiled(setup, lambda m, image, text: m.score_options(image, text))
         self.patch_maps = compiled(setup, lambda m, image, text: m.patch_maps(image, text))
-
-    def _token_encoders(
-        self,
-        setup: Setup,
-        before_batch: Callable[[], None],
-        call: Callable[[Callable[[], Any]], Any],
-        batch_size: int | None,
-    ) -> tuple[BatchEncoder, BatchEncoder | None]:
-        towers = setup._replace(model=setup.model.with_tokens)
-        first = int(setup.model.image.pooling == "cls")  # index behind the class token
-
-        def encode_image(model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
-            features = model.encode_image(setup.normalise(rows["image"]))
-            return features._replace(tokens=features.tokens[:, first:])
-
-        def encode_text(model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
-            return model.encode_text(rows["text"])
-
-        images = BatchEncoder(towers, encode_image, self._pixels, before_batch, call, batch_size)
-        if isinstance(setup.tokenizer, TextVectors):
-            return images, None
-        load = partial(tokenize, setup.tokenizer)
-        return images, BatchEncoder(towers, encode_text, load, before_batch, call, batch_size)
+        self._prompt = answers.prompt(setup)
+        self._answers = answers.Answers(setup) if answers.can_answer(setup) else None
 
     def scorer(self, variables: Any) -> Scorer:
-        """The model with these variables, for the evaluators."""
+        """The model with these variables, for the evaluators.
 
-        def score(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-            return np.asarray(self.score(variables, image, text))
+        The cache of a tower survives as long as its parameters do not change (a frozen tower).
+        """
+        # only the returned Scorer references the variables: training must not hold a second copy
+        encoders = (self.images, self.texts, self.image_tokens, self.text_tokens)
+        images, texts, *tokens = (encode and partial(encode, variables) for encode in encoders)
+        score, score_options = (
+            _on_host(function, variables) for function in (self.score, self.score_options)
+        )
+        if not self._once:
+            return Scorer(images, texts, score, score_options, *tokens)
+        for encode in (self.images, self.texts):
+            encode.cache.use(variables)
+        head = self._setup.model.head
+        if all(head.reads_pooled):
+            score = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
+            return Scorer(images, texts, score, partial(_score_pairs, score_options), *tokens)
+        if head.requests[1].tokens != "ids":
+            # `score` without blocks: DCSM standardises over all pairs that are scored together
+            in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
+            return Scorer(images, texts, score, in_blocks, *tokens)
 
-        def score_options(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
-            return np.asarray(self.score_options(variables, image, text))
+        def answer(image: ImageFeatures, asked: Sequence[str], how: Decoding) -> list[str]:
+            return self._answers(variables, image, asked, how, _block(len(asked)))
 
+        own_texts = partial(_score_own_texts, score_options, reads_shared=head.reads_shared)
         return Scorer(
-            lambda images: self.images(variables, images),
-            lambda texts: self.texts(variables, texts),
-            score,
-            score_options,
-            *self.token_functions(variables),
+            images,
+            texts,
+            on_short_texts(score),
+            on_short_texts(own_texts),
+            *tokens,
+            answers=answer if self._answers else None,
+            prompt=self._prompt,
         )
 
-    def token_functions(self, variables: Any) -> tuple[Callable | None, Callable | None]:
-        """`image_tokens` and `text_tokens` of a Scorer."""
-        encoders = (self.image_tokens, self.text_tokens)
-        return tuple(encode and partial(encode, variables) for encode in encoders)
+    def prepare(self, variables: Any, benchmark: Benchmark) -> None:
+        """Encodes a benchmark's images and texts ahead, in full batches.
+
+        Its protocol requests only a few at a time. Token features are too large for this.
+        variables: of the last `scorer`.
+        """
+        images = [image for case in benchmark.cases for image in case.images]
+        for encode, items in ((self.images, images), (self.texts, benchmark.texts)):
+            if not encode.cache.is_bounded:
+                encode.cache.prepare(items, partial(encode.batches, variables))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Facts that the features of both towers depend on, as JSON.
+
+        Weights of the last `scorer`, tower, pixels, normalisation, tokenizer and devices.
+        """
+        facts = {"image": self.images.cache.facts, "text": self.texts.cache.facts}
+        return json.loads(json.dumps(facts, default=str))
+
+    def _encode_image(self, model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
+        return model.encode_image(self._setup.normalise(rows["image"]), rows.get("question"))
+
+    def _encode_text(self, model: nn.Module, rows: Mapping[str, jax.Array]) -> TextFeatures:
+        features = model.encode_text(rows["text"], rows.get("text_marks"))
+        # without the mask, whose columns vary with the text length; such heads do not read it
+        return TextFeatures(features.pooled) if self._setup.model.head.reads_pooled[1] else features
+
+    def _encode_patches(self, model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
+        features = model.encode_image(self._setup.normalise(rows["image"]))
+        first = int(self._setup.model.image.pooling == "cls")  # index behind the class token
+        return features._replace(tokens=features.tokens[:, first:])
 
     def _pixels(self, images: Sequence[ImageLike]) -> Rows:
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             pixels = pool.map(lambda image: self.transform(image, None), images)
             return {"image": np.stack(list(pixels))} | self._questions(images)
+
+
+def _on_host(function: Callable[..., Any], variables: Any) -> Score:
+    return lambda image, text: np.asarray(function(variables, image, text))
+
+
+def _score_pairs(score_options: Score, image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+    # as pairs, so that the rounding of a score does not depend on the number of options
+    number = len(text.pooled) // len(image.pooled)
+    pairs = ImageFeatures(np.repeat(image.pooled, number, axis=0))
+    scores = score_options_in_blocks(score_options, pairs, text, PAIR_BLOCK)
+    return scores.reshape(-1, number)
+
+
+def _score_own_texts(
+    score_options: Score, image: ImageFeatures, text: TextFeatures, *, reads_shared: bool
+) -> np.ndarray:
+    of_block = sharing_prefixes(score_options, image, text) if reads_shared else score_options
+    return score_options_in_blocks(of_block, image, text, _block(len(image.pooled)))
+
+
+def _block(count: int) -> int:
+    """Number of images that a decoder reads at a time, of `count`.
+
+    The next power of two from 8 to HEAD_BLOCK: a padded block costs as much as a full one.
+    """
+    return min(HEAD_BLOCK, max(8, 1 << (count - 1).bit_length()))
+
+
+def _caches(
+    setup: Setup, rows: int, is_writer: bool, interrupt: Interrupt
+) -> tuple[FeatureCache, FeatureCache]:
+    """The caches of the image and the text tower; rows: of a forward pass on each device."""
+    folder = Path(setup.evaluation.cache) if setup.evaluation.cache else None
+    if folder and is_writer:
+        make_folder(folder)
+    hardware = runtime.hardware()
+    common = {
+        "head": repr(setup.model.head),
+        "rows": rows,
+        "devices": [*hardware["devices"], hardware["cpu"] if runtime.is_cpu() else ""],
+        "jax": jax.__version__,
+    }
+    of_image = {
+        "tower": repr(setup.model.image),
+        "pixels": repr(setup.evaluation.transform),
+        **setup.evaluation.inputs["image"],
+    }
+    of_text = {
+        "tower": repr(setup.model.text),
+        "tokenizer": setup.tokenizer.fingerprint,
+        **setup.evaluation.inputs["text"],
+    }
+    image, text = setup.model.head.reads_pooled
+    cache = partial(FeatureCache, folder=folder, is_writer=is_writer, interrupt=interrupt)
+    return (
+        cache("image", ImageKeys(), common | of_image, is_pooled=image),
+        cache("text", text_key, common | of_text, is_pooled=text),
+    )
+
+
+def text_key(text: str) -> bytes:
+    """Key of a text."""
+    # texts of a table may have lone surrogates, which UTF-8 refuses
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
+
+
+def _text_length(setup: Setup) -> Callable[[Rows], list[int]] | None:
+    """`short_lengths` of the texts of a model; None if they are not cut."""
+    if not takes_shorter_texts(setup):
+        return None
+    text = setup.model.text
+    lengths = text_lengths(text.context_length)
+    return partial(short_lengths, eos_id=text.eos_id, lengths=lengths)
 
 
 def takes_shorter_texts(setup: Setup) -> bool:

@@ -1,6 +1,8 @@
 """Cache of image or text features by key: in host memory, and in files for later runs."""
 
 import collections
+import hashlib
+import itertools
 import json
 import logging
 import os
@@ -8,18 +10,28 @@ import tempfile
 import time
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from vlc_jax.devices import sharding
+from vlc_jax.encode.interrupt import NEVER, Interrupt
 from vlc_jax.errors import UsageError
+from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run import workdir_files
+from vlc_jax.types import ImageFeatures, TextFeatures
 
+THREADS = 8  # to read and decode images, which releases the GIL
+MEMORY = 2 * 2**30  # bytes of host memory per tower for token features; pooled ones are small
 FLUSH_SECONDS = 30.0  # interval of writes: a killed evaluation loses at most this much
 
 Row = Any  # NamedTuple of arrays or None: the features of one image or text
+# Items -> (indices of items, their features) of one batch after another, as `BatchEncoder.batches`.
+Compute = Callable[[Sequence[Any]], Iterator[tuple[Sequence[int], Any]]]
 
 
 class FeatureMemory:
@@ -109,6 +121,127 @@ class FeatureFiles:
         finally:
             writing.unlink(missing_ok=True)  # left over if the disk is full
         self._new, self._flushed = [], time.monotonic()
+
+
+class FeatureCache:
+    """Cache of one tower's features, by key of the image or text, for one set of parameters.
+
+    Args:
+      name: of the tower in the parameters.
+      key: item -> its key.
+      facts: all that features depend on besides parameters and key.
+      is_pooled: whether features are one vector each. Otherwise they have tokens: the cache is
+        limited to MEMORY bytes and has no files.
+      folder: of the files; None: no files.
+      is_writer: whether this process writes the files.
+      interrupt: able to stop the computation of keys, which reads images.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: Callable[[Any], bytes],
+        facts: Mapping[str, Any],
+        *,
+        is_pooled: bool,
+        folder: Path | None,
+        is_writer: bool,
+        interrupt: Interrupt = NEVER,
+    ):
+        self._name, self._key, self._facts = name, key, facts
+        self._is_writer, self._interrupt = is_writer, interrupt
+        self.is_bounded = not is_pooled
+        self.folder = folder if is_pooled else None
+        self._memory = FeatureMemory(None if is_pooled else MEMORY)
+        self._files: FeatureFiles | None = None
+        self._weights = ""  # fingerprint of the parameters of the features in memory
+        # id(item) -> (item, key), of the last `prepare`; the reference keeps the id from reuse
+        self._known: dict[int, tuple[Any, bytes]] = {}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Facts that the features in memory depend on."""
+        return {"weights": self._weights, **self._facts}
+
+    def use(self, variables: Any) -> None:
+        """Clears the cache if it is of other parameters than these."""
+        params = {key: variables["params"].get(key) for key in (self._name, "head")}
+        weights = fingerprint([params, variables.get("batch_stats")])
+        if weights != self._weights:
+            self._memory.clear()
+            self._weights = weights
+            self._files = self._open()
+
+    def features(self, items: Sequence[Any], compute: Compute) -> Any:
+        """Features of all items, in their order."""
+        keys = self._keys(items)
+        rows = self._rows(keys, items, compute)
+        return jax.tree.map(lambda *arrays: np.stack(arrays), *(rows[key] for key in keys))
+
+    def prepare(self, items: Sequence[Any], compute: Compute) -> None:
+        """Computes the features that are not in the cache."""
+        self._known = {}
+        keys = self._keys(items)
+        self._known = {id(item): (item, key) for item, key in zip(items, keys, strict=True)}
+        self._rows(keys, items, compute)
+
+    def _keys(self, items: Sequence[Any]) -> list[bytes]:
+        if all(id(item) in self._known for item in items):
+            return [self._known[id(item)][1] for item in items]
+
+        def some(items: Sequence[Any]) -> list[bytes]:
+            return [self._key(item) for item in items]
+
+        def all_keys() -> list[bytes]:
+            # THREADS tasks, since a task per item costs more than a memoised key
+            size = -(-len(items) // THREADS)
+            with ThreadPoolExecutor(max_workers=THREADS) as pool:
+                parts = pool.map(some, (items[i : i + size] for i in range(0, len(items), size)))
+                return list(itertools.chain.from_iterable(parts))
+
+        return self._interrupt.call(all_keys) if items else []
+
+    def _rows(
+        self, keys: Sequence[bytes], items: Sequence[Any], compute: Compute
+    ) -> dict[bytes, Row]:
+        # All processes see the same keys in the same order, hence have the same features in memory
+        # and encode the same batches.
+        rows = {key: self._memory.get(key) for key in keys}
+        missing = {k: item for k, item in zip(keys, items, strict=True) if rows[k] is None}
+        missing_keys = list(missing)
+        if not missing:
+            return rows
+        try:
+            for indices, features in compute(list(missing.values())):
+                for row, index in enumerate(indices):
+                    key = missing_keys[index]
+                    # a copy: a view would keep the features of the whole batch in memory
+                    rows[key] = jax.tree.map(lambda x, row=row: x[row].copy(), features)
+                    self._memory.put(key, rows[key])
+                    if self._files:
+                        self._files.put(key, rows[key].pooled)
+                if self._files:
+                    self._files.flush(is_due=False)
+        finally:
+            if self._files:
+                self._files.flush()  # also the features of a stopped evaluation
+        return rows
+
+    def _open(self) -> FeatureFiles | None:
+        """Opens the files of the parameters in use and reads them; None without a folder."""
+        if self.folder is None:
+            return None
+        digest = hashlib.sha256(json.dumps(self.facts, sort_keys=True, default=str).encode())
+        folder = self.folder / f"{self._name}-{digest.hexdigest()[:16]}"
+        files = FeatureFiles(folder, self.facts, self._is_writer)
+        vectors = dict(files.read())
+        keys = hashlib.sha256(b"".join(sorted(vectors))).digest()
+        # unless all processes read the same keys, their batches differ and they wait for each other
+        if sharding.same_everywhere(keys):
+            kind = {"image": ImageFeatures, "text": TextFeatures}[self._name]
+            for key, pooled in vectors.items():
+                self._memory.put(key, kind(pooled))
+        return files
 
 
 def make_folder(path: Path) -> None:

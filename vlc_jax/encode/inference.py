@@ -1,6 +1,6 @@
 """Inference with a trained model: `vlc_jax.load(PATH)` embeds and scores images and texts.
 
-Towers, preprocessing and scores are the same as in evaluation (`encode.EvaluationEncoder`).
+Towers, preprocessing and scores are the same as in evaluation (`encode.encoder.Encoder`).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from PIL import Image
 
 from vlc_jax.encode import text_encoders
 from vlc_jax.encode.answers import Answers
-from vlc_jax.encode.encoder import EvaluationEncoder
+from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
@@ -71,14 +71,12 @@ def load(
         "image_size": image_size,
         "activation": activation,
     }
-    names = [name for name, value in options.items() if value is not None]
     if not path.exists():
         raise UsageError(f"there is no workdir and there are no weights at {path}")
     if batch_size < 1:
         raise UsageError(f"batch_size is at least 1; got {batch_size}")
     if is_workdir(path):
-        if names:
-            listed = ", ".join(names)
+        if listed := ", ".join(name for name, value in options.items() if value is not None):
             raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
         setup = resolve(saved_config(path), "weights")
         text_encoders.encode_others(setup.tokenizer)
@@ -106,7 +104,7 @@ class Model:
 
     def embed_images(self, images: Sequence[AnyImage]) -> Float[np.ndarray, "images embed"]:
         """Embeddings of unit length. Raises DataError, with its name, for an unreadable image."""
-        return self._pooled(_images(images), lambda scorer, part: scorer.embed_images(part))
+        return self._pooled(_images(images), "embed_images")
 
     def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
         """The cropped and resized pixels of an image, not normalised; `embed_images` accepts them.
@@ -117,8 +115,7 @@ class Model:
 
     def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
-        texts = self._encodable(texts)
-        return self._pooled(texts, lambda scorer, part: scorer.embed_texts(part))
+        return self._pooled(self._encodable(texts), "embed_texts")
 
     def score(
         self, images: Sequence[AnyImage], texts: Sequence[str]
@@ -205,15 +202,14 @@ class Model:
             self._setup.tokenizer.require(texts, forget=True)
         return texts
 
-    def _pooled(self, items: Sequence[Any], embed: Any) -> np.ndarray:
-        """Pooled features of all items, without token features, which are 100 times as large."""
-        if not items:
-            return np.zeros((0, self._embed), np.float32)
-        scorer, parts = self._scorer(len(items)), []
-        for start in range(0, len(items), self._batch_size):
-            part = items[start : start + self._batch_size]
-            parts.append(np.asarray(embed(scorer, part).pooled, np.float32))
-        return np.concatenate(parts)
+    def _pooled(self, items: Sequence[Any], method: str) -> np.ndarray:
+        """Pooled features of all items by a method of Scorer."""
+        rows, size = np.zeros((len(items), self._setup.model.embed), np.float32), self._batch_size
+        # a batch at a time: token features, which are 100 times as large, are not kept
+        for start in range(0, len(items), size):
+            embed = getattr(self._scorer(len(items)), method)
+            rows[start : start + size] = embed(items[start : start + size]).pooled
+        return rows
 
     @property
     def scores_are_cosines(self) -> bool:
@@ -234,10 +230,6 @@ class Model:
         text = json.dumps(facts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    @property
-    def _embed(self) -> int:
-        return self._setup.model.embed
-
     def _scorer(self, count: int) -> Scorer:
         """The scorer with the next power of two from `count` as batch size.
 
@@ -246,7 +238,7 @@ class Model:
         size = min(self._batch_size, 1 << max(count - 1, 0).bit_length())
         if size not in self._scorers:
             evaluation = self._setup.evaluation._replace(batch_size=size)
-            encoder = EvaluationEncoder(self._setup._replace(evaluation=evaluation))
+            encoder = Encoder(self._setup._replace(evaluation=evaluation))
             self._scorers[size] = encoder.scorer(self._variables)
         return self._scorers[size]
 

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from vlc_jax.encode.batches import by_length
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
@@ -159,24 +160,9 @@ class TextEncoder:
             logging.warning("%d texts have more than %d tokens and lose words", shortened, most)
         prompts = [prompt for prompt, _ in worded]
         vectors: dict[int, np.ndarray] = {}
-        for length, rows in self._batches(prompts):
-            # padded with the last prompt to one batch size
-            batch = [prompts[rows[min(i, len(rows) - 1)]] for i in range(self._size)]
-            computed = np.asarray(
-                pooled(self.decoder, self.params, **self._put(pad(batch, length)))
-            )
+        lengths = [next(n for n in self._lengths if n >= len(each.ids)) for each in prompts]
+        for length, rows, padded in by_length(lengths, self._size):
+            batch = self._put(pad([prompts[row] for row in padded], length))
+            computed = np.asarray(pooled(self.decoder, self.params, **batch))
             vectors |= dict(zip(rows, computed, strict=False))
         return np.stack([vectors[row] for row in range(len(texts))])
-
-    def _batches(self, prompts: Sequence[Prompt]) -> list[tuple[int, list[int]]]:
-        """(padded length, indices of prompts) of each batch."""
-        groups: dict[int, list[int]] = {}
-        for row, prompt in enumerate(prompts):
-            length = next(n for n in self._lengths if n >= len(prompt.ids))
-            groups.setdefault(length, []).append(row)
-        size = self._size
-        return [
-            (length, rows[i : i + size])
-            for length, rows in sorted(groups.items())
-            for i in range(0, len(rows), size)
-        ]

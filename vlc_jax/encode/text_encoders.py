@@ -18,7 +18,7 @@ import numpy as np
 from vlc_jax import weights
 from vlc_jax.devices import sharding
 from vlc_jax.encode import llm2vec
-from vlc_jax.encode.encoder import BatchEncoder
+from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors

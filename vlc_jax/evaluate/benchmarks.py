@@ -13,8 +13,9 @@ from PIL import Image
 
 from vlc_jax import evaluators
 from vlc_jax.devices import sharding
-from vlc_jax.encode.once import OnceEncoder
-from vlc_jax.errors import PreemptedError, UsageError
+from vlc_jax.encode.encoder import Encoder
+from vlc_jax.encode.interrupt import Interrupt
+from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps, questions
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark, protocol_of
 from vlc_jax.input_pipeline.case import image_file, maps_file
@@ -45,14 +46,14 @@ class Evaluation:
     def __init__(
         self, setup: Setup, workdir: Workdir, stop: StopSignal, weights: str | None = None
     ):
-        self.setup, self.workdir, self.stop = setup, workdir, stop
+        self.setup, self.workdir = setup, workdir
         self._weights = weights
         self._folders: dict[str, Path] = {}
         self.reused: list[str] = []  # benchmarks whose results existed already
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
-        self._encoder = OnceEncoder(setup, self._check_stop, stop.interrupt, workdir.is_writer)
+        self._encoder = Encoder(setup, Interrupt(stop), once=True, is_writer=workdir.is_writer)
 
     def read(self) -> None:
         """Reads every benchmark and decodes its first images.
@@ -220,10 +221,6 @@ class Evaluation:
     def _question(self, name: str) -> results.Question:
         benchmark, data = self._options.benchmarks[name], self._read(name).version
         return results.Question(name, benchmark.reader, benchmark.options, data, self._weights)
-
-    def _check_stop(self) -> None:
-        if sharding.any_process(self.stop.is_set):
-            raise PreemptedError(self.stop.name or "another process")
 
 
 def open_vectors(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:

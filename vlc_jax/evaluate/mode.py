@@ -26,12 +26,9 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     imported = None if latest.trained is not None else _identity(setup, latest.params)
     text_encoders.encode_others(setup.tokenizer)
     evaluation = Evaluation(setup, workdir, stop, imported)
-    stop.interrupt(evaluation.read)  # before the claim: an invalid option must leave no config.json
-    if not (workdir.path / "config.json").exists():  # imported weights, never trained here
-        unmixed = {"other": None, "alpha": mixture.shares}
-        workdir.claim({**setup.config, "interpolate": unmixed})
-        counts = models.parameter_counts(latest.params)
-        workdir.write_env(hardware=runtime.hardware(), parameters=counts, input={})
+    # before the claim: an invalid option must leave no config.json
+    stop.interrupt(evaluation.read)
+    claim(setup, workdir, latest.params)
     if mixture.other:
         wise_ft.evaluate(setup, workdir, evaluation, latest.variables, latest.step)
     else:
@@ -40,6 +37,17 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
         if evaluation.reused and workdir.is_writer:
             names = ", ".join(evaluation.reused)
             print(f"{names}: kept from before; delete a file to make it again")
+
+
+def claim(setup: Setup, workdir: Workdir, params: Any) -> None:
+    """Writes config.json and env.json of a workdir that was never trained in."""
+    if (workdir.path / "config.json").exists():
+        return
+    # an interpolation is of one evaluation: a later one without it must find no other config
+    unmixed = {"other": None, "alpha": setup.evaluation.interpolation.shares}
+    workdir.claim({**setup.config, "interpolate": unmixed})
+    counts = models.parameter_counts(params)
+    workdir.write_env(hardware=runtime.hardware(), parameters=counts, input={})
 
 
 def _identity(setup: Setup, params: Any) -> str:

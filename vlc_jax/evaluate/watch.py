@@ -1,16 +1,13 @@
 """Evaluates a run while it trains: `--mode eval --watch RUN` evaluates each new checkpoint."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from vlc_jax import models
-from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.evaluate.mode import claim
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.processes.preemption import StopSignal
@@ -44,7 +41,7 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
         if step is not None and not evaluation.is_complete(step):
             latest = _load(setup, workdir, run, has_ended)
             if latest is not None and not evaluation.is_complete(latest.step):
-                _claim(setup, workdir, latest.params)
+                claim(setup, workdir, latest.params)
                 evaluation.forget_after(latest.step)  # of an earlier run in the same folder
                 evaluation.run(latest.variables, latest.step)
                 evaluation.publish(latest.step)
@@ -91,10 +88,3 @@ def _check(setup: Setup, workdir: Workdir, run: Path) -> None:
     fields = differing_fields(read_object(run / "config.json"), setup.config, EVAL_FIELDS)
     if fields:
         raise UsageError(f"the run in {run} has another config:\n  " + "\n  ".join(fields))
-
-
-def _claim(setup: Setup, workdir: Workdir, params: Mapping[str, Any]) -> None:
-    if not (workdir.path / "config.json").exists():
-        workdir.claim(setup.config)
-        counts = models.parameter_counts(params)
-        workdir.write_env(hardware=runtime.hardware(), parameters=counts, input={})

@@ -16,11 +16,10 @@ from vlc_jax.types.setup import Setup
 def evaluate(
     setup: Setup, workdir: Workdir, evaluation: Evaluation, variables: Any, step: int
 ) -> None:
-    """WiSE-FT: runs every benchmark on (1 - alpha) other + alpha `variables` for each alpha.
+    """Runs every benchmark on (1 - alpha) other + alpha `variables` for each alpha.
 
-    Wortsman et al. 2022, equation 1. Results of each alpha go to interpolate/<alpha> of the
-    workdir; interpolate/mixed.json names the two weights. Results of other weights or of an earlier
-    step are removed first.
+    Results of each alpha go to interpolate/<alpha> of the workdir; interpolate/mixed.json names the
+    two weights. Results of other weights or of an earlier step are removed first.
     """
     from vlc_jax import report
 

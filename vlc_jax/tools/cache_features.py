@@ -26,7 +26,7 @@ import jax
 import numpy as np
 from absl import flags
 
-from vlc_jax.encode.encoder import BatchEncoder
+from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import command_line, shard_writer

@@ -15,6 +15,15 @@ from vlc_jax.setup import command_line
 WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")  # as inference.load
 
 
+def parser(name: str, text: str | None) -> argparse.ArgumentParser:
+    """The parser of the command `vlc-jax NAME`; text: its help, with line breaks."""
+    return argparse.ArgumentParser(
+        prog=f"vlc-jax {name}",
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds the options that select a model."""
     parser.add_argument("--model", required=True, help="workdir, exported folder or weights")
@@ -38,26 +47,30 @@ def start(do: Callable[[], str]) -> None:
     @addresses.allowed
     def with_flags(words: Sequence[str] | None) -> None:
         argv = sys.argv if words is None else [sys.argv[0], *words]
-        app.run(lambda rest: run(rest, do), argv=argv, flags_parser=command_line.parse_flags)
+        app.run(lambda rest: run(do, rest[1:]), argv=argv, flags_parser=command_line.parse_flags)
 
     if code := with_flags():
         sys.exit(code)
 
 
-def run(argv: list[str], do: Callable[[], str]) -> None:
-    """Prints the summary that `do` returns, or exits with one line and an exit code: 130 if
-    interrupted, else that of errors.exit_code.
+def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
+    """Prints the summary that `do` returns, or exits with one line and an exit code.
+
+    130 if interrupted, 2 for a file that cannot be opened, else that of errors.exit_code.
+    unknown: arguments that no flag has taken.
     """
     terminal.quieten()
     try:
-        if len(argv) > 1:
-            raise errors.UsageError(f"unknown arguments {argv[1:]}; options start with --")
+        if unknown:
+            raise errors.UsageError(f"unknown arguments {unknown}; options start with --")
         print(do())
     except KeyboardInterrupt:
-        print("interrupted; the same command continues", file=sys.stderr)
+        print("interrupted; start the same command again", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         code = errors.exit_code(error)
+        if code is None and isinstance(error, OSError):
+            code = errors.ExitCode.USAGE
         if code is None:
             raise
         print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)

@@ -20,7 +20,6 @@ shards are X.npy. Exit codes are those of vlc_jax.main; 130: interrupted.
 """
 
 import argparse
-import collections
 import contextlib
 import hashlib
 import json
@@ -35,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlc_jax.devices import runtime
+from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.commands import addresses, command_line
@@ -43,10 +43,9 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
 from vlc_jax.input_pipeline.stores.row_file import RowFile
 from vlc_jax.input_pipeline.tokenizers import text_vectors
+from vlc_jax.run import workdir_files
 from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
-
-AHEAD = 2  # batches decoded ahead of the one that is embedded
 
 # Embeddings of a batch, and {row: reason} of the items that cannot be read.
 Rows = tuple[np.ndarray, dict[int, str]]
@@ -67,23 +66,18 @@ class Input(NamedTuple):
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command_line_parser()
-    args = parser.parse_args(arguments)
+    args = command_line_parser().parse_args(arguments)
 
     def run() -> str:
         runtime.connect(None, None, None)
         return embed(args)
 
-    command.run([parser.prog], run)
+    command.run(run)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
     """The parser of the options above."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax embed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.parser("embed", __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--images", type=Path, help="folder, or table: JSONL, TSV, CSV, COCO JSON")
     source.add_argument("--texts", type=Path, help="table, or .txt file with a text per line")
@@ -112,17 +106,16 @@ def embed(args: argparse.Namespace) -> str:
         "width": model.embed_texts([]).shape[1],
     }
     journal = Journal(out, {"path": str(args.model)}, request)
-    bad = len(journal.bad)
     if not out.exists():
-        bad = write(out, items, model, args.batch_size, journal)
+        write(out, items, model, args.batch_size, journal)
     summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
-    if bad:
-        summary += f"; {bad:,} cannot be read, see {journal.bad_path}, and are NaN"
+    if journal.bad:
+        summary += f"; {len(journal.bad):,} cannot be read, see {journal.bad_path}, and are NaN"
     return summary
 
 
-def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Journal") -> int:
-    """Writes the missing rows; returns the number of images that cannot be read."""
+def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Journal") -> None:
+    """Writes the missing rows."""
     count, width = journal.request["count"], journal.request["width"]
     header = text_vectors.header(out, count, width, "float32")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -131,14 +124,18 @@ def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Jour
         command_line.bar(items.kind, count, file.done) as advance,
     ):
         journal.begin(file.done)
-        write_lines(out.with_suffix(".jsonl"), items.names)
+        with out.with_suffix(".jsonl").open("w", encoding="utf-8") as names:
+            names.writelines(json.dumps(name) + "\n" for name in items.names)
         for rows, bad in items.embed(model, batch_size, file.done):
-            bad = {file.done + row: reason for row, reason in bad.items()}
-            file.append(rows)  # before the journal, which must never count rows that are missing
-            journal.add(file.done, [(row, items.names[row], why) for row, why in bad.items()])
+            named = [
+                {"row": file.done + row, "name": items.names[file.done + row], "reason": reason}
+                for row, reason in bad.items()
+            ]
+            # before the journal, which must never count rows that are missing
+            file.append(rows)
+            journal.add(file.done, named)
             advance(file.done)
         file.finish()
-    return len(journal.bad)
 
 
 class Journal:
@@ -151,7 +148,7 @@ class Journal:
     def __init__(self, out: Path, facts: dict[str, Any], request: dict[str, Any]) -> None:
         self.path, self.bad_path = out.with_suffix(".json"), out.with_suffix(".bad.jsonl")
         self.request, self._facts = request, facts
-        self.done, self.bad = 0, list[tuple[int, str, str]]()
+        self.done, self.bad = 0, list[dict[str, Any]]()
         if not self.path.exists():
             # e.g. --out captions.npy must not overwrite a table captions.jsonl
             for path in (out, out.with_suffix(".jsonl"), self.bad_path):
@@ -175,35 +172,24 @@ class Journal:
         if self.bad_path.exists():
             for line in self.bad_path.read_text("utf-8").splitlines():
                 with contextlib.suppress(ValueError):  # the truncated last line of a killed run
-                    self.bad.append(tuple(json.loads(line).values()))
+                    self.bad.append(json.loads(line))
 
     def begin(self, done: int) -> None:
         """Discards bad images from row `done` on: these rows are computed again."""
-        self.bad = [each for each in self.bad if each[0] < done]
-        self._write_bad(self.bad, "w")
-        self._write(done)
+        kept = [each for each in self.bad if each["row"] < done]
+        self.bad = []
+        self.bad_path.unlink(missing_ok=True)
+        self.add(done, kept)
 
-    def add(self, done: int, bad: Sequence[tuple[int, str, str]]) -> None:
-        """Records `done` rows; `bad`: (row, name, reason) of unreadable images among new rows."""
-        self.bad += bad
-        self._write_bad(bad, "a")
-        self._write(done)
-
-    def _write_bad(self, bad: Sequence[tuple[int, str, str]], mode: str) -> None:
-        if self.bad:
-            with self.bad_path.open(mode, encoding="utf-8") as file:
-                for row, name, reason in bad:
-                    line = json.dumps({"row": row, "name": name, "reason": reason})
-                    file.write(line + "\n")
-        else:
-            self.bad_path.unlink(missing_ok=True)
-
-    def _write(self, done: int) -> None:
+    def add(self, done: int, bad: Sequence[dict[str, Any]]) -> None:
+        """Records `done` rows; `bad`: row, name and reason of unreadable images among new rows."""
         self.done = done
+        self.bad += bad
+        if bad:
+            with self.bad_path.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(each) + "\n" for each in bad)
         content = self._facts | self.request | {"done": done, "bad": len(self.bad)}
-        writing = self.path.with_name(f"{self.path.name}.writing")
-        writing.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        writing.replace(self.path)  # atomic: a killed run leaves a complete journal
+        workdir_files.replace(self.path, json.dumps(content, indent=1) + "\n")
 
 
 def changes(names: Sequence[str], before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -229,9 +215,9 @@ def images(args: argparse.Namespace) -> Input:
         paths = [listing.path(name) for name in names[first:]]
         size = model.config["input"]["image_size"]
         blank = np.zeros((size, size, 3), np.uint8)
-        for batch in decoded(model, paths, batch_size):
-            bad = {row: str(each) for row, each in enumerate(batch) if is_bad(each)}
-            pixels = [blank if is_bad(each) else each for each in batch]
+        for batch in read_ahead(decoded(model, paths, batch_size)):
+            bad = {row: str(x) for row, x in enumerate(batch) if isinstance(x, DataError)}
+            pixels = [blank if row in bad else x for row, x in enumerate(batch)]
             # pad to whole batches: one shape, one compilation
             rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
             rows[list(bad)] = np.nan
@@ -258,7 +244,7 @@ def texts(args: argparse.Namespace) -> Input:
 def decoded(
     model: Model, paths: Sequence[Path], batch_size: int
 ) -> Iterator[list[np.ndarray | DataError]]:
-    """Pixels of the images of each batch; the next AHEAD batches are decoded in the background."""
+    """Pixels of the images of each batch, or the error of an unreadable image."""
 
     def pixels(path: Path) -> np.ndarray | DataError:
         try:
@@ -266,24 +252,10 @@ def decoded(
         except DataError as error:
             return error
 
-    pool = ThreadPoolExecutor(os.cpu_count())  # decoding and resizing release the GIL
-    waiting = collections.deque[list[Any]]()
-    try:
+    # threads, since decoding and resizing release the GIL
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in range(0, len(paths), batch_size):
-            waiting.append(
-                [pool.submit(pixels, path) for path in paths[start : start + batch_size]]
-            )
-            if len(waiting) > AHEAD:
-                yield [each.result() for each in waiting.popleft()]
-        while waiting:
-            yield [each.result() for each in waiting.popleft()]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def is_bad(item: object) -> bool:
-    """True for the error of an unreadable image, False for pixels."""
-    return isinstance(item, DataError)
+            yield list(pool.map(pixels, paths[start : start + batch_size]))
 
 
 def file_size(path: Path) -> int:
@@ -314,12 +286,6 @@ def shard_path(out: Path, shard: str) -> Path:
     """X-00000-of-00004.npy for shard 0/4; X.npy itself for 0/1."""
     index, total = shard_numbers(shard)
     return out if total == 1 else out.with_stem(f"{out.stem}-{index:05d}-of-{total:05d}")
-
-
-def write_lines(path: Path, names: Sequence[str]) -> None:
-    """Writes a JSON string per line."""
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(name) + "\n" for name in names)
 
 
 if __name__ == "__main__":

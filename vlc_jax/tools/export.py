@@ -13,7 +13,7 @@ or a folder with other scores; 30: the disk is full; 130: interrupted. After an 
 written.
 """
 
-import argparse
+import errno
 import json
 import shutil
 import signal
@@ -29,16 +29,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from vlc_jax import weights
-from vlc_jax.errors import ExitCode, UsageError, WeightsError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.commands import addresses
-from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
-from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import init_from, resolve, weights_compatibility
-from vlc_jax.tools import llava_folder, verify_export
+from vlc_jax.tools import command, llava_folder, verify_export
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
@@ -55,18 +53,13 @@ TARGETS = {  # --to -> kind of model -> format
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     "llava": {},  # models without a text tower: tools/llava_folder.py
 }
-EXIT_CODES = dict.fromkeys((WeightsError, CheckpointError, DataError), ExitCode.DATA)
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
 
 @addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax export",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = command.parser("export", __doc__)
     parser.add_argument("--workdir", required=True, type=Path, help="of a finished or stopped run")
     parser.add_argument("--to", required=True, choices=TARGETS)
     parser.add_argument("--out", required=True, type=Path, help="a new folder")
@@ -76,20 +69,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="interpreter with the library of the format, for the check; default: this one",
     )
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that cleanup runs
-    try:
-        names, verdict = export(options.workdir, options.to, options.out, options.python)
-    except (UsageError, WeightsError, CheckpointError, DataError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_CODES.get(type(error), ExitCode.USAGE)
-    except SafetensorError as error:
-        print(f"error: cannot write {options.out}: {error}", file=sys.stderr)
-        return ExitCode.INFRASTRUCTURE
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        return 130
-    print(f"{options.out}: {', '.join(names)}\n{verdict}")
-    return 0
+    # an exception, so that the unfinished folder is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    def run() -> str:
+        try:
+            names, verdict = export(options.workdir, options.to, options.out, options.python)
+        except SafetensorError as error:
+            # its error has no errno of a full disk
+            raise OSError(errno.EIO, f"cannot write {options.out}: {error}") from error
+        return f"{options.out}: {', '.join(names)}\n{verdict}"
+
+    command.run(run)
 
 
 def export(

@@ -8,7 +8,6 @@ MODEL: LLaVA's weights, or the workdir of a captioner. Without --prompt it descr
 streamed. Exit codes are those of vlc_jax.main.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -20,11 +19,7 @@ from vlc_jax.tools import command
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax generate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.parser("generate", __doc__)
     parser.add_argument("--image", required=True, metavar="FILE")
     parser.add_argument("--prompt", default="", metavar="TEXT", help="a question about the image")
     parser.add_argument("--max_tokens", type=int, default=128, metavar="N")
@@ -47,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(piece if number else piece.lstrip(), end="", flush=True)
         return ""  # printed by `command.run`: ends the line
 
-    command.run([parser.prog], generate)
+    command.run(generate)
 
 
 if __name__ == "__main__":

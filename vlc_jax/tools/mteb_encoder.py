@@ -10,7 +10,7 @@ with tie="first_index". Our main metric is the mean over relations with ties as 
 decides instead of the tie.
 """
 
-from collections.abc import Iterable, Iterator
+import itertools
 from typing import Any
 
 import numpy as np
@@ -66,26 +66,18 @@ class MtebEncoder(AbsEncoder):
         kinds = [kind for kind in embed if kind in features]
         if not kinds:
             raise UsageError(f"items need a text or an image; mteb's items have {list(features)}")
-        rows = [
-            sum(embed[kind]([item[kind] for item in part]) for kind in kinds)
-            for part in _parts(inputs, kinds)
-        ]
+        # a generator: a task's decoded images together may exceed the memory
+        items = (
+            dict(zip(kinds, values, strict=True))
+            for batch in inputs
+            for values in zip(*(batch[kind] for kind in kinds), strict=True)
+        )
+        rows = []
+        while part := list(itertools.islice(items, ITEMS)):
+            rows.append(sum(embed[kind]([item[kind] for item in part]) for kind in kinds))
         return np.concatenate(rows)
 
     def _texts(self, texts: list[str]) -> np.ndarray:
         # unique texts only: rounding can differ between rows, and equal captions must tie
         row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         return self.model.embed_texts(list(row))[[row[text] for text in texts]]
-
-
-def _parts(batches: Iterable[dict[str, list]], kinds: list[str]) -> Iterator[list[dict[str, Any]]]:
-    """The items of all batches, ITEMS at a time."""
-    part: list[dict[str, Any]] = []
-    for batch in batches:
-        columns = (batch[kind] for kind in kinds)
-        part += [dict(zip(kinds, values, strict=True)) for values in zip(*columns, strict=True)]
-        while len(part) >= ITEMS:
-            yield part[:ITEMS]
-            part = part[ITEMS:]
-    if part:
-        yield part

@@ -7,7 +7,6 @@ table, images by texts, with the best text of each image marked; --json prints t
 Exit codes are those of vlc_jax.main.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -21,11 +20,7 @@ from vlc_jax.tools import command
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax score",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.parser("score", __doc__)
     parser.add_argument("--images", required=True, nargs="+", metavar="FILE")
     parser.add_argument("--texts", required=True, nargs="+", metavar="TEXT")
     parser.add_argument("--json", action="store_true", help="numbers instead of a table")
@@ -39,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return json.dumps(result, ensure_ascii=False)
         return table(args.images, args.texts, scores)
 
-    command.run([parser.prog], score)
+    command.run(score)
 
 
 def table(images: Sequence[str], texts: Sequence[str], scores: np.ndarray) -> str:

@@ -62,40 +62,31 @@ def write(paths: Sequence[Path], out: Path) -> int:
         runs = [read_workdir.read(path) for path in paths]
     except NotAWorkdirError as error:
         raise DataError(str(error)) from error
-    number, writer, part = 0, None, out.with_name(f".{out.name}.writing")
+    text, number = pyarrow.string(), pyarrow.int64()
+    # not inferred: a first part in which a column is all None would have another type
+    schema = pyarrow.schema(
+        {
+            **dict.fromkeys(("run", "benchmark", "protocol"), text),
+            "step": number,
+            **dict.fromkeys(("version", "case", "image", "group"), text),
+            "captions": pyarrow.list_(text),
+            "scores": pyarrow.list_(pyarrow.float64()),
+            "images": number,
+            **dict.fromkeys(("correct", "tie"), pyarrow.bool_()),
+        }
+    )
+    written, part = 0, out.with_name(f".{out.name}.writing")
     named = zip(compare.names(paths), runs, strict=True)
     every = (row for name, run in named for row in rows(name, run))
-    try:
+    with parquet.ParquetWriter(part, schema) as writer:
         while batch := list(itertools.islice(every, ROWS)):
-            table = pyarrow.Table.from_pylist(batch, schema=_schema(pyarrow))
-            writer = writer or parquet.ParquetWriter(part, table.schema)
-            writer.write_table(table)
-            number += len(batch)
-    finally:
-        if writer is not None:
-            writer.close()
-    if not number:
+            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+            written += len(batch)
+    if not written:
+        part.unlink()
         raise DataError(f"{', '.join(map(str, paths))}: no benchmark has been evaluated yet")
     part.replace(out)  # atomic: `out` is complete or absent
-    return number
-
-
-def _schema(pyarrow: Any) -> Any:
-    text, number = pyarrow.string(), pyarrow.int64()
-    kinds = {
-        **dict.fromkeys(("run", "benchmark", "protocol"), text),
-        "step": number,
-        "version": text,
-        "case": text,
-        "image": text,
-        "group": text,
-        "captions": pyarrow.list_(text),
-        "scores": pyarrow.list_(pyarrow.float64()),
-        "images": number,
-        "correct": pyarrow.bool_(),
-        "tie": pyarrow.bool_(),
-    }
-    return pyarrow.schema(list(kinds.items()))
+    return written
 
 
 @addresses.allowed
@@ -108,13 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("workdirs", nargs="+", type=Path, help="of runs with evaluations")
     parser.add_argument("--out", required=True, type=Path, help="the Parquet file")
-    return command_line.exit_code(_run, parser.parse_args(arguments))
 
+    def run(options: argparse.Namespace) -> int:
+        number = write(options.workdirs, options.out)
+        print(f"{number:,} rows of {len(options.workdirs)} runs: {options.out}")
+        return 0
 
-def _run(options: argparse.Namespace) -> int:
-    number = write(options.workdirs, options.out)
-    print(f"{number:,} rows of {len(options.workdirs)} runs: {options.out}")
-    return 0
+    return command_line.exit_code(run, parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ Hugging Face folder of Llama, Mistral, Phi-3 or Gemma: config.json, weights and 
 
 import argparse
 import hashlib
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -37,9 +38,8 @@ DTYPES = ("auto", "float32", "bfloat16")
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = _parser()
-    args = parser.parse_args(arguments)
-    command.run([parser.prog], lambda: write(args))
+    args = _parser().parse_args(arguments)
+    command.run(lambda: write(args))
 
 
 def write(args: argparse.Namespace) -> str:
@@ -99,11 +99,7 @@ def _ends(folder: Path, config: dict[str, Any]) -> list[int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax write_texts",
-        description=job_options.description(__doc__ or ""),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.parser("write_texts", job_options.description(__doc__ or ""))
     job_options.add_options(parser)
     parser.add_argument("--decoder", required=True, help="folder of the language model")
     parser.add_argument("--batch-size", type=command_line.positive, default=32, help="prompts")
@@ -112,4 +108,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

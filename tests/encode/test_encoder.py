@@ -11,10 +11,10 @@ from PIL import Image
 from tests.support import tiny
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner
-from vlc_jax.encode import encoder as encode
-from vlc_jax.encode import feature_cache
-from vlc_jax.encode.encoder import BatchEncoder, EvaluationEncoder, short_lengths, text_lengths
-from vlc_jax.encode.once import OnceEncoder
+from vlc_jax.encode import batches, feature_cache
+from vlc_jax.encode.batches import BatchEncoder
+from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
+from vlc_jax.encode.interrupt import Interrupt
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case
@@ -52,7 +52,7 @@ def towers(monkeypatch):
     def batches(encoder, variables, asked):
         scale = float(variables["params"]["logit_scale"])
         for start in range(0, len(asked), 8):
-            encoder._before_batch()
+            encoder._interrupt.check()
             part = asked[start : start + 8]
             items.extend(part)
             seeds = [hash((scale, x if isinstance(x, str) else x.tobytes())) for x in part]
@@ -81,11 +81,11 @@ def test_tokens_of_a_decoder_are_in_no_file(select, tmp_path):
     config = captioner.get_config(f"select={select},width=16,depth=1")
     with config.unlocked():
         config.eval.cache = str(tmp_path)
-    encoder = OnceEncoder(resolve(config, "eval"))
-    assert encoder._images.is_bounded
-    assert encoder._images._folder is None
+    images = Encoder(resolve(config, "eval"), once=True).images
+    assert images.cache.is_bounded
+    assert images.cache.folder is None
     clip = with_evaluation(resolve(tiny.get_config(), "eval"), cache=str(tmp_path))
-    assert OnceEncoder(clip)._images._folder == tmp_path
+    assert Encoder(clip, once=True).images.cache.folder == tmp_path
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_an_image_and_a_text_of_two_benchmarks_are_encoded_once(run, encoded, tm
         Case("0", (copy,), ("a blue circle", "a green ring")),
         Case("1", (copy.read_bytes(),), ("a red circle", "a green ring")),
     ]
-    encoder = OnceEncoder(setup)
+    encoder = Encoder(setup, once=True)
     scorer, rows = encoder.scorer(variables), []
     for name, cases in (("one", first), ("two", second)):
         encoder.prepare(variables, Benchmark(name, cases, "v"))
@@ -115,14 +115,14 @@ def test_an_image_and_a_text_of_two_benchmarks_are_encoded_once(run, encoded, tm
 
 
 def plain_scores(run, case):
-    scorer = EvaluationEncoder(run[0]).scorer(run[1])
+    scorer = Encoder(run[0]).scorer(run[1])
     image, text = scorer.embed_images(list(case.images)), scorer.embed_texts(list(case.captions))
     return scorer.score(image, text)[0]
 
 
 def results(setup, variables, order=None, names=("scenes_retrieval", "scenes_replace")):
     """Name -> scores by the id of a case, and the images' features by their content."""
-    encoder, found = OnceEncoder(setup), {}
+    encoder, found = Encoder(setup, once=True), {}
     scorer = encoder.scorer(variables)
     for name in names:
         whole = READERS[name](split="validation", count=37)
@@ -164,7 +164,7 @@ def test_scores_are_the_same_bits_whatever_the_batches_devices_and_order(run, ex
 def test_a_score_is_the_same_bits_whatever_is_scored_with_it(run, devices):
     setup, variables = run
     setup = on_one_device(setup) if devices == 1 else setup
-    scorer, rng = OnceEncoder(setup).scorer(variables), np.random.default_rng(0)
+    scorer, rng = Encoder(setup, once=True).scorer(variables), np.random.default_rng(0)
     image = ImageFeatures(rng.standard_normal((530, 96), np.float32))
     text = TextFeatures(rng.standard_normal((530, 96), np.float32))
     scores = scorer.score(image, text)
@@ -192,16 +192,16 @@ def test_cut_texts_have_the_features_of_full_ones(monkeypatch):
         config.model.vocab_size = 300
     setup = on_one_device(resolve(config, "eval"))
     variables = {"params": setup.parameters.init(), "batch_stats": {}}
-    lengths, tower = set(), encode.sharding.put_batch
+    lengths, tower = set(), batches.sharding.put_batch
     monkeypatch.setattr(
-        encode.sharding,
+        batches.sharding,
         "put_batch",
         lambda mesh, rows: lengths.add(rows["text"].shape[1]) or tower(mesh, rows),
     )
     texts = ["", "a cat", *("a" * n for n in (14, 15, 16)), "a dog and a cat", "b" * 60, "c" * 99]
-    cut = EvaluationEncoder(setup, batch_size=8, cuts_texts=True).texts(variables, texts)
+    cut = Encoder(setup, once=True).texts(variables, texts)
     assert lengths == {16, 32, 77}
-    full = EvaluationEncoder(setup, batch_size=8).texts(variables, texts)
+    full = Encoder(setup).texts(variables, texts)
     np.testing.assert_allclose(cut.pooled, full.pooled, rtol=0, atol=1e-6)
     assert len(np.unique(full.pooled.round(4), axis=0)) == len(texts)
 
@@ -235,7 +235,7 @@ def test_texts_are_cut_only_where_no_feature_reads_padding(text, model, expected
     with config.unlocked():
         config.model.name, config.model.text = model, {"depth": 1, **text}
         config.model.head = {"num_functional_words": 0} if model == "dcsm" else {}
-    assert encode.takes_shorter_texts(resolve(config, "eval")) == expected
+    assert takes_shorter_texts(resolve(config, "eval")) == expected
 
 
 def row(number, size=25):
@@ -263,9 +263,9 @@ def test_features_with_tokens_stay_below_the_limit_and_are_complete(towers, monk
     with config.unlocked():
         config.model.name = "pacl"
     monkeypatch.setattr(BatchEncoder, "has_tokens", True)
-    monkeypatch.setattr("vlc_jax.encode.once.MEMORY", 10 * 2 * 6 * 4)  # of ten images
+    monkeypatch.setattr(feature_cache, "MEMORY", 10 * 2 * 6 * 4)  # of ten images
     variables = {"params": {"image": {}, "text": {}, "logit_scale": 1.0}}
-    scorer, images = OnceEncoder(resolve(config, "eval")).scorer(variables), pictures(40)
+    scorer, images = Encoder(resolve(config, "eval"), once=True).scorer(variables), pictures(40)
     found = scorer.embed_images(images)  # more than fit
     assert (found.tokens[:, 0] == found.pooled).all()
     assert len(np.unique(found.pooled, axis=0)) == 40
@@ -277,7 +277,7 @@ def test_features_with_tokens_stay_below_the_limit_and_are_complete(towers, monk
 
 def test_a_tower_whose_parameters_changed_encodes_anew_and_the_other_does_not(run, towers):
     setup, variables = run
-    encoder, texts, images = OnceEncoder(setup), ["a red circle", "a blue ring"], pictures(3)
+    encoder, texts, images = Encoder(setup, once=True), ["a red circle", "a blue ring"], pictures(3)
     params = variables["params"]
     trained = {**params, "text": jax.tree.map(lambda x: x * 1.1, params["text"])}
     for params_now in (params, trained):
@@ -294,7 +294,7 @@ def cached(run, tmp_path):
 
 
 def features(setup, variables, count=40):
-    scorer = OnceEncoder(setup).scorer(variables)
+    scorer = Encoder(setup, once=True).scorer(variables)
     image = scorer.embed_images(pictures(count))
     text = scorer.embed_texts(["a red circle", "a ring"])
     return image.pooled.tobytes() + text.pooled.tobytes()
@@ -349,6 +349,13 @@ def test_a_damaged_file_is_said_once_and_computed_again(cached, towers, caplog, 
     assert len(towers) == 40
 
 
+def checked_by(check):
+    """An Interrupt that calls `check` before each batch."""
+    interrupt = Interrupt()
+    interrupt.check = check
+    return interrupt
+
+
 def test_a_stopped_evaluation_goes_on_from_its_features(cached, towers):
     setup, variables, folder = cached
     calls = []
@@ -359,9 +366,9 @@ def test_a_stopped_evaluation_goes_on_from_its_features(cached, towers):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        OnceEncoder(setup, stop).scorer(variables).embed_images(pictures(40))
+        Encoder(setup, checked_by(stop), once=True).scorer(variables).embed_images(pictures(40))
     towers.clear()
-    OnceEncoder(setup).scorer(variables).embed_images(pictures(40))
+    Encoder(setup, once=True).scorer(variables).embed_images(pictures(40))
     assert [image.tobytes() for image in towers] == [x.tobytes() for x in pictures(40)[24:]]
     assert not list(folder.rglob("*.writing"))
 
@@ -370,15 +377,15 @@ def test_features_are_written_while_others_are_computed(cached, towers, monkeypa
     setup, variables, folder = cached
     monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
     seen = []
-    encoder = OnceEncoder(setup, lambda: seen.append(len(list(folder.glob("image-*/*.npz")))))
-    encoder.scorer(variables).embed_images(pictures(24))
+    written = checked_by(lambda: seen.append(len(list(folder.glob("image-*/*.npz")))))
+    Encoder(setup, written, once=True).scorer(variables).embed_images(pictures(24))
     assert seen == [0, 1, 2]
 
 
 def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_encoded(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"config\.eval\.cache: cannot write to .*file/cache"):
-        OnceEncoder(with_evaluation(run[0], cache=str(tmp_path / "file/cache")))
+        Encoder(with_evaluation(run[0], cache=str(tmp_path / "file/cache")), once=True)
 
 
 def test_a_full_disk_leaves_no_half_a_file(cached, towers, monkeypatch):

@@ -1,0 +1,175 @@
+"""A method of the model on any number of items: numpy in, numpy out, in batches of one size."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from vlc_jax.devices import sharding
+from vlc_jax.encode.feature_cache import FeatureCache
+from vlc_jax.encode.interrupt import NEVER, Interrupt
+from vlc_jax.types.setup import Setup
+
+Rows = dict[str, np.ndarray]
+
+# Batches that are read ahead: one is decoded while the next one waits for the device.
+AHEAD = 2
+T = TypeVar("T")
+
+
+def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
+    """method(model, *inputs) as a compiled function of (variables, *inputs), results replicated.
+
+    variables: {"params": ...}, and "batch_stats" for a method that scores.
+    method: such as `lambda model, text: model.encode_text(text)`.
+    """
+    run = jax.jit(
+        lambda variables, *inputs: nn.apply(method, setup.model)(variables, *inputs),
+        out_shardings=sharding.replicated(setup.mesh),
+    )
+
+    def call(variables: Any, *inputs: Any) -> Any:
+        with jax.set_mesh(setup.mesh):
+            return run(variables, *inputs)
+
+    return call
+
+
+def read_ahead(reader: Iterator[T], interrupt: Interrupt = NEVER) -> Iterator[T]:
+    """Yields the items of `reader`, which a thread reads up to AHEAD items ahead."""
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        ahead = [pool.submit(next, reader, None) for _ in range(AHEAD)]
+        while (item := interrupt.call(ahead.pop(0).result)) is not None:
+            ahead.append(pool.submit(next, reader, None))
+            yield item
+    finally:
+        # wait=False: a hanging storage must not block here
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def by_length(lengths: Sequence[int], size: int) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Batches of items of one length: yields (length, indices, indices padded to `size`).
+
+    A batch is padded with copies of its last item, so that each length compiles one program.
+    """
+    groups: dict[int, list[int]] = {}
+    for index, length in enumerate(lengths):
+        groups.setdefault(length, []).append(index)
+    for length, indices in sorted(groups.items()):
+        for start in range(0, len(indices), size):
+            batch = indices[start : start + size]
+            yield length, batch, batch + batch[-1:] * (size - len(batch))
+
+
+class Batch(NamedTuple):
+    """Rows of one forward pass.
+
+    indices: of its items among all items; fewer than rows if the last item pads the batch.
+    rows: name -> rows of this process.
+    """
+
+    indices: Sequence[int]
+    rows: Rows
+
+
+class BatchEncoder:
+    """Applies a method of the model to any number of items, in batches of one size.
+
+    The next batches are read while one is computed.
+
+    Args:
+      setup: of the model.
+      method: (model, batch of rows) -> features, a tree of arrays with as many rows.
+      load: items -> {name: numpy rows}; each process loads only its rows of every batch.
+      interrupt: checked before each batch, and able to stop the wait for `load`.
+      batch_size: rows over all devices, rounded up to a multiple of their number; None:
+        config.eval.batch_size.
+      length: rows of `load` -> needed number of columns of each. Batches then have items of one
+        length, and every process loads the items of all processes.
+      cache: of features; None: all items are encoded.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        method: Callable[..., Any],
+        load: Callable[[Sequence[Any]], Rows],
+        *,
+        interrupt: Interrupt = NEVER,
+        batch_size: int | None = None,
+        length: Callable[[Rows], Sequence[int]] | None = None,
+        cache: FeatureCache | None = None,
+    ):
+        size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
+        self._size = -(-size // groups) * groups  # rounded up to a multiple of groups
+        self._encode, self._mesh = compiled(setup, method), setup.mesh
+        self._load, self._interrupt, self.cache = load, interrupt, cache
+        self._read = self._in_order if length is None else partial(self._by_length, length)
+
+    def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
+        """Features of all items, as numpy, in their order."""
+        if self.cache is not None:
+            return self.cache.features(items, partial(self.batches, variables))
+        parts = list(self.batches(variables, items))
+        features = jax.tree.map(lambda *x: np.concatenate(x), *(part for _, part in parts))
+        order = np.argsort(np.concatenate([indices for indices, _ in parts]))
+        if (order == np.arange(len(order))).all():  # saves a copy, which is large with tokens
+            return features
+        return jax.tree.map(lambda x: x[order], features)
+
+    def batches(self, variables: Any, items: Sequence[Any]) -> Iterator[tuple[Sequence[int], Any]]:
+        """Yields (indices of items, their features as numpy) of one batch after another."""
+        computed = None
+        # closing: after an error no further batch is read
+        with contextlib.closing(read_ahead(self._read(items), self._interrupt)) as batches:
+            for batch in batches:
+                self._interrupt.check()
+                rows = sharding.put_batch(self._mesh, batch.rows)
+                # read after the next batch is dispatched: the device does not wait for the host
+                waiting, computed = computed, (batch.indices, self._encode(variables, rows))
+                if waiting:
+                    yield _on_host(*waiting)
+        if computed:
+            yield _on_host(*computed)
+
+    def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
+        for start in range(0, len(items), self._size):
+            indices = range(start, min(start + self._size, len(items)))
+            yield Batch(indices, self._load([items[i] for i in self._local(indices)]))
+
+    def _by_length(
+        self, length: Callable[[Rows], Sequence[int]], items: Sequence[Any]
+    ) -> Iterator[Batch]:
+        waiting: dict[int, list[tuple[int, Rows]]] = {}
+        for start in range(0, len(items), self._size):
+            rows = self._load(items[start : start + self._size])
+            for row, columns in enumerate(length(rows)):
+                cut = {name: x[row, :columns] for name, x in rows.items()}
+                waiting.setdefault(columns, []).append((start + row, cut))
+            for columns, group in waiting.items():
+                while len(group) >= self._size:
+                    yield self._stacked(group[: self._size])
+                    waiting[columns] = group = group[self._size :]
+        # not padded with shorter texts: a text's length must not depend on the other texts
+        yield from (self._stacked(group) for _, group in sorted(waiting.items()) if group)
+
+    def _stacked(self, group: Sequence[tuple[int, Rows]]) -> Batch:
+        local = self._local([rows for _, rows in group])
+        stacked = {name: np.stack([rows[name] for rows in local]) for name in local[0]}
+        return Batch([index for index, _ in group], stacked)
+
+    def _local(self, batch: Sequence[Any]) -> list[Any]:
+        """This process's part of a batch padded with its last item, so that one shape compiles."""
+        local = self._size // jax.process_count()
+        first = jax.process_index() * local
+        return [batch[min(first + i, len(batch) - 1)] for i in range(local)]
+
+
+def _on_host(indices: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
+    return indices, jax.tree.map(lambda x: np.asarray(x)[: len(indices)], features)
