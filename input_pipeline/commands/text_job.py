@@ -1,24 +1,57 @@
-"""A job: the questions of a file of captions and a preset, and a run that stores the answers.
+"""Jobs in which a language model writes texts about captions: options, questions, run.
 
-An `answers.Complete` answers them: an endpoint (vlc-jax write_hard_texts) or a language model in
-this process (vlc-jax write_texts).
+An `answers.Complete` answers the questions: an endpoint (vlc-jax write_hard_texts) or a language
+model in this process (vlc-jax write_texts).
 """
 
 import argparse
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.hard_texts.llm import log, prompts
 from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Complete, Question
-from vlc_jax.input_pipeline.hard_texts.llm.meter import Meter
-from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset, listing
 
-_LETTERS_PER_TOKEN = 4  # English, a rule of thumb for --dry-run
+# Of English, OpenAI's rule of thumb: --dry-run needs no tokenizer.
+_LETTERS_PER_TOKEN = 4
+_EXAMPLES = 3  # prompts that --dry-run shows
+_RESULTS = """\
+Captions come from COCO captions JSON (in the order of its annotations), from a column of a JSONL,
+TSV, CSV or JSON table, or from a .txt file with a caption in each line. OUT holds
+
+  replace_hp.jsonl, swap_hp.jsonl   of presets with one text per caption: line k is the text of
+                caption k as a JSON string, or "None". The format of the authors' files, for COCO
+  table.jsonl   the rows of the captions' file with a column "positives" (and "negatives", the
+                foils), and in "positive_kinds" the preset and a hash of prompt, model and sampling
+  raw.jsonl     the unchanged answers, in order of arrival
+  summary.json  the request and its version, counts, why captions have no text, with examples,
+                tokens, cost
+
+Every answer is on disk before the next request is sent: a run that was stopped or killed continues
+with the same command and repeats no request."""
+
+
+def parser(command: str, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    """The parser of a command that runs jobs, with the options of a job."""
+    description = f"{about}\nPresets:\n\n{listing()}\n\n{_RESULTS}"
+    made = command_line.parser(command, description, epilog=epilog)
+    add, positive = made.add_argument, command_line.positive
+    add("preset", choices=PRESETS, metavar="PRESET", help="one of those above")
+    add("captions", help="COCO captions JSON, a table (JSONL, TSV, CSV, JSON) or a .txt file")
+    # "version" prints a text and exits, without the required arguments
+    add("--list", action="version", version=listing(), help="print the presets and exit")
+    add("--column", default="caption", help="of a table; default: caption")
+    add("--out", required=True, help="folder of this request")
+    add("--prompt", metavar="FILE", help=f"another prompt, with {prompts.PLACE} for the caption")
+    add("--max-tokens", type=positive, help="longest answer; default: the preset's")
+    add("--limit", type=positive, help="only the first LIMIT captions; a later run goes on")
+    add("--dry-run", action="store_true", help="show prompts, tokens and cost; send no request")
+    return made
 
 
 class Job(NamedTuple):
@@ -30,13 +63,8 @@ class Job(NamedTuple):
     preset: Preset
     request: Mapping[str, Any]
     out: Path
-    limit: int | None
+    count: int  # captions of this run, answered ones included
     prices: log.Prices
-
-    @property
-    def count(self) -> int:
-        """Number of captions of this run, answered ones included."""
-        return len(self.captions) if self.limit is None else min(self.limit, len(self.captions))
 
 
 def make(
@@ -44,7 +72,7 @@ def make(
     model: str,
     form: str,
     fields: Mapping[str, Any],
-    prices: log.Prices = (None, None),
+    prices: log.Prices | None = None,
 ) -> Job:
     """The job of command line options. fields: request fields beside max_tokens.
 
@@ -52,7 +80,14 @@ def make(
     """
     preset, path = PRESETS[options.preset], Path(options.captions)
     captions = caption_files.read(path, options.column)
-    _check_columns(path, options.column, preset)
+    # before the first question: texts that cannot be written down would be paid for
+    row, _ = next(caption_files.rows(path, options.column))
+    for name in ("positives", "positive_kinds", "negatives", "negative_kinds"):
+        if name in row and (preset.has_foils or name.startswith("positive")):
+            raise ValueError(
+                f"{path} already has a column {name!r}, which the result would overwrite; rename "
+                "it, or use the original table"
+            )
     prompt = Path(options.prompt).read_text("utf-8") if options.prompt else preset.prompt
     if prompts.PLACE not in prompt:
         raise ValueError(f"{options.prompt} has no {prompts.PLACE}, the place of the caption")
@@ -67,39 +102,34 @@ def make(
         "prompt_sha256": _sha256(prompt),
         "prompt": prompt,
     }
-    out = Path(options.out)
-    return Job(path, options.column, captions, preset, request, out, options.limit, prices)
-
-
-def _check_columns(path: Path, column: str, preset: Preset) -> None:
-    """Raises ValueError if a result would overwrite a column of the table."""
-    row, _ = next(caption_files.rows(path, column))
-    written = ["positives", "positive_kinds"]
-    written += ["negatives", "negative_kinds"] * preset.has_foils
-    if there := [name for name in written if name in row]:
-        raise ValueError(
-            f"{path} already has a column {there[0]!r}, which the result would overwrite; rename "
-            "it, or use the original table"
-        )
+    return Job(
+        path=path,
+        column=options.column,
+        captions=captions,
+        preset=preset,
+        request=request,
+        out=Path(options.out),
+        count=min(options.limit or len(captions), len(captions)),
+        prices=prices or log.Prices(),
+    )
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def questions(job: Job, answered: log.Log | None = None) -> Iterator[Question]:
-    """Yields a question per caption that suits the preset and has no answer yet.
+def _suitable(job: Job) -> list[int]:
+    """Indices of the captions that suit the preset."""
+    return [k for k, text in enumerate(job.captions[: job.count]) if job.preset.unfit(text) is None]
 
-    Each has its own seed, seed + line - 1: equal draws would make the texts alike.
-    """
-    for index in range(job.count):
-        if job.preset.unfit(job.captions[index]) is None and (
-            answered is None or index not in answered
-        ):
-            fields = dict(job.request["fields"])
-            if isinstance(fields.get("seed"), int):
-                fields["seed"] += index
-            yield Question(index, prompts.fill(job.request["prompt"], job.captions[index]), fields)
+
+def _questions(job: Job, indices: Sequence[int]) -> Iterator[Question]:
+    for index in indices:
+        fields = dict(job.request["fields"])
+        if isinstance(fields.get("seed"), int):
+            # equal draws for all captions would make the texts alike
+            fields["seed"] += index
+        yield Question(index, prompts.fill(job.request["prompt"], job.captions[index]), fields)
 
 
 def run(job: Job, complete: Complete, where: str) -> str:
@@ -107,39 +137,38 @@ def run(job: Job, complete: Complete, where: str) -> str:
 
     where: address or folder of the model behind `complete`, for the summary.
     """
-    with log.open_log(job.out, dict(job.request), job.captions, job.prices) as answers:
-        meter = Meter(answers, sum(job.preset.unfit(c) is None for c in job.captions[: job.count]))
-
-        def store(index: int, answer: Answer) -> None:
-            answers.add(index, answer)
-            meter.show()
-
-        if any(True for _ in questions(job, answers)):
+    with log.open_log(job.out, job.request, job.captions, job.prices) as answers:
+        suitable = _suitable(job)
+        waiting = [index for index in suitable if index not in answers]
+        if waiting:
             answers.begin(where)
-            try:
-                complete(questions(job, answers), store)
-            finally:
-                meter.end()
-                answers.save()
-        return answers.finish(job.count, partial(caption_files.rows, job.path, job.column))
+            done = len(suitable) - len(waiting)
+            with command_line.bar("writing texts", len(suitable), done) as advance:
+
+                def store(index: int, answer: Answer) -> None:
+                    nonlocal done
+                    answers.add(index, answer)
+                    done += 1
+                    advance(done)
+
+                complete(_questions(job, waiting), store)
+        return answers.finish(job.count, caption_files.rows(job.path, job.column))
 
 
 def dry_run(job: Job) -> str:
     """Example prompts, tokens and cost of a job; sends and writes nothing."""
-    examples, letters, longest, count = [], 0, 0, 0
-    for question in questions(job):
-        if count < 3:
+    examples, letters, longest = [], 0, 0
+    suitable = _suitable(job)
+    for question in _questions(job, suitable):
+        if len(examples) < _EXAMPLES:
             examples.append(f"--- line {question.index + 1}, {question.fields}\n{question.prompt}")
-        count += 1
         letters += len(question.prompt)
         longest += question.fields.get("max_tokens", job.preset.max_tokens)
-    tokens = letters // _LETTERS_PER_TOKEN, longest
-    price = log.cost(tokens, job.prices)
-    return "\n".join(
-        [
-            *examples,
-            f"---\n{job.count:,} captions, {count:,} to ask; about {tokens[0]:,} tokens in (at "
-            f"{_LETTERS_PER_TOKEN} letters a token) and at most {tokens[1]:,} out, "
-            + ("no prices given" if price is None else f"cost at most about {price:,.2f}"),
-        ]
+    tokens = letters // _LETTERS_PER_TOKEN
+    cost = job.prices.cost(tokens, longest)
+    priced = "no prices given" if cost is None else f"cost at most about {cost:,.2f}"
+    total = (
+        f"---\n{job.count:,} captions, {len(suitable):,} to ask; about {tokens:,} tokens in (at "
+        f"{_LETTERS_PER_TOKEN} letters a token) and at most {longest:,} out, {priced}"
     )
+    return "\n".join([*examples, total])

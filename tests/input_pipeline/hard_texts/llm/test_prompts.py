@@ -245,7 +245,7 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
         ("a.jsonl", '{"caption": 3}\n', (), 3, "row 1 of"),
         ("a.jsonl", '{"caption": "x"}\n{"captio', (), 3, "row 2 of"),
         ("a.json", '{"images": [], "annotations": []}', (), 3, "holds no captions"),
-        ("a.json", '{"images": [], "annotations": [{"id": 1}]}', (), 3, "annotation 1 of"),
+        ("a.json", '{"images": [], "annotations": [{"id": 1}]}', (), 3, "lacks 'image_id'"),
         ("a.parquet", "x", (), 2, "the name of a table ends with"),
         ("a.txt", "x", ("--prompt", "LICENSE"), 2, "LICENSE has no {caption}"),
         ("a.txt", "x", ("--prompt", "no"), 2, "No such file"),
