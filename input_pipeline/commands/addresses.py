@@ -21,7 +21,8 @@ from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 # --flag=ADDRESS, NAME=ADDRESS or ADDRESS
 _WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join(stores.KINDS)})://\S+)")
-_CONFIG = "--config"  # its fields are resolved with the config
+# Addresses in its fields stay: the setup fetches them, and the workdir records them.
+_CONFIG = "--config"
 _OUT = "--out"
 
 
@@ -71,7 +72,8 @@ def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
 
     def is_ours(other: str) -> bool:
         first = other.partition("/")[0]
-        if other.endswith((".partial", ".lock")):  # of an unfinished file
+        # of an unfinished file: a killed command starts it again
+        if other.endswith((".partial", ".lock")):
             return False
         # X.npy has X.json and others beside it
         is_beside = bool(Path(name).suffix) and first.partition(".")[0] == Path(name).stem
@@ -82,7 +84,8 @@ def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise ValueError(f"{address} is written by another command on this machine") from error
-    for old in path.iterdir():  # left by an earlier call; the store has the valid state
+    # left by an earlier call; the store has the valid state
+    for old in path.iterdir():
         if is_ours(old.name):
             fetch.remove(old)
     copies = Mirror(path, stores.folder(parent), is_ours)

@@ -63,11 +63,7 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("benchmarks", __doc__)
     parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
     parser.add_argument("--sets", default="", help="names joined by +; default: all")
     parser.add_argument(

@@ -28,7 +28,9 @@ from vlc_jax.input_pipeline.record import DataError, Source
 from vlc_jax.input_pipeline.sources import make_source, shards, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
-HOLDOUT = 0.2  # share of the images for validation, the default of configs/records.py
+# Share of the images for validation: the default of configs/records.py, so that the counts of both
+# splits are those of a run.
+HOLDOUT = 0.2
 
 
 class Line(NamedTuple):
@@ -76,6 +78,7 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
     ):
         axes.imshow(pixels)
         axes.set_axis_off()
+        # an unescaped dollar would begin a formula of matplotlib
         axes.set_title(textwrap.shorten(name, 40).replace("$", r"\$"), fontsize=7)
         below = 6.0  # points
         for side, text in texts:
@@ -92,7 +95,8 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
             )
             below += 10 * len(wrapped.splitlines())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks become boxes
+        # matplotlib warns once per letter that its font lacks and draws a box
+        warnings.simplefilter("ignore")
         sheet.savefig(path, dpi=110, bbox_inches="tight")
 
 
@@ -130,6 +134,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.phrases:
         phrases = [phrase for phrase in options.phrases.split(",") if phrase]
         print(phrase_table(_captions(source, number), phrases))
+    # last: the pictures and counts above explain the refusal
     inspection.check_report(report, options.max_bad_share)
     return 0
 
@@ -206,11 +211,7 @@ def _captions(source: Source, number: int) -> Iterator[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax check",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("check", __doc__)
     parser.add_argument(
         "path",
         help="a JSONL, TSV, CSV or JSON table, COCO captions JSON, or a folder that "

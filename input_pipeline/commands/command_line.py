@@ -16,6 +16,16 @@ from vlc_jax.input_pipeline.record import DataError
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
+def parser(name: str, description: str | None, **options: Any) -> argparse.ArgumentParser:
+    """The parser of the command `vlc-jax NAME`; its description keeps its lines in --help."""
+    return argparse.ArgumentParser(
+        prog=f"vlc-jax {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **options,
+    )
+
+
 def exit_code(run: Callable[[Any], int], request: Any) -> int:
     """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
     broken disk, each printed in one line.
@@ -59,11 +69,26 @@ def generator_options(text: str) -> dict[str, dict[str, Any]]:
     return options
 
 
-def positive(text: str) -> int:
-    """Argparse type of an integer of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"an integer of at least 1 is needed; got {text!r}")
-    return int(text)
+def number(
+    kind: type[int] | type[float], least: float, most: float = sys.float_info.max
+) -> Callable[[str], Any]:
+    """Argparse type of a finite number from `least` to `most`."""
+
+    def parse(text: str) -> Any:
+        with contextlib.suppress(ValueError):
+            # False for NaN; `most` excludes infinity
+            if least <= (value := kind(text)) <= most:
+                return value
+        name = "an integer" if kind is int else "a number"
+        limit = "" if most == sys.float_info.max else f" and at most {most:,}"
+        raise argparse.ArgumentTypeError(
+            f"{name} of at least {least}{limit} is needed; got {text!r}"
+        )
+
+    return parse
+
+
+positive = number(int, 1)
 
 
 @contextlib.contextmanager

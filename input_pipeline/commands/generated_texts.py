@@ -13,7 +13,8 @@ from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_on
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
 _MAX_TRIED = 16  # records in the search for a usable one
-_TRIES = 4  # calls per text of a generator that makes one text per call: it may repeat itself
+# Calls per text of a generator that makes one text per call: it may repeat itself.
+_TRIES = 4
 
 
 class GeneratedSource:
@@ -50,7 +51,8 @@ class GeneratedSource:
         }
         self.request = {**versions, "count": count, "seed": seed}
         self.has_text_only = has_text_only(source)
-        self.fingerprint = source.fingerprint  # without the texts, which `request` identifies
+        # without the texts, which `request` identifies
+        self.fingerprint = source.fingerprint
 
     def try_one(self) -> None:
         """Generates the texts of the first usable record, before anything is written.

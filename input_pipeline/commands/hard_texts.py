@@ -92,11 +92,7 @@ def _words(text: str) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax hard_texts",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("hard_texts", __doc__)
     parser.add_argument("--table", required=True, help="JSONL, TSV, CSV, COCO captions JSON, .txt")
     parser.add_argument("--kinds", required=True, help="generators, joined by commas")
     parser.add_argument("--column", default="caption", help="of a table; default: caption")

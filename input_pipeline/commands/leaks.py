@@ -24,7 +24,9 @@ from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import tail_paths
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-_TRAINING = ("train", "restval")  # Karpathy's splits for training, never for evaluation
+# Karpathy's splits for training, never for evaluation; restval is the part of COCO's val2014 that
+# everybody trains on.
+_TRAINING = ("train", "restval")
 _MAX_PRINTED = 3  # images per set
 
 
@@ -57,7 +59,8 @@ def image_names(path: Path) -> dict[str, list[str]]:
 
 
 def _of_row(row: dict[str, Any]) -> Iterator[str]:
-    if "image_id" in row and any("hard_negs" in column for column in row):  # CREPE's
+    # CREPE's tables name no file; image_id alone would be COCO's in other tables
+    if "image_id" in row and any("hard_negs" in column for column in row):
         yield f"VG_100K/{str(row['image_id']).removesuffix('.jpg')}.jpg"
     else:
         yield from _names(row)
@@ -111,6 +114,7 @@ def compare(
     in_training = {same: name for name in train for same in of_train(name)}
     overlaps = []
     for title, names in sets.items():
+        # an image may have many captions, and each is a row
         different = {image_identity(name): name for name in names}
         shared = {}
         for name in different.values():
@@ -209,11 +213,7 @@ def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[s
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax leaks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("leaks", __doc__)
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--eval", nargs="+", required=True, metavar="FILE_OR_FOLDER")
     parser.add_argument(

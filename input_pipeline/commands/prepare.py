@@ -33,7 +33,8 @@ from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
 
 _NO_OPTIONS = "{}"
-_SIZE = 256  # pixels, of the named datasets: enough for crops of 224
+# Pixels, of the named datasets: enough for crops of 224.
+_SIZE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,13 +119,15 @@ def _run(arguments: list[str]) -> int:
         source = generated_texts.GeneratedSource(
             source, generators, count=options.texts_per_kind, seed=options.text_seed
         )
-        source.try_one()  # before anything is written
+        # before anything is written: a wrong generator must not leave a begun folder
+        source.try_one()
         request["texts"] = source.request | {"options": options.generator_options}
     elif options.generator_options != _NO_OPTIONS:
         raise ValueError(
             f"--generator-options {options.generator_options} belongs to generators; name them in "
             "--negatives or --positives"
         )
+    # shards of shards: the versions of texts that were stored before stay in the manifest
     elif stored := sampling.stored_versions(source):
         request["texts"] = stored
     with command_line.bar("preparing", len(source)) as advance:
@@ -154,13 +157,9 @@ def _summary(manifest: dict[str, Any], out: str) -> str:
 
 def _dataset_parser(name: str) -> argparse.ArgumentParser:
     dataset = DATASETS[name]
-    command = f"vlc-jax prepare {name}"
-    example = f"  {command} \\\n      {dataset.example} \\\n      --out prepared/{name}"
-    parser = argparse.ArgumentParser(
-        prog=command,
-        description=f"{inspect.getdoc(SOURCES[name])}\n\n{example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    arguments = f"prepare {name} \\\n      {dataset.example} \\\n      --out prepared/{name}"
+    description = f"{inspect.getdoc(SOURCES[name])}\n\n  vlc-jax {arguments}"
+    parser = command_line.parser(f"prepare {name}", description)
     for file in dataset.files:
         parser.add_argument(f"--{file}", required=True, help="see above")
     for option, values in dataset.choices.items():
@@ -180,12 +179,8 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _source_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax prepare",
-        usage="%(prog)s DATASET --help\n       %(prog)s --source NAME --size SIZE --out OUT ...",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    usage = "%(prog)s DATASET --help\n       %(prog)s --source NAME --size SIZE --out OUT ..."
+    parser = command_line.parser("prepare", __doc__, usage=usage)
     parser.add_argument("--source", required=True, help=f"one of {sorted(SOURCES)}")
     parser.add_argument("--split", default="train", help="of the source; default: train")
     parser.add_argument(

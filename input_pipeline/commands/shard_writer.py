@@ -25,9 +25,11 @@ from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_on
 from vlc_jax.input_pipeline.sources import id_index, shards
 
 JPEG_QUALITY = 95
-PNG_UP_TO = 64  # pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway
+# Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
+PNG_UP_TO = 64
 NO_IMAGE = b""  # in place of the encoded image of a text-only record
-_BLOCK = 64  # records encoded at a time, so that few are in memory
+# Records encoded at a time: `pool.map` submits all of its items at once, and holds their results.
+_BLOCK = 64
 
 
 class _Entry(NamedTuple):
@@ -184,7 +186,8 @@ def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error
     shards.check_version(path, version)
-    request = json.loads(json.dumps(request))  # tuples become lists, as in the file
+    # tuples become lists, as in the file
+    request = json.loads(json.dumps(request))
     differing = [key for key in request | before if request.get(key) != before.get(key)]
     if differing:
         key = differing[0]
@@ -252,7 +255,8 @@ def _write_shard(
     ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
     shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
-    os.replace(partial, path)  # atomic: no reader sees half a shard
+    # atomic, and after the ids: a reader that sees the shard finds both whole
+    os.replace(partial, path)
     return shard, skipped, np.array(hashes, np.uint64)
 
 

@@ -7,35 +7,27 @@ wrong request; 3: captions that cannot be read or tagged.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger, write_tags
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import shards
+from vlc_jax.input_pipeline.sources import json_annotations, shards
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; the exit code is 0, 2 for wrong arguments or 3 for unusable data."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax tag",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """The command line; returns the exit code."""
+    parser = command_line.parser("tag", __doc__)
     parser.add_argument("tagger", metavar="TAGGER", help="KIND:ARGUMENT")
     parser.add_argument("captions", metavar="CAPTIONS", type=Path)
     parser.add_argument("out", metavar="OUT", type=Path)
-    options = parser.parse_args(arguments)
-    try:
-        write_tags(options.out, make_tagger(options.tagger), _captions(options.captions))
-    except (DataError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return command_line.exit_code(_run, parser.parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
+    write_tags(options.out, make_tagger(options.tagger), _captions(options.captions))
     return 0
 
 
@@ -43,7 +35,7 @@ def _captions(path: Path) -> Iterable[str]:
     if path.is_dir():
         source = shards.ShardsSource(path=path)
         return (caption for index in range(len(source)) for caption in source[index].captions)
-    texts = json.loads(path.read_text("utf-8"))
+    texts = json_annotations.load(path)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise DataError(f"{path} holds no JSON list of captions")
     return texts

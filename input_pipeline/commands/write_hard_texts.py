@@ -15,8 +15,9 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from vlc_jax.input_pipeline.commands import addresses, command_line, job_options
-from vlc_jax.input_pipeline.hard_texts.llm import client, job
+from vlc_jax.input_pipeline.commands import addresses, command_line, text_job
+from vlc_jax.input_pipeline.hard_texts.llm.answers import without_key
+from vlc_jax.input_pipeline.hard_texts.llm.log import Prices
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 from vlc_jax.input_pipeline.record import DataError
 
@@ -25,7 +26,8 @@ The endpoint, --limit, --concurrency, --retries and the prices may differ when a
 code 0: done; 2: wrong request; 3: captions or answers that cannot be read; 30: the endpoint is out
 of order, try later; 130: interrupted."""
 _OPENAI = "https://api.openai.com/v1"
-_CONNECTIONS = 1_000  # limit of the client library
+# DEFAULT_CONNECTION_LIMITS of the client library; more requests would wait in its pool.
+_CONNECTIONS = 1_000
 
 
 @addresses.allowed
@@ -34,20 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
-    except DataError as error:
-        return _refuse(str(error), 3)
-    except client.EndpointError as error:
-        return _refuse(f"{error}; the same command continues", 30)
-    except (ValueError, OSError) as error:
-        return _refuse(str(error), 2)
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         return 130
-
-
-def _refuse(message: str, code: int) -> int:
-    """Prints an error without the key, which may be in a URL or in an endpoint's message."""
-    print(f"error: {client.without_key(message, _key())}", file=sys.stderr)
+    except ConnectionError as error:
+        message, code = f"{error}; the same command continues", 30
+    except DataError as error:
+        message, code = str(error), 3
+    except (ValueError, OSError) as error:
+        message, code = str(error), 2
+    # the key may be in a URL or in an endpoint's message
+    print(f"error: {without_key(message, _key())}", file=sys.stderr)
     return code
 
 
@@ -56,15 +55,30 @@ def _key() -> str | None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    prices = options.price_in, options.price_out
-    text_job = job.make(options, options.model, options.form, _fields(options), prices)
+    prices = Prices(options.price_in, options.price_out)
+    job = text_job.make(options, options.model, options.form, _fields(options), prices)
     if options.dry_run:
-        print(job.dry_run(text_job))
+        print(text_job.dry_run(job))
         return 0
-    endpoint = _endpoint(options)
-    client.check_library()
+    key = _checked_key(options.base_url)
+    try:
+        import openai  # noqa: F401  # an optional dependency, which the client imports
+
+        from vlc_jax.input_pipeline.hard_texts.llm import client
+    except ImportError as error:
+        raise ValueError(
+            f"the client library openai cannot be imported ({error}); pip install openai"
+        ) from error
+    endpoint = client.Endpoint(
+        base_url=options.base_url,
+        key=key,
+        model=options.model,
+        form=options.form,
+        retries=options.retries,
+        timeout=options.timeout,
+    )
     complete = client.completing(endpoint, options.concurrency)
-    print(job.run(text_job, complete, client.without_key(endpoint.base_url, endpoint.key)))
+    print(text_job.run(job, complete, without_key(options.base_url, key)))
     return 0
 
 
@@ -72,6 +86,7 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
     """Fields of the request: the preset's, overridden by the command line's."""
     preset = PRESETS[options.preset]
     fields: dict[str, Any] = {**preset.sampling}
+    # chat models end by themselves, and some of OpenAI's refuse the field
     if options.form == "text":
         fields["stop"] = list(preset.stop)
     for name in ("temperature", "top_p"):
@@ -83,44 +98,31 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
     return fields
 
 
-def _endpoint(options: argparse.Namespace) -> client.Endpoint:
-    """The endpoint of the command line.
+def _checked_key(base_url: str) -> str | None:
+    """The key for an endpoint, None without one.
 
     Raises ValueError for an invalid URL or key; messages never show the key.
     """
     try:
-        address = urllib.parse.urlsplit(options.base_url)
+        address = urllib.parse.urlsplit(base_url)
         is_address = address.scheme in ("http", "https") and address.hostname
         is_address = is_address and (address.port is None or address.port > 0)
     except ValueError:
         is_address = False
     if not is_address:
-        raise ValueError(f"--base-url is an http address; got {options.base_url!r}")
+        raise ValueError(f"--base-url is an http address; got {base_url!r}")
     if address.username or address.password:
         raise ValueError("--base-url holds a name or password; a key belongs in OPENAI_API_KEY")
     key = _key()
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ValueError("OPENAI_API_KEY holds letters that no key has; was it copied whole?")
-    if key is None and options.base_url == _OPENAI:
+    if key is None and base_url == _OPENAI:
         raise ValueError(f"{_OPENAI} needs a key in OPENAI_API_KEY; or name another --base-url")
-    return client.Endpoint(
-        base_url=options.base_url,
-        key=key,
-        model=options.model,
-        form=options.form,
-        retries=options.retries,
-        timeout=options.timeout,
-    )
+    return key
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax write_hard_texts",
-        description=job_options.description(__doc__ or ""),
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    job_options.add_options(parser)
+    parser = text_job.parser("write_hard_texts", __doc__ or "", _EPILOG)
     add = parser.add_argument
     add("--model", required=True, help="its name at the endpoint")
     add(
@@ -130,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--form",
-        choices=client.FORMS,
+        choices=("chat", "text"),
         default="chat",
         help="chat: the prompt is a message (chat/completions; the default); text: it is a plain "
         "text to be continued (completions), as in the papers and as base models need it",
@@ -146,40 +148,16 @@ def _parser() -> argparse.ArgumentParser:
         help="any field of the request, e.g. top_k=50; NAME=null leaves one out, e.g. where a "
         "model takes no temperature; may be repeated",
     )
-    add("--concurrency", type=_concurrency, default=16, help="requests in flight; default: 16")
-    add("--retries", type=_count, default=8, help="per request, with growing pauses; default: 8")
-    add("--timeout", type=_seconds, default=120.0, help="seconds for a whole answer; default: 120")
-    add("--price-in", type=_price, help="per million tokens of prompts, in any currency")
-    add("--price-out", type=_price, help="per million tokens of answers")
+    at_most_1000 = command_line.number(int, 1, _CONNECTIONS)
+    add("--concurrency", type=at_most_1000, default=16, help="requests in flight; default: 16")
+    retries = "per request, with growing pauses; default: 8"
+    add("--retries", type=command_line.number(int, 0), default=8, help=retries)
+    seconds = "for a whole answer; default: 120"
+    add("--timeout", type=command_line.number(float, 0.001), default=120.0, help=seconds)
+    price = command_line.number(float, 0)
+    add("--price-in", type=price, help="per million tokens of prompts, in any currency")
+    add("--price-out", type=price, help="per million tokens of answers")
     return parser
-
-
-def _concurrency(text: str) -> int:
-    if (number := command_line.positive(text)) > _CONNECTIONS:
-        raise argparse.ArgumentTypeError(f"at most {_CONNECTIONS:,} are possible; got {text}")
-    return number
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"an integer of at least 0 is needed; got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    if not (number := _price(text)):
-        raise argparse.ArgumentTypeError(f"a number above 0 is needed; got {text!r}")
-    return number
-
-
-def _price(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number of at least 0 is needed; got {text!r}")
-    return number
 
 
 if __name__ == "__main__":

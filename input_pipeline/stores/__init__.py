@@ -108,7 +108,8 @@ class LocalFolder:
         for path in self.path.rglob("*"):
             name = path.relative_to(self.path).as_posix()
             if name.startswith(prefix) and not path.name.endswith(".writing") and path.is_file():
-                with suppress(FileNotFoundError):  # removed meanwhile
+                # a run in progress may have removed it since the listing
+                with suppress(FileNotFoundError):
                     objects[name] = self._object(path)
         return objects
 
@@ -168,7 +169,8 @@ class LocalFolder:
 def replace(path: Path, data: bytes) -> None:
     """Writes a file atomically, by a rename: a reader never sees half of it."""
     writing = path.with_name(f".{path.name}.writing")
-    writing.unlink(missing_ok=True)  # left by a killed process, or a link that points elsewhere
+    # left by a killed process, or a link that points elsewhere
+    writing.unlink(missing_ok=True)
     with writing.open("xb") as file:
         file.write(data)
     writing.replace(path)

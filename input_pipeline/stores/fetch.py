@@ -27,8 +27,9 @@ STORE = ".store"  # file in the copy of a run with its URL, since checkpoints st
 # Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
 # is a separate run.
 APART = ("checkpoints/", "lock/", "processes/", "pretrain/")
-_TAGS = ".tags.json"  # beside a copy: file -> tags of the objects that it was copied from
-_SPARE = 10**9  # bytes of the disk that stay free
+_TAGS = ".tags.json"  # beside a copy: file -> tag of the object that it was copied from
+# Bytes of the disk that stay free, for logs and other programs.
+_SPARE = 10**9
 _TRIES = 3
 _REPORT_SECONDS = 10.0  # between two lines of progress
 
@@ -52,7 +53,8 @@ def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
     for _ in range(_TRIES):
         try:
             return _fetch(str(path).rstrip("/"), tuple(skip))
-        except FileNotFoundError:  # a run still in progress has replaced it since the listing
+        # a run still in progress has removed the file since the listing
+        except FileNotFoundError:
             continue
     raise stores.StoreError(f"{path} changes faster than it can be copied")
 
@@ -69,10 +71,9 @@ def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     folder = stores.folder(parent)
     # Objects before folders: a/b and a/b/c may both exist, and the URL of a file means the file.
     single = folder.stat(name)
-    parts = {} if single else folder.list(f"{name}.parts/")  # of a growing file, see mirror.py
-    if single or parts:
+    if single:
         copy = cache_folder(parent)
-        _copy_all(folder, parts or {name: single}, copy, f".{name}{_TAGS}")
+        _copy_all(folder, {name: single}, copy, f".{name}{_TAGS}")
         return copy / name
     listed = stores.folder(url).list()
     if not listed:
@@ -84,7 +85,8 @@ def _fetch(url: str, skip: tuple[str, ...]) -> Path:
         if not path.endswith(skip) and not (is_run and path.startswith(APART))
     }
     _copy_all(stores.folder(url), objects, copy, _TAGS)
-    if is_run:  # last, over a copied object of that name, which could lead elsewhere
+    # last, over a copied object of that name, which could lead elsewhere
+    if is_run:
         (copy / STORE).write_text(url)
     return copy
 
@@ -101,38 +103,38 @@ def _copy_all(
     remote: stores.Folder, objects: Mapping[str, stores.Object], copy: Path, tags_name: str
 ) -> None:
     """Copies new and changed objects; removes copies of objects that the store no longer has."""
-    files = mirror.files(objects)
-    tags = {file: [objects[name].tag for name in names] for file, names in files.items()}
+    mirror.check_no_parts(remote.name, objects)
     copy.mkdir(parents=True, exist_ok=True)
     with _locked(copy):
         journal = copy / tags_name
         known = _read(journal)
         # Before new files are written: an old file may be a folder by now.
-        for file in known.keys() - files.keys():
+        for file in known.keys() - objects.keys():
             (copy / file).unlink(missing_ok=True)
         # Without a tag a change of the content would go unnoticed: copy again.
         missing = [
             file
-            for file in files
-            if known.get(file) != tags[file] or "" in tags[file] or not (copy / file).is_file()
+            for file, entry in objects.items()
+            if known.get(file) != entry.tag or not entry.tag or not (copy / file).is_file()
         ]
-        total = sum(objects[name].size for file in missing for name in files[file])
+        total = sum(objects[file].size for file in missing)
         _check_room(remote.name, copy, total)
-        done = {file: known[file] for file in files if file in known and file not in missing}
+        done = {file: known[file] for file in objects if file in known and file not in missing}
         progress = _Progress(remote.name, len(missing), total)
 
         def fetch(file: str) -> None:
-            mirror.download(remote, file, files[file], copy / file)
-            # After the download, with the tags of the listing: if the object was replaced in
-            # between, the tags are the old object's, and the next start copies it again.
-            done[file] = tags[file]
-            progress.add(sum(objects[name].size for name in files[file]))
+            mirror.download(remote, file, copy / file)
+            # After the download, with the tag of the listing: if the object was replaced in
+            # between, the tag is the old object's, and the next start copies it again.
+            done[file] = objects[file].tag
+            progress.add(objects[file].size)
 
         try:
             with ThreadPoolExecutor(mirror.THREADS) as pool:
                 list(pool.map(fetch, missing))
-        finally:  # after an error, too: the next start does not copy finished files again
-            if missing or known.keys() - files.keys():
+        # after an error, too: the next start does not copy finished files again
+        finally:
+            if missing or known.keys() - objects.keys():
                 stores.LocalFolder(copy).write(tags_name, json.dumps(done).encode())
 
 
@@ -146,7 +148,7 @@ def _check_room(name: str, copy: Path, total: int) -> None:
         )
 
 
-def _read(journal: Path) -> dict[str, list[str]]:
+def _read(journal: Path) -> dict[str, str]:
     try:
         tags = json.loads(journal.read_bytes())
     except (OSError, ValueError):

@@ -1,25 +1,25 @@
 """Mirror: copies a local folder to an object store while files in it are written.
 
-Stores have no append: the bytes that a growing file (.jsonl, .log) gained since the last copy
-become a new object, FILE.parts/OFFSET; readers join consecutive parts.
+Stores have no append: a file that grew is uploaded as a whole, as far as it was written then.
 """
 
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vlc_jax.input_pipeline.stores import Folder, Object
+from vlc_jax.input_pipeline.stores import Folder
 
-SECONDS = 30.0  # between two copies: a killed host loses the rows of at most this time
+# Between two copies: a killed host loses the rows of at most this time.
+SECONDS = 30.0
 THREADS = 16
 GROWING = (".jsonl", ".log")
-LAST = ("DONE", "FAILED")  # copied last: readers that see them expect all other files
-_PARTS = ".parts/"
-_PART = re.compile(r"(.+\.(?:jsonl|log))\.parts/(\d{15})")  # file, offset
-_MAX_PARTS = 200  # per file, half a second to read; more are merged into one
+# Copied last: readers that see them expect all other files.
+LAST = ("DONE", "FAILED")
+# bytes appended to a file, as earlier versions wrote them
+_PART = re.compile(r"(.+)\.parts/\d{15}")
 
 
 class Mirror:
@@ -40,9 +40,8 @@ class Mirror:
     ):
         self.local, self.remote = local, remote
         self._includes, self._on_error = includes, on_error
-        # name -> identity and size of the local file when it was copied
-        self._copied: dict[str, tuple[tuple[int, ...], int]] = {}
-        self._parts: dict[str, list[int]] = {}  # name of a growing file -> offsets of its parts
+        # name -> identity of the local file when it was copied
+        self._copied: dict[str, tuple[int, ...]] = {}
         self._lock, self._is_closed, self._is_failing = threading.Lock(), threading.Event(), False
 
     def download(self, includes: Callable[[str], bool], prefix: str = "") -> None:
@@ -50,20 +49,16 @@ class Mirror:
 
         prefix: restricts the listing.
         """
-        listed = files(self.remote.list(prefix))
-        included = {name: objects for name, objects in listed.items() if includes(name)}
+        names = list(filter(includes, self.remote.list(prefix)))
+        check_no_parts(self.remote.name, names)
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(self._download_file, included, included.values()))
+            list(pool.map(self._download_file, names))
 
-    def _download_file(self, file: str, objects: list[str]) -> None:
-        path = self.local / file
-        download(self.remote, file, objects, path)
-        if not self._includes(file):
-            return
-        if objects != [file]:
-            self._parts[file] = [_offset(name) for name in objects]
-        size = path.stat().st_size
-        self._copied[file] = _identity(path, size), size
+    def _download_file(self, name: str) -> None:
+        path = self.local / name
+        download(self.remote, name, path)
+        if self._includes(name):
+            self._copied[name] = _identity(path)
 
     def start(self) -> "Mirror":
         """Copies every SECONDS from now on."""
@@ -107,105 +102,42 @@ class Mirror:
 
     def _copy(self, name: str, path: Path) -> None:
         try:
-            size = path.stat().st_size
-            identity = _identity(path, size)
+            identity = _identity(path)
         except FileNotFoundError:  # removed meanwhile
             return
-        before, copied = self._copied.get(name, ((), 0))
+        if self._copied.get(name) == identity:
+            return
         if name.endswith(GROWING):
-            # same inode and not shorter: the file grew by appending
-            is_same = before[:1] == identity[:1] and size >= copied and name in self._parts
-            if is_same and size == copied:
-                return
-            if is_same and len(self._parts[name]) < _MAX_PARTS:
-                self._append(name, path, copied, size)
-            elif is_same:
-                self._merge(name, path, size)
-            else:
-                self._write_anew(name, path, size)
-        elif before != identity:
+            # Read at once: a client asks for the size first, and rows are appended meanwhile.
+            self.remote.write(name, path.read_bytes())
+        else:
             self.remote.upload(path, name)
-        self._copied[name] = identity, size
-
-    def _append(self, name: str, path: Path, start: int, end: int) -> None:
-        with path.open("rb") as file:
-            file.seek(start)
-            self.remote.write(_part(name, start), file.read(end - start))
-        if start not in self._parts[name]:  # else the file was empty
-            self._parts[name].append(start)
-
-    def _merge(self, name: str, path: Path, size: int) -> None:
-        """Rewrites the file as one part and removes the others."""
-        old = self._parts[name][1:]
-        # first: readers ignore the old parts once they do not continue the part before them
-        self._append(name, path, 0, size)
-        self.remote.remove(*(_part(name, offset) for offset in old))
-        self._parts[name] = [0]
-
-    def _write_anew(self, name: str, path: Path, size: int) -> None:
-        """Replaces the file; at any moment the store has the old or the new one or a beginning."""
-        old = self._parts.get(name, [])
-        if size in old:  # that part would continue the new content
-            self.remote.remove(*(_part(name, offset) for offset in reversed(old) if offset >= size))
-        self._parts[name] = []
-        self._append(name, path, 0, size)
-        self.remote.remove(*(_part(name, offset) for offset in reversed(old) if offset))
-        self.remote.remove(name)  # a plain object of that name, written by another program
+        self._copied[name] = identity
 
     def _remove(self, name: str) -> None:
-        parts = [_part(name, offset) for offset in reversed(self._parts.pop(name, []))]
-        self.remote.remove(*(parts or [name]))
+        self.remote.remove(name)
         del self._copied[name]
 
 
-def files(objects: Mapping[str, Object]) -> dict[str, list[str]]:
-    """File -> its objects: the object of that name, or the file's consecutive parts.
-
-    A part that does not begin where the previous one ends belongs to an earlier state of the file.
-    """
-    by_file: dict[str, list[str]] = {}
-    ends: dict[str, int] = {}
-    for name in sorted(objects):
-        part = _PART.fullmatch(name)
-        if not part:
-            by_file.setdefault(name, [name])
-            continue
-        file = part[1]
-        if _offset(name) != ends.get(file, 0):
-            continue
-        # parts are newer than a plain object of that name
-        before = by_file.get(file, []) if ends.get(file) is not None else []
-        by_file[file] = [*before, name]
-        ends[file] = _offset(name) + objects[name].size
-    return by_file
+def check_no_parts(where: str, names: Iterable[str]) -> None:
+    """Raises ValueError if a file below `where` is in parts, FILE.parts/OFFSET."""
+    for name in names:
+        if part := _PART.fullmatch(name):
+            file = f"{where}/{part[1]}"
+            raise ValueError(
+                f"{file} is in parts of an earlier version; join them: gcloud storage cat "
+                f"'{file}.parts/*' | gcloud storage cp - {file}, and remove {file}.parts"
+            )
 
 
-def download(remote: Folder, file: str, objects: list[str], path: Path) -> None:
-    """Copies a file to `path` atomically.
-
-    Raises FileNotFoundError if the file changed since its objects were listed.
-    """
+def download(remote: Folder, name: str, path: Path) -> None:
+    """Copies a file to `path` atomically. Raises FileNotFoundError if it was removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(f".{path.name}.writing")
-    if objects == [file]:
-        remote.download(file, writing)
-    else:
-        with writing.open("wb") as joined:
-            for name in objects:
-                if joined.tell() != _offset(name):
-                    raise FileNotFoundError(f"{file} was written anew meanwhile")
-                joined.write(remote.read(name))
+    remote.download(name, writing)
     writing.replace(path)
 
 
-def _offset(part: str) -> int:
-    return int(part.rpartition("/")[2])
-
-
-def _part(name: str, offset: int) -> str:
-    return f"{name}{_PARTS}{offset:015d}"
-
-
-def _identity(path: Path, size: int) -> tuple[int, ...]:
+def _identity(path: Path) -> tuple[int, ...]:
     status = path.stat()
-    return status.st_ino, size, status.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

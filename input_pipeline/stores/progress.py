@@ -35,7 +35,8 @@ class Progress:
         self._next = now + (_EVERY if is_terminal else _EVERY_IN_A_FILE)
         text = f"reading {self._name}: {share:.0%}".replace("%", " %")
         text += "" if rows is None else f", {rows:,} rows"
-        if is_terminal:  # a line that wraps could not be written over
+        # a line that wraps could not be written over
+        if is_terminal:
             text = f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}"
         print(text, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
         self._is_shown = True

@@ -20,7 +20,8 @@ class RowFile:
         whole = (self._partial.stat().st_size - len(header)) // row_bytes
         self.done = min(whole, keep)
         self._file = self._partial.open("r+b")
-        self._file.truncate(len(header) + self.done * row_bytes)  # half a row of a killed writer
+        # half a row of a killed writer
+        self._file.truncate(len(header) + self.done * row_bytes)
         self._file.seek(0, os.SEEK_END)
 
     def append(self, rows: np.ndarray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 
-from tests.support import helpers
+from tests.support import helpers, llava_folder
 from vlc_jax.encode import complete
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.hard_texts.llm.answers import Question
@@ -17,23 +17,7 @@ from vlc_jax.models import lm
 from vlc_jax.tools import write_texts
 from vlc_jax.weights import llava
 
-LM = {
-    "vocab": 258,
-    "width": 16,
-    "depth": 2,
-    "heads": 4,
-    "mlp_width": 24,
-    "kv_heads": 2,
-    "head_width": None,
-    "epsilon": 1e-5,
-    "theta": 1e4,
-    "scaling": None,
-    "window": None,
-    "is_tied": False,
-    "activation": "silu",
-    "unit_offset": False,
-    "scales_embeddings": False,
-}
+LM = llava_folder.LM | {"vocab": 258}
 STEPS = 12
 CAPTIONS = ["a dog", "a cat and a dog on a mat", "two birds", "a red bus", "a dog", "", "one"]
 LINE, TEXT = ("\n", "</s>"), ("</s>",)  # what ends an answer
@@ -167,17 +151,8 @@ def test_a_name_tells_parameters_and_dtypes_apart(folder, model, tmp_path):
 def words(folder, captions, out, *options):
     prompt = out.parent / "prompt.txt"
     prompt.write_text("Input: {caption}\nOutput:")
-    fixed = ["--decoder", str(folder), "--out", str(out), "--prompt", str(prompt)]
-    return [
-        "replace",
-        str(captions),
-        *fixed,
-        "--max-tokens",
-        str(STEPS),
-        "--batch-size",
-        "3",
-        *options,
-    ]
+    fixed = ["replace", captions, "--decoder", folder, "--out", out, "--prompt", prompt]
+    return [*map(str, [*fixed, "--max-tokens", STEPS, "--batch-size", 3]), *options]
 
 
 def test_the_command_goes_on_and_its_texts_are_those_of_one_run(folder, model, tmp_path, capsys):

@@ -17,7 +17,6 @@ STEPS = helpers.TINY + ":steps=6"
 
 
 def rows(address, name):
-    """Of a file of rows, joined from its parts."""
     return helpers.rows(fetch.refresh(address) / name)
 
 

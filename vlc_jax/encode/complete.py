@@ -24,7 +24,8 @@ from vlc_jax.input_pipeline.hard_texts.llm.answers import (
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import continuation, decode, lm
 
-_LENGTHS = 32  # prompts are padded to multiples of it, each of which compiles a program
+# Prompts are padded on the left to multiples of it, and each length compiles a program.
+_LENGTHS = 32
 
 
 class LanguageModel(NamedTuple):

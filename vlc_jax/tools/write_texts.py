@@ -23,8 +23,7 @@ import numpy as np
 from vlc_jax.devices import runtime
 from vlc_jax.encode import complete
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.commands import addresses, command_line, job_options
-from vlc_jax.input_pipeline.hard_texts.llm import job
+from vlc_jax.input_pipeline.commands import addresses, command_line, text_job
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import lm
@@ -46,13 +45,14 @@ def write(args: argparse.Namespace) -> str:
     """Runs or resumes the command; returns the summary line."""
     fields: dict[str, Any] = {"stop": list(PRESETS[args.preset].stop), "decoding": "greedy"}
     with usage_errors():
-        task = job.make(args, Path(args.decoder).name, "text", fields)
+        job = text_job.make(args, Path(args.decoder).name, "text", fields)
         if args.dry_run:
-            return job.dry_run(task)
+            return text_job.dry_run(job)
         runtime.connect(None, None, None)
         model = load(args.decoder, args.dtype)
-        task = task._replace(request={**task.request, "model": model.name})
-        return job.run(task, complete.completing(model, args.batch_size), args.decoder)
+        # a folder's name does not tell two checkpoints of a model apart
+        job = job._replace(request={**job.request, "model": model.name})
+        return text_job.run(job, complete.completing(model, args.batch_size), args.decoder)
 
 
 def load(folder: str | Path, dtype: str = "auto") -> complete.LanguageModel:
@@ -99,8 +99,7 @@ def _ends(folder: Path, config: dict[str, Any]) -> list[int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("write_texts", job_options.description(__doc__ or ""))
-    job_options.add_options(parser)
+    parser = text_job.parser("write_texts", __doc__ or "")
     parser.add_argument("--decoder", required=True, help="folder of the language model")
     parser.add_argument("--batch-size", type=command_line.positive, default=32, help="prompts")
     parser.add_argument("--dtype", choices=DTYPES, default="auto", help="default: %(default)s")

@@ -1,13 +1,18 @@
 """Answers of language models, and parsers of the texts in them."""
 
+import json
 import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-TOO_LONG = "too_long"  # `Answer.finish` of an answer that was not read to its end
+TOO_LONG = "too_long"  # `Answer.finish` for a prompt that leaves no room for an answer
 # A rewritten caption has at most 2 * len(caption) + _SPARE_LETTERS characters.
 _SPARE_LETTERS = 100
-_SENTENCE = 400  # maximal characters of a sentence in a list; CLIP reads about the first 300
+# Maximal characters of a sentence in a list; CLIP reads about the first 300.
+_SENTENCE = 400
+# Characters; a shorter key ("none", "EMPTY") is no secret, and may be a word.
+_MIN_KEY = 8
 
 
 class Question(NamedTuple):
@@ -60,7 +65,8 @@ _LABEL = re.compile(
 _NUMBERING = re.compile(r"^(?:[-*•]|\(?\d{1,2}[.)](?!\d))\s+")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?(\d{1,2})[.):]?)\s+(?=\S)")  # group 1: the item's number
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`", "«": "»"}
-_DAMAGE = re.compile("[\ufffd\ud800-\udfff]")  # replacement character, lone surrogates
+# Replacement character and lone surrogates, which no tokenizer encodes as meant.
+_DAMAGE = re.compile("[\ufffd\ud800-\udfff]")
 _REFUSAL = re.compile(
     r"^(?:(?:i'm |i am )?(?:very )?sorry\b|i (?:can'?t|can ?not|am unable|won't)\b|as an ai\b)",
     re.IGNORECASE,
@@ -144,6 +150,7 @@ def _lines(answer: Answer) -> tuple[list[str], str | None]:
     text = _THOUGHT.sub("", answer.text or "")
     if text.lstrip().startswith("<think>"):
         return [], "cut off"
+    # Cut at max_tokens: its last line may end in the middle of a sentence.
     is_cut = answer.finish == "length" and bool(text.strip())
     whole = text.rpartition("\n")[0] if is_cut else text
     return [line for line in whole.split("\n") if line.strip()], "cut off" if is_cut else None
@@ -160,7 +167,8 @@ def _items(answer: Answer) -> tuple[list[str], str | None]:
             continue  # "Here is the list:"
         number = 0 if match is None else int(match[1] or last + 1)
         if match is None or number != last + 1:
-            break  # after the list: a remark, or another prompt and its list
+            # after the list: a remark, or another prompt and its list
+            break
         last = number
         item = _strip(line[match.end() :])
         if item and not _unusable(item):
@@ -189,7 +197,8 @@ def _strip(line: str) -> str:
         if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
             inner = text[1:-1]
             closes = re.escape(text[-1])
-            if not re.search(rf"{closes}\s|\s{closes}", inner):  # not for '"one" and "two"'
+            # not for '"one" and "two"', whose first quotation mark closes before the end
+            if not re.search(rf"{closes}\s|\s{closes}", inner):
                 text = inner.strip()
     return text
 
@@ -197,3 +206,12 @@ def _strip(line: str) -> str:
 def key(text: str) -> str:
     """The text without case, white space and final stop, for comparison."""
     return " ".join(text.casefold().split()).rstrip(" .!")
+
+
+def without_key(text: str, key: str | None) -> str:
+    """`text` with the key of an endpoint replaced by [key], for printing and storing."""
+    if key is None or len(key) < _MIN_KEY:
+        return text
+    for form in (key, urllib.parse.quote(key, safe=""), json.dumps(key)[1:-1]):
+        text = text.replace(form, "[key]")
+    return text

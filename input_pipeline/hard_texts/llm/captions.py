@@ -16,73 +16,51 @@ def read(path: Path, column: str = "caption") -> list[str]:
     """
     if not path.is_file():
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
-    if path.suffix.lower() == ".txt":
-        captions = _read_lines(path)
-    elif (document := _coco(path)) is not None:
-        captions = [_coco_caption(path, *entry) for entry in enumerate(document["annotations"])]
-        json_annotations.coco_rows(path, document)  # raises now, not after all texts are written
-    else:
-        captions = _read_column(tables.open_table(path), column)
-    if not any(caption.strip() for caption in captions):
+    captions: dict[int, str] = {}
+    for _, of_row in rows(path, column):
+        captions |= of_row
+    if not any(caption.strip() for caption in captions.values()):
         raise DataError(f"{path} holds no captions")
-    return captions
+    # COCO's rows are images, whose annotations may be anywhere in the file
+    return [captions[index] for index in range(len(captions))]
 
 
-def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """Yields each row of a file and the indices of its captions in the list of `read`.
+def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], dict[int, str]]]:
+    """Yields each row of a file and its captions, by their indices in the list of `read`.
 
     For COCO captions a row is an image (id, image, caption: a list), for lines a caption.
     """
     if path.suffix.lower() == ".txt":
-        yield from (({"caption": text}, [k]) for k, text in enumerate(_read_lines(path)))
+        try:
+            lines = path.read_text("utf-8-sig").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is not UTF-8: {error.reason}") from error
+        yield from (({"caption": text}, {index: text}) for index, text in enumerate(lines))
         return
-    if (document := _coco(path)) is not None:
-        of_image: dict[str, list[int]] = collections.defaultdict(list)
+    document = json_annotations.load(path) if path.suffix.lower() == ".json" else None
+    if json_annotations.is_coco_captions(document):
+        images = json_annotations.coco_rows(path, document)
+        of_image = collections.defaultdict(list)
         for index, annotation in enumerate(document["annotations"]):
             of_image[str(annotation["image_id"])].append(index)
-        for row in json_annotations.coco_rows(path, document):
-            yield row, of_image[row["id"]]
+        for row in images:
+            where = f"image {row['id']} of {path}"
+            yield row, _numbered(where, of_image[row["id"]], row["caption"])
         return
     table, first = tables.open_table(path), 0
-    for number in range(len(table)):
-        row = table[number]
-        count = len(row[column]) if isinstance(row[column], list) else 1
-        yield row, [*range(first, first + count)]
-        first += count
-
-
-def _coco(path: Path) -> dict[str, Any] | None:
-    """The document of COCO captions JSON; None for any other file."""
-    if path.suffix.lower() != ".json":
-        return None
-    document = json_annotations.load(path)
-    return document if json_annotations.is_coco_captions(document) else None
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
-    return text.removesuffix("\n").split("\n")
-
-
-def _coco_caption(path: Path, index: int, entry: Any) -> str:
-    caption = entry.get("caption") if isinstance(entry, dict) else None
-    if not isinstance(caption, str):
-        raise DataError(f"annotation {index + 1} of {path} has no caption")
-    return caption
-
-
-def _read_column(table: tables.Table, column: str) -> list[str]:
     known = table.columns()
     if known and column not in known:
-        raise ValueError(f"{table.path} has no column {column!r} but {known}; see --column")
-    captions: list[str] = []
-    for index in range(len(table)):
-        value = table[index].get(column)
-        values = value if isinstance(value, list) else [value]
-        if not all(isinstance(caption, str) for caption in values):
-            raise DataError(f"{table.name(index)}: {column!r} is no caption but {value!r}")
-        captions += values
-    return captions
+        raise ValueError(f"{path} has no column {column!r} but {known}; see --column")
+    for number in range(len(table)):
+        row = table[number]
+        value = row.get(column)
+        texts = value if isinstance(value, list) else [value]
+        yield row, _numbered(table.name(number), range(first, first + len(texts)), texts)
+        first += len(texts)
+
+
+def _numbered(where: str, indices: Any, captions: list[Any]) -> dict[int, str]:
+    for caption in captions:
+        if not isinstance(caption, str):
+            raise DataError(f"{where}: {caption!r} is no caption")
+    return dict(zip(indices, captions, strict=True))

@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 from vlc_jax.input_pipeline.hard_texts.llm import answers, prompts
 
-_SWAP_WORDS = 15  # captions for SWAP have fewer words, as in the paper
-_LLAMA_2_CHAT = {"temperature": 0.6, "top_p": 0.9}  # Llama 2's default sampling, which HP uses
+# Captions for SWAP have fewer words, as in the paper.
+_SWAP_WORDS = 15
+# Llama 2's default sampling, which HP uses.
+_LLAMA_2_CHAT = {"temperature": 0.6, "top_p": 0.9}
 _GREEDY = {"temperature": 0.0}
-_NEXT_INPUT = ("\nInput:",)  # a base model would continue with another input
+# A base model would continue with another input.
+_NEXT_INPUT = ("\nInput:",)
 
 
 class Preset(NamedTuple):
@@ -118,7 +121,8 @@ PRESETS: dict[str, Preset] = {
         "configs/dac.py:data=coco,path=TABLE",
         prompts.DAC_DENSE,
         400,
-        {"temperature": 1.0, "top_p": 1.0},  # do_sample of transformers' pipeline
+        # do_sample of transformers' pipeline
+        {"temperature": 1.0, "top_p": 1.0},
         _NEXT_INPUT,
         answers.read_sentences,
         _unfit,

@@ -278,12 +278,6 @@ def test_a_count_of_zero_is_refused(photos, capsys, flag):
     assert "an integer of at least 1" in capsys.readouterr().err
 
 
-def test_an_unknown_option_is_refused_by_name(photos, capsys):
-    assert check.main(arguments(photos, "--option", "cption_column=text")) == 2
-    assert "cption_column" in capsys.readouterr().err
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_a_table_with_semicolons_says_so(tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("image;caption\na.jpg;a cat\n")
     assert check.main([str(tmp_path / "rows.csv")]) == 2

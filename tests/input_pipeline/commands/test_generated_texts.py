@@ -211,44 +211,40 @@ def test_numbers_that_do_not_fit_are_refused():
         generated_texts.make([], [], {"negclip": {}})
 
 
-def test_the_command_line_stores_texts_with_their_kind_and_version(tmp_path, monkeypatch, capsys):
-    pytest.importorskip(
-        "vlc_jax.input_pipeline.hard_texts.negatives", reason="has no generator of negatives"
-    )
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """The example of NegCLIP's table, in a folder with its files."""
     miniature.write_coco(tmp_path / "coco")
     monkeypatch.chdir(tmp_path)
-    command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
-    assert prepare.main([*command, "--negatives", "shuffle_words", "--texts-per-kind", "2"]) == 0
-    texts = json.loads((tmp_path / "out" / "manifest.json").read_text())["request"]["texts"]
-    assert [*texts["negatives"]] == ["shuffle_words"]
+    return ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
+
+
+def test_the_command_line_stores_texts_with_their_kind_and_version(command, capsys):
+    names = ["--negatives", "shuffle_words, left_right", "--negatives", "shuffle_trigrams"]
+    assert prepare.main([*command, *names, "--texts-per-kind", "2"]) == 0
+    with open("out/manifest.json") as file:
+        texts = json.load(file)["request"]["texts"]
+    assert [*texts["negatives"]] == ["shuffle_words", "left_right", "shuffle_trigrams"]
+    assert [*ShardsSource(path="out").text_versions["negatives"]] == [*texts["negatives"]]
     assert (texts["count"], texts["seed"]) == (2, 0)
     record = ShardsSource(path="out")[1]
     assert record.negative_kinds[0][:3] == ["negclip", "negclip", "shuffle_words"]
     assert sorted(record.negatives[0][2].split()) == sorted(record.captions[0].split())
-    assert prepare.main([*command, "--negatives", "shufle_words"]) == 2
-    assert "did you mean 'shuffle_words'?" in capsys.readouterr().err
-    for wrong in ("{", "[]", '{"shuffle_words": 1}'):
-        more = ["--negatives", "shuffle_words", "--generator-options", wrong]
-        assert prepare.main([*command, *more]) == 2
-        assert "--generator-options is" in capsys.readouterr().err
-    assert prepare.main([*command, "--generator-options", '{"shuffle_words": {}}']) == 2
-    assert "name them in --negatives or --positives" in capsys.readouterr().err
 
 
-def test_names_of_generators_may_be_given_apart_and_with_blanks(tmp_path, monkeypatch):
-    miniature.write_coco(tmp_path / "coco")
-    monkeypatch.chdir(tmp_path)
-    command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
-    names = ["--negatives", "shuffle_words, shuffle_trigrams", "--negatives", "left_right"]
-    assert prepare.main([*command, *names]) == 0
-    expected = ["shuffle_words", "shuffle_trigrams", "left_right"]
-    assert [*ShardsSource(path="out").text_versions["negatives"]] == expected
-
-
-def test_a_generator_that_cannot_work_on_the_source_leaves_no_folder(tmp_path, monkeypatch, capsys):
-    miniature.write_coco(tmp_path / "coco")
-    monkeypatch.chdir(tmp_path)
-    command = ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
-    assert prepare.main([*command, "--positives", "scenes_synonym"]) == 2
-    assert "needs the scene graph" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--negatives", "shufle_words"], "did you mean 'shuffle_words'?"),
+        (["--generator-options", '{"shuffle_words": {}}'], "name them in --negatives or --posit"),
+        (["--positives", "scenes_synonym"], "needs the scene graph"),
+        *(
+            (["--negatives", "shuffle_words", "--generator-options", wrong], "generator-options is")
+            for wrong in ("{", "[]", '{"shuffle_words": 1}')
+        ),
+    ],
+)
+def test_a_wrong_generator_leaves_no_folder(tmp_path, command, capsys, words, message):
+    assert prepare.main([*command, *words]) == 2
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

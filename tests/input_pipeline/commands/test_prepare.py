@@ -83,11 +83,6 @@ def test_unusable_records_are_left_out_and_listed(tmp_path):
     assert [shards[i].id for i in range(len(shards))] == [f"r{i}" for i in (0, 1, 3, 4, 5, 6, 8, 9)]
 
 
-def test_too_many_unusable_records_stop_the_run(tmp_path):
-    with pytest.raises(DataError, match=r"2 of 10 records .* limit of 1 .* the last is r7"):
-        shard_writer.write(Pictures(bad=(2, 7)), tmp_path, size=64, max_bad_share=0.1)
-
-
 def files(folder):
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
@@ -105,6 +100,8 @@ def test_a_stopped_run_continues_after_its_last_whole_shard(tmp_path):
     assert shard_writer.write(source, broken, size=64, shard_size=4) == expected
     assert files(broken)[first] == before
     assert sorted(source.asked) == [4, 5, 6, 7, 8, 9]
+    shard_writer.write(again := Pictures(), broken, size=64, shard_size=4)
+    assert again.asked == []  # it is finished
     for name in files(whole):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
     assert set(files(broken)) == set(files(whole))
@@ -116,13 +113,6 @@ def test_a_run_killed_between_a_shard_and_the_manifest_continues(tmp_path):
     (tmp_path / "shard-00000-of-00003.array_record").write_bytes(b"renamed, not yet listed")
     assert shard_writer.write(Pictures(), tmp_path, size=64, shard_size=4)["count"] == 10
     assert ShardsSource(path=tmp_path)[0].id == "r0"
-
-
-def test_a_finished_run_does_nothing_when_repeated(tmp_path):
-    shard_writer.write(Pictures(), tmp_path, size=64)
-    source = Pictures()
-    shard_writer.write(source, tmp_path, size=64)
-    assert source.asked == []
 
 
 def test_another_request_on_the_same_folder_is_refused(tmp_path):
@@ -177,11 +167,7 @@ def test_a_damaged_entry_is_a_data_error_of_that_entry(tmp_path):
         source[5]
 
 
-def test_a_prepared_folder_answers_only_for_its_split(tmp_path):
-    shard_writer.write(Pictures(), tmp_path, size=64, request={"split": "train"})
-    assert len(ShardsSource("train", path=tmp_path)) == 10
-    with pytest.raises(ValueError, match="holds the split 'train'; got 'test'"):
-        ShardsSource("test", path=tmp_path)
+def test_a_folder_without_a_manifest_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"holds no manifest\.json"):
         ShardsSource(path=tmp_path.parent)
 
@@ -227,12 +213,6 @@ def test_wrong_requests_exit_with_2_and_bad_data_with_3(photos, tmp_path, capsys
     with pytest.raises(SystemExit) as end:
         prepare.main(["--size", "8"])
     assert end.value.code == 2
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_an_unwritable_folder_exits_with_2(photos, tmp_path):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert prepare.main(command(photos, tmp_path / "locked" / "out", "--size", "8")) == 2
 
 
 @pytest.fixture

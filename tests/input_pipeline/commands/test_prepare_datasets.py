@@ -78,8 +78,14 @@ def test_training_batches_from_shards_equal_those_from_the_files(name, folder):
     """Bit for bit where the images were small enough to be stored as they are."""
     assert prepare.main(example(name, "--format", "png", "--shard-size", "3")) == 0
     made_of = manifest()["request"]["split"]
+    before, after = original(name), ShardsSource(made_of, path="out")
+    assert len(before) == len(after)
+    for index in range(len(before)):
+        for field in ("id", "group", "meta", "captions", "negatives", "positives", "hard_images"):
+            values = (getattr(source[index], field) for source in (before, after))
+            assert len({json.dumps(value) for value in values}) == 1, field
     batches = []
-    for source in (original(name), ShardsSource(made_of, path="out")):
+    for source in (before, after):
         loader = make_train(
             source,
             BytesTokenizer(32),
@@ -98,32 +104,19 @@ def test_training_batches_from_shards_equal_those_from_the_files(name, folder):
     assert any(batch["negative_mask"].any() for batch in batches[0]) == (name == "negclip")
 
 
-@pytest.mark.parametrize("name", prepare.DATASETS)
-def test_shards_keep_everything_but_the_file_name(name, folder):
-    assert prepare.main(example(name)) == 0
-    before, after = original(name), ShardsSource("all", path="out")
-    assert len(before) == len(after)
-    for index in range(len(before)):
-        for field in ("id", "group", "meta"):
-            assert getattr(after[index], field) == getattr(before[index], field), field
-        for field in ("captions", "negatives", "positives", "hard_images"):
-            assert [*getattr(after[index], field)] == [*getattr(before[index], field)], field
-
-
-def test_the_usual_training_split_of_coco_answers_for_train(folder):
-    assert prepare.main(example("coco")) == 0
-    assert manifest()["request"]["split"] == "train+restval"
-    assert len(ShardsSource("train", path="out")) == 12
-    for split in ("restval", "val"):
-        with pytest.raises(ValueError, match=r"holds the split 'train\+restval'"):
-            ShardsSource(split, path="out")
-
-
-def test_an_undivided_file_is_called_what_split_says(folder):
-    assert prepare.main(example("negclip", "--split", "validation")) == 0
-    assert len(ShardsSource("validation", path="out")) == 12
-    with pytest.raises(ValueError, match="holds the split 'validation'; got 'train'"):
-        ShardsSource("train", path="out")
+@pytest.mark.parametrize(
+    ("name", "words", "stored", "split", "refused"),
+    [
+        ("coco", (), "train+restval", "train", "val"),  # the usual training split is one for train
+        ("negclip", ("--split", "validation"), "validation", "validation", "train"),
+    ],
+)
+def test_shards_answer_for_their_split_alone(folder, name, words, stored, split, refused):
+    assert prepare.main(example(name, *words)) == 0
+    assert manifest()["request"]["split"] == stored
+    assert len(ShardsSource(split, path="out")) == 12
+    with pytest.raises(ValueError, match=re.escape(f"holds the split '{stored}'; got '{refused}'")):
+        ShardsSource(refused, path="out")
 
 
 def test_an_image_of_many_records_is_counted_once_also_when_continued(folder):

@@ -118,7 +118,7 @@ def test_the_command_tags_all_captions_of_a_prepared_folder(tmp_path):
         (["scene:scenes-mini", "IN", "OUT"], "[]", 2, "did you mean 'scenes'"),
         (["scenes:scenes-mini", "other.json", "OUT"], "[]", 2, "other.json"),
         (["scenes:scenes-mini", "IN", "OUT"], "{}", 3, "no JSON list of captions"),
-        (["scenes:scenes-mini", "IN", "OUT"], "[", 3, "error: Expecting value"),
+        (["scenes:scenes-mini", "IN", "OUT"], "[", 3, "IN is not JSON: Expecting value"),
         (
             ["scenes:scenes-mini", "IN", "OUT"],
             '["a dog"]',

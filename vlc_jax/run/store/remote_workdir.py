@@ -35,7 +35,8 @@ class RemoteWorkdir:
             )
             self._mirror.download(_is_of_the_run)
             (self.path / fetch.STORE).write_text(url)
-        except StoreError:  # not the user's fault: a later start may succeed
+        # not the user's fault, so no UsageError: a later start may succeed
+        except StoreError:
             self._release()
             raise
         except (ValueError, OSError) as error:

@@ -18,8 +18,10 @@ from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, folde
 from vlc_jax.input_pipeline.stores.fetch import STORE
 
 MANIFEST = "manifest.json"
-THREADS_DISK = 4  # to hash files; training continues meanwhile and needs the other cores
-THREADS_STORE = 16  # more, since they mostly wait for the store
+# To hash files; training continues meanwhile and needs the other cores.
+THREADS_DISK = 4
+# More, since they mostly wait for the store.
+THREADS_STORE = 16
 Share = tuple[int, int]  # (index, count): every count-th file of a step, starting at index
 WHOLE: Share = (0, 1)
 
@@ -84,7 +86,8 @@ class LocalSteps:
     def set_aside(self, step: int) -> None:
         """Renames a damaged step to <step>.damaged, so that it can be saved again."""
         aside = self.path / f"{step}.damaged"
-        shutil.rmtree(aside, ignore_errors=True)  # one damaged copy of a step is enough
+        # one damaged copy of a step is enough
+        shutil.rmtree(aside, ignore_errors=True)
         (self.path / str(step)).rename(aside)
 
     def damage(self, step: int, share: Share = WHOLE) -> str | None:
@@ -163,13 +166,15 @@ def write_manifest(path: Path) -> None:
     with (path / MANIFEST).open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())  # before the rename that follows: a power cut must not reorder them
+        # before the rename that follows: a power cut must not reorder them
+        os.fsync(file.fileno())
 
 
 def _damage(saved: Folder, share: Share, threads: int) -> str | None:
     try:
         sums = json.loads(saved.read(MANIFEST))["sha256"]
-    except StoreError:  # a failing store does not mean that the step is damaged
+    # a failing store does not mean that the step is damaged
+    except StoreError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return f"no readable {MANIFEST} ({type(error).__name__})"

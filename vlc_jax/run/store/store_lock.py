@@ -23,7 +23,8 @@ from vlc_jax.input_pipeline.stores import Folder
 from vlc_jax.run import workdir_files
 
 BEAT_SECONDS = 10.0
-SILENT_BEATS = 3  # without a rewrite for so many beats an owner is dead
+# Without a rewrite for so many beats an owner is dead.
+SILENT_BEATS = 3
 
 
 class StoreLock:
@@ -51,7 +52,8 @@ class StoreLock:
     def release(self) -> None:
         """Releases the lock."""
         self._is_over.set()
-        with contextlib.suppress(OSError):  # on failure the next job waits for SILENT_BEATS
+        # on failure the next job waits for SILENT_BEATS
+        with contextlib.suppress(OSError):
             self._write(is_over=True)
 
     def _take(self) -> int:
@@ -64,7 +66,8 @@ class StoreLock:
         # A retried request whose first answer got lost is refused, although the file is ours.
         is_mine = created or (self._read(number + 1) or {}).get("start") == self._mine["start"]
         newest = max(self._numbers(), default=0)
-        if not is_mine or newest != number + 1:  # another job was quicker
+        # another job was quicker
+        if not is_mine or newest != number + 1:
             if is_mine:
                 self._folder.remove(_object(number + 1))
             self._refuse(self._read(newest) or {})
@@ -98,7 +101,8 @@ class StoreLock:
 
     def _renew(self) -> None:
         while not self._is_over.wait(BEAT_SECONDS):
-            with contextlib.suppress(OSError):  # the store may be unreachable for a while
+            # the store may be unreachable for a while; whether the lock is lost shows later
+            with contextlib.suppress(OSError):
                 newest = max(self._numbers(), default=0)
                 if newest > self._number:
                     holder = _name(self._read(newest) or {})

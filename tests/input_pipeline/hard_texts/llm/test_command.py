@@ -199,7 +199,6 @@ def test_a_caption_that_the_endpoint_filters_has_none(tmp_path, captions):
         (Reply(200, {"hello": 1}), 3, "but with '{\"hello\": 1}' (KeyError('choices'))"),
         (Reply(200, [1]), 3, "does not answer with a chat completion but with '[1]'"),
         (says(["a"]), 3, "text is needed; got (['a']"),
-        (says("a", "x" * 300), 3, "a name is needed"),
         (Reply(200, says("a").body | {"usage": {"prompt_tokens": 10**400}}), 3, "numbers of tok"),
         (Reply(200, says("a").body | {"usage": {"prompt_tokens": -1}}), 3, "numbers of tokens"),
         (Reply(200, "[" * 100_000), 3, "does not answer with a chat completion"),
@@ -216,15 +215,6 @@ def test_a_wrong_answer_ends_the_run_with_one_clear_line(
     assert said in error
     assert error.startswith("error: ")
     assert error.count("\n") == 1
-
-
-def test_a_slow_endpoint_is_given_up_after_the_timeout(tmp_path, captions, capsys):
-    never = threading.Event()
-    with serving(lambda *_: never.wait(20) and says("late")) as server:
-        options = ("--retries", "0", "--timeout", "0.2")
-        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 30
-        never.set()
-    assert "gives no answer within 0.2 s after 1 try" in capsys.readouterr().err
 
 
 def test_nobody_there_is_said_at_once(tmp_path, captions, capsys):
@@ -245,22 +235,6 @@ def test_the_timeout_is_for_the_whole_answer(tmp_path, captions, capsys):
     assert "gives no answer within 0.3 s after 2 tries" in capsys.readouterr().err
 
 
-def test_answers_larger_than_a_caption_are_unusable_and_the_others_kept(tmp_path, captions):
-    """A megabyte is not read to its end; what is shorter is read, and is no caption."""
-    letters = {CAPTIONS[1]: 1_100_000, CAPTIONS[2]: 900_000, CAPTIONS[3]: 200}
-
-    def answer(caption, n):
-        return says("hound " * (letters[caption] // 6)) if caption in letters else hound(caption, n)
-
-    out = tmp_path / "hp"
-    with serving(answer) as server:
-        assert command.main(words(captions, out, server.url)) == 0
-    assert [text == "None" for text in positives(out)[:5]] == [False, True, True, True, False]
-    assert summary(out)["missing"] == {"too long": 3}
-    assert helpers.rows(out / "raw.jsonl")
-    assert max(len(row["text"] or "") for row in helpers.rows(out / "raw.jsonl")) < 1_000_000
-
-
 def test_an_answer_is_utf8_whatever_its_header_says(tmp_path, captions):
     header = ("content-type", "text/html; charset=hex")  # a codec of Python that makes no text
     with serving(lambda *_: hound(CAPTIONS[0], 1)._replace(headers=(header,))) as server:
@@ -278,9 +252,7 @@ ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
 ECHOES = {
     "an error": fails(400, f"wrong field beside {KEY}"),
     "a long error": fails(400, "x" * 290 + KEY),  # of which 300 letters are shown
-    "a refused key": fails(401, f"Incorrect API key provided: {KEY}"),
     "an error in a URL": fails(400, "see http://a.b/?key=sk-proj%2F0123456789%2Bsecret"),
-    "a page": Reply(200, f"<html>{KEY}</html>"),
     "a long page": Reply(200, "x" * 190 + KEY),
     "escaped letters": Reply(400, f'{{"error": {{"message": "{ESCAPED}"}}}}'),
     "a wrong type": says([KEY]),

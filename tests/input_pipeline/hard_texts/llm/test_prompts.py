@@ -196,10 +196,11 @@ def test_braces_and_line_breaks_of_a_caption_do_no_harm():
 
 
 @pytest.fixture
-def captions(tmp_path):
+def words(tmp_path):
+    """A command line; nobody listens at its endpoint."""
     path = tmp_path / "captions.jsonl"
     path.write_text('{"caption": ["a dog and a cat", "two pets"]}\n{"caption": "a horse"}\n')
-    return path
+    return ["replace", str(path), "--out", str(tmp_path / "hp"), *ENDPOINT]
 
 
 def test_the_list_and_the_help_name_every_preset_in_one_line(capsys):
@@ -215,11 +216,10 @@ def test_the_list_and_the_help_name_every_preset_in_one_line(capsys):
 
 
 def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
-    tmp_path, captions, capsys, monkeypatch
+    tmp_path, words, capsys, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "openai", None)  # as if it were not installed
-    fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert command.main([*fixed, "--dry-run", "--price-in", "1000"]) == 0
+    assert command.main([*words, "--dry-run", "--price-in", "1000"]) == 0
     said = capsys.readouterr().out
     assert "Input: two pets\nOutput:" in said
     letters = sum(
@@ -229,7 +229,7 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
     tokens = letters // 4
     assert f"3 captions, 3 to ask; about {tokens:,} tokens in" in said
     assert f"cost at most about {tokens / 1000:.2f}" in said
-    assert command.main(fixed) == 2
+    assert command.main(words) == 2
     assert "pip install openai" in capsys.readouterr().err
     assert not (tmp_path / "hp").exists()
 
@@ -245,7 +245,7 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
         ("a.jsonl", '{"caption": 3}\n', (), 3, "row 1 of"),
         ("a.jsonl", '{"caption": "x"}\n{"captio', (), 3, "row 2 of"),
         ("a.json", '{"images": [], "annotations": []}', (), 3, "holds no captions"),
-        ("a.json", '{"images": [], "annotations": [{"id": 1}]}', (), 3, "annotation 1 of"),
+        ("a.json", '{"images": [], "annotations": [{"id": 1}]}', (), 3, "lacks 'image_id'"),
         ("a.parquet", "x", (), 2, "the name of a table ends with"),
         ("a.txt", "x", ("--prompt", "LICENSE"), 2, "LICENSE has no {caption}"),
         ("a.txt", "x", ("--prompt", "no"), 2, "No such file"),
@@ -277,10 +277,9 @@ def test_a_wrong_request_or_file_ends_with_one_clear_line(
     assert not (tmp_path / "hp").exists()
 
 
-def test_a_damaged_key_is_not_shown(tmp_path, captions, capsys, monkeypatch):
+def test_a_damaged_key_is_not_shown(words, capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret\nsk-secret")
-    fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert command.main(fixed) == 2
+    assert command.main(words) == 2
     error = capsys.readouterr().err
     assert "OPENAI_API_KEY holds letters that no key has" in error
     assert "secret" not in error
@@ -295,22 +294,20 @@ def test_a_damaged_key_is_not_shown(tmp_path, captions, capsys, monkeypatch):
         ("summary.json", None, "is missing"),
     ],
 )
-def test_a_damaged_folder_is_said(tmp_path, captions, capsys, file, content, said):
-    fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
-    assert command.main(fixed) == 30  # nobody listens, but the folder has been begun
+def test_a_damaged_folder_is_said(tmp_path, words, capsys, file, content, said):
+    assert command.main(words) == 30  # nobody listens, but the folder has been begun
     row = {"line": 1, "text": "x", "finish": "stop", "prompt_tokens": 1, "completion_tokens": 1}
     (tmp_path / "hp" / "raw.jsonl").write_text(json.dumps(row | {"model": "m"}) + "\n")
     path = tmp_path / "hp" / file
     path.unlink() if content is None else path.write_text(content)
     capsys.readouterr()
-    assert command.main(fixed) == 3
+    assert command.main(words) == 3
     assert said in capsys.readouterr().err
 
 
-def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, captions, capsys):
-    fixed = ["replace", str(captions), "--out", str(tmp_path / "hp"), *ENDPOINT]
+def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, words, capsys):
     (tmp_path / "hp").mkdir()
     with (tmp_path / "hp" / "raw.jsonl").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert command.main(fixed) == 2
+        assert command.main(words) == 2
     assert "another process writes to" in capsys.readouterr().err

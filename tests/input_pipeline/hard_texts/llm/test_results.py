@@ -6,7 +6,6 @@ from tests.support import helpers
 from tests.support.chat_runs import CAPTIONS, hound, positives, summary, words
 from tests.support.chat_server import completes, says, serving
 from vlc_jax.input_pipeline.commands import write_hard_texts as command
-from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.hard_texts.llm import prompts
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 
@@ -120,26 +119,6 @@ def test_unusable_answers_are_shown_in_the_summary(tmp_path, captions):
     expected = {"line": 2, "caption": CAPTIONS[1], "answer": said[CAPTIONS[1]]}
     assert shown["refusal"] == [expected]
     assert max(len(each["answer"]) for each in shown["too long"]) == 200
-
-
-def test_a_run_of_before_there_were_forms_goes_on(tmp_path, captions):
-    out = tmp_path / "hp"
-    with serving(hound) as server:
-        assert command.main(words(captions, out, server.url, "--limit", "5")) == 0
-        told = summary(out)
-        assert told["request"].pop("form") == "chat"
-        (out / "summary.json").write_text(json.dumps(told))
-        assert command.main(words(captions, out, server.url)) == 0
-    assert server.asked == dict.fromkeys(CAPTIONS, 1)
-
-
-def test_coco_captions_keep_the_order_of_the_annotations(tmp_path):
-    images = [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}]
-    order = [(2, "b"), (1, "a"), (2, "c")]
-    entries = [{"id": k, "image_id": i, "caption": text} for k, (i, text) in enumerate(order)]
-    path = tmp_path / "captions_train2017.json"
-    path.write_text(json.dumps({"images": images, "annotations": entries}))
-    assert caption_files.read(path) == ["b", "a", "c"]
 
 
 def test_a_limit_is_for_trying_and_a_later_run_goes_on(tmp_path, captions):
