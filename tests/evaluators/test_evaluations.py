@@ -1,5 +1,7 @@
+import dataclasses
 import functools
 import json
+import zlib
 
 import pytest
 
@@ -61,13 +63,42 @@ def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scor
 @pytest.mark.parametrize("protocol", ["choice", "pairs", "triplet", "zeroshot"])
 def test_chunks_change_nothing_and_scores_that_are_not_finite_stop(protocol, table_scorer):
     benchmark = tiny_benchmark(protocol, cases=7)
-    look_up = lambda image, text: hash((image, text)) % 7 / 7.0  # noqa: E731
+    look_up = lambda image, text: zlib.crc32(image + text.encode()) % 7 / 7.0  # noqa: E731
     evaluate = functools.partial(evaluators.evaluate, protocol, benchmark)
     whole = evaluate(table_scorer(look_up).scorer())
     for chunk in (1, 3, 100):
         assert evaluate(table_scorer(look_up).scorer(), chunk=chunk) == whole
     with pytest.raises(errors.DivergedError, match="benchmark 'b'"):
         evaluate(table_scorer(lambda image, text: float("nan")).scorer())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "metric", "decisions"),
+    [
+        ("choice", "accuracy", 1),
+        ("pairs", "pair_accuracy", 1),
+        ("pairs", "individual_accuracy", 2),
+        ("triplet", "augmented_accuracy", 1),
+        ("triplet", "brittleness", 1),
+        ("triplet", "mean_score_negative", 1),
+    ],
+)
+def test_groups_have_their_own_metrics(protocol, metric, decisions, table_scorer):
+    plain = tiny_benchmark(protocol, cases=7)
+    look_up = lambda image, text: zlib.crc32(image + text.encode()) % 7 / 7.0  # noqa: E731
+
+    def metrics_of(cases):
+        benchmark = dataclasses.replace(plain, cases=cases)
+        return evaluators.evaluate(protocol, benchmark, table_scorer(look_up).scorer()).metrics
+
+    labels = ("a", "b", "b", "a", "b", "b", "b")
+    grouped = metrics_of(
+        [dataclasses.replace(c, group=g) for c, g in zip(plain.cases, labels, strict=True)]
+    )
+    for label in ("a", "b"):
+        part = [c for c, g in zip(plain.cases, labels, strict=True) if g == label]
+        found, alone = grouped[f"{metric}/{label}"], metrics_of(part)[metric]
+        assert (found.value, found.count) == (pytest.approx(alone.value), decisions * len(part))
 
 
 @pytest.mark.parametrize(
@@ -134,24 +165,3 @@ def test_protocols_that_ask_are_refused_for_a_model_that_cannot_answer():
 def test_only_readers_with_the_option_source_read_the_configured_source():
     reading = {name for name in benchmarks.READERS if benchmarks.reads_source(name)}
     assert reading == {"retrieval", "zeroshot", "linear_probe", "choice", "triplet", "pairs"}
-
-
-@pytest.mark.parametrize("name", ["choice", "triplet", "pairs"])
-def test_a_table_of_your_own_is_a_benchmark_of_each_protocol(name, tmp_path, constant_scorer):
-    rows = [
-        {"image": f"{i}.png", "caption": f"{i} dogs", "no": "a cat", "yes": "dogs", "two": "a.png"}
-        for i in range(3)
-    ]
-    (tmp_path / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for image in ("0.png", "1.png", "2.png", "a.png"):
-        (tmp_path / image).write_bytes(image.encode())  # the scorer opens none
-    options = {"path": str(tmp_path / "table.jsonl"), "negatives_column": "no"}
-    options |= {"positives_column": "yes"} if name == "triplet" else {}
-    options |= (
-        {"second": {"image_column": "two", "caption_column": "no"}} if name == "pairs" else {}
-    )
-    benchmark = benchmarks.READERS[name]("all", **options)
-    assert benchmarks.protocol_of(name) == name
-    result = evaluators.evaluate(name, benchmark, constant_scorer)
-    headline = result.metrics[evaluators.PROTOCOLS[name].summary[0]]
-    assert (headline.value, headline.ties, headline.count) == (0.0, 1.0, 3)

@@ -71,14 +71,19 @@ def benchmark(captions=2):
 
 
 def writing(table_scorer, answers, asked):
+    """A scorer that writes answers; questions and their decoding are added to `asked`."""
     table = table_scorer(lambda image, text: 0.0)
 
     def written(images, questions, how):
-        asked.extend(questions)
-        asked.append(how)
+        asked.extend([*questions, how])
         return [answers[int(table.images[int(i)])] for i in images.pooled[:, 0]]
 
     return table.scorer()._replace(answers=written)
+
+
+def evaluate(table_scorer, answers, cases, asked=None):
+    scorer = writing(table_scorer, answers, [] if asked is None else asked)
+    return keywords.evaluate(Benchmark("b", cases, "v"), scorer)
 
 
 @pytest.mark.parametrize("chunk", [2, 99])
@@ -125,7 +130,7 @@ def test_a_case_of_the_scenes_is_asked_its_own_question(table_scorer):
     cases = [replace(case, images=(str(n).encode(),)) for n, case in enumerate(cases)]
     asked = []
     said = [keywords.parse(cases[0].captions[0], (first, second)), "neither"]
-    result = keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, said, asked))
+    result = evaluate(table_scorer, said, cases, asked)
     assert [row["correct"] for row in result.per_example] == [True, False]
     assert asked[:2] == [case.meta["question"] for case in cases]
 
@@ -137,7 +142,7 @@ def test_a_case_with_short_answers_is_read_by_them(table_scorer):
     cases = [Case(str(n), (str(n).encode(),), texts, None, {"short": said}) for n in range(5)]
     answers = ["Red and blue.", "blue and red", "red and blue and red", "red", "it is red and blue"]
     asked = []
-    result = keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, answers, asked))
+    result = evaluate(table_scorer, answers, cases, asked)
     rows = result.per_example
     assert [row["correct"] for row in rows] == [True, False, False, False, True]
     assert [row["parsed"] is None for row in rows] == [False, False, True, True, False]
@@ -146,13 +151,9 @@ def test_a_case_with_short_answers_is_read_by_them(table_scorer):
     assert result.metrics["accuracy"].chance == 1 / 2
     said = {"question": "?", "answers": ["2 T-shirts", "Red"]}
     cases = [Case("0", (b"0",), ("a", "b"), None, {"short": said})]
-    result = keywords.evaluate(
-        Benchmark("b", cases, "v"), writing(table_scorer, ["2 t-shirts!"], [])
-    )
-    assert result.per_example[0]["correct"]
-    cases = [replace(cases[0], captions=("a", "b", "c"))]
+    assert evaluate(table_scorer, ["2 t-shirts!"], cases).per_example[0]["correct"]
     with pytest.raises(DataError, match="3 captions and 2 short answers"):
-        keywords.evaluate(Benchmark("b", cases, "v"), writing(table_scorer, ["red"], []))
+        evaluate(table_scorer, ["red"], [replace(cases[0], captions=("a", "b", "c"))])
 
 
 def test_an_image_that_comes_with_a_question_is_asked_at_the_image_alone(table_scorer):
@@ -175,12 +176,11 @@ def test_cases_without_a_question_are_counted_or_refused(table_scorer):
     top = Case("0", (b"0",), ("A photo of a lamp on top of a sofa",) * 2, {"subset": "top_bottom"})
     other = Case("1", (b"1",), ("a red mug", "a blue mug"), {"subset": "left_right"})
     one = Case("2", (b"2",), ("A photo of a dog on the top", "x"), {"subset": "top_bottom"})
-    cases = [top, other, one]
-    scorer = writing(table_scorer, ["top", "left", "top"], [])
-    result = keywords.evaluate(Benchmark("b", cases, "v"), scorer)
+    answers = ["top", "left", "top"]
+    result = evaluate(table_scorer, answers, [top, other, one])
     assert (result.metrics["accuracy"].count, result.details["left_out"]) == (1, 2)
     with pytest.raises(DataError, match="no case of What'sUp's kind"):
-        keywords.evaluate(Benchmark("b", cases[:2], "v"), scorer)
+        evaluate(table_scorer, answers, [top, other])
 
 
 def test_a_model_that_writes_nothing_and_an_unknown_decoding_are_refused(table_scorer):

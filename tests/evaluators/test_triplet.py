@@ -98,24 +98,3 @@ def test_mean_scores_have_a_normal_interval_and_no_chance(table_scorer):
         expected = [column.mean() - half, column.mean() + half]
         np.testing.assert_allclose([estimate.low, estimate.high], expected, rtol=1e-6)
         assert (estimate.chance, estimate.ties, estimate.unit) == (None, None, "score")
-
-
-def test_groups_get_their_own_metrics_and_a_macro_mean(table_scorer):
-    right, brittle = (0.9, 0.1, 0.8), (0.9, 0.5, 0.1)
-    result = evaluate(table_scorer, [right, right, brittle, right], ["a", "a", "a", "b"])
-    metrics = result.metrics
-    np.testing.assert_allclose(metrics["augmented_accuracy/a"].value, 2 / 3)
-    assert metrics["augmented_accuracy/b"].value == 1.0
-    np.testing.assert_allclose(metrics["augmented_accuracy_macro"].value, 5 / 6)
-    np.testing.assert_allclose(metrics["brittleness_macro"].value, 1 / 6)
-    np.testing.assert_allclose(metrics["brittleness_macro"].chance, 1 / 3)
-    assert metrics["original_accuracy_macro"].value == 1.0
-    assert [row["group"] for row in result.per_example] == ["a", "a", "a", "b"]
-
-
-def test_a_positive_that_repeats_the_negative_ties_with_it(table_scorer):
-    case = Case("0", (b"i",), ("c", "same"), meta={"positive": "same"})
-    calls = iter(np.linspace(0.5, 0.6, 100))  # the same text comes out different each time
-    drifting = lambda image, text: 0.9 if text == "c" else next(calls)  # noqa: E731
-    result = triplet.evaluate(Benchmark("b", [case], "1"), table_scorer(drifting).scorer())
-    assert result.details["orders"]["ties"] == 1

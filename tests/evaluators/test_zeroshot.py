@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vlc_jax.evaluators import ties, zeroshot
+from vlc_jax.evaluators import zeroshot
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
@@ -32,12 +32,6 @@ def vector_scorer(image_vectors, text_vectors, tokens=False):
         return images.pooled @ texts.pooled.T
 
     return Scorer(embed_images, embed_texts, score, score_options=None)
-
-
-def test_rank_of_the_label_on_a_hand_made_matrix_with_ties():
-    scores = np.array([[0.9, 0.1, 0.2], [0.5, 0.5, 0.1], [0.3, 0.3, 0.3], [0.1, 0.9, 0.5]])
-    standing = ties.standing(scores, np.array([0, 1, 2, 0]))
-    np.testing.assert_array_equal(standing.rank("strict"), [1, 2, 3, 3])
 
 
 def eye_scorer(mistake=None):

@@ -124,7 +124,7 @@ def _score_images(cases: Sequence[Case], scorer: Scorer) -> np.ndarray:
     return scores
 
 
-def _row(case: Case, scores: list[float], correct: bool, tie: bool) -> dict[str, object]:
+def _row(case: Case, scores: list[float], correct: object, tie: object) -> dict[str, object]:
     # with several images one list of one score per image
     by_image = [[score] for score in scores] if len(case.images) > 1 else scores
     return row(case, case.captions, by_image, correct, tie, image=image_name(case))

@@ -152,7 +152,7 @@ def _chance(case: Case) -> float:
 
 
 def _row(
-    case: Case, above: np.ndarray, below: np.ndarray, right: bool, tie: bool
+    case: Case, above: np.ndarray, below: np.ndarray, right: object, tie: object
 ) -> dict[str, Any]:
     """Per-example row: similarities in the order above, below, named by their two sides."""
     names = {f"t{n}": text for n, text in enumerate(case.captions)}

@@ -115,7 +115,7 @@ def _check(benchmark: Benchmark) -> None:
             )
 
 
-def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: bool) -> dict[str, object]:
+def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: object) -> dict[str, object]:
     """Per-example row: log probabilities of the correct class, then of the best wrong ones."""
     case = benchmark.cases[n]
     label, order = case.meta["label"], np.argsort(-scores, kind="stable")

@@ -98,17 +98,14 @@ def test_coco_captions_gather_all_captions_of_an_image(folder):
     assert source[3].image.name == "p03.jpg"
 
 
-def test_coco_images_without_captions_are_left_out_and_mentioned(folder, caplog):
+def test_coco_images_without_captions_are_left_out_and_captions_without_image_refused(
+    folder, caplog
+):
     document = json.loads(write_coco(folder / "coco.json").read_text())
     document["annotations"] = [a for a in document["annotations"] if a["image_id"] != 105]
     (folder / "coco.json").write_text(json.dumps(document))
-    source = RecordsSource(path=folder / "coco.json")
-    assert len(source) == 11
+    assert len(RecordsSource(path=folder / "coco.json")) == 11
     assert "1 of 12 images have no caption" in caplog.text
-
-
-def test_coco_captions_of_unknown_images_are_refused(folder):
-    document = json.loads(write_coco(folder / "coco.json").read_text())
     document["images"] = document["images"][1:]
     (folder / "coco.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match=r"1 captioned image ids .* the first is 100"):
@@ -149,15 +146,6 @@ def test_negatives_positives_hard_images_and_group_are_carried(folder):
     assert record.negatives == [["not 4"]]
     assert record.positives == [["same 4", "equal 4"]]
     assert (record.hard_images, record.group) == (["id5"], {"parity": 0})
-
-
-def test_list_literals_in_a_tsv_are_negatives(folder):
-    """The form of the published NegCLIP table: a Python list in a cell, an index column first."""
-    extra = {"negatives": lambda i: repr([f"it's not {i}", 'say "no"'])}
-    path = write_delimited(folder / "a.tsv", table(**extra))
-    source = RecordsSource(path=path, negatives_column="negatives")
-    assert source[7].negatives == [["it's not 7", 'say "no"']]
-    assert source[7].positives == []
 
 
 def test_negatives_that_do_not_match_the_captions_name_the_row(folder):
@@ -209,15 +197,17 @@ def test_a_damaged_row_is_an_error_of_that_row_only(folder):
     lines[6] = b'{"image": "", "caption": "a"}'
     lines[7] = b'{"image": "https://a.b/c.jpg", "caption": "a"}'
     lines[8] = b'{"image": "p08.jpg", "caption": "\xff"}'
+    lines[9] = b'{"image": "p09.jpg", "caption": null}'
     path.write_bytes(b"\n".join(lines))
     source = RecordsSource(path=path)
     assert len(source) == 12
     reasons = ["cannot be read", "has no 'caption'", "is text", "JSON object", "name of a file"]
-    for index, reason in enumerate([*reasons, "URL", "UTF-8"], start=2):
+    reasons += ["URL", "UTF-8", "its 'caption' is null, or an empty cell"]
+    for index, reason in enumerate(reasons, start=2):
         with pytest.raises(DataError, match=f"row {index + 1} of .*{reason}"):
             source[index]
     assert source[1].captions == [CAPTIONS[1]]
-    assert source[9].captions == [CAPTIONS[9]]
+    assert source[10].captions == [CAPTIONS[10]]
 
 
 def test_a_row_with_a_stray_separator_or_quote_is_an_error_of_that_row_only(folder):
@@ -442,12 +432,3 @@ def test_a_table_with_the_usual_other_names_gets_the_right_hint(tmp_path):
         RecordsSource("all", path=path)
     with pytest.raises(ValueError, match="did you mean caption_column='title'"):
         RecordsSource("all", path=path, image_column="filepath")
-
-
-def test_a_null_caption_is_said_to_be_null(tmp_path):
-    names = helpers.write_photos(tmp_path, 2)
-    path = tmp_path / "table.jsonl"
-    rows = [{"image": names[0], "caption": None}, {"image": names[1], "caption": "a cat"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match="its 'caption' is null, or an empty cell"):
-        RecordsSource("all", path=path)[0]
