@@ -10,6 +10,8 @@ from tests.support.configs import CONFIGS
 from vlc_jax import errors, losses, main, models
 from vlc_jax.__main__ import COMMANDS
 from vlc_jax.input_pipeline import benchmarks
+from vlc_jax.input_pipeline.sources import SOURCES
+from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 from vlc_jax.run import startup
 from vlc_jax.setup import catalogue, command_line
@@ -44,14 +46,16 @@ def test_an_unknown_config_names_the_nearest(tmp_path, monkeypatch):
 
 def test_the_list_has_all_of_them():
     text = catalogue.listing()
-    configs = text.partition("\nLosses ")[0].splitlines()
+    configs = text.partition("\nNames ")[0].splitlines()
     for path in CONFIGS:
         name = str(path.relative_to(helpers.ROOT / "configs").with_suffix(""))
         (line,) = [line for line in configs if line.startswith(f"  {name}: ")]
         assert not line.endswith("et al.")
-    tables = (losses.LOSSES, models.HEADS, variants.VARIANTS, benchmarks.READERS)
+    tables = (SOURCES, TOKENIZERS, losses.LOSSES, models.HEADS, variants.VARIANTS)
+    tables += (benchmarks.READERS,)
     for name in (name for table in tables for name in table):
         assert name in text
+    assert "  siglip: path, eos_token, pad_token, clean\n" in text
 
 
 def test_the_console_script_is_the_command(monkeypatch):

@@ -16,7 +16,7 @@ from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.parameters import TOWERS
-from vlc_jax.setup import addresses, data
+from vlc_jax.setup import addresses, data, weights_config
 from vlc_jax.setup.model import abilities, configured_losses
 
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # default of config.interpolate.alpha
@@ -40,7 +40,8 @@ def check(config: ConfigDict, mode: str) -> None:
     # in training only: an evaluated run may be of a version whose losses had other options
     if mode in ("train", "plan"):
         losses.check(configured_losses(config))
-        data.check_options(config)
+        if config.model.name != weights_config.OF_WEIGHTS:  # else the weights set the tokenizer
+            data.check_options(config)
     if mode != "weights":
         check_evals(config)
 
