@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _captions(path: Path) -> Iterable[str]:
     if path.is_dir():
         source = shards.ShardsSource(path=path)
-        return (caption for index in range(len(source)) for caption in source[index].captions)
+        captions = (caption for index in range(len(source)) for caption in source[index].captions)
+        return (caption for caption in captions if isinstance(caption, str))
     texts = json.loads(path.read_text("utf-8"))
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise DataError(f"{path} holds no JSON list of captions")

@@ -16,8 +16,7 @@ from vlc_jax.devices import sharding
 from vlc_jax.evaluators import Scorer
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import ImageLike
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
-from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
+from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
 
@@ -247,7 +246,7 @@ class EvaluationEncoder:
             return model.encode_text(rows["text"])
 
         images = BatchEncoder(towers, encode_image, self._pixels, before_batch, call, batch_size)
-        if isinstance(setup.tokenizer, TextVectors):
+        if setup.tokenizer.width:
             return images, None
         load = partial(tokenize, setup.tokenizer)
         return images, BatchEncoder(towers, encode_text, load, before_batch, call, batch_size)

@@ -36,6 +36,7 @@ from vlc_jax.encode.score_blocks import (
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
+from vlc_jax.input_pipeline.record import Caption
 from vlc_jax.models.parameters import fingerprint
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
@@ -295,7 +296,9 @@ class _Tower:
         return files
 
 
-def text_key(text: str) -> bytes:
+def text_key(text: Caption) -> bytes:
     """Key of a text."""
+    # else the caption "[[...]]" and the conversation that files write so would share a key
+    text = text if isinstance(text, str) else f"conversation {text}"
     # texts of a table may have lone surrogates, which UTF-8 refuses
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
