@@ -1,11 +1,10 @@
 """THE case contract: one question of an evaluation set, the correct caption first."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vlc_jax.input_pipeline.record import ImageLike
+from vlc_jax.input_pipeline.record import Caption, ImageLike
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Case:
 
     id: str
     images: tuple[ImageLike, ...]
-    captions: tuple[str, ...]
+    captions: tuple[Caption, ...]
     group: Any = None
     meta: dict[str, Any] = field(default_factory=dict)
 
@@ -80,7 +79,7 @@ class Benchmark:
         return [template.format(name) for name in self.classes for template in templates]
 
     @property
-    def texts(self) -> list[str]:
+    def texts(self) -> list[Caption]:
         """All texts of the benchmark, without repetitions."""
         case_texts = (
             text
@@ -99,11 +98,3 @@ def image_file(case_id: str, index: int) -> str:
 def maps_file(case_id: str) -> str:
     """File name of the patch maps of a case, under evals/<benchmark>/maps."""
     return f"{case_id.replace('/', '_')}.npz"
-
-
-def scored_turn(question: str, answer: str, ends: bool = True) -> str:
-    """JSON text of one turn to be scored by a ConversationTokenizer: log p(answer | question).
-
-    ends: whether the end token after the answer counts.
-    """
-    return json.dumps([[question, answer, ends]], ensure_ascii=False)

@@ -1,5 +1,6 @@
 """THE record contract: one example of any source, before pixels and tokens."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,74 @@ class DataError(Exception):
     exit_code = 3
 
 
+@dataclass(frozen=True)
+class Conversation:
+    """Questions about an image and their answers, in place of a caption (LLaVA).
+
+    turns: (question, answer) pairs.   has_image: False for a conversation without an image.
+    is_scored: whether its answer is to be scored, log p(answer | image, question): a tokenizer
+      refuses to cut it.   marks_end: whether the end token of a scored answer counts.
+
+    `str` is its text in files: [[question, answer], ...] in JSON, {"text_only": [...]} without an
+    image, and a third element, `marks_end`, in turns to be scored. `read_caption` is the inverse.
+    """
+
+    # A dataclass and no named tuple: json.dumps and jax.tree would take a tuple for a list.
+    turns: tuple[tuple[str, str], ...]
+    has_image: bool = True
+    is_scored: bool = False
+    marks_end: bool = True
+
+    @classmethod
+    def scored(cls, question: str, answer: str, marks_end: bool = True) -> "Conversation":
+        """One turn whose answer is to be scored."""
+        return cls(((question, answer),), is_scored=True, marks_end=marks_end)
+
+    def __str__(self) -> str:
+        more = [self.marks_end] if self.is_scored else []
+        turns = [[*turn, *more] for turn in self.turns]
+        return json.dumps(turns if self.has_image else {"text_only": turns}, ensure_ascii=False)
+
+
+Caption = str | Conversation
+
+_START = '[["'  # of the text of a conversation
+_START_TEXT_ONLY = '{"text_only": [["'
+
+
+def read_caption(text: str) -> Caption:
+    """The caption that a file holds as text: a Conversation if it starts like one.
+
+    Raises DataError for a malformed conversation.
+    """
+    if not text.startswith((_START, _START_TEXT_ONLY)):
+        return text
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    has_image = not isinstance(document, dict)
+    turns = document if has_image else document["text_only"]
+    is_valid = (
+        isinstance(turns, list)
+        and all(
+            isinstance(turn, list)
+            and [type(x) for x in turn] in ([str, str], [str, str, bool])
+            # the same third element in all turns, or none: a conversation is scored as a whole
+            and turn[2:] == turns[0][2:]
+            for turn in turns
+        )
+    )
+    if not is_valid:
+        raise DataError(
+            f"a text that starts with {_START} or {_START_TEXT_ONLY} is a conversation, "
+            f"[[question, answer], ...] in JSON; got {text[:80]!r}: write one with the source "
+            "llava, answers=conversation"
+        )
+    pairs, more = tuple((turn[0], turn[1]) for turn in turns), turns[0][2:]
+    return Conversation(pairs, has_image, is_scored=bool(more), marks_end=more != [False])
+
+
 class ShardError(Exception):
     """A shard that contradicts its manifest. Ends a run with exit code 3.
 
@@ -94,7 +163,7 @@ class Record:
 
     id: str
     image: ImageLike | None
-    captions: Sequence[str]
+    captions: Sequence[Caption]
     negatives: Sequence[Sequence[str]] = ()
     positives: Sequence[Sequence[str]] = ()
     negative_kinds: Sequence[Sequence[str]] = ()

@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping
 
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import Conversation, DataError, Record
 
 MAX_CAPTION = 100_000  # characters; a longer text is a damaged file, not a caption
 
 
 def captions(record: Record) -> list[int]:
-    """Positions of the usable captions: non-blank texts. Raises DataError if there is none."""
+    """Positions of the usable captions: non-blank texts and conversations.
+
+    Raises DataError if there is none.
+    """
     usable = []
     for position, caption in enumerate(record.captions):
+        if isinstance(caption, Conversation):
+            caption = "".join(text for turn in caption.turns for text in turn)
         if not isinstance(caption, str):
             raise DataError(f"a caption is text; got {type(caption).__name__}")
         if len(caption) > MAX_CAPTION:

@@ -14,6 +14,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
+from vlc_jax.input_pipeline.hard_texts.sampling import text_of
 from vlc_jax.input_pipeline.hard_texts.shuffles import TAGGED_SHUFFLES
 from vlc_jax.input_pipeline.images.image_ops import SHUFFLES as IMAGE_SHUFFLES
 from vlc_jax.input_pipeline.record import ShuffledImage
@@ -53,8 +54,8 @@ def shuffled(
             rngs = (
                 np.random.default_rng((shuffle_seed, number, k)) for k in range(len(case.captions))
             )
-            texts = zip(case.captions, rngs, strict=True)
             # a generator per caption: `count` and other captions do not change its order
+            texts = zip(map(text_of, case.captions), rngs, strict=True)
             captions = tuple(next(iter(shuffle(text, rng, 1)), text) for text, rng in texts)
             cases[number] = dataclasses.replace(case, captions=captions)
     if image_shuffle is not None:

@@ -51,7 +51,7 @@ def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> li
     The hard texts are the stored ones and one of each generator, name -> (side, generator).
     """
     record, first = sample.record, sample.captions[0]
-    result = [Line("caption", record.captions[i]) for i in sample.captions[:MAX_TEXTS]]
+    result = [Line("caption", str(record.captions[i])) for i in sample.captions[:MAX_TEXTS]]
     for side in ("negatives", "positives"):
         texts = getattr(record, side)
         kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
@@ -204,7 +204,7 @@ def _captions(source: Source, number: int) -> Iterator[str]:
         try:
             record = source[index]
             yield from (
-                record.captions[position] for position in record_validation.captions(record)
+                str(record.captions[position]) for position in record_validation.captions(record)
             )
         except DataError:
             continue

@@ -97,7 +97,7 @@ class GeneratedSource:
         # Keyed by the record's id, not its index: texts stay if other records are added or removed.
         stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
         rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
-        text, scene = record.captions[caption], record.meta.get("scene")
+        text, scene = sampling.text_of(record.captions[caption]), record.meta.get("scene")
         try:
             if not getattr(generator, "one_by_one", False):
                 return [*generator(text, rng, self._count, scene)][: self._count]

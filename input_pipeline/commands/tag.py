@@ -34,7 +34,8 @@ def _run(options: argparse.Namespace) -> int:
 def _captions(path: Path) -> Iterable[str]:
     if path.is_dir():
         source = shards.ShardsSource(path=path)
-        return (caption for index in range(len(source)) for caption in source[index].captions)
+        captions = (caption for index in range(len(source)) for caption in source[index].captions)
+        return (caption for caption in captions if isinstance(caption, str))
     texts = json_annotations.load(path)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise DataError(f"{path} holds no JSON list of captions")

@@ -9,6 +9,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline import batch, lookup
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
+from vlc_jax.input_pipeline.record import Caption, DataError
 
 FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
 UNKNOWN_KIND = "given"  # the kind, in prepared data, of texts that came with the records
@@ -100,12 +101,22 @@ def find_generator(name: str, options: Mapping[str, Any]) -> tuple[str, Generato
     raise ValueError(f"unknown kind {name!r}; known: {known}")
 
 
+def text_of(caption: Caption) -> str:
+    """The caption, for a generator. Raises DataError for a conversation."""
+    if not isinstance(caption, str):
+        raise DataError(
+            f"hard texts and noun phrases are made of captions; got the conversation "
+            f"{str(caption)[:80]!r}: take a source with captions, or set their counts to 0"
+        )
+    return caption
+
+
 def one_text(
-    generator: Generator, caption: str, key: str, seed: int = 0, scene: Any = None
+    generator: Generator, caption: Caption, key: str, seed: int = 0, scene: Any = None
 ) -> str | None:
     """One text of a caption, for previews; None if there is none. Drawn by `seed` and `key`."""
     stream = np.random.Philox(key=np.array([seed, batch.hash_id(key)], np.uint64))
-    return next(iter(generator(caption, np.random.Generator(stream), 1, scene)), None)
+    return next(iter(generator(text_of(caption), np.random.Generator(stream), 1, scene)), None)
 
 
 def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:
@@ -201,7 +212,7 @@ def slots(negatives: HardTexts, positives: HardTexts) -> int:
 
 def draw(
     texts: HardTexts,
-    caption: str,
+    caption: Caption,
     stored: Sequence[str],
     stored_kinds: Sequence[str],
     rng: np.random.Generator,
@@ -248,7 +259,7 @@ def _order(shares: Mapping[str, float], rng: np.random.Generator) -> list[str]:
 def _pool(
     texts: HardTexts,
     name: str,
-    caption: str,
+    caption: Caption,
     stored: Sequence[str],
     stored_kinds: Sequence[str],
     rng: np.random.Generator,
@@ -260,10 +271,11 @@ def _pool(
     else:
         pairs = zip(stored, stored_kinds, strict=True) if stored_kinds else ()
         pool = [text for text, kind in pairs if kind == name]
-    pool = list(dict.fromkeys(text for text in pool if text.strip() not in ("", caption.strip())))
+    useless = ("", str(caption).strip())
+    pool = list(dict.fromkeys(text for text in pool if text.strip() not in useless))
     if pool:
         return [pool[index] for index in rng.permutation(len(pool))]
     if name == FROM_RECORD:
         return []
     # reversed: a generator returns its best text first, and `take` pops from the end
-    return [*texts.generators[name](caption, rng, texts.count, scene)][::-1]
+    return [*texts.generators[name](text_of(caption), rng, texts.count, scene)][::-1]

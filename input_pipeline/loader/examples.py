@@ -21,7 +21,14 @@ from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.image_ops import ImageTransform
 from vlc_jax.input_pipeline.loader import questions
-from vlc_jax.input_pipeline.record import DataError, Findable, Record, Source, has_text_only
+from vlc_jax.input_pipeline.record import (
+    Caption,
+    DataError,
+    Findable,
+    Record,
+    Source,
+    has_text_only,
+)
 from vlc_jax.input_pipeline.sources import order
 
 _MAX_CHECKED = 1000  # records, spread over the source; at least one must name hard images
@@ -37,7 +44,7 @@ class Example(NamedTuple):
     """One row of a batch."""
 
     record: Record
-    caption: str
+    caption: Caption
     pixels: np.ndarray  # uint8 (height, width, 3), black where the record has no image
     negatives: list[str]
     positives: list[str]
@@ -155,7 +162,8 @@ class Examples:
             "positives": (self.positives, record.positives, record.positive_kinds),
         }
         if self.noun_phrases is not None:
-            phrase = self.noun_phrases(text, self._generator(position, "noun_phrases"))
+            rng = self._generator(position, "noun_phrases")
+            phrase = self.noun_phrases(sampling.text_of(text), rng)
             if phrase != text:  # stored hard texts belong to the whole caption, not to the phrase
                 text = phrase
                 sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}

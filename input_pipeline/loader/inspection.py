@@ -15,9 +15,8 @@ from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.images.image_ops import ImageTransform
-from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
-from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.input_pipeline.record import Caption, DataError, Record, Source, has_text_only
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
 _UNKNOWN_WARNING = 0.05  # share of unknown-word tokens above which a warning is printed
@@ -139,7 +138,7 @@ def histogram(counts: collections.Counter[int], lines: int = 10) -> list[str]:
 
 def inspect(
     source: Source,
-    tokenizer: Tokenizer | TextVectors | None = None,
+    tokenizer: Tokenizer | None = None,
     image_transform: ImageTransform | None = None,
     *,
     count: int | None = None,
@@ -196,7 +195,7 @@ def inspect(
 
 def preview(
     source: Source,
-    tokenizer: Tokenizer | TextVectors | None,
+    tokenizer: Tokenizer | None,
     image_transform: ImageTransform | None,
     count: int = 256,
     max_bad_share: float = 0.01,
@@ -225,11 +224,11 @@ def _count(
     report: Report,
     record: Record,
     pixels: np.ndarray,
-    texts: list[str],
-    tokenizer: Tokenizer | TextVectors | None,
+    texts: list[Caption],
+    tokenizer: Tokenizer | None,
 ) -> None:
     report.captions += len(texts)
-    report.words.update(len(text.split()) for text in texts)
+    report.words.update(len(str(text).split()) for text in texts)
     size = "x".join(map(str, pixels.shape[1::-1]))  # a single number for pooled features
     if record.image is None:
         report.without_image += 1
@@ -239,12 +238,13 @@ def _count(
     report.with_positives += any(record.positives)
     if tokenizer is None:
         return
-    tokens = tokenizer(texts)  # of TextVectors: raises DataError for a text without a vector
-    if isinstance(tokenizer, TextVectors):
+    # also of vectors: raises DataError for a text that has none
+    tokens = tokenize(tokenizer, texts)["text"]
+    if tokenizer.width:
         return
     report.context_length = tokenizer.context_length
     report.full_captions += int((tokens[:, -1] == tokenizer.eos_id).sum())
-    if getattr(tokenizer, "unk_id", None) is not None:
+    if tokenizer.unk_id is not None:
         special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
         report.tokens += int((~special).sum())
         report.unknown_tokens += int(((tokens == tokenizer.unk_id) & ~special).sum())

@@ -32,9 +32,7 @@ from vlc_jax.input_pipeline.loader import questions, stored_features
 from vlc_jax.input_pipeline.loader.examples import Example, Examples, check_hard_images
 from vlc_jax.input_pipeline.loader.workers import WorkerStream
 from vlc_jax.input_pipeline.record import DataError, Sharded, Source
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
-from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
-from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
 _NUM_STEPS = 2**48  # "endless": Grain wants a length, and positions must stay below 2**64
 _KNOWN = "was found unusable earlier"
@@ -54,7 +52,7 @@ class Batches:
     def __init__(
         self,
         examples: Examples,
-        tokenizer: Tokenizer | TextVectors,
+        tokenizer: Tokenizer,
         *,
         batch_size: int,
         process_index: int,
@@ -295,7 +293,7 @@ class _Wait:
 
 def make_train(
     source: Source,
-    tokenizer: Tokenizer | TextVectors,
+    tokenizer: Tokenizer,
     image_transform: ImageTransform,
     *,
     batch_size: int,

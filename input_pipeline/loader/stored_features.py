@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import Caption, DataError, Record
 
 DTYPES = ("float32", "float16", "bfloat16")
 _BITS = ":bfloat16"  # suffix of names: safetensors' numpy interface has no bfloat16, so its bits
@@ -36,8 +36,9 @@ class Stored:
         """Shape of the image's largest array."""
         return max(self.image.values(), key=np.size).shape
 
-    def row(self, text: str) -> int:
+    def row(self, text: Caption) -> int:
         """Row of a text's features. Raises DataError for a text that was not stored."""
+        text = str(text)  # of a conversation, as `pack` stores it
         if text not in self._rows:
             raise DataError(
                 f"no features of {text!r} are stored, only features of the records' own texts; "
@@ -55,7 +56,7 @@ class FeatureTransform:
         return unpack(data)
 
 
-def texts_of(record: Record) -> list[str]:
+def texts_of(record: Record) -> list[Caption]:
     """Texts of a record without repetitions, in order."""
     lists = [record.captions, *record.negatives, *record.positives]
     return list(dict.fromkeys(text for texts in lists for text in texts))
@@ -64,13 +65,13 @@ def texts_of(record: Record) -> list[str]:
 def pack(
     image: Mapping[str, np.ndarray],
     text: Mapping[str, np.ndarray],
-    texts: Sequence[str],
+    texts: Sequence[Caption],
     dtype: str,
 ) -> bytes:
     """Packs the features of one record into bytes, rounded to `dtype`, one of DTYPES."""
     numbers = {f"image_{part}": array for part, array in image.items()}
     numbers |= {f"text_{part}": array for part, array in text.items()}
-    arrays = {"texts": np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)}
+    arrays = {"texts": np.frombuffer(json.dumps([*map(str, texts)]).encode(), np.uint8)}
     for name, array in numbers.items():
         if dtype == "bfloat16":
             arrays[name + _BITS] = array.astype(ml_dtypes.bfloat16).view(np.uint16)
@@ -94,7 +95,7 @@ def unpack(data: bytes) -> Stored:
 
 
 def batch_of(
-    rows: Sequence[Stored], texts: Sequence[Sequence[str]], count: int, name: str
+    rows: Sequence[Stored], texts: Sequence[Sequence[Caption]], count: int, name: str
 ) -> dict[str, np.ndarray]:
     """Features of each row's texts as arrays `{name}_{part}` (rows, count, ...); {} for count 0.
 

@@ -1,5 +1,5 @@
-"""Conversations about scenes, like LLaVA's training data about photographs: [[question, answer],
-[question, answer], ...], a turn for each caption.
+"""Conversations about scenes, like LLaVA's training data about photographs: a turn, question and
+answer, for each caption.
 
 question  the question that the caption answers (scenes/questions.py), with its short answer
 presence  the shape that the picture has, of two: "is there a square or a star"
@@ -13,11 +13,12 @@ The two captions of yes_no differ in one shape, in two exchanged colours, in two
 or in a denied shape ("and no star"): drawn uniformly from the pairs that the caption allows.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from vlc_jax.input_pipeline.record import Caption as RecordCaption
+from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.scenes import contrast, grammar, questions, words
 from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
@@ -30,8 +31,8 @@ _FURTHER_TEXTS = (SHOWS, "yes", "user assistant", "is the or and", questions.ANY
 
 def conversation(
     captions: Sequence[Caption], scene: Scene, stream: Stream, shares: Mapping[str, float]
-) -> str:
-    """The first caption alone, or a conversation in JSON with a turn about each caption.
+) -> RecordCaption:
+    """The first caption alone, or a Conversation with a turn about each caption.
 
     shares: kind -> share, for "caption" and the kinds of turns; they sum to 1.
     """
@@ -41,7 +42,7 @@ def conversation(
     weights = np.array([shares[kind] for kind in kinds])
     drawn = [kinds[stream.weighted(weights / weights.sum())] for _ in captions]
     pairs = zip(drawn, captions, strict=True)
-    return json.dumps([_turn(kind, caption, scene, stream) for kind, caption in pairs])
+    return Conversation(tuple(_turn(kind, caption, scene, stream) for kind, caption in pairs))
 
 
 def vocabulary(world: World) -> tuple[str, ...]:

@@ -1,12 +1,11 @@
 """LLaVA's files: images and conversations about them, whose answers are the captions."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import Caption, Conversation, DataError, Record
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.published import PublishedSource
 
@@ -22,9 +21,8 @@ class LlavaSource(PublishedSource):
     images: the folder in which the image names start, or several, joined by "+", which are searched
       in this order.
     answers: the answers ("from": "gpt") that are captions. first; each: all, of which training
-      draws one at each reading; joined: one caption of all answers; conversation: all turns as the
-      JSON text [[question, answer], ...] without the first "<image>", or, without an image,
-      {"text_only": [[question, answer], ...]}.
+      draws one at each reading; joined: one caption of all answers; conversation: all turns as a
+      Conversation, without the first "<image>".
     text_only: whether entries without an image, 40,688 of mix-665K, are records, too.
     With first and each, the question of an answer is the turn before it, without "<image>".
     `meta` has `id`, which is not unique in the files, and `conversations`. Ids are the image's name
@@ -125,7 +123,7 @@ class LlavaSource(PublishedSource):
         text_only = ["text_only"] if self.has_text_only else []
         return super()._fingerprint(self._answers, order, *text_only, *further)
 
-    def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
+    def _read_captions(self, row: dict[str, Any], name: str) -> list[Caption]:
         turns = row.get("conversations")
         if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
             raise DataError(f"{name}: 'conversations' is a list of objects; got {turns!r:.80}")
@@ -147,8 +145,8 @@ def _question(turn: dict[str, Any]) -> str:
     return value.replace("<image>", "").strip() if is_question else ""
 
 
-def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str:
-    """Turns of a conversation as JSON, [[question, answer], ...].
+def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> Conversation:
+    """The conversation of an entry's turns.
 
     With an image, the first question loses "<image>" and surrounding white space. As in LLaVA's
     code, a first turn of "gpt" is left out. Raises DataError unless "human" and "gpt" take turns,
@@ -164,8 +162,7 @@ def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> str
         raise DataError(f"{name}: the 'value' of every turn is a text; got {values!r:.80}")
     if has_image:
         values[0] = values[0].replace("<image>", "", 1).strip()
-    pairs = [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
-    return json.dumps(pairs if has_image else {"text_only": pairs}, ensure_ascii=False)
+    return Conversation(tuple(zip(values[::2], values[1::2], strict=True)), has_image)
 
 
 def _parts(names: str | Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import Caption, DataError, Record, read_caption
 from vlc_jax.input_pipeline.sources import (
     cells,
     id_index,
@@ -193,7 +193,7 @@ class RecordsSource:
             return first
         return next((path for path in others if path.exists()), first)
 
-    def _read_captions(self, row: dict[str, Any], name: str) -> list[str]:
+    def _read_captions(self, row: dict[str, Any], name: str) -> list[Caption]:
         captions: list[str] = []
         for column in self._captions:
             if column not in row:
@@ -204,7 +204,7 @@ class RecordsSource:
             captions += value if isinstance(value, list) else [value]
         if not all(isinstance(caption, str) for caption in captions):
             raise DataError(f"{name}: a caption is text; got {captions}")
-        return captions
+        return [read_caption(caption) for caption in captions]
 
     def _has_image(self, row: dict[str, Any]) -> bool:
         """False for the row of a text-only record."""

@@ -7,6 +7,7 @@ with reasons, and the request. Beside each shard is a file with the hashes of it
 (uint64, little endian), for lookup by id.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup, stores
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.record import DataError, Record, read_caption
 from vlc_jax.input_pipeline.sources import id_index, order
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
@@ -35,7 +36,7 @@ def encode(record: Record, image: bytes) -> bytes:
     """Encodes a record as a shard entry. Raises TypeError if `group` or `meta` is not JSON."""
     header = {
         "id": record.id,
-        "captions": list(record.captions),
+        "captions": [str(caption) for caption in record.captions],
         "negatives": [list(texts) for texts in record.negatives],
         "positives": [list(texts) for texts in record.positives],
         "negative_kinds": [list(kinds) for kinds in record.negative_kinds],
@@ -53,12 +54,13 @@ def encode(record: Record, image: bytes) -> bytes:
 def decode(entry: bytes) -> Record:
     """Decodes a shard entry; the image stays encoded, and is None for a text-only record.
 
-    Raises ValueError if damaged.
+    Raises ValueError if damaged, DataError for a malformed conversation.
     """
     if len(entry) < _LENGTH.size:
         raise ValueError(f"an entry of {len(entry)} bytes")
     end = _LENGTH.size + _LENGTH.unpack_from(entry)[0]
-    return Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:] or None)
+    record = Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:] or None)
+    return dataclasses.replace(record, captions=[read_caption(text) for text in record.captions])
 
 
 def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:

@@ -14,27 +14,24 @@ from vlc_jax.input_pipeline.tokenizers import (
     text_vectors,
     word_level,
 )
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
-TOKENIZERS: dict[str, Callable[..., Tokenizer | TextVectors]] = {
+TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {
     "bytes": byte_level.BytesTokenizer,
     "clip": clip_bpe.ClipTokenizer,
     "conversation": conversation.ConversationTokenizer,
     "digits": word_level.digits_tokenizer,
     "hf": hugging_face.HfTokenizer,
     "scenes": word_level.scenes_tokenizer,
-    "scenes_conversation": conversation.scenes_conversation,
+    "scenes_conversation": conversation.ScenesConversationTokenizer,
     "sentencepiece": sentence_piece.SentencePieceTokenizer,
     "siglip": siglip.siglip_tokenizer,
     "vectors": text_vectors.text_vectors,
     "words": word_level.WordTokenizer,
 }
-# Entries that build a ConversationTokenizer, which marks the tokens of answers.
-CONVERSATIONS = ("conversation", "scenes_conversation")
 
 
-def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer | TextVectors:
+def make_tokenizer(name: str, context_length: int, **options: Any) -> Tokenizer:
     """Builds the tokenizer `name` of `TOKENIZERS` with its options.
 
     "vectors" reads precomputed text vectors from a file instead.

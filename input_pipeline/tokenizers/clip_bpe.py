@@ -8,10 +8,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from vlc_jax.input_pipeline.tokenizers import clean as cleaning
-from vlc_jax.input_pipeline.tokenizers.tokenizer import check_length, pack, read_file
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, check_length, read_file
 
 GZIPPED = "bpe_simple_vocab_16e6.txt.gz"  # openai/CLIP, also in the wheel of open_clip_torch; MIT
 IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)
@@ -24,7 +22,7 @@ _LETTERS = 2 * 256  # ids of the bytes, inside and at the end of a word
 _MERGES = 49_408 - _LETTERS - 2
 
 
-class ClipTokenizer:
+class ClipTokenizer(Tokenizer):
     """CLIP's byte-level BPE: 49,408 ids, start 49406, EOS 49407, pad 0.
 
     path: `bpe_simple_vocab_16e6.txt.gz`, a `tokenizer.json`, `merges.txt` beside its
@@ -68,10 +66,9 @@ class ClipTokenizer:
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"{path} is not CLIP's list of merges: {error}") from error
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+    def rows(self, texts: Sequence[str]) -> list[list[int]]:
         encodings = self._tokenizer.encode_batch_fast([cleaning.clip(text) for text in texts])
-        rows = [[self.sot_id, *encoding.ids] for encoding in encodings]
-        return pack(rows, self.context_length, self.pad_id, self.eos_id)
+        return [[self.sot_id, *encoding.ids] for encoding in encodings]
 
     def vocabulary(self) -> dict[str, int]:
         """Token -> id; bytes are written in GPT-2's alphabet."""

@@ -1,43 +1,36 @@
 """Tokenizer of conversations about an image; marks the answer tokens (LLaVA-1.5)."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.tokenizers import decoder, hugging_face, sentence_piece, tokenizer
-
-START = '[["'  # prefix of a conversation
-START_TEXT_ONLY = '{"text_only": [["'  # prefix of a conversation without an image
+from vlc_jax.input_pipeline.record import Caption, Conversation, DataError
+from vlc_jax.input_pipeline.tokenizers import decoder, hugging_face, sentence_piece
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 TEMPLATE = "\n{question} ASSISTANT:"  # Vicuna 1.5, between the image and the first answer
 LATER = "USER: {question} ASSISTANT:"  # Vicuna 1.5, between two answers
 
 
-class ConversationTokenizer:
+class ConversationTokenizer(Tokenizer):
     """Ids and marks of the text after an image: 1 on answer tokens, 0 elsewhere.
 
-    A text that starts with `[["` is a conversation [[question, answer], ...] in JSON (the source
-    `llava` with answers=conversation). It is written in the checkpoint's template, such as that of
-    Vicuna 1.5, from the end of the image on:
+    A Conversation (the source `llava` with answers=conversation) is written in the checkpoint's
+    template, such as that of Vicuna 1.5, from the end of the image on:
         \\n{question} ASSISTANT: {answer}</s>USER: {question} ASSISTANT: {answer}</s>
-    The end token of an answer is marked, too. A turn [question, answer, ends], written by
-    `case.scored_turn`, is to be scored: it is never cut, and without `ends` its end token has no
-    mark. {"text_only": [[question, answer], ...]} is a conversation without an image. It starts
-    with the start token and `before`, which otherwise precede the image:
+    The end token of an answer is marked, too, unless the conversation is to be scored without it.
+    A conversation without an image starts with the start token and `before`, which otherwise
+    precede the image:
         <s>{before}{question} ASSISTANT: {answer}</s>USER: ...
-    Every other text is a caption in the template of LLaVA's first stage: the caption and a
-    line end, all marked, then an unmarked end token. A text longer than `context_length` is cut,
-    and its last token is an unmarked end token.
+    A caption is in the template of LLaVA's first stage: the caption and a line end, all marked,
+    then an unmarked end token. A text longer than `context_length` is cut, and its last token is an
+    unmarked end token.
 
     path: a SentencePiece model (tokenizer.model), a Hugging Face tokenizer.json, or their folder.
     eos_token, pad_token: as in HfTokenizer and SentencePieceTokenizer. No start token is added.
-    question, answer: if set, a plain text is a caption that replaces {} in the question:
-      [[question, answer]], as in VQAScore.
+    question, answer: if set, a caption replaces {} in the question, as in VQAScore.
     template, later: text before the answer of the first turn (from the end of the image on) and of
       later turns. A space follows it, unless it ends with a line end.
     before: the text before the image, for conversations without one; not part of the fingerprint,
@@ -49,6 +42,8 @@ class ConversationTokenizer:
     Raises ValueError for a question without {}, a template without {question} or an unknown
     image_token, DataError for a question and answer to be scored that are too long.
     """
+
+    reads_conversations = True
 
     def __init__(
         self,
@@ -80,19 +75,22 @@ class ConversationTokenizer:
         self._plain = plain
         self.context_length = context_length
         self.pad_id, self.eos_id, self.vocab_size = plain.pad_id, plain.eos_id, plain.vocab_size
-        self.terminators = (self.eos_id, *map(self._decoder.id_of, terminators))
+        self._terminators = (self.eos_id, *map(self._decoder.id_of, terminators))
         changed = {"question": question, "answer": answer} if question else {}
         changed |= {"template": template} if template != TEMPLATE else {}
         changed |= {"later": later} if later != LATER else {}
         changed |= {"image_token": image_token} if image_token else {}
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """int32 (texts, context_length). Raises DataError for a malformed conversation."""
-        rows = [self._row(text)[0] for text in texts]
-        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+    @property
+    def terminators(self) -> tuple[int, ...]:
+        return self._terminators
 
-    def marks(self, texts: Sequence[str]) -> np.ndarray:
+    def rows(self, texts: Sequence[Caption]) -> list[list[int]]:
+        """Ids of each text, the end token included."""
+        return [self._row(text)[0] for text in texts]
+
+    def marks(self, texts: Sequence[Caption]) -> np.ndarray:
         """int8 (texts, context_length), 1 on the tokens of answers."""
         marks = np.zeros((len(texts), self.context_length), np.int8)
         for row, text in zip(marks, texts, strict=True):
@@ -120,22 +118,22 @@ class ConversationTokenizer:
         """Token -> id as in the file."""
         return self._plain.vocabulary()
 
-    def _row(self, text: str) -> tuple[list[int], list[int]]:
+    def _row(self, text: Caption) -> tuple[list[int], list[int]]:
         """Ids, the end token included, and their marks."""
-        has_image = not text.startswith(START_TEXT_ONLY)
-        is_conversation = text.startswith((START, START_TEXT_ONLY))
-        if not is_conversation and not self.question:
-            ids = self._behind_image(f"{text}\n" if text else "")
-            return [*ids, self.eos_id], [1] * len(ids) + [0]
-        turns = [[self.question.replace("{}", text), self.answer, True]]
-        if is_conversation:
-            turns = _turns(text)
-        ids = [] if has_image else self._start()
+        if isinstance(text, Conversation):
+            return self._talk(text)
+        if self.question:
+            return self._talk(Conversation.scored(self.question.replace("{}", text), self.answer))
+        ids = self._behind_image(f"{text}\n" if text else "")
+        return [*ids, self.eos_id], [1] * len(ids) + [0]
+
+    def _talk(self, talk: Conversation) -> tuple[list[int], list[int]]:
+        ids = [] if talk.has_image else self._start()
         marks = [0] * len(ids)
-        for index, (question, answer, *ends) in enumerate(turns):
+        for index, (question, answer) in enumerate(talk.turns):
             prompt = self._prompt(question, is_first=index == 0)
             encode = self._decoder.encode
-            if index == 0 and has_image:
+            if index == 0 and talk.has_image:
                 encode = self._behind_image
             elif index == 0:  # the template's line end separates image and question
                 prompt = self.before + prompt.removeprefix("\n")
@@ -143,13 +141,12 @@ class ConversationTokenizer:
             both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
             ids += [*both, self.eos_id]
-            marks += [0] * same + [1] * (len(both) - same) + [int(ends != [False])]
-        is_scored = len(turns[0]) == 3
-        if is_scored and len(ids) > self.context_length:
+            marks += [0] * same + [1] * (len(both) - same) + [int(talk.marks_end)]
+        if talk.is_scored and len(ids) > self.context_length:
             raise DataError(  # cut before the answer it would score log p = 0, the maximum
                 f"a question and its answer have {len(ids)} tokens, more than the context_length "
                 f"{self.context_length}: set a longer config.text.context_length, or shorten "
-                f"{turns[0][0][:60]!r}"
+                f"{talk.turns[0][0][:60]!r}"
             )
         return ids, marks
 
@@ -172,51 +169,35 @@ class ConversationTokenizer:
         return text.replace("{question}", question)
 
 
-def scenes_conversation(
-    context_length: int, world: str = "scenes-mini", question: str = "", answer: str = "yes"
-) -> ConversationTokenizer:
+class ScenesConversationTokenizer(ConversationTokenizer):
     """Tokenizer of conversations about an embedded world (scenes/conversations.py).
 
-    One id per word of the captions and questions; case and punctuation are ignored."""
-    import tokenizers
-    from tokenizers import models, normalizers, pre_tokenizers
+    One id per word of the captions and questions; case and punctuation are ignored.
+    """
 
-    from vlc_jax.input_pipeline.scenes import conversations
-    from vlc_jax.input_pipeline.scenes import world as worlds
+    def __init__(
+        self,
+        context_length: int,
+        world: str = "scenes-mini",
+        question: str = "",
+        answer: str = "yes",
+    ) -> None:
+        import tokenizers
+        from tokenizers import models, normalizers, pre_tokenizers
 
-    names = ("<pad>", "<unk>", *conversations.vocabulary(worlds.named(world)), "</s>")
-    ids = {name: index for index, name in enumerate(names)}
-    library = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
-    library.add_special_tokens(["<pad>", "</s>"])
-    library.normalizer = normalizers.Lowercase()
-    punctuation = pre_tokenizers.Punctuation(behavior="removed")
-    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), punctuation])
-    with tempfile.TemporaryDirectory() as folder:  # ConversationTokenizer reads a file
-        path = Path(folder) / "tokenizer.json"
-        library.save(str(path))
-        special = {"eos_token": "</s>", "pad_token": "<pad>"}
-        return ConversationTokenizer(
-            context_length, path, **special, question=question, answer=answer
+        from vlc_jax.input_pipeline.scenes import conversations
+        from vlc_jax.input_pipeline.scenes import world as worlds
+
+        names = ("<pad>", "<unk>", *conversations.vocabulary(worlds.named(world)), "</s>")
+        ids = {name: index for index, name in enumerate(names)}
+        library = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+        library.add_special_tokens(["<pad>", "</s>"])
+        library.normalizer = normalizers.Lowercase()
+        library.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(behavior="removed")]
         )
-
-
-def _turns(text: str) -> list[list[Any]]:
-    try:
-        turns = json.loads(text)
-    except (ValueError, RecursionError):
-        turns = None
-    if isinstance(turns, dict):
-        turns = turns.get("text_only")
-    is_valid = isinstance(turns, list) and all(
-        isinstance(turn, list)
-        and [str, str] == [type(x) for x in turn[:2]]
-        and [type(x) for x in turn[2:]] in ([], [bool])
-        for turn in turns
-    )
-    if not is_valid:
-        raise DataError(
-            f"a text that starts with {START} or {START_TEXT_ONLY} is a conversation, "
-            f"[[question, answer], ...] in JSON; got {text[:80]!r}: write one with the source "
-            "llava, answers=conversation"
-        )
-    return turns
+        with tempfile.TemporaryDirectory() as folder:  # ConversationTokenizer reads a file
+            path = Path(folder) / "tokenizer.json"
+            library.save(str(path))
+            special = {"eos_token": "</s>", "pad_token": "<pad>"}
+            super().__init__(context_length, path, **special, question=question, answer=answer)

@@ -1,6 +1,6 @@
 """Tokenizer that also marks functional words ("left", "not"), for DCSM."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 POSITIONS = ("token", "word")
 
 
-class FunctionalWordTokenizer:
+class FunctionalWordTokenizer(Tokenizer):
     """The ids of a tokenizer, and marks of the functional words in a text.
 
     A mark is 1 + the index of a word in `words`, at the first occurrence of that word in the text;
@@ -33,18 +33,18 @@ class FunctionalWordTokenizer:
             raise ValueError(f"at most {np.iinfo(np.int8).max} words have marks; got {len(words)}")
         self.tokenizer, self.words, self.position = tokenizer, tuple(words), position
         self.fingerprint = tokenizer.fingerprint
-        # Copied: from Python 3.12 on, isinstance(self, Tokenizer) ignores __getattr__.
-        self.pad_id, self.eos_id = tokenizer.pad_id, tokenizer.eos_id
+        # copied: Python finds the protocol's defaults before it calls __getattr__
+        self.pad_id, self.eos_id, self.unk_id = tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id
         self.vocab_size, self.context_length = tokenizer.vocab_size, tokenizer.context_length
 
-    def __getattr__(self, name: str):  # unk_id and others that only some tokenizers have
+    def __getattr__(self, name: str):  # sot_id and decode, which only some tokenizers have
         if name == "tokenizer":  # not set yet during unpickling
             raise AttributeError(name)
         return getattr(self.tokenizer, name)
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """int32 (texts, context_length), the ids of the tokenizer."""
-        return self.tokenizer(texts)
+    def rows(self, texts: Sequence[str]) -> Iterable[Sequence[int]]:
+        """The ids of the tokenizer."""
+        return self.tokenizer.rows(texts)
 
     def marks(self, texts: Sequence[str]) -> np.ndarray:
         """int8 (texts, context_length)."""

@@ -1,17 +1,13 @@
 """Tokenizers in Hugging Face's format: a tokenizer.json, read by the library `tokenizers`."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from vlc_jax.input_pipeline.tokenizers import clean as cleaning
 from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
 
 
-class HfTokenizer:
+class HfTokenizer(tokenizer.FileTokenizer):
     """A Hugging Face `tokenizer.json`; `path` is the file or its folder.
 
     Start and end tokens are added by the file's post-processor, or not at all without `has_start`;
@@ -31,21 +27,19 @@ class HfTokenizer:
         if str(path) and Path(path).is_dir():
             path = Path(path) / "tokenizer.json"
         self._tokenizer, data = open_hf(path)
-        self._clean, self._has_start = cleaning.named(clean), has_start
-        self.context_length = tokenizer.check_length(context_length)
-        self.fingerprint = hashlib.sha256(data).hexdigest()
+        super().__init__(context_length, data, clean)
+        self._has_start = has_start
         vocabulary = self.vocabulary()
         self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
         self.eos_id = special_tokens.find("eos_token", eos_token, Path(path), vocabulary)
         self.pad_id = special_tokens.find("pad_token", pad_token, Path(path), vocabulary)
         model = json.loads(data)["model"]  # Unigram has unk_id, other models unk_token or neither
-        self.unk_id: int | None = model.get("unk_id", vocabulary.get(model.get("unk_token")))
+        self.unk_id = model.get("unk_id", vocabulary.get(model.get("unk_token")))
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
+    def rows(self, texts: Sequence[str]) -> list[list[int]]:
+        cleaned = self._cleaned(texts)
         encodings = self._tokenizer.encode_batch_fast(cleaned, add_special_tokens=self._has_start)
-        rows = [encoding.ids for encoding in encodings]
-        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+        return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens left out."""

@@ -1,16 +1,12 @@
 """Tokenizers in SentencePiece's format: a .model file, read by the library `sentencepiece`."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from vlc_jax.input_pipeline.tokenizers import clean as cleaning
 from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(tokenizer.FileTokenizer):
     """A SentencePiece model file (T5, SigLIP). Appends EOS, adds no start token.
 
     `eos_token` and `pad_token` override the model's own: SigLIP pads with </s>, which is also EOS,
@@ -26,19 +22,14 @@ class SentencePieceTokenizer:
         clean: str = "none",
     ) -> None:
         self._processor, data = open_sentencepiece(path)
-        self._clean = cleaning.named(clean)
-        self.context_length = tokenizer.check_length(context_length)
-        self.fingerprint = hashlib.sha256(data).hexdigest()
+        super().__init__(context_length, data, clean)
         self.vocab_size = self._processor.vocab_size()
         self.unk_id = self._processor.unk_id()
         self.eos_id = self._special("eos_token", eos_token, self._processor.eos_id(), path)
         self.pad_id = self._special("pad_token", pad_token, self._processor.pad_id(), path)
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        cleaned = [cleaning.without_surrogates(self._clean(text)) for text in texts]
-        return tokenizer.pack(
-            self._processor.encode(cleaned), self.context_length, self.pad_id, self.eos_id
-        )
+    def rows(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._processor.encode(self._cleaned(texts))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, control tokens left out."""

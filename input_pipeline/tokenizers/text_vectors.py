@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 SUFFIXES = (".npy", ".safetensors")
 TENSOR = "vectors"  # its name in a safetensors file
@@ -40,8 +41,8 @@ class Layout(NamedTuple):
         return self.width * number(self.dtype).itemsize
 
 
-class TextVectors:
-    """Texts -> precomputed vectors, looked up by the exact text; called like a tokenizer.
+class TextVectors(Tokenizer):
+    """Texts -> precomputed vectors, looked up by the exact text; a Tokenizer with `width`.
 
     The empty text, which only fills an absent negative or positive, is a row of zeros. Pickles to
     worker processes, which open the file themselves and have no `encode_others`.

@@ -4,14 +4,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from vlc_jax.input_pipeline.tokenizers import tokenizer
 
 _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
 
 
-class WordTokenizer:
+class WordTokenizer(tokenizer.Tokenizer):
     """One id per word of a fixed list: 0 padding, 1 unknown, 2... the words, last EOS.
 
     Texts are lower-cased, split at white space, and stripped of punctuation around words. EOS has
@@ -45,10 +43,8 @@ class WordTokenizer:
         self.vocab_size = len(words) + 3
         self._ids = {word: index + 2 for index, word in enumerate(words)}
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        ids = self._ids
-        rows = [[ids.get(word, self.unk_id) for word in _split(text)] for text in texts]
-        return tokenizer.pack(rows, self.context_length, self.pad_id, self.eos_id)
+    def rows(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[self._ids.get(word, self.unk_id) for word in _split(text)] for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The words of ids, joined by spaces, without EOS and padding."""

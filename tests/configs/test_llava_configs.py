@@ -1,7 +1,7 @@
 """The recipes of LLaVA's two stages at full size, by shape."""
 
+import dataclasses
 import importlib
-import json
 
 import jax
 import pytest
@@ -9,7 +9,7 @@ import tokenizers
 
 from vlc_jax.configs.common import llava
 from vlc_jax.evaluators import prompts
-from vlc_jax.input_pipeline import case
+from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.tokenizers import conversation
 from vlc_jax.setup import data, resolve
 
@@ -64,7 +64,7 @@ def test_an_unknown_decoder_or_selection_is_refused():
         planned("stage2", "select=pooled")
 
 
-TURNS = json.dumps([["what is it", "a dog"], ["is it", "it is"]])
+TURNS = Conversation((("what is it", "a dog"), ("is it", "it is")))
 # Decoder -> special tokens, what stands before the image, and the text behind it, marked words
 # with a star; | is a line end.
 PROMPTS = {
@@ -107,7 +107,7 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
         f"weights=x,tokenizer={tmp_path}/tokenizer.json,decoder={decoder}"
     )
     tokenizer = data.make_tokenizer(config)
-    question = case.scored_turn(prompts.VQASCORE.replace("{}", "a dog"), "Yes")
+    question = Conversation.scored(prompts.VQASCORE.replace("{}", "a dog"), "Yes")
     assert (tokenizer(["a dog"]) == tokenizer([question])).all()  # a caption's score is VQAScore
     ids, marks = tokenizer([TURNS])[0], tokenizer.marks([TURNS])[0]
     shown = [
@@ -118,7 +118,7 @@ def test_conversations_are_in_the_template_of_each_decoder(decoder, tmp_path):
     read = [words[i].replace("\n", "|") for i in tokenizer.before_image(config.model.head.prefix)]
     first, last = (part.split() for part in before.split("..."))
     assert (read[: len(first)], read[-len(last) :]) == (first, last)
-    alone = tokenizer([json.dumps({"text_only": json.loads(TURNS)})])[0]
+    alone = tokenizer([dataclasses.replace(TURNS, has_image=False)])[0]
     # all of it but the line end that is behind an image
     whole = [*tokenizer.before_image(config.model.head.prefix), *ids[1 : len(behind.split())]]
     assert alone[: len(whole) + 1].tolist() == [*whole, tokenizer.pad_id]

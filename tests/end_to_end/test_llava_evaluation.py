@@ -15,8 +15,7 @@ from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner as scenes_captioner
 from vlc_jax.encode import answers, encoder, inference, score_blocks
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.case import scored_turn
-from vlc_jax.input_pipeline.record import ImageQuestion
+from vlc_jax.input_pipeline.record import Conversation, ImageQuestion
 from vlc_jax.models import captioner, continuation
 from vlc_jax.setup import resolve
 from vlc_jax.setup.llava_config import config_of_llava
@@ -166,7 +165,9 @@ def test_a_question_with_several_answers_is_read_once(model):
     answered = [("on", "under"), ("red", "red on the blue")]
     questions = [f"{QUESTION} {QUESTION} {QUESTION}", "Is the red"]
     pairs = zip(questions, answered, strict=True)
-    text = scorer.embed_texts([scored_turn(q, each) for q, options in pairs for each in options])
+    text = scorer.embed_texts(
+        [Conversation.scored(q, each) for q, options in pairs for each in options]
+    )
 
     def counted(image, text):
         reads.append((0 if text.shared is None else text.shared.shape[1], text.ids.shape[1]))
@@ -200,7 +201,7 @@ def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatc
     image = plain.embed_images(pictures(2))
     question = f"{QUESTION} {QUESTION} {QUESTION}"
     text = plain.embed_texts(
-        [scored_turn(question, each) for each in ("on", "under", "red", "blue")]
+        [Conversation.scored(question, each) for each in ("on", "under", "red", "blue")]
     )
     expected = score_blocks.on_short_texts(plain.score_options)(image, text)
     sharing = encoder.sharing_prefixes
@@ -225,7 +226,7 @@ def test_a_trained_llava_is_exported_as_a_folder_that_scores_alike(folder, model
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= set(names)
     ours, exported = vlc_jax.load(workdir), vlc_jax.load(tmp_path / "llava")
     assert read_sizes(tmp_path / "llava")["image_id"] == llava_folder.IMAGE_ID
-    texts = [scored_turn(QUESTION, "on"), scored_turn(QUESTION, "under")]
+    texts = [Conversation.scored(QUESTION, "on"), Conversation.scored(QUESTION, "under")]
     found = exported.score(pictures(2), texts)
     np.testing.assert_allclose(found, ours.score(pictures(2), texts), atol=2e-5)
     assert np.abs(found - model.score(pictures(2), texts)).max() > 1e-3  # it was trained

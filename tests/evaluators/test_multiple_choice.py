@@ -1,7 +1,5 @@
 """Multiple choice by perplexity and by letters, and the relaxed pair with its sign."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -103,9 +101,9 @@ SCORES = {b"0a": (-1, -2), b"0b": (-3, -1), b"1a": (-2, -1), b"1b": (-2, -1), b"
 
 def asked(table_scorer, texts):
     def look_up(image, text):
-        (turn,) = json.loads(text)
-        texts.append(turn)
-        return SCORES[image]["ab".index(turn[1].strip("()")[0].lower())]
+        texts.append(text)
+        ((_, answer),) = text.turns
+        return SCORES[image]["ab".index(answer.strip("()")[0].lower())]
 
     return table_scorer(look_up).scorer()._replace(prompt={"template": "<image>{question}"})
 
@@ -126,13 +124,15 @@ def test_individual_pair_and_relaxed_accuracy_of_a_hand_made_table(table_scorer,
     assert result.metrics["pair_accuracy"].chance == 1 / 4
     assert [row["correct"] for row in result.per_example] == [True, False, False]
     expected = {"letters": ["A", "B"], "options": ["(a) Open", "(b) Closed"]}[answer]
-    assert [turn[1] for turn in texts[:2]] == expected
-    assert texts[0][0] == (
+    assert [text.turns[0][1] for text in texts[:2]] == expected
+    question = texts[0].turns[0][0]
+    assert question == (
         "Open or closed? (a) Open (b) Closed\n"
         "Answer with the option's letter from the given choices directly."
     )
-    assert texts[0][2] is True  # the end token counts
-    assert result.details["prompt"] == {"template": "<image>{question}", "question": texts[0][0]}
+    assert texts[0].is_scored
+    assert texts[0].marks_end
+    assert result.details["prompt"] == {"template": "<image>{question}", "question": question}
 
 
 def test_ties_are_errors_unless_shared(table_scorer):

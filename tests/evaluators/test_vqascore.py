@@ -1,12 +1,11 @@
 """VQAScore: what is asked about captions, in the protocols that score them."""
 
-import json
-
 import pytest
 
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, Benchmark, Case
+from vlc_jax.input_pipeline.record import Conversation
 
 PROMPT = {"template": "USER: <image>\n{question} ASSISTANT:", "question": "", "answer": "Yes"}
 # image, caption -> log p("Yes") and log p(end)
@@ -21,12 +20,13 @@ SCORES = {
 @pytest.fixture
 def scorer(table_scorer):
     def look_up(image, text):
-        ((question, answer, ends),) = json.loads(text)
+        ((question, answer),) = text.turns
+        assert text.is_scored
         caption = question.split('"')[1]
         assert question == f'Does this figure show "{caption}"? Please answer yes or no.'
         assert answer == "Yes"
         yes, end = SCORES[image, caption]
-        return (yes + end) / 2 if ends else yes
+        return (yes + end) / 2 if text.marks_end else yes
 
     return table_scorer(look_up).scorer()._replace(prompt=PROMPT)
 
@@ -56,7 +56,7 @@ def test_a_tokenizer_with_a_question_of_its_own_is_asked_that(table_scorer):
     for options, expected in (({}, "yes"), ({"answer": "ja"}, "ja")):
         scorer = table.scorer()._replace(prompt=own)
         result = evaluators.evaluate("choice", benchmark, scorer, vqascore=options)
-        assert json.loads(texts[-1]) == [["answer en is it b?", expected, True]]
+        assert texts[-1] == Conversation.scored("answer en is it b?", expected)
         assert result.details["prompt"] == own | {"answer": expected, "eos": True}
 
 

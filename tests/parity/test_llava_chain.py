@@ -10,7 +10,7 @@ import pytest
 import vlc_jax
 from tests.support import llava_folder
 from vlc_jax.evaluators import prompts
-from vlc_jax.input_pipeline.case import scored_turn
+from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.models import llava
 from vlc_jax.tools import export
 from vlc_jax.weights import llava as weights
@@ -58,5 +58,5 @@ def test_transformers_loads_what_was_trained_from_its_folder(there, tmp_path):
     log_p = np.asarray(jax.nn.log_softmax(theirs))
     yes, end = log_p[:, -3, place["Yes"]], log_p[:, -2, place["</s>"]]
     np.testing.assert_allclose(model.score(pictures, [CAPTION])[:, 0], (yes + end) / 2, atol=2e-5)
-    alone = model.score(pictures, [scored_turn(question, "Yes", ends=False)])[:, 0]
+    alone = model.score(pictures, [Conversation.scored(question, "Yes", marks_end=False)])[:, 0]
     np.testing.assert_allclose(np.exp(alone), np.exp(yes), rtol=1e-4)

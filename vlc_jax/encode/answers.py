@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Int
 from vlc_jax.encode.batches import by_length, compiled
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators.scorer import Decoding, take
-from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids
 from vlc_jax.models import decode
 from vlc_jax.models.continuation import Prompt
 from vlc_jax.setup.model import abilities
@@ -56,8 +55,7 @@ class Answers:
                 "words, conversation, hf or sentencepiece"
             )
         self._setup, self.tokenizer = setup, setup.tokenizer
-        ends = getattr(self.tokenizer, "terminators", (self.tokenizer.eos_id,))
-        self._ends = np.array(ends, np.int32)
+        self._ends = np.array(self.tokenizer.terminators, np.int32)
         self._compiled = lru_cache(self._compile)
         self._prompts = lru_cache(lambda kind: compiled(setup, partial(_prompts, kind)))
 
@@ -73,7 +71,7 @@ class Answers:
 
         The last batch is padded with copies. An answer does not depend on the others.
         """
-        ids = [prompt_ids(self.tokenizer, question) for question in questions]
+        ids = [self.tokenizer.prompt(question) for question in questions]
         self._check(decoding, ids, images)
         decode_all = self._compiled(decoding.kind, decoding.max_tokens)
         answers = [""] * len(ids)
@@ -89,7 +87,7 @@ class Answers:
         self, variables: Any, image: ImageFeatures, question: str, decoding: Decoding
     ) -> Iterator[int]:
         """Yields the ids of the answer about one image, without the end token."""
-        ids = [prompt_ids(self.tokenizer, question)]
+        ids = [self.tokenizer.prompt(question)]
         self._check(decoding, ids, image)
         text = _padded(ids, _columns(ids[0]))
         prompts = self._prompts(decoding.kind)(variables, image, *text)

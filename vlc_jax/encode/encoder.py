@@ -40,9 +40,8 @@ from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
 from vlc_jax.input_pipeline.loader import questions
-from vlc_jax.input_pipeline.record import ImageLike
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
-from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
+from vlc_jax.input_pipeline.record import Caption, ImageLike
+from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
 
@@ -109,7 +108,7 @@ class Encoder:
         towers = setup._replace(model=setup.model.with_tokens)
         self.image_tokens = batched(towers, self._encode_patches, self._pixels)
         self.text_tokens = None
-        if not isinstance(setup.tokenizer, TextVectors):
+        if not setup.tokenizer.width:
             self.text_tokens = batched(
                 towers, lambda m, rows: m.encode_text(rows["text"]), read_texts
             )
@@ -255,8 +254,10 @@ def _caches(
     )
 
 
-def text_key(text: str) -> bytes:
+def text_key(text: Caption) -> bytes:
     """Key of a text."""
+    # else the caption "[[...]]" and the conversation that files write so would share a key
+    text = text if isinstance(text, str) else f"conversation {text}"
     # texts of a table may have lone surrogates, which UTF-8 refuses
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
 

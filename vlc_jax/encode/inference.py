@@ -23,9 +23,8 @@ from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
-from vlc_jax.input_pipeline.record import ImageLike, ImageQuestion
+from vlc_jax.input_pipeline.record import Caption, ImageLike, ImageQuestion
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
@@ -113,12 +112,12 @@ class Model:
         """
         return np.asarray(self._setup.evaluation.transform(_image(image), None))
 
-    def embed_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "texts embed"]:
+    def embed_texts(self, texts: Sequence[Caption]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
         return self._pooled(self._encodable(texts), "embed_texts")
 
     def score(
-        self, images: Sequence[AnyImage], texts: Sequence[str]
+        self, images: Sequence[AnyImage], texts: Sequence[Caption]
     ) -> Float[np.ndarray, "images texts"]:
         """Scores of every image with every text, before `logit_scale` and `logit_bias`.
 
@@ -195,11 +194,10 @@ class Model:
     def _writer(self) -> Answers:
         return Answers(self._setup)
 
-    def _encodable(self, texts: Sequence[str]) -> list[str]:
+    def _encodable(self, texts: Sequence[Caption]) -> list[Caption]:
         """The texts; with precomputed text vectors, vectors of missing texts are computed first."""
         texts = _texts(texts)
-        if isinstance(self._setup.tokenizer, TextVectors):
-            self._setup.tokenizer.require(texts, forget=True)
+        self._setup.tokenizer.require(texts, forget=True)
         return texts
 
     def _pooled(self, items: Sequence[Any], method: str) -> np.ndarray:
@@ -267,7 +265,7 @@ def _image(image: AnyImage) -> ImageLike:
     return Path(image) if isinstance(image, str | os.PathLike) else image
 
 
-def _texts(texts: Sequence[str]) -> list[str]:
+def _texts(texts: Sequence[Caption]) -> list[Caption]:
     if isinstance(texts, str):
         raise UsageError("texts are a list, even of one; got str")
     return list(texts)

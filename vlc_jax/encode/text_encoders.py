@@ -24,6 +24,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models import lm, lora
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.run.checkpoint import CheckpointError
@@ -87,14 +88,14 @@ def build(config: EncoderConfig) -> Any:
     return Adapted(encoder, Path(config.llm2clip)) if config.llm2clip else encoder
 
 
-def encode_others(tokenizer: Any) -> None:
-    """Lets a TextVectors tokenizer compute vectors of texts that its file lacks.
+def encode_others(tokenizer: Tokenizer) -> None:
+    """Lets a tokenizer of text vectors compute vectors of texts that its file lacks.
 
     The encoder is named in a file beside the vectors. It is loaded at the first missing text, and
     its vector of the file's first text must equal the stored one. With several processes missing
     texts are refused, since each process would load an encoder.
     """
-    if isinstance(tokenizer, TextVectors) and jax.process_count() == 1:
+    if tokenizer.width and jax.process_count() == 1:
         options = text_vectors.read_encoder(tokenizer.path)
         if options is not None:
             tokenizer.encode_others = _OtherTexts(tokenizer, options)

@@ -68,8 +68,7 @@ class Evaluation:
                 for case in benchmark.cases[: self._options.preview]:
                     for image in case.images:
                         self._encoder.transform(image, None)
-                if isinstance(tokenizer, TextVectors):
-                    tokenizer.require(benchmark.texts)
+                tokenizer.require(benchmark.texts)
 
     def into(self, folder: str) -> "Evaluation":
         """A copy that writes its results into `folder` of the workdir."""
@@ -179,7 +178,9 @@ class Evaluation:
     def _write(self, name: str, benchmark: Benchmark, result: EvalResult, row: dict) -> None:
         folder = self._folder(name)
         (folder / "images").mkdir(parents=True, exist_ok=True)
-        scores = "".join(json.dumps(example) + "\n" for example in result.per_example)
+        # str: a caption that is a Conversation is written as the files of records hold it
+        rows = (json.dumps(example, default=str) for example in result.per_example)
+        scores = "".join(f"{row}\n" for row in rows)
         workdir_files.replace(folder / f"{row['step']}.scores.jsonl", scores)
         for case in benchmark.cases[: self._options.examples]:
             for k, image in enumerate(case.images):

@@ -24,7 +24,8 @@ from vlc_jax.evaluators.scorer import (
     embed_texts_once,
     require_questions,
 )
-from vlc_jax.input_pipeline.case import Benchmark, Case, scored_turn
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import Conversation
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")
@@ -182,7 +183,7 @@ def _log_scores(
     for question in (each for case in cases for each in _questions(case)):
         options = [f"({'ab'[k]}) {option}" for k, option in enumerate(question["options"])]
         texts += [
-            scored_turn(_prompt_text(question), each)
+            Conversation.scored(_prompt_text(question), each)
             for each in (LETTERS, options)[ANSWERS.index(answer)]
         ]
     scores = np.array(scorer.score_options(images, embed_texts_once(scorer, texts)), np.float64)

@@ -22,7 +22,6 @@ from vlc_jax.evaluators import Scorer
 from vlc_jax.evaluators.scorer import embed_texts_once, take
 from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.tokenizers import token_labels
-from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -59,7 +58,6 @@ def write(
     def labels() -> dict[str, list[str]]:
         return dict(zip(all_texts, token_labels.labels(tokenizer, all_texts), strict=True))
 
-    words = tokenizer.words if isinstance(tokenizer, FunctionalWordTokenizer) else ()
     # rows of the current case
     first_image, first_text = 0, 0
     for file, case_captions in captions.items():
@@ -72,9 +70,10 @@ def write(
         if not of_pairs:
             return
         if is_writer:
-            arrays = label_columns(of_pairs, num_images, case_captions, labels, words)
+            arrays = label_columns(of_pairs, num_images, case_captions, labels, tokenizer.words)
             arrays |= {"pixels": np.stack([pixels(x) for x in cases[file].images])}
-            _save(file, {**arrays, "step": np.array(step), "captions": np.array(case_captions)})
+            shown = np.array([*map(str, case_captions)])
+            _save(file, {**arrays, "step": np.array(step), "captions": shown})
 
 
 def captions_of(case: Case) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Scorer: the functions of images and strings that evaluators get instead of a model."""
+"""Scorer: the functions of images and captions that evaluators get instead of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vlc_jax.errors import UsageError, known
-from vlc_jax.input_pipeline.record import ImageLike
+from vlc_jax.input_pipeline.record import Caption, ImageLike
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
@@ -67,7 +67,7 @@ class Scorer(NamedTuple):
     """Functions of a model; features and scores are numpy arrays on the host.
 
     embed_images   n images -> ImageFeatures of n rows
-    embed_texts    n strings -> TextFeatures of n rows
+    embed_texts    n captions -> TextFeatures of n rows
     score          ImageFeatures n, TextFeatures m -> (n, m), every image with every text
     score_options  ImageFeatures n, TextFeatures n * k -> (n, k): image i with texts
                    i * k ... i * k + k - 1
@@ -78,11 +78,11 @@ class Scorer(NamedTuple):
                    generates no text
     prompt         facts for the results: the prompt format ("template"), and the question about a
                    caption with its answer ("question", "answer"); None if the model's scores are
-                   not those of answers to questions (`case.scored_turn`)
+                   not those of answers to questions
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
-    embed_texts: Callable[[Sequence[str]], TextFeatures]
+    embed_texts: Callable[[Sequence[Caption]], TextFeatures]
     score: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images texts"]]
     score_options: Callable[[ImageFeatures, TextFeatures], Float[np.ndarray, "images options"]]
     image_tokens: Callable[[Sequence[ImageLike]], ImageFeatures] | None = None
@@ -117,7 +117,7 @@ def take(features: Features, rows: np.ndarray | slice) -> Features:
     return type(features)(*(None if array is None else array[rows] for array in features))
 
 
-def embed_texts_once(scorer: Scorer, texts: Sequence[str]) -> TextFeatures:
+def embed_texts_once(scorer: Scorer, texts: Sequence[Caption]) -> TextFeatures:
     """Features of all texts, in order; each distinct string is embedded once."""
     # Not only for speed: rounding may differ between batches and rows, and equal captions must tie.
     row = {text: number for number, text in enumerate(dict.fromkeys(texts))}

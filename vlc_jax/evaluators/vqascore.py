@@ -14,7 +14,7 @@ from typing import Any
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import prompts
 from vlc_jax.evaluators.scorer import Scorer, require_questions
-from vlc_jax.input_pipeline.case import scored_turn
+from vlc_jax.input_pipeline.record import Caption, Conversation
 from vlc_jax.types import TextFeatures
 
 OPTIONS = ("question", "answer", "eos")
@@ -49,9 +49,8 @@ def asking(scorer: Scorer, question: str = "", answer: str = "", eos: bool = Tru
     facts = {**prompt, "question": question, "answer": answer, "eos": eos}
 
     # the head scores the answer alone: the question is context, not a part of the score
-    def embed_texts(texts: Sequence[str]) -> TextFeatures:
-        return scorer.embed_texts(
-            [scored_turn(question.replace("{}", t), answer, eos) for t in texts]
-        )
+    def embed_texts(texts: Sequence[Caption]) -> TextFeatures:
+        questions = [question.replace("{}", str(text)) for text in texts]
+        return scorer.embed_texts([Conversation.scored(q, answer, eos) for q in questions])
 
     return scorer._replace(embed_texts=embed_texts, prompt=facts)

@@ -26,16 +26,13 @@ from vlc_jax.input_pipeline.loader.loader import Loader, make_train
 from vlc_jax.input_pipeline.loader.stored_features import FeatureTransform
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
-from vlc_jax.input_pipeline.tokenizers import CONVERSATIONS
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses
 from vlc_jax.types.setup import BenchmarkSetup
 
-Tokenizer = Tokenizer | TextVectors
 Transform = image_ops.ImageTransform | FeatureTransform
 
 # Options of sources for training alone: benchmarks of the same source are read without them.
@@ -93,7 +90,7 @@ class TrainingData(NamedTuple):
         versions |= sampling.versions(self.hard_texts)
         if self.noun_phrases:
             versions["noun_phrases"] = self.noun_phrases.version
-        if isinstance(self.tokenizer, TextVectors):
+        if self.tokenizer.width:
             versions["vectors"] = self.tokenizer.fingerprint
         return versions
 
@@ -163,7 +160,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
 
 
 def make_tokenizer(config: ConfigDict) -> Tokenizer:
-    """The configured tokenizer, or a TextVectors that reads precomputed vectors from a file."""
+    """The configured tokenizer."""
     name, functional = config.text.tokenizer, config.text.functional_words
     if name == "vectors" and functional.words:
         raise UsageError("config.text.functional_words are tokens, and a vector of a text has none")
@@ -178,24 +175,26 @@ def make_tokenizer(config: ConfigDict) -> Tokenizer:
         return FunctionalWordTokenizer(plain, **functional)
 
 
-class TokenizerShape(NamedTuple):
-    """Tokenizer properties that determine shapes; a plan, which reads no files, uses it instead.
+class TokenizerShape(Tokenizer):
+    """Tokenizer properties that determine shapes; a plan, which reads no files, uses it instead."""
 
-    has_marks: whether tokens of functional words or answers are marked (`tokenizers.tokenize`).
-    """
+    eos_id = 0
 
-    context_length: int
-    has_marks: bool
-    eos_id: int = 0
+    def __init__(self, config: ConfigDict) -> None:
+        kind = tokenizers.TOKENIZERS[config.text.tokenizer]
+        self.context_length = config.text.context_length
+        self.reads_conversations = getattr(kind, "reads_conversations", False)
+        self.words = tuple(config.text.functional_words.words)
+
+    def before_image(self, text: str) -> tuple[int, ...]:
+        """(), since a plan reads no vocabulary."""
+        return ()
 
 
-def tokenizer_shape(config: ConfigDict) -> TokenizerShape | TextVectors:
+def tokenizer_shape(config: ConfigDict) -> Tokenizer:
     """The configured tokenizer's shape, without reading files but text vectors, for their width."""
-    if config.text.tokenizer == "vectors":
-        return make_tokenizer(config)
-    is_conversation = config.text.tokenizer in CONVERSATIONS
-    has_marks = is_conversation or bool(config.text.functional_words.words)
-    return TokenizerShape(config.text.context_length, has_marks)
+    is_vectors = config.text.tokenizer == "vectors"
+    return make_tokenizer(config) if is_vectors else TokenizerShape(config)
 
 
 def all_texts(config: ConfigDict) -> tuple[Source, bool, dict[str, BenchmarkSetup]]:

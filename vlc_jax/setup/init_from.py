@@ -173,7 +173,7 @@ def _load_head(setup: Setup, shapes: Mapping[str, Any]) -> dict[str, Any]:
     moments = setup.parameters.init_batch_stats().get("head", {})
     params, words = weights.dcsm.load(path, {**shapes["head"], **moments})
     words = words or dcsm.WORDS
-    functional = getattr(tokenizer, "words", ()), getattr(tokenizer, "position", None)
+    functional = tokenizer.words, getattr(tokenizer, "position", None)
     if "functional_words" in params and functional != (words, "word"):
         raise UsageError(
             f"the functional words of {path} are located by their word index in the text: "

@@ -13,30 +13,30 @@ from jaxtyping import Array, Float, UInt8
 from ml_collections import ConfigDict
 
 from vlc_jax import losses, models
-from vlc_jax.errors import UsageError, known
+from vlc_jax.errors import known
 from vlc_jax.evaluators import Abilities
 from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models import attention, flops, text
 from vlc_jax.models.parameters import TOWERS, Parameters
 from vlc_jax.models.tower import Tower
 from vlc_jax.setup import optimizer
-from vlc_jax.setup.data import Tokenizer, TokenizerShape
+from vlc_jax.setup.data import usage_errors
 from vlc_jax.types.setup import Optimization
 
 Schedule = Callable[[Any], Array]
 
 
-def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.Module:
+def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
     """The model with the configured towers and head, for texts of `tokenizer`."""
     overrides = {k: value for k, value in config.model.to_dict().items() if value is not None}
     # no fields of the model: make_optimization and with_attention read them
     for name in ("logit_scale_max", "attention"):
         overrides.pop(name, None)
     if isinstance(overrides["head"].get("prefix"), str):
-        overrides["head"]["prefix"] = _ids_before_image(overrides["head"]["prefix"], tokenizer)
-    if isinstance(tokenizer, TextVectors):
+        with usage_errors():
+            overrides["head"]["prefix"] = tokenizer.before_image(overrides["head"]["prefix"])
+    if tokenizer.width:
         text_options = {"vector_width": tokenizer.width}
     else:
         text_options = {
@@ -44,18 +44,6 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer | TokenizerShape) -> nn.
             "eos_id": tokenizer.eos_id,
         }
     return models.build(**overrides, **text_options, image_size=config.input.image_size)
-
-
-def _ids_before_image(text: str, tokenizer: Tokenizer | TokenizerShape) -> tuple[int, ...]:
-    """Token ids of the text before an image; () in --mode plan, which reads no vocabulary."""
-    if isinstance(tokenizer, TokenizerShape):
-        return ()
-    if not isinstance(tokenizer, ConversationTokenizer):
-        raise UsageError(
-            "config.model.head.prefix as a text needs config.text.tokenizer='conversation'; set "
-            "token ids instead"
-        )
-    return tokenizer.before_image(text)
 
 
 def with_attention(model: nn.Module, implementation: str, platform: str) -> nn.Module:
@@ -101,10 +89,10 @@ def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
     It writes text if its head decodes and the tokenizer turns ids into text. It scores answers if
     the tokenizer marks answer tokens and the head reads the marks.
     """
-    is_conversation = isinstance(tokenizer, ConversationTokenizer)
     return Abilities(
         writes=hasattr(model.head, "prompt") and hasattr(tokenizer, "decode"),
-        scores_answers=is_conversation and getattr(model.head, "scores", "") == "answer",
+        scores_answers=tokenizer.reads_conversations
+        and getattr(model.head, "scores", "") == "answer",
     )
 
 

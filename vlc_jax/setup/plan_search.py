@@ -12,7 +12,6 @@ from ml_collections import ConfigDict
 
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError, known
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.models import layers
 from vlc_jax.models.parameters import TOWERS, Parameters
 from vlc_jax.setup import data, duration, model, resolve, validate
@@ -224,7 +223,7 @@ def batch_shapes(
     texts["negative_"] = negatives.count + negatives.of_positives * positives.count
     shapes = {"image": ((rows, size, size, 3), "uint8"), "id": ((rows, 2), "uint32")}
     shapes |= {"mask": ((rows,), "bool"), "stop": ((rows,), "bool")}
-    is_vector = isinstance(tokenizer, TextVectors)
+    is_vector = tokenizer.width is not None
     for kind, count in texts.items():
         if count == 0:
             continue

@@ -13,7 +13,6 @@ from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.record import Source, has_text_only
-from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.setup import addresses, data, weights_config
@@ -234,12 +233,12 @@ def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
 def check_model(
     config: ConfigDict,
     mode: str,
-    tokenizer: Tokenizer | TextVectors,
+    tokenizer: Tokenizer,
     model: nn.Module,
 ) -> None:
     """Raises UsageError if the tokenizer does not fit the model, or if a benchmark needs an ability
     that the model lacks. mode: as in `setup.resolve`."""
-    if not isinstance(tokenizer, TextVectors):
+    if not tokenizer.width:
         check_vocabulary(tokenizer, model.text.vocab_size)
     if mode != "weights":
         check_evals(config, abilities(model, tokenizer))
@@ -281,7 +280,7 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
 def check_text_only(
     config: ConfigDict,
     source: Source,
-    tokenizer: Tokenizer | TextVectors,
+    tokenizer: Tokenizer,
     model: nn.Module,
 ) -> None:
     """Raises UsageError for records without an image if the model cannot read them.
@@ -308,7 +307,7 @@ def check_text_only(
             "of every record (config.input.question and text_only_question), and texts that a "
             f"captioner reads without; got {question!r}, {text_only!r}: set them, or {leave_out}"
         )
-    if not is_embedder and model.head.prefix and not getattr(tokenizer, "before", ""):
+    if not is_embedder and model.head.prefix and not tokenizer.before:
         raise UsageError(
             "a conversation without an image begins with the text that the head reads before an "
             f"image: write config.model.head.prefix as a text, or {leave_out}"

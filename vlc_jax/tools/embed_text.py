@@ -72,7 +72,7 @@ def texts_of(config: Any) -> list[str]:
             advance(min(done, len(source)))
     for benchmark in benchmarks.values():
         unique |= dict.fromkeys(benchmark.read().texts)
-    return [text for text in unique if text]
+    return [str(text) for text in unique if text]
 
 
 def _records(source: Source, with_hard_images: bool) -> Iterator[Record]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
-from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import data, llava_config
@@ -86,7 +85,7 @@ def write(
     path, more = folder / "config.json", dict[str, Any]()
     if setup.evaluation.transform.crop == "pad":
         more["image_aspect_ratio"] = "pad"
-    if isinstance(setup.tokenizer, ConversationTokenizer) and setup.tokenizer_path:
+    if setup.tokenizer.reads_conversations and setup.tokenizer_path:
         more[llava_config.PROMPT] = _prompt(workdir)
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
         _write_json(folder / "generation_config.json", ends)

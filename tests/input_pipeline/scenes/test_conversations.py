@@ -1,6 +1,5 @@
 """Conversations about scenes: answers are true, and the text alone does not give them away."""
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from tests.support.scene_examples import scene_of
 from vlc_jax.evaluators import prompts
-from vlc_jax.input_pipeline.case import scored_turn
+from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.scenes import conversations, grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
@@ -28,8 +27,8 @@ def statements(records):
     """(caption parsed, scene, answer) of all questions of yes and no."""
     for record in records:
         for text in record.captions:
-            if text.startswith("[["):
-                for question, answer in json.loads(text):
+            if isinstance(text, Conversation):
+                for question, answer in text.turns:
                     said = question.removeprefix(BEFORE).removesuffix(BEHIND)
                     scene = scene_of(record, records.world)
                     yield grammar.parse(said, records.world), scene, answer
@@ -67,7 +66,7 @@ def test_a_question_has_the_answer_of_the_picture():
     for record in records:
         scene = scene_of(record, records.world)
         for number, text in enumerate(record.captions):
-            turns = json.loads(text)
+            turns = text.turns
             assert [question for question, _ in turns] == [
                 *record.questions[number:],
                 *record.questions[:number],
@@ -96,7 +95,7 @@ def test_one_of_the_two_shapes_that_are_asked_about_is_there():
     for record in records:
         shapes = {obj.shape for obj in scene_of(record, records.world).objects}
         for text in record.captions:
-            for question, answer in json.loads(text):
+            for question, answer in text.turns:
                 asked_about = question.removeprefix("is there a ").split(" or a ")
                 assert asked_about == sorted(asked_about)
                 assert [shape for shape in asked_about if shape in shapes] == [answer]
@@ -112,7 +111,7 @@ def test_colours_are_asked_of_captions_that_say_none():
         colours = {obj.shape: obj.colour for obj in scene_of(record, records.world).objects}
         assert len({*colours.values()}) == 2
         for text in record.captions:
-            for question, answer in json.loads(text):
+            for question, answer in text.turns:
                 shapes = [part.split()[0] for part in question.split("the ")[1:]]
                 assert shapes == sorted(colours)
                 assert answer == " and ".join(colours[shape] for shape in shapes)
@@ -122,7 +121,7 @@ def test_kinds_have_their_shares_and_records_are_functions_of_their_index():
     shares = (("caption", 1.0), ("question", 1.0), ("yes_no", 2.0))
     records = source(*shares, count=1000)
     texts = [text for record in records for text in record.captions]
-    talks = [json.loads(text) for text in texts if text.startswith("[[")]
+    talks = [text.turns for text in texts if isinstance(text, Conversation)]
     np.testing.assert_allclose(len(talks) / len(texts), 0.75, atol=0.03)
     is_shown = [question.startswith(BEFORE) for talk in talks for question, _ in talk]
     np.testing.assert_allclose(np.mean(is_shown), 2 / 3, atol=0.02)
@@ -146,7 +145,7 @@ def test_the_tokenizer_knows_every_word_and_marks_the_answers():
     assert not (ids == unknown).any()
     assert (ids[:, -1] == tokenizer.pad_id).all()  # none is cut
     for row, marked, text in zip(ids[:200], marks[:200], texts[:200], strict=True):
-        said = [answer for _, answer in json.loads(text)] if text.startswith("[[") else [text]
+        said = [answer for _, answer in text.turns] if isinstance(text, Conversation) else [text]
         assert tokenizer.decode(row[marked > 0]) == " ".join(said)
 
 
@@ -154,7 +153,7 @@ def test_vqascore_asks_what_training_asked():
     assert prompts.VQASCORE == conversations.SHOWS
     tokenizer = make_tokenizer("scenes_conversation", 24)
     question = conversations.SHOWS.replace("{}", "a red circle")
-    texts = [json.dumps([[question, "yes"]]), scored_turn(question, "Yes")]
+    texts = [Conversation(((question, "yes"),)), Conversation.scored(question, "Yes")]
     first, second = tokenizer(texts)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(*tokenizer.marks(texts))

@@ -8,7 +8,7 @@ import pytest
 from tests.support import miniature
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import Conversation, DataError
 from vlc_jax.input_pipeline.sources import make_source
 
 LCS, MIX = "blip_laion_cc_sbu_558k.json", "llava_v1_5_mix665k.json"
@@ -71,7 +71,7 @@ def test_the_turn_before_an_answer_is_its_question(folder):
 
 def test_a_conversation_is_one_text_of_questions_and_answers(folder):
     record = training(folder, MIX, answers="conversation")[1]
-    pairs = json.loads(record.captions[0])
+    pairs = record.captions[0].turns
     turns = [turn["value"] for turn in record.meta["conversations"]]
     assert "<image>" in turns[0]
     assert len(pairs) == 3
@@ -167,8 +167,8 @@ def test_conversations_without_an_image_are_texts_alone_where_asked(folder, capl
     assert [record.id for record in records if record.image is None] == [
         *("text_only#3", "text_only#6")
     ]
-    verse = json.loads(records[2].captions[0])
-    assert verse == {"text_only": [["Write a verse.", "Rain, rain."]]}
+    verse = (("Write a verse.", "Rain, rain."),)
+    assert records[2].captions == [Conversation(verse, has_image=False)]
     with_image = [record for record in records if record.image is not None]
     assert with_image[0] == training(folder, MIX, answers="conversation")[0]
     assert [r.captions for r in with_image] == [
@@ -191,8 +191,8 @@ def test_an_entry_without_an_image_is_kept_as_it_is(folder):
     ]
     (folder / "talk.json").write_text(json.dumps([{"id": 1, "conversations": turns}] * 9))
     source = training(folder, "talk.json", answers="conversation", text_only=True)
-    pairs = [[" What is <image> in HTML? ", "No tag."]]
-    assert json.loads(source[8].captions[0]) == {"text_only": pairs}
+    turns = ((" What is <image> in HTML? ", "No tag."),)
+    assert source[8].captions == [Conversation(turns, has_image=False)]
     with pytest.raises(ValueError, match="text_only is True or False; got 'False'"):
         training(folder, text_only="False")
     options = {"annotations": folder / "talk.json", "images": folder / "images", "text_only": True}

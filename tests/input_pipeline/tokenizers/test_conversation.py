@@ -1,18 +1,20 @@
 """The tokenizer of conversations: which tokens are answers."""
 
+import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
 import tokenizers
 
-from vlc_jax.input_pipeline.case import scored_turn
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import Conversation, DataError, Record, read_caption
+from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
-from vlc_jax.input_pipeline.tokenizers.tokenize import prompt_ids, tokenize
+from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
 
 WORDS = ["<pad>", "</s>", "what", "is", "it", "ASSISTANT:", "USER:", "a", "cat", "why", "\n"]
-TURNS = json.dumps([["what is it", "a cat"], ["why", "it is"]])
+TURNS = Conversation((("what is it", "a cat"), ("why", "it is")))
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_answers_and_their_ends_are_marked(make):
 
 
 def test_a_conversation_without_an_image_brings_what_stands_before_one(make):
-    text = json.dumps({"text_only": json.loads(TURNS)})
+    text = dataclasses.replace(TURNS, has_image=False)
     tokenizer = make(17, before="is it USER: ")
     alone, with_image = answers(tokenize(tokenizer, [text, TURNS]))
     talk = "what is it ASSISTANT: a cat </s> USER: why ASSISTANT: it is </s>"
@@ -61,7 +63,10 @@ def test_the_end_of_a_cut_conversation_is_no_answer(make):
 
 
 def test_an_answer_to_be_scored_ends_or_not_and_is_never_cut(make):
-    texts = [scored_turn("what is it", "a cat"), scored_turn("what is it", "a cat", ends=False)]
+    texts = [
+        Conversation.scored("what is it", "a cat"),
+        Conversation.scored("what is it", "a cat", marks_end=False),
+    ]
     found = answers(tokenize(make(9), texts))
     assert found[0] == ("\n what is it ASSISTANT: a cat </s> <pad>", "a cat </s>")
     assert found[1] == (found[0][0], "a cat")
@@ -71,13 +76,13 @@ def test_an_answer_to_be_scored_ends_or_not_and_is_never_cut(make):
 
 def test_a_question_to_be_answered_is_in_the_template(make):
     tokenizer = make(17)
-    assert tokenizer.decode(prompt_ids(tokenizer, "what is it")) == "\n what is it ASSISTANT:"
-    ends = [*prompt_ids(tokenizer, "what is it"), tokenizer.eos_id]
+    assert tokenizer.decode(tokenizer.prompt("what is it")) == "\n what is it ASSISTANT:"
+    ends = [*tokenizer.prompt("what is it"), tokenizer.eos_id]
     assert tokenizer.decode(ends, special=True).endswith(" ASSISTANT: </s>")
-    assert prompt_ids(tokenizer, "") == []
+    assert tokenizer.prompt("") == []
     template = "\nUSER: {question}\nASSISTANT:\n"
     other = make(17, template=template, terminators=("<pad>",))
-    found = answers(tokenize(other, [scored_turn("why", "it is")]))
+    found = answers(tokenize(other, [Conversation.scored("why", "it is")]))
     assert found[0][0].startswith("\n USER: why \n ASSISTANT: \n it is </s> <pad>")
     assert found[0][1] == "it is </s>"
     assert other.terminators == (1, 0)
@@ -90,28 +95,63 @@ def test_a_question_to_be_answered_is_in_the_template(make):
 def test_a_begin_of_a_caption_is_read_without_its_end(name):
     options = {"words": ["a", "red", "cat"]} if name == "words" else {}
     tokenizer = make_tokenizer(name, 10, **options)
-    ids = prompt_ids(tokenizer, "a red")
+    ids = tokenizer.prompt("a red")
     assert tokenizer.decode(ids) == "a red"
     assert tokenizer.decode([*ids, tokenizer.eos_id, tokenizer.pad_id]) == "a red"
-    assert prompt_ids(tokenizer, "") == []
+    assert tokenizer.prompt("") == []
     with pytest.raises(DataError, match="fills all 10 tokens"):
-        prompt_ids(tokenizer, "a red " * 9)
+        tokenizer.prompt("a red " * 9)
 
 
 @pytest.mark.parametrize(
     "text",
-    ['[["a", "b"]', '[["a", 3]]', '[["a"]]', '[["a", "b", "c"]]', '{"text_only": [["a", 3]]}'],
+    [
+        '[["a", "b"]',
+        '[["a", 3]]',
+        '[["a"]]',
+        '[["a", "b", "c"]]',
+        '[["a", "b", true], ["a", "b"]]',
+        '[["a", "b"], "cd"]',
+        '{"text_only": [["a", 3]]}',
+    ],
 )
-def test_what_is_no_conversation_is_refused(make, text):
+def test_what_is_no_conversation_is_refused(text):
     with pytest.raises(DataError, match=r"\[\[question, answer\], \.\.\.\] in JSON"):
-        make(9)([text])
+        read_caption(text)
+    header = json.dumps({"id": "1", "captions": [text]}).encode()
+    with pytest.raises(DataError, match="is a conversation"):
+        shards.decode(len(header).to_bytes(4, "little") + header)
+
+
+@pytest.mark.parametrize(
+    ("text", "caption"),
+    [
+        ("a cat [[", "a cat [["),
+        ('[["Is é?", "a"], ["b", "c"]]', Conversation((("Is é?", "a"), ("b", "c")))),
+        ('{"text_only": [["q", "a"]]}', Conversation((("q", "a"),), has_image=False)),
+        ('[["q", "a", true]]', Conversation.scored("q", "a")),
+        ('[["q", "a", false]]', Conversation.scored("q", "a", marks_end=False)),
+    ],
+)
+def test_a_conversation_is_text_in_files_and_a_key_in_memory(text, caption):
+    assert read_caption(text) == caption
+    assert str(caption) == text
+    record = Record("1", None, [caption])
+    assert b'"captions": ' + json.dumps([text]).encode() in shards.encode(record, b"")
+    assert shards.decode(shards.encode(record, b"")).captions == [caption]
+    assert {pickle.loads(pickle.dumps(caption)): 1}[caption] == 1
+
+
+def test_a_tokenizer_of_captions_refuses_a_conversation():
+    with pytest.raises(DataError, match="only the tokenizer 'conversation' reads"):
+        tokenize(make_tokenizer("bytes", 9), ["a cat", TURNS])
 
 
 def test_a_question_is_asked_about_every_caption(make):
     tokenizer = make(17, question="what is {}", answer="it is")
-    (asked, talk) = answers(tokenize(tokenizer, ["a cat", TURNS]))
-    assert asked[0].startswith("\n what is a cat ASSISTANT: it is </s> <pad>")
-    assert asked[1] == "it is </s>"
+    (about, talk) = answers(tokenize(tokenizer, ["a cat", TURNS]))
+    assert about[0].startswith("\n what is a cat ASSISTANT: it is </s> <pad>")
+    assert about[1] == "it is </s>"
     assert talk[1] == "a cat </s> it is </s>"
     assert tokenizer.fingerprint != make(17).fingerprint
     with pytest.raises(ValueError, match="in the place of the caption; got 'why'"):

@@ -7,10 +7,10 @@ import pytest
 import sentencepiece
 import tokenizers
 
-from vlc_jax.input_pipeline.case import scored_turn
+from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer, TextStream
-from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
+from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
 
 TEXTS = ["USER: Is the mug on the table? ASSISTANT: Yes", "Answer A or B", "No A B Yes é 狗"] * 8
 
@@ -67,7 +67,7 @@ TEMPLATES = ("\n{question} ASSISTANT:", "\n{question} ASSISTANT: ")
 def test_a_conversation_without_an_image_is_tokenized_as_one_text(piece_tokenizer):
     options = {"path": str(piece_tokenizer.path), "pad_token": "<unk>", "before": "USER: "}
     tokenizer = make_tokenizer("conversation", 40, **options)
-    text = '{"text_only": [["Is the mug on the table?", "Yes"]]}'
+    text = Conversation((("Is the mug on the table?", "Yes"),), has_image=False)
     whole = piece_tokenizer.encode(TEXTS[0], has_start=True)
     ids = tokenizer([text])[0]
     assert ids[: len(whole) + 1].tolist() == [*whole, piece_tokenizer.id_of("</s>")]
@@ -85,7 +85,7 @@ def test_an_answer_is_its_letter_and_the_end_token(piece_tokenizer, letter):
         tokenizer = make_tokenizer(
             "conversation", 40, path=str(piece_tokenizer.path), pad_token="<unk>", template=template
         )
-        rows.append(tokenize(tokenizer, [scored_turn("Q?", letter)]))
+        rows.append(tokenize(tokenizer, [Conversation.scored("Q?", letter)]))
         ids = [piece_tokenizer.id_of(f"▁{letter}"), piece_tokenizer.id_of("</s>")]
         assert answer(rows[-1]) == [ids]
         prompt = tokenizer.prompt("Q?")
@@ -138,7 +138,7 @@ def test_text_behind_an_image_is_tokenized_alone_or_in_the_string_of_the_prompt(
         image_token=image_token,
     )
     ids = behind if image_token else alone
-    rows = tokenize(tokenizer, [scored_turn("Q?", "Yes"), "Q?"])
+    rows = tokenize(tokenizer, [Conversation.scored("Q?", "Yes"), "Q?"])
     assert rows["text"][0, : len(ids)].tolist() == ids
     assert answer(rows)[0] == [*library.encode(" Yes").ids, tokenizer.eos_id]
     assert tokenizer.prompt("Q?") == ids[: len(tokenizer.prompt("Q?"))]
@@ -168,7 +168,7 @@ def test_an_answer_behind_a_line_end_has_no_space(json_tokenizer):
         eos_token="<|eot_id|>",
         pad_token="</s>",
     )
-    (found,) = answer(tokenize(tokenizer, [scored_turn("Q?", "Yes")]))
+    (found,) = answer(tokenize(tokenizer, [Conversation.scored("Q?", "Yes")]))
     assert json_tokenizer.decode(found) == "Yes"
     assert found[-1] == json_tokenizer.id_of("<|eot_id|>")
 

@@ -7,7 +7,7 @@ import pytest
 
 from vlc_jax.input_pipeline.tokenizers import clip_bpe, word_level
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
-from vlc_jax.input_pipeline.tokenizers.tokenize import tokenize
+from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
 
 WORDS = word_level.WordTokenizer(5, ("red", "cat", "left", "not"))
 TEXTS = ["not a red cat", "cat left not left", "red cat", "", "Left left. not,"]

@@ -13,12 +13,10 @@ import tokenizers as hf
 
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.tokenizers import (
-    CONVERSATIONS,
     TOKENIZERS,
     byte_level,
     clean,
     clip_bpe,
-    conversation,
     hugging_face,
     make_tokenizer,
     pretrained_folder,
@@ -26,6 +24,7 @@ from vlc_jax.input_pipeline.tokenizers import (
     siglip,
     word_level,
 )
+from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
 
 CORPUS = ["a red circle left of a blue square", "the blue square", "two red circles, one ring"] * 4
 
@@ -361,10 +360,18 @@ def test_a_special_token_that_is_none_is_refused(hf_folder, content):
         hugging_face.HfTokenizer(16, hf_folder, pad_token="</s>")
 
 
-def test_all_names_of_conversation_tokenizers_are_listed():
+def test_the_class_of_a_conversation_tokenizer_says_so_before_it_is_built():
+    """A plan builds no tokenizer, and asks the row of TOKENIZERS."""
+
     def made(build):
         return build if inspect.isclass(build) else inspect.signature(build).return_annotation
 
-    kind = conversation.ConversationTokenizer
-    found = [name for name, build in TOKENIZERS.items() if made(build) is kind]
-    assert tuple(found) == CONVERSATIONS
+    kinds = {
+        name: getattr(build, "reads_conversations", False) for name, build in TOKENIZERS.items()
+    }
+    expected = {
+        name: inspect.isclass(made(build)) and issubclass(made(build), ConversationTokenizer)
+        for name, build in TOKENIZERS.items()
+    }
+    assert kinds == expected
+    assert sum(kinds.values()) == 2
