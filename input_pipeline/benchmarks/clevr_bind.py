@@ -46,6 +46,7 @@ def clevr_bind(
 
 def _subset(files: published.Files, subset: str, prompt: str) -> Iterator[Case]:
     for number, row in enumerate(files.table(f"{subset}.csv", "file_name", "pos", *WRONG)):
+        # names of images repeat from subset to subset
         image = f"{subset}/{row['file_name']}"
         texts = [row[column] for column in ("pos", *WRONG)]
         yield Case(

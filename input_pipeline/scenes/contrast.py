@@ -86,6 +86,7 @@ def replace(
         return None
     word, index = old
     if role == "shape":
+        # a text that names a shape twice would need two objects of it
         mentioned = {other.shape for other in caption.phrases}
         options: Sequence[str] = [s for s in grammar.absent_shapes(scene) if s not in mentioned]
     elif draw == "base_words":

@@ -17,6 +17,7 @@ from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 KINDS = ("single", "place", "relation", "list", "negation", "count")
 
+# Universal POS tags, as spaCy gives them to captions of photographs
 _TAGS = {
     "article": "DET", "no": "DET", "size": "ADJ", "texture": "ADJ", "colour": "ADJ",
     "shape": "NOUN", "relation": "ADP", "place": "ADP", "and": "CCONJ", "number": "NUM",
@@ -48,6 +49,7 @@ class Style:
     synonyms: float = 0.002  # each word that has synonyms is replaced by A or B
 
     def __post_init__(self) -> None:
+        # a list from a config would make the style unhashable
         object.__setattr__(self, "prefixes", tuple(self.prefixes))
         lookup.check_known("prefix", self.prefixes, words.PREFIXES)
         for field in dataclasses.fields(self):

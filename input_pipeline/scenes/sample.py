@@ -64,6 +64,7 @@ def _sample_looks(
                 strict=True,
             )
         ]
+        # by rejection: uniform among the looks that the split allows
         if is_held_out == any(look in world.held_combinations for look in looks):
             break
     if world.repeat:

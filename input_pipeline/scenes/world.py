@@ -83,6 +83,7 @@ class World:
         lookup.check_known("shape", self.shapes, shapes.OUTLINES)
         lookup.check_known("colour", self.colours, RGB)
         lookup.check_known("texture", self.textures, shapes.TEXTURES)
+        # sums of such numbers may miss 1 in the last digits
         if abs(sum(self.counts) - 1) > 1e-9 or min(self.counts) < 0:
             raise ValueError(f"counts are probabilities and sum to 1; got {self.counts}")
         if len(self.counts) > 6:
@@ -109,6 +110,7 @@ class World:
     def id(self) -> str:
         """Name and version, and a hash of all fields unless WORLDS has the same under this name."""
         name = f"{self.name}-v{self.version}"
+        # the hash for changed worlds only: published names stay readable
         if WORLDS.get(self.name) == self:
             return name
         rules = repr(dataclasses.astuple(self)).encode()

@@ -120,6 +120,7 @@ def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: object) -> dic
     case = benchmark.cases[n]
     label, order = case.meta["label"], np.argsort(-scores, kind="stable")
     columns = [label, *order[order != label][:WRONG_PER_ROW]]
+    # a class without training cases has no probability
     columns = [c for c in columns if np.isfinite(scores[c])]
     names, tied = [benchmark.classes[c] for c in columns], (scores == scores[label]).sum() > 1
     return row(case, names, scores[columns].tolist(), right, tied, group=names[0])

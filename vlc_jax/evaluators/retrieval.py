@@ -170,6 +170,7 @@ def _correctness(
         if duplicates == "wrong":
             return images[:, None] == owner[None, :]
         has = np.zeros((len(images), len(owners)), bool)
+        # captions of these images only: the mask has a row per image of the block
         inside = (owner >= images[0]) & (owner <= images[-1])
         has[owner[inside] - images[0], text[inside]] = True
         return has[:, text]

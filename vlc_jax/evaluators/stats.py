@@ -138,6 +138,7 @@ def macro(groups: Sequence[Estimate]) -> Estimate:
     ties = None
     if all(group.ties is not None for group in groups):
         ties = sum(group.ties * group.count for group in groups) / count
+    # a mean of proportions stays in [0, 1]
     return Estimate(mean, count, chance, max(0.0, mean - below), min(1.0, mean + above), ties)
 
 

@@ -107,6 +107,7 @@ def of_case(
     mask: True on the tokens of a caption; the last one is its end.
     """
     image, patches, texts, tokens = (unit(each) for each in (image, patches, texts, tokens))
+    # the last True of a row
     end = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
     before = np.arange(mask.shape[1]) < end[:, None]
     counts = np.maximum(before.sum(axis=1), 1)
