@@ -25,7 +25,8 @@ SHUFFLES = (
 ATTRIBUTES = ("colour", "size", "texture")
 ROLES = ("shape", *ATTRIBUTES, "relation", "place", "number")
 SYNONYM_SETS = ("a", "b", "ab")
-_SHUFFLE_TRIES = 20  # a short caption may come out unchanged, or true, several times
+# a short caption may come out unchanged, or true, several times
+_SHUFFLE_TRIES = 20
 
 
 def swap(

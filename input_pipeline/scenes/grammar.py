@@ -36,8 +36,10 @@ class Style:
     the next kind is tried, and finally the list "X and Y".
     """
 
-    prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)  # one of them, uniformly
-    colour: float = 0.25  # of each mentioned object; at 0.5 plain CLIP learns to bind colours
+    # one of them, uniformly
+    prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)
+    # of each mentioned object; at 0.5 plain CLIP learns to bind colours
+    colour: float = 0.25
     size: float = 0.20
     texture: float = 0.20  # in worlds that have textures
     negation: float = 0.0  # "X and no Y"
@@ -45,8 +47,10 @@ class Style:
     place: float = 0.15  # "X on the left"
     single: float = 0.15  # "X"
     relation: float = 0.35  # "X left of Y"
-    all_objects: float = 0.60  # a list of three or more names all of them, not a part
-    synonyms: float = 0.002  # each word that has synonyms is replaced by A or B
+    # a list of three or more names all of them, not a part
+    all_objects: float = 0.60
+    # each word that has synonyms is replaced by A or B
+    synonyms: float = 0.002
 
     def __post_init__(self) -> None:
         # a list from a config would make the style unhashable

@@ -20,7 +20,8 @@ from vlc_jax.input_pipeline.record import DataError
 
 DUPLICATES = ("wrong", "correct")
 KS = (1, 5, 10)
-CELLS = 2**22  # scores in memory at a time: 16 MB in float32
+# scores in memory at a time: 16 MB in float32
+CELLS = 2**22
 WRONG_PER_ROW = 5  # wrong captions in a per-example row, best first
 
 

@@ -20,8 +20,10 @@ from vlc_jax.input_pipeline.case import Case
 Z = 1.959963984540054
 # bootstrap: enough for two digits of a 95 % interval
 RESAMPLES = 1000
-RESAMPLES_AT_ONCE = 100  # limits memory
-SEED = 0  # fixed: equal scores get equal intervals
+# limits memory
+RESAMPLES_AT_ONCE = 100
+# fixed: equal scores get equal intervals
+SEED = 0
 
 
 class Estimate(NamedTuple):

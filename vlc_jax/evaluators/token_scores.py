@@ -19,8 +19,10 @@ from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
-CHUNK = 64  # cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixels
-DIGITS = 9  # of a score, see the end of of_case
+# cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixels
+CHUNK = 64
+# of a score, see the end of of_case
+DIGITS = 9
 BEFORE_END = (1, 2, 3, 4)  # tokens before the end of text
 
 # kind -> (cases, options); "image_each": (cases, options, patches)
