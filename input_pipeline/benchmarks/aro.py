@@ -61,7 +61,8 @@ SHUFFLES = (
 TAGGER = "spacy:en_core_web_sm"
 # attribute pairs with fewer cases are not in the paper's mean
 ATTRIBUTION_FLOOR = 25
-MAX_WORDS = 30  # per caption, as in BLIP
+# words per caption, BLIP's limit
+MAX_WORDS = 30
 
 
 @published.reader(RELATION)

@@ -15,7 +15,8 @@ from vlc_jax.input_pipeline.case import Benchmark, Case
 # gen: colour-shape pairs that are not in train
 SUBSETS = ("train", "val", "gen")
 WRONG = tuple(f"neg_{n}" for n in range(4))
-PROMPT = "An image of a {}"  # of the ICCV paper, for texts such as "red cube"
+# of the ICCV paper, for texts such as "red cube"
+PROMPT = "An image of a {}"
 ORIGIN = published.Origin(
     protocol="choice",
     folder="clevr_bind/two_object",
@@ -46,6 +47,7 @@ def clevr_bind(
 
 def _subset(files: published.Files, subset: str, prompt: str) -> Iterator[Case]:
     for number, row in enumerate(files.table(f"{subset}.csv", "file_name", "pos", *WRONG)):
+        # names of images repeat from subset to subset
         image = f"{subset}/{row['file_name']}"
         texts = [row[column] for column in ("pos", *WRONG)]
         yield Case(

@@ -19,7 +19,8 @@ FILE = "captions_val2017.json"
 FOILS = ("blue", "black", "red", "pink", "yellow", "grey", "orange", "white", "green", "brown")
 # The colour names of CSS 3, "snow", "wheat" and "tan" included; Pillow adds one of CSS 4.
 COLOURS = frozenset(ImageColor.colormap) - {"rebeccapurple"}
-GREYSCALE = frozenset({550, 1164, 1752, 2236})  # indices of greyscale images
+# greyscale images, which the authors leave out, by index
+GREYSCALE = frozenset({550, 1164, 1752, 2236})
 ORIGIN = published.Origin(
     protocol="choice",
     folder="coco/annotations",

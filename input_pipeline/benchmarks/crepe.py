@@ -12,6 +12,7 @@ from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import cells
+from vlc_jax.input_pipeline.sources.crepe import BOX, box
 
 TRAINING = ("cc12m", "yfcc", "laion")
 SPLITS = ("seen_compounds", "unseen_compounds")
@@ -20,7 +21,6 @@ SYSTEMATICITY_NEGATIVES = ("atom", "comp", "combined")
 # kind are multiples of 1 / number.
 PRODUCTIVITY_NEGATIVES = {"atom": 17_698, "swap": 7_405, "negate": 17_303}
 COMPLEXITIES = tuple(range(4, 13))  # atoms per caption
-_BOX = ("x", "y", "width", "height")
 SYSTEMATICITY = published.Origin(
     protocol="choice",
     folder="crepe/syst_hard_negatives",
@@ -96,7 +96,7 @@ def crepe_productivity(
 
 
 def _cases(files: published.Files, name: str, column: str, group: dict[str, str]) -> Iterator[Case]:
-    rows = files.table(name, "image_id", "caption", *_BOX, column)
+    rows = files.table(name, "image_id", "caption", *BOX, column)
     for number, row in enumerate(rows):
         where = f"{files.folder / name}: case {number}"
         wrong = cells.read(row, column, where)
@@ -105,18 +105,8 @@ def _cases(files: published.Files, name: str, column: str, group: dict[str, str]
         image = files.genome_image(row["image_id"].removesuffix(".jpg") + ".jpg")
         yield Case(
             f"{group['file'].replace('/', '_')}_{published.case_id(number, row['image_id'])}",
-            (Crop(image, _box(row, where)),),
+            (Crop(image, box(row, where)),),
             (row["caption"], *wrong),
             group,
             {"record": image.name},
         )
-
-
-def _box(row: dict[str, str], where: str) -> tuple[int, int, int, int]:
-    try:
-        # by float: pandas writes integers as 12.0 in a column that lacks some
-        x, y, width, height = (int(float(row[side])) for side in _BOX)
-    except (ValueError, OverflowError):
-        got = {side: row[side] for side in _BOX}
-        raise DataError(f"{where}: {', '.join(_BOX)} are numbers of pixels; got {got}") from None
-    return x, y, x + width, y + height

@@ -23,8 +23,10 @@ from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 # version of the questions; `World.version` covers the images
 VERSION = 1
-PAIRS = 20  # pairs of coloured shapes in `binding`
-LEARNED = {"training": 48, "validation": 16}  # placements per pair to fit its probe
+# pairs of coloured shapes in `binding`, each with a probe of its own
+PAIRS = 20
+# placements per pair to fit its probe
+LEARNED = {"training": 48, "validation": 16}
 # index of their first scene, beyond the scenes of all cases
 _LEARNED_FROM = 10_000_000
 

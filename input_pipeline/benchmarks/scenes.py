@@ -142,6 +142,8 @@ def _reader(ask: _Ask) -> Callable[..., Benchmark]:
 
     def read(held: bool = False, **options: Any) -> Benchmark:
         name = f"scenes_held_{ask.__name__}" if held else f"scenes_{ask.__name__}"
+        # few sets have a held-out version
+        lookup.check_known("set of the scenes", [name], READERS)
         return _build(name, ask, where_of(options), held=held)
 
     read.__doc__ = ask.__doc__

@@ -26,7 +26,8 @@ SUBSETS = {  # "piece" of the set -> number of cases validated by annotators
     "coreference-hard": 104,  # "clean" in the paper's tables
     "foil-it": 943,
 }
-VOTES = 2  # of three annotators, for the caption and against the foil
+# of three annotators, for the caption and against the foil
+VOTES = 2
 # Prefix of an image's name, or its data set -> folder.
 _BY_NAME = {
     "COCO_train2014_": "coco/train2014",

@@ -92,6 +92,7 @@ def corpora() -> Iterator[Corpus]:
         folder, low = f"Object/{kind}", kind.lower()
         for value in values:
             names = {"hake": f"hake_{low}/hake_obj_{value}"}
+            # swig has a folder per role, vg and hake have none
             for role in ("agent", "destination", "item", "tool"):
                 names[f"swig_{role}"] = f"swig_{low}/swig_{role}/swig_{role}_{value}"
             for role in ("obj", "subj"):

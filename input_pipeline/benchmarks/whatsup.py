@@ -144,6 +144,7 @@ def _cases(
         labels = {"subset": subset, "preposition": preposition, "pair": f"{objects}_{subset}"}
         yield Case(
             published.case_id(number, path.stem),
+            # only the image changes: the names are wrong, not the captions
             (files.image(str(path.with_name(fixes.get(path.name, path.name)))),),
             tuple(captions),
             labels if two_way else labels | {"set": objects},

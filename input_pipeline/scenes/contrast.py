@@ -25,7 +25,8 @@ SHUFFLES = (
 ATTRIBUTES = ("colour", "size", "texture")
 ROLES = ("shape", *ATTRIBUTES, "relation", "place", "number")
 SYNONYM_SETS = ("a", "b", "ab")
-_SHUFFLE_TRIES = 20  # a short caption may come out unchanged, or true, several times
+# a short caption may come out unchanged, or true, several times
+_SHUFFLE_TRIES = 20
 
 
 def swap(
@@ -86,6 +87,7 @@ def replace(
         return None
     word, index = old
     if role == "shape":
+        # a text that names a shape twice would need two objects of it
         mentioned = {other.shape for other in caption.phrases}
         options: Sequence[str] = [s for s in grammar.absent_shapes(scene) if s not in mentioned]
     elif draw == "base_words":

@@ -10,7 +10,8 @@ from vlc_jax.input_pipeline.scenes import shapes
 from vlc_jax.input_pipeline.scenes.stream import normal_table, random_bytes
 from vlc_jax.input_pipeline.scenes.world import RGB, Scene, SceneObject
 
-_SHIFT = shapes.OPAQUE.bit_length() - 1  # dividing by OPAQUE = 64 is a shift by 6
+# dividing by OPAQUE = 64 is a shift by 6
+_SHIFT = shapes.OPAQUE.bit_length() - 1
 
 
 @functools.cache

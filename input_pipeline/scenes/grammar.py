@@ -17,6 +17,7 @@ from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 KINDS = ("single", "place", "relation", "list", "negation", "count")
 
+# Universal POS tags, as spaCy gives them to captions of photographs
 _TAGS = {
     "article": "DET", "no": "DET", "size": "ADJ", "texture": "ADJ", "colour": "ADJ",
     "shape": "NOUN", "relation": "ADP", "place": "ADP", "and": "CCONJ", "number": "NUM",
@@ -35,8 +36,10 @@ class Style:
     the next kind is tried, and finally the list "X and Y".
     """
 
-    prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)  # one of them, uniformly
-    colour: float = 0.25  # of each mentioned object; at 0.5 plain CLIP learns to bind colours
+    # one of them, uniformly
+    prefixes: tuple[str, ...] = ("", "", *words.PREFIXES)
+    # of each mentioned object; at 0.5 plain CLIP learns to bind colours
+    colour: float = 0.25
     size: float = 0.20
     texture: float = 0.20  # in worlds that have textures
     negation: float = 0.0  # "X and no Y"
@@ -44,10 +47,13 @@ class Style:
     place: float = 0.15  # "X on the left"
     single: float = 0.15  # "X"
     relation: float = 0.35  # "X left of Y"
-    all_objects: float = 0.60  # a list of three or more names all of them, not a part
-    synonyms: float = 0.002  # each word that has synonyms is replaced by A or B
+    # a list of three or more names all of them, not a part
+    all_objects: float = 0.60
+    # each word that has synonyms is replaced by A or B
+    synonyms: float = 0.002
 
     def __post_init__(self) -> None:
+        # a list from a config would make the style unhashable
         object.__setattr__(self, "prefixes", tuple(self.prefixes))
         lookup.check_known("prefix", self.prefixes, words.PREFIXES)
         for field in dataclasses.fields(self):

@@ -9,7 +9,8 @@ from vlc_jax.input_pipeline.scenes.world import Scene, World
 SPLITS = ("train", "validation", "test", "held", "held_validation")
 """Each scene of `held` and `held_validation` shows a shape-colour pair that no other split has."""
 
-_HIDDEN = (0.12, 0.45)  # share of either object's area that the other hides if it is in front
+# share of either object's area that the other hides if it is in front
+_HIDDEN = (0.12, 0.45)
 
 
 def sample_scene(world: World, split: str, index: int, objects: int | None = None) -> Scene:
@@ -64,6 +65,7 @@ def _sample_looks(
                 strict=True,
             )
         ]
+        # by rejection: uniform among the looks that the split allows
         if is_held_out == any(look in world.held_combinations for look in looks):
             break
     if world.repeat:

@@ -95,6 +95,7 @@ TEXTURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray] | None] = {
 
 def _grid(pixels: int) -> tuple[np.ndarray, np.ndarray]:
     n = pixels * SUPERSAMPLING
+    # a subpixel is inside if its middle is
     axis = (np.arange(n) + 0.5) * (2.0 / n) - 1.0
     return np.broadcast_to(axis[None, :], (n, n)), np.broadcast_to(axis[:, None], (n, n))
 
@@ -110,6 +111,7 @@ def _coverage(inside: np.ndarray) -> np.ndarray:
 def mask(shape: str, pixels: int) -> np.ndarray:
     """int16 (pixels, pixels) in 0..OPAQUE, how much of each pixel the shape covers; read-only."""
     coverage = _coverage(OUTLINES[shape](*_grid(pixels)))
+    # cached for all scenes: writing into it would change later pictures
     coverage.flags.writeable = False
     return coverage
 

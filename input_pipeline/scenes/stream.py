@@ -33,6 +33,7 @@ class Stream:
 
     def _refill(self) -> None:
         words = _FORMAT.unpack(random_bytes(f"{self._key}#{self._block}", _FORMAT.size))
+        # the iterator's own method: a word is one call, and a scene takes dozens of words
         self._next = iter(words).__next__
         self._block += 1
 
@@ -55,6 +56,7 @@ class Stream:
 
     def chance(self, probability: float) -> bool:
         """True with the given probability."""
+        # times 2**32, which is exact in floating point, instead of a division per draw
         return self.word() < probability * 4294967296.0
 
     def choice(self, options: Sequence[T]) -> T:
@@ -68,6 +70,7 @@ class Stream:
             left -= weight
             if left < 0:
                 return index
+        # rounding may leave a rest of 1e-16 after the last weight
         return len(weights) - 1
 
     def sample(self, n: int, count: int) -> list[int]:
@@ -85,5 +88,6 @@ def normal_table(sigma: float) -> tuple[int, ...]:
 
     The quantiles of the middles of 256 equal shares: the tails end at 2.9 sigma.
     """
+    # a table of our own: normal numbers of numpy may differ between its versions
     normal = statistics.NormalDist()
     return tuple(round(sigma * normal.inv_cdf((i + 0.5) / 256)) for i in range(256))

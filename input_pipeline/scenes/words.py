@@ -55,6 +55,7 @@ def synonyms(base_word: str) -> tuple[str, ...]:
 
 def plural(shape: str) -> str:
     """The plural of a shape's noun."""
+    # cross and hourglass
     return shape + ("es" if shape.endswith("s") else "s")
 
 

@@ -50,7 +50,8 @@ class World:
     """
 
     name: str
-    version: int = 1  # counts changes of the sampling or drawing code
+    # counts changes of the sampling or drawing code
+    version: int = 1
     canvas: int = 40  # width and height of a picture
     shapes: tuple[str, ...] = (
         "circle", "square", "triangle", "diamond", "cross",
@@ -65,14 +66,20 @@ class World:
     big: int = 15
     counts: tuple[float, ...] = (0.15, 0.60, 0.25)  # probability of 1, 2, ... objects
     background: tuple[int, int] = (175, 235)  # range of each channel
-    pixel_noise: float = 8.0  # sigma of the background's grey noise
+    # sigma of the background's grey noise
+    pixel_noise: float = 8.0
     colour_jitter: float = 10.0  # sigma, per object and channel
-    distance: tuple[int, int] = (15, 22)  # range between the two centres along the main axis
+    # range between the two centres along the main axis
+    distance: tuple[int, int] = (15, 22)
     offset: int = 5  # largest distance across it
-    margin: int = 8  # a relation holds if one axis exceeds the other by at least this much
-    depth: float = 0.0  # share of two-object scenes in which one object is in front of the other
-    repeat: float = 0.0  # probability that an object copies the one before it, for counting
-    held_factors: tuple[int, int] = (3, 7)  # held out: (3 shape + 7 colour) % 10 == 0, by index
+    # a relation holds if one axis exceeds the other by at least this much
+    margin: int = 8
+    # share of two-object scenes in which one object is in front of the other
+    depth: float = 0.0
+    # probability that an object copies the one before it, for counting
+    repeat: float = 0.0
+    # held out: (3 shape + 7 colour) % 10 == 0, by index
+    held_factors: tuple[int, int] = (3, 7)
     held_modulus: int = 10
 
     def __post_init__(self) -> None:
@@ -83,6 +90,7 @@ class World:
         lookup.check_known("shape", self.shapes, shapes.OUTLINES)
         lookup.check_known("colour", self.colours, RGB)
         lookup.check_known("texture", self.textures, shapes.TEXTURES)
+        # sums of such numbers may miss 1 in the last digits
         if abs(sum(self.counts) - 1) > 1e-9 or min(self.counts) < 0:
             raise ValueError(f"counts are probabilities and sum to 1; got {self.counts}")
         if len(self.counts) > 6:
@@ -109,6 +117,7 @@ class World:
     def id(self) -> str:
         """Name and version, and a hash of all fields unless WORLDS has the same under this name."""
         name = f"{self.name}-v{self.version}"
+        # the hash for changed worlds only: published names stay readable
         if WORLDS.get(self.name) == self:
             return name
         rules = repr(dataclasses.astuple(self)).encode()

@@ -43,6 +43,7 @@ class Cc3mSource(PublishedSource):
             columns = [name[:40] for name in names[:8]]
             raise self._wrong_file(path, f"a table with the columns {columns}")
         else:
+            # without quoting: pairs without header do not escape their quotation marks
             rows = tables.DelimitedTable(path, delimiter, False, header=("first", "second"))
             image, caption = self._which(rows)
         if not len(rows):

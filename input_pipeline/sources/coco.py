@@ -10,7 +10,8 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource, tail_paths
 
-_NO_TEXT = "None"  # line of a caption without a text, in the published files
+# line of a caption without a text, in the published files
+_NO_TEXT = "None"
 
 
 class CocoSource(PublishedSource):

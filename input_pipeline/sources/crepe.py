@@ -12,6 +12,8 @@ from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import PublishedSource
 
+BOX = ("x", "y", "width", "height")
+
 
 class CrepeSource(PublishedSource):
     """CREPE's tables: regions of Visual Genome, their captions and hard negatives.
@@ -29,7 +31,6 @@ class CrepeSource(PublishedSource):
         "a .csv with the columns image_id, caption and hard_negs, such as CREPE's "
         "prod_vg_hard_negs_swap_complexity_4.csv (github.com/RAIVNLab/CREPE)"
     )
-    _BOX = ("x", "y", "width", "height")
 
     def __init__(
         self,
@@ -46,31 +47,18 @@ class CrepeSource(PublishedSource):
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         needed = ("image_id", "caption", self._columns["negatives_column"])
         rows = self._delimited(path, ",", quoting, needed)
-        self._has_box = any(name in rows.columns() for name in self._BOX)
+        self._has_box = any(name in rows.columns() for name in BOX)
         # a table with a part of the box is damaged, not one of whole images
-        return self._delimited(path, ",", quoting, self._BOX) if self._has_box else rows
+        return self._delimited(path, ",", quoting, BOX) if self._has_box else rows
 
     def __getitem__(self, index: int) -> Record:
         record = super().__getitem__(index)
         if not self._has_box:
             return record
         row_index = int(self._index[index])
-        left, top, width, height = self._box(self._table[row_index], self._table.name(row_index))
-        picture = images.open_rgb(record.image)
-        region = picture.crop((left, top, left + width, top + height))
-        return dataclasses.replace(record, image=np.asarray(region))
-
-    def _box(self, row: dict[str, Any], name: str) -> list[int]:
-        box = []
-        for column in self._BOX:
-            try:
-                value = int(float(row[column]))
-            except (ValueError, OverflowError):
-                raise DataError(f"{name}: {column!r} is a number; got {row[column]!r}") from None
-            if column in ("width", "height") and not 0 < value <= 65_536:
-                raise DataError(f"{name}: {column!r} is a number of pixels; got {row[column]!r}")
-            box.append(value)
-        return box
+        region = box(self._table[row_index], self._table.name(row_index))
+        pixels = np.asarray(images.open_rgb(record.image).crop(region))
+        return dataclasses.replace(record, image=pixels)
 
     def _image_name(self, row: dict[str, Any], name: str) -> str:
         return f"{super()._image_name(row, name).removesuffix('.jpg')}.jpg"
@@ -80,3 +68,22 @@ class CrepeSource(PublishedSource):
 
     def _candidate_paths(self, image: str) -> list[Path]:
         return [self._folder / part / image for part in ("VG_100K", "VG_100K_2", "")]
+
+
+def box(row: dict[str, Any], name: str) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a row's region. Raises DataError for wrong columns BOX.
+
+    name: of the row, for messages.
+    """
+    values = []
+    for column in BOX:
+        try:
+            # by float: pandas writes integers as 12.0 in a column that lacks some
+            value = int(float(row[column]))
+        except (ValueError, OverflowError):
+            raise DataError(f"{name}: {column!r} is a number; got {row[column]!r}") from None
+        if column in ("width", "height") and not 0 < value <= 65_536:
+            raise DataError(f"{name}: {column!r} is a number of pixels; got {row[column]!r}")
+        values.append(value)
+    left, top, width, height = values
+    return left, top, left + width, top + height

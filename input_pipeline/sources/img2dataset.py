@@ -17,7 +17,8 @@ IMAGES = ("jpg", "jpeg", "png", "webp")
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
 # letters; numpy pads every key to the longest
 _MAX_KEY = 255
-_END = 1024  # bytes: two empty blocks end a tar
+# bytes: two empty blocks end a tar
+_END = 1024
 _TEXT, _JSON = "txt", "json"
 _CUT = "a download that was stopped? img2dataset continues with the same command"
 

@@ -22,6 +22,7 @@ def load(path: Path) -> Any:
     """Loads a JSON document. Raises ValueError for other files, DataError for a damaged one."""
     with path.open("rb") as file:
         start = file.readline(200).removeprefix(b"\xef\xbb\xbf").strip()
+    # before parsing: a large archive named by mistake is refused by its first bytes
     if start and start[:1] not in (b"[", b"{"):
         text = start.decode("utf-8", "replace")
         raise ValueError(f"{path} is not JSON; it begins with {text[:80]!r}")

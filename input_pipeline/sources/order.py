@@ -13,7 +13,8 @@ import numpy as np
 from vlc_jax.input_pipeline.record import Sharded, Source
 
 SHUFFLES = ("global", "blocks")
-BLOCK = 256  # records: some MB of images, one read from storage instead of 256
+# records: some MB of images, one read from storage instead of 256
+BLOCK = 256
 # Blocks: 4,096 records from distant parts of the data, hence dissimilar, and few enough for a local
 # disk or the page cache while they are read.
 WINDOW = 16

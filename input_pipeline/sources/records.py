@@ -23,7 +23,8 @@ from vlc_jax.input_pipeline.sources import (
 )
 from vlc_jax.input_pipeline.sources import holdout as holdouts
 
-_CHECKED_IMAGES = 100  # images, spread over the source, that are looked up before a run starts
+# images, spread over the source, that are looked up before a run starts
+_CHECKED_IMAGES = 100
 
 
 # Column names of published tables, suggested if the default column is missing.

@@ -19,7 +19,8 @@ from vlc_jax.input_pipeline.stores import Folder
 _COPIERS = 4
 # files; a process may often open 1,024
 _MAX_OPEN = 512
-_READER_OPTIONS, _BUFFER = "readahead_buffer_size:0", 32768  # as array_record's data source
+# the values of array_record's own data source
+_READER_OPTIONS, _BUFFER = "readahead_buffer_size:0", 32768
 # The current window, the next one, which is being fetched, and the previous one, which slower
 # threads and other processes still read.
 _WINDOWS = 3

@@ -22,7 +22,8 @@ _VERSION = 1
 _SMALL = 1 << 22
 # seconds; a file changed more recently may change again within one timestamp
 _SETTLED = 2.0
-_ABANDONED = 3600.0  # seconds after which no process is still writing a file
+# seconds after which no process is still writing a file
+_ABANDONED = 3600.0
 _CHUNK = 1 << 20  # bytes hashed at a time
 
 

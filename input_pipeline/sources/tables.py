@@ -21,8 +21,10 @@ from vlc_jax.input_pipeline.sources import json_annotations
 from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
-_CHUNK = 1 << 24  # bytes read at a time while looking for line ends
-_BLOCK = 1 << 12  # rows read at a time in a pass over all, and between two updates of the progress
+# bytes read at a time while looking for line ends
+_CHUNK = 1 << 24
+# rows read at a time in a pass over all, and between two updates of the progress
+_BLOCK = 1 << 12
 # Excel and some Windows editors begin UTF-8 files with it
 _BOM = b"\xef\xbb\xbf"
 _DAMAGE = (ValueError, RecursionError, csv.Error)  # errors of a row that cannot be parsed

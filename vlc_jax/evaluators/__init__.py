@@ -208,6 +208,7 @@ def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any)
     if options.get("vqascore") is not None:
         scorer = vqascore.asking(scorer, **options["vqascore"])
     result = PROTOCOLS[name].evaluate(benchmark, scorer, **of_protocol)
+    # protocols that ask have put their own question there
     if scorer.prompt and "prompt" not in result.details:
         result.details["prompt"] = dict(scorer.prompt)
     return result

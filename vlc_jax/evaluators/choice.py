@@ -14,8 +14,10 @@ from vlc_jax.evaluators.cases import check_cases, image_name, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
-KS = (3, 5, 10)  # K of the recalls, as in CREPE
-MANY = 5  # with more options than these, recalls and ranks are reported, too
+# K of the recalls, as in CREPE
+KS = (3, 5, 10)
+# with more options than these, recalls and ranks are reported, too
+MANY = 5
 
 
 def evaluate(

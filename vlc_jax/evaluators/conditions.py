@@ -19,7 +19,8 @@ from vlc_jax.evaluators.vectors import cosine
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-FLOOR = 0.95  # quantile of the differences between two renderings of a scene
+# quantile of the differences between two renderings of a scene
+FLOOR = 0.95
 
 
 def evaluate(

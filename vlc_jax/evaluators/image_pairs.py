@@ -19,8 +19,10 @@ from vlc_jax.input_pipeline.record import DataError
 # Names of images, "CASE_0.png" and "CASE_1.png" -> float32 features, (images, width); raises
 # DataError for an image without features. `case.image_file` makes the names.
 StoredFeatures = Callable[[Sequence[str]], np.ndarray]
-AGREEMENT = 0.95  # cosine above which two images count as alike
-DIFFERENCE = 0.6  # cosine of the other model's features below which they differ
+# cosine above which two images count as alike
+AGREEMENT = 0.95
+# cosine of the other model's features below which they differ
+DIFFERENCE = 0.6
 
 
 def metrics(

@@ -20,7 +20,8 @@ from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
-CS = tuple(10.0**exponent for exponent in range(-2, 5))  # scikit-learn's C, inverse regularisation
+# scikit-learn's C, inverse regularisation
+CS = tuple(10.0**exponent for exponent in range(-2, 5))
 # limit of L-BFGS; enough for features of unit length at the largest C
 STEPS = 1000
 WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
@@ -120,6 +121,7 @@ def _row(benchmark: Benchmark, n: int, scores: np.ndarray, right: object) -> dic
     case = benchmark.cases[n]
     label, order = case.meta["label"], np.argsort(-scores, kind="stable")
     columns = [label, *order[order != label][:WRONG_PER_ROW]]
+    # a class without training cases has no probability
     columns = [c for c in columns if np.isfinite(scores[c])]
     names, tied = [benchmark.classes[c] for c in columns], (scores == scores[label]).sum() > 1
     return row(case, names, scores[columns].tolist(), right, tied, group=names[0])

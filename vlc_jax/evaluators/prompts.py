@@ -127,6 +127,7 @@ def multiple_choice_question(question: str, options: str) -> str:
 
 def is_swapped(example_id: str, seed: int) -> bool:
     """True for half of the examples; a function of the example's id and the seed."""
+    # by the id alone, and not Python's hash, which differs from process to process
     return bool(hashlib.sha256(f"{seed}/{example_id}".encode()).digest()[0] & 1)
 
 

@@ -20,6 +20,7 @@ def ask(benchmark: Benchmark) -> Benchmark:
     notes, left_out = benchmark.notes, len(benchmark.cases) - len(cases)
     if left_out:
         notes += (f"{left_out} cases of two objects on top of one another are not asked about",)
+    # results with and without questions must not be filed together
     version = f"{benchmark.version}/asked"
     return dataclasses.replace(benchmark, cases=tuple(cases), version=version, notes=notes)
 

@@ -20,7 +20,8 @@ from vlc_jax.input_pipeline.record import DataError
 
 DUPLICATES = ("wrong", "correct")
 KS = (1, 5, 10)
-CELLS = 2**22  # scores in memory at a time: 16 MB in float32
+# scores in memory at a time: 16 MB in float32
+CELLS = 2**22
 WRONG_PER_ROW = 5  # wrong captions in a per-example row, best first
 
 
@@ -170,6 +171,7 @@ def _correctness(
         if duplicates == "wrong":
             return images[:, None] == owner[None, :]
         has = np.zeros((len(images), len(owners)), bool)
+        # captions of these images only: the mask has a row per image of the block
         inside = (owner >= images[0]) & (owner <= images[-1])
         has[owner[inside] - images[0], text[inside]] = True
         return has[:, text]

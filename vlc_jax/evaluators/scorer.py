@@ -114,6 +114,7 @@ def answers(
 
 def take(features: Features, rows: np.ndarray | slice) -> Features:
     """Rows of every array of an ImageFeatures or TextFeatures."""
+    # None: arrays that the head of this model does not read
     return type(features)(*(None if array is None else array[rows] for array in features))
 
 

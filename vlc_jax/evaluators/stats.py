@@ -20,8 +20,10 @@ from vlc_jax.input_pipeline.case import Case
 Z = 1.959963984540054
 # bootstrap: enough for two digits of a 95 % interval
 RESAMPLES = 1000
-RESAMPLES_AT_ONCE = 100  # limits memory
-SEED = 0  # fixed: equal scores get equal intervals
+# limits memory
+RESAMPLES_AT_ONCE = 100
+# fixed: equal scores get equal intervals
+SEED = 0
 
 
 class Estimate(NamedTuple):
@@ -138,6 +140,7 @@ def macro(groups: Sequence[Estimate]) -> Estimate:
     ties = None
     if all(group.ties is not None for group in groups):
         ties = sum(group.ties * group.count for group in groups) / count
+    # a mean of proportions stays in [0, 1]
     return Estimate(mean, count, chance, max(0.0, mean - below), min(1.0, mean + above), ties)
 
 

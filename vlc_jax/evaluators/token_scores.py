@@ -19,8 +19,10 @@ from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
 
-CHUNK = 64  # cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixels
-DIGITS = 9  # of a score, see the end of of_case
+# cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixels
+CHUNK = 64
+# of a score, see the end of of_case
+DIGITS = 9
 BEFORE_END = (1, 2, 3, 4)  # tokens before the end of text
 
 # kind -> (cases, options); "image_each": (cases, options, patches)
@@ -107,6 +109,7 @@ def of_case(
     mask: True on the tokens of a caption; the last one is its end.
     """
     image, patches, texts, tokens = (unit(each) for each in (image, patches, texts, tokens))
+    # the last True of a row
     end = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
     before = np.arange(mask.shape[1]) < end[:, None]
     counts = np.maximum(before.sum(axis=1), 1)

@@ -53,7 +53,10 @@ def test_systematicity_belongs_to_one_training_set(root):
     [
         ("7,a cup,1,2,3,4,[]", r"complexity_4\.csv: case 0 needs a list of texts in 'hard_negs'"),
         ("7,a cup,1,2,3,4,a pan", r"complexity_4\.csv: case 0 needs a list of texts"),
-        ("7,a cup,1,2,nan,4,['a pan']", r"complexity_4\.csv: case 0: x, y, width, height are num"),
+        (
+            "7,a cup,1,2,nan,4,['a pan']",
+            r"complexity_4\.csv: case 0: 'width' is a number; got 'nan'",
+        ),
         ("7,a cup,1,2,3", r"complexity_4\.csv: case 0 has no 'height'"),
     ],
 )
