@@ -25,9 +25,12 @@ from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run import workdir_files
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-THREADS = 8  # to read and decode images, which releases the GIL
-MEMORY = 2 * 2**30  # bytes of host memory per tower for token features; pooled ones are small
-FLUSH_SECONDS = 30.0  # interval of writes: a killed evaluation loses at most this much
+# To read and decode images, which releases the GIL.
+THREADS = 8
+# Bytes of host memory per tower for token features; pooled ones are small.
+MEMORY = 2 * 2**30
+# Interval of writes: a killed evaluation loses at most this much.
+FLUSH_SECONDS = 30.0
 
 Row = Any  # NamedTuple of arrays or None: the features of one image or text
 # Items -> (indices of items, their features) of one batch after another, as `BatchEncoder.batches`.
@@ -116,10 +119,12 @@ class FeatureFiles:
             with writing.open("xb") as file:
                 np.savez(file, keys=keys, pooled=np.stack([pooled for _, pooled in self._new]))
                 file.flush()
-                os.fsync(file.fileno())  # before the rename: a power cut must not leave half a file
+                # before the rename: a power cut must not leave half a file
+                os.fsync(file.fileno())
             writing.replace(path)
         finally:
-            writing.unlink(missing_ok=True)  # left over if the disk is full
+            # left over if the disk is full
+            writing.unlink(missing_ok=True)
         self._new, self._flushed = [], time.monotonic()
 
 
@@ -165,6 +170,7 @@ class FeatureCache:
 
     def use(self, variables: Any) -> None:
         """Clears the cache if it is of other parameters than these."""
+        # the head, too: its projections may be part of a tower's features
         params = {key: variables["params"].get(key) for key in (self._name, "head")}
         weights = fingerprint([params, variables.get("batch_stats")])
         if weights != self._weights:
@@ -224,7 +230,8 @@ class FeatureCache:
                     self._files.flush(is_due=False)
         finally:
             if self._files:
-                self._files.flush()  # also the features of a stopped evaluation
+                # also the features of a stopped evaluation
+                self._files.flush()
         return rows
 
     def _open(self) -> FeatureFiles | None:

@@ -199,6 +199,7 @@ class Model:
         """The texts; with precomputed text vectors, vectors of missing texts are computed first."""
         texts = _texts(texts)
         if isinstance(self._setup.tokenizer, TextVectors):
+            # forget: a model that is loaded for days must not keep every text
             self._setup.tokenizer.require(texts, forget=True)
         return texts
 
@@ -220,6 +221,7 @@ class Model:
     def fingerprint(self) -> str:
         """Hash of weights, preprocessing and tokenizer, on which embeddings depend."""
         setup, config = self._setup, self.config
+        # not the whole config: learning rate and data do not change embeddings
         facts = [
             config["model"],
             config["input"]["normalisation"],

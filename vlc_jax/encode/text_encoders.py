@@ -193,6 +193,7 @@ class LanguageModelEncoder:
         rows = -(-batch_size // mesh.size) * mesh.size
         put = partial(sharding.put_batch, mesh)
         self.encoder, self._mesh = llm2vec.TextEncoder(decoder, params, wording, rows, put), mesh
+        # sizes and times of files: hashes of 15 GB would take minutes at each start
         self.identity = {
             "files": [sentence_encoder.files_of(path) for path in (folder, *adapters)],
             "texts": [form, instruction],
@@ -207,6 +208,7 @@ class LanguageModelEncoder:
 def is_language_model(folder: Path) -> bool:
     """True if a folder holds a supported language model that is not of sentence-transformers."""
     config = folder / "config.json"
+    # modules.json: sentence-transformers, whose config.json may be that of a language model
     if not config.is_file() or (folder / "modules.json").exists():
         return False
     content = files.read_json(config)
@@ -229,6 +231,7 @@ def _load(
     ]
 
     def put(path: str, array: np.ndarray) -> jax.Array:
+        # in float32: the small update would be lost in the rounding of a bfloat16 matrix
         for matrices, alpha in merged:
             if path in matrices:
                 base = weights.unflatten({path: jnp.asarray(array, jnp.float32)})

@@ -63,6 +63,7 @@ class FeaturesOf:
         self.fingerprint = source.fingerprint
         self._source, self._compute, self._batch_size = source, compute, batch_size
         self._names = names
+        # one batch: shard_writer reads records in order
         self._number, self._batch = -1, list[Record | DataError]()
 
     def __len__(self) -> int:
@@ -96,7 +97,8 @@ def hard_images(source: Source) -> list[str]:
     """Ids of hard images that are not records of the source themselves."""
     known, named = set(), dict[str, None]()
     for index in range(len(source)):
-        with contextlib.suppress(DataError):  # reported when its features are computed
+        # a bad record is reported when its features are computed
+        with contextlib.suppress(DataError):
             record = source[index]
             known.add(record.id)
             named |= dict.fromkeys(record.hard_images)
@@ -127,7 +129,8 @@ class FeatureEncoder:
 
     def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
         """Records with features instead of images; an unreadable record is a DataError."""
-        with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
+        # threads, since decoding releases the GIL
+        with ThreadPoolExecutor(max_workers=8) as pool:
             pixels = list(pool.map(self._pixels, records))
         good = [i for i, image in enumerate(pixels) if not isinstance(image, DataError)]
         results: list[Record | DataError] = list(pixels)

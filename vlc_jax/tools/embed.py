@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = command_line_parser().parse_args(arguments)
 
     def run() -> str:
+        # before JAX is used: it sets how the host reuses memory
         runtime.connect(None, None, None)
         return embed(args)
 
@@ -220,6 +221,7 @@ def images(args: argparse.Namespace) -> Input:
             pixels = [blank if row in bad else x for row, x in enumerate(batch)]
             # pad to whole batches: one shape, one compilation
             rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
+            # NaN instead of no row: row i is item i
             rows[list(bad)] = np.nan
             yield rows, bad
 

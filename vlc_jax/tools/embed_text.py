@@ -38,7 +38,8 @@ from vlc_jax.setup.data import all_texts, usage_errors
 from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
-BLOCK = 1024  # texts per write
+# Texts per write: a killed run loses at most so many vectors.
+BLOCK = 1024
 OF_LANGUAGE_MODELS = ("format", "adapter", "instruction")
 
 
@@ -72,6 +73,7 @@ def texts_of(config: Any) -> list[str]:
             advance(min(done, len(source)))
     for benchmark in benchmarks.values():
         unique |= dict.fromkeys(benchmark.read().texts)
+    # an empty text, which only fills an absent negative, is a row of zeros (TextVectors)
     return [text for text in unique if text]
 
 
@@ -118,6 +120,7 @@ def store() -> str:
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with usage_errors():
+        # first: an encoder takes minutes to load
         out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
         config = encoder_config()
         encode = text_encoders.build(config)

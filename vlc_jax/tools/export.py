@@ -41,7 +41,8 @@ from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
 
-TARGETS = {  # --to -> kind of model -> format
+# --to -> kind of model -> format
+TARGETS = {
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     "open_clip": {
         "CLIP": "openai",
@@ -51,7 +52,8 @@ TARGETS = {  # --to -> kind of model -> format
     "big_vision": {"SigLIP": "big_vision"},
     "big_vision_scan": {"SigLIP": "big_vision_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
-    "llava": {},  # models without a text tower: tools/llava_folder.py
+    # models without a text tower: tools/llava_folder.py
+    "llava": {},
 }
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
@@ -120,8 +122,10 @@ def export(
             verdict += (
                 f"\nthe folder has no tokenizer: {name!r}, the tokenizer of the run, has no files"
             )
+        # mkdtemp makes a private folder
         partial.chmod(0o755)
         partial.rename(out)
+    # also for the exit on SIGTERM and for Ctrl-C
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

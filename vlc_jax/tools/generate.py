@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         for number, piece in enumerate(pieces):
             print(piece if number else piece.lstrip(), end="", flush=True)
-        return ""  # printed by `command.run`: ends the line
+        # printed by `command.run`: ends the line
+        return ""
 
     command.run(generate)
 

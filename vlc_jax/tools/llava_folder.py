@@ -19,7 +19,8 @@ from vlc_jax.setup import data, llava_config
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava
 
-VOCAB_MULTIPLE = 64  # vocabulary sizes with an image token, as in llava-hf's checkpoints
+# Vocabulary sizes with an image token are multiples of it, as in llava-hf's checkpoints.
+VOCAB_MULTIPLE = 64
 # Fields of the decoder that are not part of its architecture.
 _COMPUTED = ("dtype", "param_dtype", "remat", "is_causal", "parent", "name")
 _IMAGE = ("width", "depth", "heads", "image_size", "patch_size", "activation", "epsilon")
@@ -116,7 +117,8 @@ def _prompt(workdir: Path) -> dict[str, Any]:
     """The prompt format of a run's captioner, for llava_config.PROMPT: the text or ids before the
     image, and options of the tokenizer."""
     config = saved_config(workdir)
-    left_out = ("path", "question", "answer")  # the folder itself, and VQAScore's options
+    # the folder itself, and VQAScore's options
+    left_out = ("path", "question", "answer")
     options = data.tokenizer_options(config).items()
     return {
         "prefix": config.model.head.get("prefix", ()),
