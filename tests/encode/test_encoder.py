@@ -238,20 +238,19 @@ def test_texts_are_cut_only_where_no_feature_reads_padding(text, model, expected
     assert takes_shorter_texts(resolve(config, "eval")) == expected
 
 
-def row(number, size=25):
-    return (np.full(size, number, np.float32), None)
+def test_memory_forgets_the_features_that_were_read_longest_ago(monkeypatch):
+    monkeypatch.setattr(feature_cache, "MEMORY", 200)  # of two items
+    computed = []
 
+    def compute(items):
+        computed.extend(items)
+        yield range(len(items)), ImageFeatures(np.zeros((len(items), 25), np.float32))
 
-def test_memory_forgets_what_was_not_asked_for_longest():
-    memory = feature_cache.FeatureMemory(limit=250)
-    memory.put(b"a", row(1))
-    memory.put(b"b", row(2))
-    assert memory.get(b"a")[0][0] == 1
-    memory.put(b"c", row(3))
-    assert memory.get(b"b") is None
-    assert [memory.get(key)[0][0] for key in (b"a", b"c")] == [1, 3]
-    memory.clear()
-    assert memory.get(b"a") is None
+    options = {"is_pooled": False, "folder": None, "is_writer": True}
+    cache = feature_cache.FeatureCache("image", str.encode, {}, **options)
+    for item in "abacab":
+        cache.features([item], compute)
+    assert computed == [*"abcb"]
 
 
 def pictures(count):

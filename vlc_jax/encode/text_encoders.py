@@ -7,7 +7,7 @@ once; `encode_others` computes vectors of further texts when a model is evaluate
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
+from vlc_jax.input_pipeline.tokenizers.sentence_encoder import Encode
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.models import lm, lora
 from vlc_jax.models.text_vectors import VectorTower
@@ -97,46 +98,37 @@ def encode_others(tokenizer: Any) -> None:
     if isinstance(tokenizer, TextVectors) and jax.process_count() == 1:
         options = text_vectors.read_encoder(tokenizer.path)
         if options is not None:
-            tokenizer.encode_others = _OtherTexts(tokenizer, options)
+            encoder = cache(partial(_encoder_of, tokenizer, options))
+            tokenizer.encode_others = lambda texts: encoder()(texts)
 
 
-class _OtherTexts:
-    """Encoder of texts that a file of vectors lacks.
+def _encoder_of(vectors: TextVectors, options: Mapping[str, Any]) -> Encode:
+    """The encoder of a file of vectors; options: fields of EncoderConfig.
 
-    options: fields of EncoderConfig.
+    Raises UsageError if the encoder is gone or changed.
     """
-
-    def __init__(self, vectors: TextVectors, options: Mapping[str, Any]) -> None:
-        self._vectors, self._options = vectors, options
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors, float32 (texts, width). Raises UsageError if the encoder is gone or changed."""
-        return self._encoder(texts)
-
-    @cached_property
-    def _encoder(self) -> Callable[[Sequence[str]], np.ndarray]:
-        path = self._vectors.path
-        logging.info("texts that are not in %s: reading its encoder", path)
-        try:
-            config = EncoderConfig(**self._options)
-            encoder = build(config)
-            text, expected = self._vectors.first
-            vector = encoder([text])[0]
-        except (TypeError, ValueError, OSError, *KNOWN) as error:
-            raise UsageError(
-                f"some texts have no vectors in {path}, and its encoder, which "
-                f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
-            ) from error
-        tolerance = SAME[config.compute_dtype if config.format else "float32"]
-        distance = np.inf
-        if vector.shape == expected.shape:
-            distance = np.linalg.norm(vector - expected) / max(np.linalg.norm(expected), 1e-12)
-        if distance > tolerance:
-            raise UsageError(
-                f"the encoder of {path} has changed: its vector of {text!r} is {distance:.1%} away "
-                "from the one in the file; embed all texts again"
-            )
-        return encoder
+    path = vectors.path
+    logging.info("texts that are not in %s: reading its encoder", path)
+    try:
+        config = EncoderConfig(**options)
+        encoder = build(config)
+        text, expected = vectors.first
+        vector = encoder([text])[0]
+    except (TypeError, ValueError, OSError, *KNOWN) as error:
+        raise UsageError(
+            f"some texts have no vectors in {path}, and its encoder, which "
+            f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
+        ) from error
+    tolerance = SAME[config.compute_dtype if config.format else "float32"]
+    distance = np.inf
+    if vector.shape == expected.shape:
+        distance = np.linalg.norm(vector - expected) / max(np.linalg.norm(expected), 1e-12)
+    if distance > tolerance:
+        raise UsageError(
+            f"the encoder of {path} has changed: its vector of {text!r} is {distance:.1%} away "
+            "from the one in the file; embed all texts again"
+        )
+    return encoder
 
 
 class RunEncoder:

@@ -38,8 +38,6 @@ from vlc_jax.setup.data import all_texts, usage_errors
 from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
-# Texts per write: a killed run loses at most so many vectors.
-BLOCK = 1024
 OF_LANGUAGE_MODELS = ("format", "adapter", "instruction")
 
 
@@ -137,7 +135,6 @@ def store() -> str:
                 identity=encode.identity,
                 encoder=config.whole_paths()._asdict(),
                 dtype=FLAGS.dtype,
-                block=BLOCK,
                 advance=advance,
             )
     size = layout.texts * layout.row_bytes / 2**30

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import jax
 import numpy as np
 
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.input_pipeline.tokenizers.conversation import ConversationTokenizer
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
@@ -77,7 +75,7 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
 def write(
     folder: Path, params: Mapping[str, Any], sizes: Mapping[str, Any], setup: Setup, workdir: Path
 ) -> None:
-    """Writes weights, the tokenizer's files, config.json (with the padding of images and, for us,
+    """Writes weights, config.json (with the padding of images and, for us,
     the prompt format, llava_config.PROMPT), and generation_config.json (the ids that end an
     answer).
     """
@@ -92,9 +90,6 @@ def write(
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
         _write_json(folder / "generation_config.json", ends)
     _write_json(path, json.loads(path.read_text("utf-8")) | more)
-    if setup.tokenizer_path:
-        for file in pretrained_folder.files(setup.tokenizer_path):
-            shutil.copy(file, folder / file.name)
 
 
 def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
