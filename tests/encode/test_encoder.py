@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import threading
 
 import jax
 import numpy as np
@@ -15,9 +16,10 @@ from vlc_jax.encode import batches, feature_cache
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
 from vlc_jax.encode.interrupt import Interrupt
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case
+from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.setup import resolve
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -238,20 +240,19 @@ def test_texts_are_cut_only_where_no_feature_reads_padding(text, model, expected
     assert takes_shorter_texts(resolve(config, "eval")) == expected
 
 
-def row(number, size=25):
-    return (np.full(size, number, np.float32), None)
+def test_memory_forgets_the_features_that_were_read_longest_ago(monkeypatch):
+    monkeypatch.setattr(feature_cache, "MEMORY", 200)  # of two items
+    computed = []
 
+    def compute(items):
+        computed.extend(items)
+        yield range(len(items)), ImageFeatures(np.zeros((len(items), 25), np.float32))
 
-def test_memory_forgets_what_was_not_asked_for_longest():
-    memory = feature_cache.FeatureMemory(limit=250)
-    memory.put(b"a", row(1))
-    memory.put(b"b", row(2))
-    assert memory.get(b"a")[0][0] == 1
-    memory.put(b"c", row(3))
-    assert memory.get(b"b") is None
-    assert [memory.get(key)[0][0] for key in (b"a", b"c")] == [1, 3]
-    memory.clear()
-    assert memory.get(b"a") is None
+    options = {"is_pooled": False, "folder": None, "is_writer": True}
+    cache = feature_cache.FeatureCache("image", str.encode, {}, **options)
+    for item in "abacab":
+        cache.features([item], compute)
+    assert computed == [*"abcb"]
 
 
 def pictures(count):
@@ -347,6 +348,22 @@ def test_a_damaged_file_is_said_once_and_computed_again(cached, towers, caplog, 
         assert features(setup, variables) == expected
     assert [f"{file} is damaged" in record.message for record in caplog.records] == [True]
     assert len(towers) == 40
+
+
+def test_a_signal_of_any_process_ends_an_encoder_between_batches_and_a_read(monkeypatch):
+    stop, never = StopSignal(), threading.Event()
+    interrupt = Interrupt(stop)
+    interrupt.check()
+    assert interrupt.call(lambda: 3) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr("vlc_jax.devices.sharding.any_process", lambda flag: True)
+        with pytest.raises(PreemptedError, match="another process"):
+            interrupt.check()
+    stop.name = "SIGTERM"
+    for work in (interrupt.check, lambda: interrupt.call(never.wait)):
+        with pytest.raises(PreemptedError, match="SIGTERM"):
+            work()
+    never.set()
 
 
 def checked_by(check):

@@ -54,8 +54,7 @@ def test_rows_are_what_embed_images_gives_and_bad_ones_are_nan(model, photos, tm
     good = [row for row in range(11) if row != 3]
     expected = vlc_jax.load(model).embed_images([photos / names[row] for row in good])
     np.testing.assert_allclose(rows[good], expected, atol=1e-6)
-    journal = json.loads((tmp_path / "x.json").read_text())
-    assert (journal["count"], journal["done"], journal["bad"]) == (11, 11, 1)
+    assert json.loads((tmp_path / "x.json").read_text())["count"] == 11
     assert run("--model", model, "--images", photos, "--out", out).startswith(f"{out}: embeddings")
 
 
@@ -76,7 +75,7 @@ def test_a_killed_run_goes_on_and_equals_one_that_was_not(model, photos, tmp_pat
             if len(seen) == 3:
                 if when == "half a row":
                     self._file.write(rows.tobytes()[:50])
-                if when == "behind":  # but before the journal says so
+                if when == "behind":
                     append(self, rows)
                 raise Kill
             seen.append(len(rows))
@@ -86,7 +85,6 @@ def test_a_killed_run_goes_on_and_equals_one_that_was_not(model, photos, tmp_pat
         with pytest.raises(Kill):
             run(*words, "--out", out)
         assert not out.exists()
-        assert json.loads(out.with_suffix(".json").read_text())["done"] == 6
         with out.with_suffix(".bad.jsonl").open("a") as file:
             file.write('{"row": 7, "na')  # cut by the kill
 
@@ -96,7 +94,7 @@ def test_a_killed_run_goes_on_and_equals_one_that_was_not(model, photos, tmp_pat
 
         monkeypatch.setattr(row_file.RowFile, "append", counts)
         run(*words, "--out", out)
-        assert seen == [2, 2, 2, 2, 2, 1]  # three batches each
+        assert seen == ([2, 2, 2, 2, 1] if when == "behind" else [2, 2, 2, 2, 2, 1])
         for suffix in (".npy", ".jsonl", ".json", ".bad.jsonl"):
             whole = (tmp_path / "whole").with_suffix(suffix)
             assert out.with_suffix(suffix).read_bytes() == whole.read_bytes(), (when, suffix)

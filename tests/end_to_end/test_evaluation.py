@@ -25,7 +25,6 @@ def contents(folder):
     [
         (("--config.model.activation=gelu",), "model.activation: None -> gelu"),
         (("--config.input.normalisation=imagenet",), "input.normalisation: clip -> imagenet"),
-        (("--config.interpolate={'other': 'x', 'alpha': 'half'}",), "lists shares from 0 to 1"),
         (("--config.interpolate={'othr': 'x'}",), "did you mean 'other'"),
         (("--config.interpolate={'other': 'x', 'alpha': 0.5}",), "lists shares from 0 to 1"),
     ],
@@ -90,14 +89,6 @@ def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
     assert "no weights at /nowhere.pt" in done.stderr
     assert (run / "DONE").exists()
     assert not (run / "FAILED").exists()
-
-
-def test_the_dictionary_form_mixes_with_the_usual_shares(run):
-    mixed = f"--config.interpolate={{'other': '{run}', 'alpha': (0, 1)}}"
-    done = helpers.run(helpers.TINY + ":steps=6", run, "--mode=eval", mixed)
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (run / "interpolate").iterdir()) == ["0", "1", "mixed.json"]
-    assert "at step 6 (WiSE-FT)" in (run / "report.md").read_text()
 
 
 def test_a_config_of_another_version_is_named(run):

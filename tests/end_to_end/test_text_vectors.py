@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
@@ -16,7 +15,6 @@ from vlc_jax.configs.scenes import clip, text_vectors
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.evaluate import mode
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
 from vlc_jax.setup import data, init_from, resolve
@@ -108,21 +106,6 @@ def live(file, base, tmp_path_factory):
     return run(of_vectors(file, base), tmp_path_factory.mktemp("live") / "run")
 
 
-def test_the_vectors_of_a_run_are_what_its_evaluation_embeds(base, file):
-    setup = resolve(saved_config(base), "eval")
-    params = init_from.load_latest(setup, base).params
-    texts = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()][:5]
-
-    def embed(model, text):
-        return model.encode_text(text).pooled
-
-    expected = setup.model.apply(
-        {"params": params}, jnp.asarray(setup.tokenizer(texts)), method=embed
-    )
-    found = make_tokenizer("vectors", 20, path=file)(texts)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 def test_only_connector_and_scale_are_trained_and_every_benchmark_is_judged(live):
     env = json.loads((live / "env.json").read_text())
     assert env["parameters"]["trained"] == 8 * 8 + 8 + 1
@@ -167,15 +150,6 @@ def test_an_evaluation_encodes_the_texts_that_the_file_lacks(live, base, file, t
             for run in (path, live)
         )
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_a_stopped_run_goes_on_to_the_same_losses(live, file, base, tmp_path):
-    path = tmp_path / "run"
-    shutil.copytree(live, path)
-    shutil.rmtree(path / "checkpoints/4")
-    run(of_vectors(file, base), path)
-    assert losses(path) == losses(live)
-    assert "resume" in [row["event"] for row in helpers.rows(path / "events.jsonl")]
 
 
 def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, tmp_path):

@@ -66,10 +66,12 @@ def _keep_freed_memory() -> None:
     if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
         return
     libc = ctypes.CDLL("libc.so.6")
-    trim_threshold, mmap_max, arena_max = -1, -4, -8  # of malloc.h
+    # of malloc.h
+    trim_threshold, mmap_max, arena_max = -1, -4, -8
     libc.mallopt(mmap_max, 0)
     libc.mallopt(trim_threshold, -1)
-    libc.mallopt(arena_max, 1)  # one arena, so that threads reuse each other's freed memory
+    # one arena, so that threads reuse each other's freed memory
+    libc.mallopt(arena_max, 1)
 
 
 def matrix_dtype(platform: str) -> str:
@@ -206,7 +208,8 @@ def peak_flops() -> tuple[float, str]:
     """
     if match := chips.find(kind(jax.devices()[0])):
         return match[1].flops, f"published bfloat16 peak of {match[0]}"
-    size = 1024  # larger matrices are no faster
+    # larger matrices are no faster
+    size = 1024
     a = jax.device_put(np.ones((size, size), np.float32), jax.local_devices()[0])
     product = jax.jit(jnp.matmul)
     product(a, a).block_until_ready()

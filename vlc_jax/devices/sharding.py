@@ -19,7 +19,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from vlc_jax.errors import UsageError
 from vlc_jax.types import BATCH_AXES
 
-SHARD_FROM = 2**14  # elements; smaller leaves are cheaper to replicate than to gather
+# Elements; smaller leaves are cheaper to replicate than to gather.
+SHARD_FROM = 2**14
 
 
 def make_mesh(
@@ -116,7 +117,8 @@ def over_slices(devices: Sequence[Any], fsdp: int, tensor: int = 1) -> np.ndarra
         (size // inside, inside, *last),
         (slices // outside, outside, *(1 for _ in last)),
         devices,
-        allow_split_physical_axes=True,  # otherwise some shapes of a slice are refused
+        # otherwise some shapes of a slice are refused
+        allow_split_physical_axes=True,
     )
 
 

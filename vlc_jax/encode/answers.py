@@ -19,7 +19,8 @@ from vlc_jax.setup.model import abilities
 from vlc_jax.types import ImageFeatures
 from vlc_jax.types.setup import Setup
 
-COLUMNS = 16  # questions are padded to multiples of it, each of which compiles a program
+# Questions are padded to multiples of it, each of which compiles a program.
+COLUMNS = 16
 
 
 def can_answer(setup: Setup) -> bool:
@@ -56,6 +57,7 @@ class Answers:
             )
         self._setup, self.tokenizer = setup, setup.tokenizer
         self._ends = np.array(self.tokenizer.terminators, np.int32)
+        # caches of this object: one on the class would keep every setup alive
         self._compiled = lru_cache(self._compile)
         self._prompts = lru_cache(lambda kind: compiled(setup, partial(_prompts, kind)))
 

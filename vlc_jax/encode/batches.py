@@ -28,12 +28,14 @@ def compiled(setup: Setup, method: Callable[..., Any]) -> Callable[..., Any]:
     variables: {"params": ...}, and "batch_stats" for a method that scores.
     method: such as `lambda model, text: model.encode_text(text)`.
     """
+    # replicated: every process reads the whole result without another collective
     run = jax.jit(
         lambda variables, *inputs: nn.apply(method, setup.model)(variables, *inputs),
         out_shardings=sharding.replicated(setup.mesh),
     )
 
     def call(variables: Any, *inputs: Any) -> Any:
+        # models shard activations by the names of mesh axes (types.shard_batch)
         with jax.set_mesh(setup.mesh):
             return run(variables, *inputs)
 
@@ -107,7 +109,8 @@ class BatchEncoder:
         cache: FeatureCache | None = None,
     ):
         size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
-        self._size = -(-size // groups) * groups  # rounded up to a multiple of groups
+        # rounded up: every device computes as many rows
+        self._size = -(-size // groups) * groups
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._interrupt, self.cache = load, interrupt, cache
         self._read = self._in_order if length is None else partial(self._by_length, length)
@@ -119,7 +122,8 @@ class BatchEncoder:
         parts = list(self.batches(variables, items))
         features = jax.tree.map(lambda *x: np.concatenate(x), *(part for _, part in parts))
         order = np.argsort(np.concatenate([indices for indices, _ in parts]))
-        if (order == np.arange(len(order))).all():  # saves a copy, which is large with tokens
+        # sorting would copy all features, which are large with tokens
+        if (order == np.arange(len(order))).all():
             return features
         return jax.tree.map(lambda x: x[order], features)
 
@@ -167,6 +171,7 @@ class BatchEncoder:
     def _local(self, batch: Sequence[Any]) -> list[Any]:
         """This process's part of a batch padded with its last item, so that one shape compiles."""
         local = self._size // jax.process_count()
+        # the order of rows over processes is that of sharding.put_batch
         first = jax.process_index() * local
         return [batch[min(first + i, len(batch) - 1)] for i in range(local)]
 

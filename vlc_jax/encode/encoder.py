@@ -45,10 +45,14 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
 
-ROWS_ON_CPU = 32  # per device and forward pass; 256 save 15 % of the CPU time of the mini model
-SCORE_BLOCK = 512  # images, and texts, of a block of scores of pooled features
-PAIR_BLOCK = 1024  # pairs of pooled features scored at a time
-HEAD_BLOCK = 64  # images, each with its texts, that a head scores at a time
+# Per device and forward pass; 256 save 15 % of the CPU time of the mini model.
+ROWS_ON_CPU = 32
+# Images, and texts, of a block of scores of pooled features.
+SCORE_BLOCK = 512
+# Pairs of pooled features scored at a time.
+PAIR_BLOCK = 1024
+# Images, each with its texts, that a head scores at a time.
+HEAD_BLOCK = 64
 
 
 def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Array]:
@@ -105,6 +109,7 @@ class Encoder:
             length = _text_length(setup)
         self.images = batched(setup, self._encode_image, self._pixels, cache=image_cache)
         self.texts = batched(setup, self._encode_text, read_texts, length=length, cache=text_cache)
+        # without caches: tokens of whole benchmarks exceed the memory
         towers = setup._replace(model=setup.model.with_tokens)
         self.image_tokens = batched(towers, self._encode_patches, self._pixels)
         self.text_tokens = None
@@ -186,7 +191,8 @@ class Encoder:
 
     def _encode_patches(self, model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
         features = model.encode_image(self._setup.normalise(rows["image"]))
-        first = int(self._setup.model.image.pooling == "cls")  # index behind the class token
+        # without the class token, which is no patch
+        first = int(self._setup.model.image.pooling == "cls")
         return features._replace(tokens=features.tokens[:, first:])
 
     def _pixels(self, images: Sequence[ImageLike]) -> Rows:
@@ -230,6 +236,7 @@ def _caches(
     if folder and is_writer:
         make_folder(folder)
     hardware = runtime.hardware()
+    # rows, devices and jax: rounding depends on the height of arrays, the hardware and XLA
     common = {
         "head": repr(setup.model.head),
         "rows": rows,

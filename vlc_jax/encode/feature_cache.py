@@ -25,42 +25,16 @@ from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run import workdir_files
 from vlc_jax.types import ImageFeatures, TextFeatures
 
-THREADS = 8  # to read and decode images, which releases the GIL
-MEMORY = 2 * 2**30  # bytes of host memory per tower for token features; pooled ones are small
-FLUSH_SECONDS = 30.0  # interval of writes: a killed evaluation loses at most this much
+# To read and decode images, which releases the GIL.
+THREADS = 8
+# Bytes of host memory per tower for token features; pooled ones are small.
+MEMORY = 2 * 2**30
+# Interval of writes: a killed evaluation loses at most this much.
+FLUSH_SECONDS = 30.0
 
 Row = Any  # NamedTuple of arrays or None: the features of one image or text
 # Items -> (indices of items, their features) of one batch after another, as `BatchEncoder.batches`.
 Compute = Callable[[Sequence[Any]], Iterator[tuple[Sequence[int], Any]]]
-
-
-class FeatureMemory:
-    """In-memory cache: key -> features of one image or text.
-
-    limit: in bytes, beyond which the least recently used are removed. None: no limit.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self._limit, self._bytes = limit, 0
-        self._rows = collections.OrderedDict[bytes, Row]()
-
-    def get(self, key: bytes) -> Row | None:
-        """The features; None for a key that is not in the cache."""
-        if key in self._rows:
-            self._rows.move_to_end(key)
-        return self._rows.get(key)
-
-    def put(self, key: bytes, row: Row) -> None:
-        """Adds the features of a new key; the caller must not modify them afterwards."""
-        self._rows[key] = row
-        self._bytes += _bytes_of(row)
-        while self._limit is not None and self._bytes > self._limit:
-            self._bytes -= _bytes_of(self._rows.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        """Removes all features."""
-        self._rows.clear()
-        self._bytes = 0
 
 
 class FeatureFiles:
@@ -116,10 +90,12 @@ class FeatureFiles:
             with writing.open("xb") as file:
                 np.savez(file, keys=keys, pooled=np.stack([pooled for _, pooled in self._new]))
                 file.flush()
-                os.fsync(file.fileno())  # before the rename: a power cut must not leave half a file
+                # before the rename: a power cut must not leave half a file
+                os.fsync(file.fileno())
             writing.replace(path)
         finally:
-            writing.unlink(missing_ok=True)  # left over if the disk is full
+            # left over if the disk is full
+            writing.unlink(missing_ok=True)
         self._new, self._flushed = [], time.monotonic()
 
 
@@ -152,7 +128,8 @@ class FeatureCache:
         self._is_writer, self._interrupt = is_writer, interrupt
         self.is_bounded = not is_pooled
         self.folder = folder if is_pooled else None
-        self._memory = FeatureMemory(None if is_pooled else MEMORY)
+        # the least recently used first
+        self._memory, self._bytes = collections.OrderedDict[bytes, Row](), 0
         self._files: FeatureFiles | None = None
         self._weights = ""  # fingerprint of the parameters of the features in memory
         # id(item) -> (item, key), of the last `prepare`; the reference keeps the id from reuse
@@ -165,11 +142,14 @@ class FeatureCache:
 
     def use(self, variables: Any) -> None:
         """Clears the cache if it is of other parameters than these."""
+        # the head, too: its projections may be part of a tower's features
         params = {key: variables["params"].get(key) for key in (self._name, "head")}
         weights = fingerprint([params, variables.get("batch_stats")])
         if weights != self._weights:
             self._memory.clear()
-            self._weights = weights
+            self._bytes = 0
+            # no files if opening them fails: the earlier ones are of other parameters
+            self._weights, self._files = weights, None
             self._files = self._open()
 
     def features(self, items: Sequence[Any], compute: Compute) -> Any:
@@ -206,7 +186,7 @@ class FeatureCache:
     ) -> dict[bytes, Row]:
         # All processes see the same keys in the same order, hence have the same features in memory
         # and encode the same batches.
-        rows = {key: self._memory.get(key) for key in keys}
+        rows = {key: self._get(key) for key in keys}
         missing = {k: item for k, item in zip(keys, items, strict=True) if rows[k] is None}
         missing_keys = list(missing)
         if not missing:
@@ -217,15 +197,27 @@ class FeatureCache:
                     key = missing_keys[index]
                     # a copy: a view would keep the features of the whole batch in memory
                     rows[key] = jax.tree.map(lambda x, row=row: x[row].copy(), features)
-                    self._memory.put(key, rows[key])
+                    self._put(key, rows[key])
                     if self._files:
                         self._files.put(key, rows[key].pooled)
                 if self._files:
                     self._files.flush(is_due=False)
         finally:
             if self._files:
-                self._files.flush()  # also the features of a stopped evaluation
+                # also the features of a stopped evaluation
+                self._files.flush()
         return rows
+
+    def _get(self, key: bytes) -> Row | None:
+        if key in self._memory:
+            self._memory.move_to_end(key)
+        return self._memory.get(key)
+
+    def _put(self, key: bytes, row: Row) -> None:
+        self._memory[key] = row
+        self._bytes += _bytes_of(row)
+        while self.is_bounded and self._bytes > MEMORY:
+            self._bytes -= _bytes_of(self._memory.popitem(last=False)[1])
 
     def _open(self) -> FeatureFiles | None:
         """Opens the files of the parameters in use and reads them; None without a folder."""
@@ -240,7 +232,7 @@ class FeatureCache:
         if sharding.same_everywhere(keys):
             kind = {"image": ImageFeatures, "text": TextFeatures}[self._name]
             for key, pooled in vectors.items():
-                self._memory.put(key, kind(pooled))
+                self._put(key, kind(pooled))
         return files
 
 

@@ -197,6 +197,7 @@ class Model:
     def _encodable(self, texts: Sequence[Caption]) -> list[Caption]:
         """The texts; with precomputed text vectors, vectors of missing texts are computed first."""
         texts = _texts(texts)
+        # forget: a model that is loaded for days must not keep every text
         self._setup.tokenizer.require(texts, forget=True)
         return texts
 
@@ -218,6 +219,7 @@ class Model:
     def fingerprint(self) -> str:
         """Hash of weights, preprocessing and tokenizer, on which embeddings depend."""
         setup, config = self._setup, self.config
+        # not the whole config: learning rate and data do not change embeddings
         facts = [
             config["model"],
             config["input"]["normalisation"],

@@ -30,9 +30,11 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import lm
 
-FORMATS: dict[str, tuple[str, str]] = {  # (before, after) instruction and text
+# Format -> (before, after) instruction and text.
+FORMATS: dict[str, tuple[str, str]] = {
     "plain": ("", ""),
-    "llama_2_chat": ("[INST] ", " [/INST]"),  # also for Mistral 7B Instruct
+    # also for Mistral 7B Instruct
+    "llama_2_chat": ("[INST] ", " [/INST]"),
     "llama_3_instruct": ("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
 }
 # Lengths of padded prompts: each compiles a program and is at most 1.5 times the one before.
@@ -113,6 +115,7 @@ def pooled(
     counted: Bool[Array, "batch length"],
 ) -> Float[Array, "batch embed"]:
     """The mean over the `counted` tokens of every text, float32."""
+    # float32: a bfloat16 sum of hundreds of tokens loses digits
     hidden = hidden_states(decoder, params, ids, valid).astype(jnp.float32)
     total = jnp.einsum("ble,bl->be", hidden, counted.astype(jnp.float32))
     return total / counted.sum(axis=1, keepdims=True)

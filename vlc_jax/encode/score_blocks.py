@@ -7,7 +7,8 @@ import numpy as np
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.types import NOT_ASKED, ImageFeatures, TextFeatures
 
-COLUMNS = 16  # texts are cut to a multiple of this number of tokens
+# Texts are cut to a multiple of this number of tokens: each length compiles a program.
+COLUMNS = 16
 Score = Callable[[ImageFeatures, TextFeatures], np.ndarray]
 
 
@@ -72,7 +73,8 @@ def _prefixes(
     images, length = len(image.pooled), text.ids.shape[1]
     ids, mask = (x.reshape(images, -1, length) for x in (text.ids, text.mask))
     is_shared = (ids == ids[:, :1]).all(axis=1) & ~mask.any(axis=1)
-    is_shared[:, -1] = False  # at least one column of a text stays outside the prefix
+    # at least one column of a text stays outside the prefix
+    is_shared[:, -1] = False
     return ids, mask, is_shared.cumprod(axis=1).sum(axis=1)
 
 

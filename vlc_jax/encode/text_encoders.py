@@ -7,7 +7,7 @@ once; `encode_others` computes vectors of further texts when a model is evaluate
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
+from vlc_jax.input_pipeline.tokenizers.sentence_encoder import Encode
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models import lm, lora
@@ -98,46 +99,37 @@ def encode_others(tokenizer: Tokenizer) -> None:
     if tokenizer.width and jax.process_count() == 1:
         options = text_vectors.read_encoder(tokenizer.path)
         if options is not None:
-            tokenizer.encode_others = _OtherTexts(tokenizer, options)
+            encoder = cache(partial(_encoder_of, tokenizer, options))
+            tokenizer.encode_others = lambda texts: encoder()(texts)
 
 
-class _OtherTexts:
-    """Encoder of texts that a file of vectors lacks.
+def _encoder_of(vectors: TextVectors, options: Mapping[str, Any]) -> Encode:
+    """The encoder of a file of vectors; options: fields of EncoderConfig.
 
-    options: fields of EncoderConfig.
+    Raises UsageError if the encoder is gone or changed.
     """
-
-    def __init__(self, vectors: TextVectors, options: Mapping[str, Any]) -> None:
-        self._vectors, self._options = vectors, options
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors, float32 (texts, width). Raises UsageError if the encoder is gone or changed."""
-        return self._encoder(texts)
-
-    @cached_property
-    def _encoder(self) -> Callable[[Sequence[str]], np.ndarray]:
-        path = self._vectors.path
-        logging.info("texts that are not in %s: reading its encoder", path)
-        try:
-            config = EncoderConfig(**self._options)
-            encoder = build(config)
-            text, expected = self._vectors.first
-            vector = encoder([text])[0]
-        except (TypeError, ValueError, OSError, *KNOWN) as error:
-            raise UsageError(
-                f"some texts have no vectors in {path}, and its encoder, which "
-                f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
-            ) from error
-        tolerance = SAME[config.compute_dtype if config.format else "float32"]
-        distance = np.inf
-        if vector.shape == expected.shape:
-            distance = np.linalg.norm(vector - expected) / max(np.linalg.norm(expected), 1e-12)
-        if distance > tolerance:
-            raise UsageError(
-                f"the encoder of {path} has changed: its vector of {text!r} is {distance:.1%} away "
-                "from the one in the file; embed all texts again"
-            )
-        return encoder
+    path = vectors.path
+    logging.info("texts that are not in %s: reading its encoder", path)
+    try:
+        config = EncoderConfig(**options)
+        encoder = build(config)
+        text, expected = vectors.first
+        vector = encoder([text])[0]
+    except (TypeError, ValueError, OSError, *KNOWN) as error:
+        raise UsageError(
+            f"some texts have no vectors in {path}, and its encoder, which "
+            f"{text_vectors.encoder_file(path).name} beside it names, cannot be used: {error}"
+        ) from error
+    tolerance = SAME[config.compute_dtype if config.format else "float32"]
+    distance = np.inf
+    if vector.shape == expected.shape:
+        distance = np.linalg.norm(vector - expected) / max(np.linalg.norm(expected), 1e-12)
+    if distance > tolerance:
+        raise UsageError(
+            f"the encoder of {path} has changed: its vector of {text!r} is {distance:.1%} away "
+            "from the one in the file; embed all texts again"
+        )
+    return encoder
 
 
 class RunEncoder:
@@ -194,6 +186,7 @@ class LanguageModelEncoder:
         rows = -(-batch_size // mesh.size) * mesh.size
         put = partial(sharding.put_batch, mesh)
         self.encoder, self._mesh = llm2vec.TextEncoder(decoder, params, wording, rows, put), mesh
+        # sizes and times of files: hashes of 15 GB would take minutes at each start
         self.identity = {
             "files": [sentence_encoder.files_of(path) for path in (folder, *adapters)],
             "texts": [form, instruction],
@@ -208,6 +201,7 @@ class LanguageModelEncoder:
 def is_language_model(folder: Path) -> bool:
     """True if a folder holds a supported language model that is not of sentence-transformers."""
     config = folder / "config.json"
+    # modules.json: sentence-transformers, whose config.json may be that of a language model
     if not config.is_file() or (folder / "modules.json").exists():
         return False
     content = files.read_json(config)
@@ -230,6 +224,7 @@ def _load(
     ]
 
     def put(path: str, array: np.ndarray) -> jax.Array:
+        # in float32: the small update would be lost in the rounding of a bfloat16 matrix
         for matrices, alpha in merged:
             if path in matrices:
                 base = weights.unflatten({path: jnp.asarray(array, jnp.float32)})

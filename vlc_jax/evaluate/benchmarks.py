@@ -111,7 +111,8 @@ class Evaluation:
 
     def publish(self, step: int) -> None:
         """Prints the result table of a complete step, and writes the report."""
-        from vlc_jax import report  # here: training does not need its templates and plots
+        # here: training does not need its templates and plots
+        from vlc_jax import report
 
         if self.workdir.is_writer:
             report.print_table([self._finished(name, step) for name in self._options.benchmarks])

@@ -16,7 +16,8 @@ from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, differing_fields, is_workd
 from vlc_jax.setup import addresses, init_from
 from vlc_jax.types.setup import Setup
 
-POLL_SECONDS = 15.0  # shorter than an evaluation, and rare enough for a shared disk
+# Shorter than an evaluation, and rare enough for a shared disk.
+POLL_SECONDS = 15.0
 END_FILES = ("DONE", "FAILED")
 
 
@@ -42,7 +43,8 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
             latest = _load(setup, workdir, run, has_ended)
             if latest is not None and not evaluation.is_complete(latest.step):
                 claim(setup, workdir, latest.params)
-                evaluation.forget_after(latest.step)  # of an earlier run in the same folder
+                # results of an earlier run in the same folder
+                evaluation.forget_after(latest.step)
                 evaluation.run(latest.variables, latest.step)
                 evaluation.publish(latest.step)
                 continue
@@ -61,7 +63,8 @@ def wait(stop: StopSignal) -> None:
     until = time.monotonic() + POLL_SECONDS
     while time.monotonic() < until:
         stop.check()
-        time.sleep(0.2)  # short, since a sleep continues after a signal's handler
+        # short, since a sleep continues after a signal's handler
+        time.sleep(0.2)
 
 
 def _load(setup: Setup, workdir: Workdir, run: Path, has_ended: bool) -> init_from.Latest | None:
@@ -70,7 +73,8 @@ def _load(setup: Setup, workdir: Workdir, run: Path, has_ended: bool) -> init_fr
     except CheckpointError:
         if has_ended:
             raise
-        return None  # deleted while it was read: a newer one follows soon
+        # deleted while it was read: a newer one follows soon
+        return None
 
 
 def _check(setup: Setup, workdir: Workdir, run: Path) -> None:

@@ -16,7 +16,7 @@ Exit code 0: done; 2: wrong request; 3: bad data; 130: interrupted, complete sha
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -48,67 +48,16 @@ SHARD_SIZE = flags.DEFINE_integer("shard_size", 4096, "records per file")
 
 
 class FeaturesOf:
-    """Source of records whose image is replaced by packed features of image and texts; the hard
-    images `names`, looked up by id, follow the records.
+    """Source of records whose image is replaced by packed features of image and texts, in `dtype`;
+    the hard images `names`, looked up by id, follow the records.
 
     Features are computed in whole batches and only the last batch is cached: read records in order.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        compute: Callable[[Sequence[Record]], list[Record | DataError]],
-        batch_size: int,
-        names: Sequence[str] = (),
-    ) -> None:
-        self.fingerprint = source.fingerprint
-        self._source, self._compute, self._batch_size = source, compute, batch_size
-        self._names = names
-        self._number, self._batch = -1, list[Record | DataError]()
-
-    def __len__(self) -> int:
-        return len(self._source) + len(self._names)
-
-    def __getitem__(self, index: int) -> Record:
-        number, row = divmod(index, self._batch_size)
-        if number != self._number:
-            self._number, self._batch = number, self._compute(list(self._records(number)))
-        record = self._batch[row]
-        if isinstance(record, DataError):
-            raise record
-        return record
-
-    def _records(self, number: int) -> Iterator[Record | DataError]:
-        first = number * self._batch_size
-        for index in range(first, min(first + self._batch_size, len(self))):
-            try:
-                yield self._record(index)
-            except DataError as error:
-                yield error
-
-    def _record(self, index: int) -> Record:
-        if index < len(self._source):
-            return self._source[index]
-        record = self._source.find(self._names[index - len(self._source)])
-        return dataclasses.replace(record, meta=record.meta | {HARD_IMAGE: True})
-
-
-def hard_images(source: Source) -> list[str]:
-    """Ids of hard images that are not records of the source themselves."""
-    known, named = set(), dict[str, None]()
-    for index in range(len(source)):
-        with contextlib.suppress(DataError):  # reported when its features are computed
-            record = source[index]
-            known.add(record.id)
-            named |= dict.fromkeys(record.hard_images)
-    return [name for name in named if name not in known]
-
-
-class FeatureEncoder:
-    """Replaces the images of records by packed features of frozen towers, in `dtype`."""
-
-    def __init__(self, setup: Setup, params: Any, dtype: str) -> None:
-        self._dtype, self._transform = dtype, setup.evaluation.transform
+    def __init__(self, setup: Setup, params: Any, dtype: str, names: Sequence[str]) -> None:
+        self._source, self._names, self._dtype = setup.training.data.source, names, dtype
+        self.fingerprint = self._source.fingerprint
+        self._transform, self._batch_size = setup.evaluation.transform, setup.evaluation.batch_size
         self._reads_text = "text" in setup.parameters.frozen
         of_image, of_text = setup.model.head.requests
         image = BatchEncoder(
@@ -121,14 +70,36 @@ class FeatureEncoder:
             lambda model, rows: model.text(rows["text"], of_text),
             lambda texts: {"text": setup.tokenizer(texts)},
         )
-        self._image, self._text = (
-            partial(image, {"params": params}),
-            partial(text, {"params": params}),
-        )
+        self._image = partial(image, {"params": params})
+        self._text = partial(text, {"params": params})
+        self._number, self._batch = -1, list[Record | DataError]()
 
-    def __call__(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
-        """Records with features instead of images; an unreadable record is a DataError."""
-        with ThreadPoolExecutor(max_workers=8) as pool:  # decoding releases the GIL
+    def __len__(self) -> int:
+        return len(self._source) + len(self._names)
+
+    def __getitem__(self, index: int) -> Record:
+        number, row = divmod(index, self._batch_size)
+        if number != self._number:
+            first = number * self._batch_size
+            records = map(self._record, range(first, min(first + self._batch_size, len(self))))
+            self._number, self._batch = number, self._with_features(list(records))
+        record = self._batch[row]
+        if isinstance(record, DataError):
+            raise record
+        return record
+
+    def _record(self, index: int) -> Record | DataError:
+        try:
+            if index < len(self._source):
+                return self._source[index]
+            record = self._source.find(self._names[index - len(self._source)])
+            return dataclasses.replace(record, meta=record.meta | {HARD_IMAGE: True})
+        except DataError as error:
+            return error
+
+    def _with_features(self, records: Sequence[Record | DataError]) -> list[Record | DataError]:
+        # threads, since decoding releases the GIL
+        with ThreadPoolExecutor(max_workers=8) as pool:
             pixels = list(pool.map(self._pixels, records))
         good = [i for i, image in enumerate(pixels) if not isinstance(image, DataError)]
         results: list[Record | DataError] = list(pixels)
@@ -158,6 +129,18 @@ class FeatureEncoder:
             return self._transform(record.image, None)
         except DataError as error:
             return DataError(f"{record.id}: {error}")
+
+
+def hard_images(source: Source) -> list[str]:
+    """Ids of hard images that are not records of the source themselves."""
+    known, named = set(), dict[str, None]()
+    for index in range(len(source)):
+        # a bad record is reported when its features are computed
+        with contextlib.suppress(DataError):
+            record = source[index]
+            known.add(record.id)
+            named |= dict.fromkeys(record.hard_images)
+    return [name for name in named if name not in known]
 
 
 def stored_parts(features: ImageFeatures | TextFeatures) -> dict[str, np.ndarray]:
@@ -192,9 +175,7 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
         "features": {**data.feature_cache_key, "weights": fingerprint["weights"]},
         "dtype": dtype,
     }
-    records = FeaturesOf(
-        data.source, FeatureEncoder(setup, frozen, dtype), setup.evaluation.batch_size, names
-    )
+    records = FeaturesOf(setup, frozen, dtype, names)
     with command_line.bar("features", len(records)) as advance, usage_errors():
         return shard_writer.write(
             records,

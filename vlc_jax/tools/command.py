@@ -12,7 +12,8 @@ from vlc_jax.input_pipeline.commands import addresses
 from vlc_jax.run import terminal
 from vlc_jax.setup import command_line
 
-WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")  # as inference.load
+# Arguments of inference.load.
+WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")
 
 
 def parser(name: str, text: str | None) -> argparse.ArgumentParser:
@@ -69,6 +70,7 @@ def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
         sys.exit(130)
     except Exception as error:
         code = errors.exit_code(error)
+        # such as a missing file or a forbidden folder; a full disk has a code
         if code is None and isinstance(error, OSError):
             code = errors.ExitCode.USAGE
         if code is None:

@@ -10,7 +10,7 @@ line of a .txt file, in order. Output: X.npy (float32, unit length, the embeddin
 vlc_jax.load(MODEL)), and beside it
 
   X.jsonl      the name of the image, or the text, of each row: a JSON string per line
-  X.json       model, fingerprints of model and input, number of rows in total and done
+  X.json       model, fingerprints of model and input, number of rows
   X.bad.jsonl  images that cannot be read, with the reason; their rows are NaN
 
 Rows are appended to X.npy.partial; the same command continues it, and is refused if the model, the
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = command_line_parser().parse_args(arguments)
 
     def run() -> str:
+        # before JAX is used: it sets how the host reuses memory
         runtime.connect(None, None, None)
         return embed(args)
 
@@ -105,91 +106,99 @@ def embed(args: argparse.Namespace) -> str:
         "count": len(items.names),
         "width": model.embed_texts([]).shape[1],
     }
-    journal = Journal(out, {"path": str(args.model)}, request)
+    is_resumed = check_request(out, request)
     if not out.exists():
-        write(out, items, model, args.batch_size, journal)
+        write(out, items, model, args.batch_size, {"path": str(args.model), **request}, is_resumed)
     summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
-    if journal.bad:
-        summary += f"; {len(journal.bad):,} cannot be read, see {journal.bad_path}, and are NaN"
+    if bad := read_bad(out):
+        summary += f"; {len(bad):,} cannot be read, see {bad_file(out)}, and are NaN"
     return summary
 
 
-def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Journal") -> None:
-    """Writes the missing rows."""
-    count, width = journal.request["count"], journal.request["width"]
-    header = text_vectors.header(out, count, width, "float32")
+def write(
+    out: Path,
+    items: Input,
+    model: Model,
+    batch_size: int,
+    request: dict[str, Any],
+    is_resumed: bool,
+) -> None:
+    """Writes the missing rows, and the files beside them."""
+    count, width = request["count"], request["width"]
     out.parent.mkdir(parents=True, exist_ok=True)
+    workdir_files.replace(out.with_suffix(".json"), json.dumps(request, indent=1) + "\n")
+    with out.with_suffix(".jsonl").open("w", encoding="utf-8") as names:
+        names.writelines(json.dumps(name) + "\n" for name in items.names)
+    header = text_vectors.header(out, count, width, "float32")
     with (
-        RowFile(out, header, 4 * width, journal.done) as file,
+        RowFile(out, header, 4 * width, count if is_resumed else 0) as file,
         command_line.bar(items.kind, count, file.done) as advance,
     ):
-        journal.begin(file.done)
-        with out.with_suffix(".jsonl").open("w", encoding="utf-8") as names:
-            names.writelines(json.dumps(name) + "\n" for name in items.names)
+        known = [each for each in read_bad(out) if each["row"] < file.done]
+        bad_file(out).unlink(missing_ok=True)
+        add_bad(out, known)
         for rows, bad in items.embed(model, batch_size, file.done):
-            named = [
-                {"row": file.done + row, "name": items.names[file.done + row], "reason": reason}
-                for row, reason in bad.items()
-            ]
-            # before the journal, which must never count rows that are missing
+            # before the rows: a row of NaN without a reason would stay without one
+            add_bad(
+                out,
+                [
+                    {"row": file.done + row, "name": items.names[file.done + row], "reason": reason}
+                    for row, reason in bad.items()
+                ],
+            )
             file.append(rows)
-            journal.add(file.done, named)
             advance(file.done)
         file.finish()
 
 
-class Journal:
-    """X.json and X.bad.jsonl: progress of a file of embeddings, and its unreadable images.
+def check_request(out: Path, request: dict[str, Any]) -> bool:
+    """True if an earlier call began the files of `out` with this request.
 
-    facts: written for people only.   request: values that must not change between two starts.
-    Raises UsageError if they changed, or if other files have these names.
+    Raises UsageError if it was another request, or if other files have these names.
     """
+    path = out.with_suffix(".json")
+    if not path.exists():
+        # e.g. --out captions.npy must not overwrite a table captions.jsonl
+        for other in (out, out.with_suffix(".jsonl"), bad_file(out)):
+            if other.exists():
+                raise UsageError(f"{other} exists, without {path}; name a new file")
+        return False
+    try:
+        saved = json.loads(path.read_text("utf-8"))
+        before = {"count": saved["count"]} | {name: saved.get(name) for name in request}
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{path} exists and is no request of embeddings; name a new file"
+        ) from None
+    if changed := [name for name in request if before[name] != request[name]]:
+        raise UsageError(
+            f"{path} was begun with {changes(changed, before, request)}: name a new file, or "
+            "remove the files of that name"
+        )
+    return True
 
-    def __init__(self, out: Path, facts: dict[str, Any], request: dict[str, Any]) -> None:
-        self.path, self.bad_path = out.with_suffix(".json"), out.with_suffix(".bad.jsonl")
-        self.request, self._facts = request, facts
-        self.done, self.bad = 0, list[dict[str, Any]]()
-        if not self.path.exists():
-            # e.g. --out captions.npy must not overwrite a table captions.jsonl
-            for path in (out, out.with_suffix(".jsonl"), self.bad_path):
-                if path.exists():
-                    raise UsageError(f"{path} exists, without {self.path}; name a new file")
-            return
-        try:
-            saved = json.loads(self.path.read_text("utf-8"))
-            self.done, count = saved["done"], saved["count"]
-            before = {name: saved.get(name) for name in request} | {"count": count}
-        except (ValueError, KeyError, TypeError):
-            raise UsageError(
-                f"{self.path} exists and is no journal of embeddings; name a new file"
-            ) from None
-        changed = [name for name in request if before[name] != request[name]]
-        if changed:
-            raise UsageError(
-                f"{self.path} was begun with {changes(changed, before, request)}: name a new file, "
-                "or remove the files of that name"
-            )
-        if self.bad_path.exists():
-            for line in self.bad_path.read_text("utf-8").splitlines():
-                with contextlib.suppress(ValueError):  # the truncated last line of a killed run
-                    self.bad.append(json.loads(line))
 
-    def begin(self, done: int) -> None:
-        """Discards bad images from row `done` on: these rows are computed again."""
-        kept = [each for each in self.bad if each["row"] < done]
-        self.bad = []
-        self.bad_path.unlink(missing_ok=True)
-        self.add(done, kept)
+def bad_file(out: Path) -> Path:
+    """X.bad.jsonl: row, name and reason of each unreadable image."""
+    return out.with_suffix(".bad.jsonl")
 
-    def add(self, done: int, bad: Sequence[dict[str, Any]]) -> None:
-        """Records `done` rows; `bad`: row, name and reason of unreadable images among new rows."""
-        self.done = done
-        self.bad += bad
-        if bad:
-            with self.bad_path.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(each) + "\n" for each in bad)
-        content = self._facts | self.request | {"done": done, "bad": len(self.bad)}
-        workdir_files.replace(self.path, json.dumps(content, indent=1) + "\n")
+
+def read_bad(out: Path) -> list[dict[str, Any]]:
+    """The content of X.bad.jsonl."""
+    bad = []
+    if bad_file(out).exists():
+        for line in bad_file(out).read_text("utf-8").splitlines():
+            # the truncated last line of a killed run
+            with contextlib.suppress(ValueError):
+                bad.append(json.loads(line))
+    return bad
+
+
+def add_bad(out: Path, bad: Sequence[dict[str, Any]]) -> None:
+    """Appends to X.bad.jsonl, which exists only if there are bad images."""
+    if bad:
+        with bad_file(out).open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(each) + "\n" for each in bad)
 
 
 def changes(names: Sequence[str], before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -220,6 +229,7 @@ def images(args: argparse.Namespace) -> Input:
             pixels = [blank if row in bad else x for row, x in enumerate(batch)]
             # pad to whole batches: one shape, one compilation
             rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
+            # NaN instead of no row: row i is item i
             rows[list(bad)] = np.nan
             yield rows, bad
 

@@ -38,7 +38,6 @@ from vlc_jax.setup.data import all_texts, usage_errors
 from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS
-BLOCK = 1024  # texts per write
 OF_LANGUAGE_MODELS = ("format", "adapter", "instruction")
 
 
@@ -72,6 +71,7 @@ def texts_of(config: Any) -> list[str]:
             advance(min(done, len(source)))
     for benchmark in benchmarks.values():
         unique |= dict.fromkeys(benchmark.read().texts)
+    # an empty text, which only fills an absent negative, is a row of zeros (TextVectors)
     return [str(text) for text in unique if text]
 
 
@@ -118,6 +118,7 @@ def store() -> str:
     if has_config == bool(FLAGS.texts) or bool(FLAGS.model) == bool(FLAGS.run):
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with usage_errors():
+        # first: an encoder takes minutes to load
         out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
         config = encoder_config()
         encode = text_encoders.build(config)
@@ -134,7 +135,6 @@ def store() -> str:
                 identity=encode.identity,
                 encoder=config.whole_paths()._asdict(),
                 dtype=FLAGS.dtype,
-                block=BLOCK,
                 advance=advance,
             )
     size = layout.texts * layout.row_bytes / 2**30

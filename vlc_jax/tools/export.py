@@ -41,7 +41,8 @@ from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
 
-TARGETS = {  # --to -> kind of model -> format
+# --to -> kind of model -> format
+TARGETS = {
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     "open_clip": {
         "CLIP": "openai",
@@ -51,7 +52,8 @@ TARGETS = {  # --to -> kind of model -> format
     "big_vision": {"SigLIP": "big_vision"},
     "big_vision_scan": {"SigLIP": "big_vision_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
-    "llava": {},  # models without a text tower: tools/llava_folder.py
+    # models without a text tower: tools/llava_folder.py
+    "llava": {},
 }
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
@@ -111,17 +113,21 @@ def export(
             llava_folder.write(partial, latest.params, sizes, setup, workdir)
         else:
             write(partial, target, arrays, facts, setup)
+        if target in ("hf", "open_clip", "llava"):
+            write_tokenizer(partial, setup)
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
         text = setup.tokenizer(CHECKED_ON)
         verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
-        if not has_tokenizer_files(setup):
+        if not (hasattr(setup.tokenizer, "files") or setup.tokenizer_path):
             name = setup.config["text"]["tokenizer"]
             verdict += (
                 f"\nthe folder has no tokenizer: {name!r}, the tokenizer of the run, has no files"
             )
+        # mkdtemp makes a private folder
         partial.chmod(0o755)
         partial.rename(out)
+    # also for the exit on SIGTERM and for Ctrl-C
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -224,7 +230,7 @@ def write(
     facts: folder.Model,
     setup: Setup,
 ) -> None:
-    """Writes arrays, configs and the tokenizer's files into the folder `out`."""
+    """Writes arrays and configs into the folder `out`."""
     if target.startswith("big_vision"):
         np.savez(out / "weights.npz", **arrays)
         return
@@ -245,18 +251,16 @@ def write(
         (out / name).write_text(text + "\n", "utf-8")
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
     save_arrays(arrays, out / f"{name}.safetensors")
+
+
+def write_tokenizer(out: Path, setup: Setup) -> None:
+    """Writes the files of the run's tokenizer, if it has any."""
     if hasattr(setup.tokenizer, "files"):
         for name, content in setup.tokenizer.files().items():
             (out / name).write_text(content, "utf-8")
-        return
-    if setup.tokenizer_path:
+    elif setup.tokenizer_path:
         for file in pretrained_folder.files(setup.tokenizer_path):
             shutil.copy(file, out / file.name)
-
-
-def has_tokenizer_files(setup: Setup) -> bool:
-    """True if the tokenizer of the run has files that an export can contain."""
-    return hasattr(setup.tokenizer, "files") or bool(setup.tokenizer_path)
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:

@@ -11,8 +11,7 @@ streamed. Exit codes are those of vlc_jax.main.
 import sys
 from collections.abc import Sequence
 
-from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.tools import command
 
 
@@ -22,15 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = command.parser("generate", __doc__)
     parser.add_argument("--image", required=True, metavar="FILE")
     parser.add_argument("--prompt", default="", metavar="TEXT", help="a question about the image")
-    parser.add_argument("--max_tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--max_tokens", type=command_line.positive, default=128, metavar="N")
     parser.add_argument("--m3id", action="store_true", help="decode by M3ID")
     parser.add_argument("--first_step", type=int, default=1, help="of M3ID: t of the first token")
     command.add_model(parser)
     args = parser.parse_args(arguments)
 
     def generate() -> str:
-        if args.max_tokens < 1:
-            raise UsageError(f"--max_tokens is at least 1; got {args.max_tokens}")
         pieces = command.model(args).stream(
             args.image,
             args.prompt,
@@ -40,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         for number, piece in enumerate(pieces):
             print(piece if number else piece.lstrip(), end="", flush=True)
-        return ""  # printed by `command.run`: ends the line
+        # printed by `command.run`: ends the line
+        return ""
 
     command.run(generate)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from vlc_jax.setup import data, llava_config
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava
 
-VOCAB_MULTIPLE = 64  # vocabulary sizes with an image token, as in llava-hf's checkpoints
+# Vocabulary sizes with an image token are multiples of it, as in llava-hf's checkpoints.
+VOCAB_MULTIPLE = 64
 # Fields of the decoder that are not part of its architecture.
 _COMPUTED = ("dtype", "param_dtype", "remat", "is_causal", "parent", "name")
 _IMAGE = ("width", "depth", "heads", "image_size", "patch_size", "activation", "epsilon")
@@ -75,7 +75,7 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
 def write(
     folder: Path, params: Mapping[str, Any], sizes: Mapping[str, Any], setup: Setup, workdir: Path
 ) -> None:
-    """Writes weights, the tokenizer's files, config.json (with the padding of images and, for us,
+    """Writes weights, config.json (with the padding of images and, for us,
     the prompt format, llava_config.PROMPT), and generation_config.json (the ids that end an
     answer).
     """
@@ -90,9 +90,6 @@ def write(
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
         _write_json(folder / "generation_config.json", ends)
     _write_json(path, json.loads(path.read_text("utf-8")) | more)
-    if setup.tokenizer_path:
-        for file in pretrained_folder.files(setup.tokenizer_path):
-            shutil.copy(file, folder / file.name)
 
 
 def _with_vocabulary(lm: Mapping[str, Any], vocab: int) -> dict[str, Any]:
@@ -115,7 +112,8 @@ def _prompt(workdir: Path) -> dict[str, Any]:
     """The prompt format of a run's captioner, for llava_config.PROMPT: the text or ids before the
     image, and options of the tokenizer."""
     config = saved_config(workdir)
-    left_out = ("path", "question", "answer")  # the folder itself, and VQAScore's options
+    # the folder itself, and VQAScore's options
+    left_out = ("path", "question", "answer")
     options = data.tokenizer_options(config).items()
     return {
         "prefix": config.model.head.get("prefix", ()),

@@ -21,7 +21,8 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.report import compare, read_workdir
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
-ROWS = 50_000  # per write
+# Rows per write: the scores of many runs exceed the memory.
+ROWS = 50_000
 
 
 def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
@@ -85,7 +86,8 @@ def write(paths: Sequence[Path], out: Path) -> int:
     if not written:
         part.unlink()
         raise DataError(f"{', '.join(map(str, paths))}: no benchmark has been evaluated yet")
-    part.replace(out)  # atomic: `out` is complete or absent
+    # atomic: `out` is complete or absent
+    part.replace(out)
     return written
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.tools import load_exported
 
-TOLERANCE = 1e-4  # of cosines, float32
+# Of cosines in float32.
+TOLERANCE = 1e-4
 LIBRARIES = {"hf": "transformers", "open_clip": "open_clip", "peft": "transformers and peft"}
 
 
@@ -41,6 +42,7 @@ def check(
                 capture_output=True,
                 text=True,
                 check=False,
+                # a file that the folder lacks must be an error, not a download
                 env={**os.environ, "HF_HUB_OFFLINE": "1"},
             )
         except OSError as error:
