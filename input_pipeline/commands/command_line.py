@@ -1,13 +1,11 @@
-"""Command line helpers: exit codes, NAME=VALUE options, counts, progress."""
+"""Command line helpers: parsers, exit codes, NAME=VALUE options, numbers."""
 
 import argparse
 import contextlib
-import datetime
 import errno
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
@@ -89,52 +87,3 @@ def number(
 
 
 positive = number(int, 1)
-
-
-@contextlib.contextmanager
-def bar(
-    title: str, total: int, done: int = 0, seconds: float = 10.0
-) -> Iterator[Callable[[int], None]]:
-    """Progress with rate and time left: yields a function of the number done.
-
-    A bar on a terminal; elsewhere, in a log, a line every `seconds`. done: number already done at
-    the start, which does not count for the rate.
-    """
-    from rich import console, progress
-
-    pace = _Pace(total, done)
-    screen = console.Console(file=sys.stderr)
-    if not screen.is_terminal:
-        last = time.monotonic()
-
-        def advance(done: int) -> None:
-            nonlocal last
-            if time.monotonic() - last >= seconds:
-                last = time.monotonic()
-                print(f"{title}: {done:,} of {total:,}, {pace(done)}", file=sys.stderr, flush=True)
-
-        yield advance
-        return
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[pace]}"),
-    )
-    with progress.Progress(*columns, console=screen) as display:
-        task = display.add_task(title, total=total, completed=done, pace="")
-        yield lambda done: display.update(task, completed=done, pace=pace(done))
-
-
-class _Pace:
-    """The mean rate since the start and the time left, as text: "2,950/s, 0:05:34 left"."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self._total, self._first, self._start = total, done, time.monotonic()
-
-    def __call__(self, done: int) -> str:
-        new, passed = done - self._first, time.monotonic() - self._start
-        if not new or not passed:
-            return "? left"
-        left = datetime.timedelta(seconds=round((self._total - done) * passed / new))
-        return f"{new / passed:,.1f}/s, {left} left"

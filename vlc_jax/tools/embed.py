@@ -41,6 +41,7 @@ from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
+from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.stores.row_file import RowFile
 from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.setup.data import usage_errors
@@ -128,7 +129,7 @@ def write(out: Path, items: Input, model: Model, batch_size: int, journal: "Jour
     out.parent.mkdir(parents=True, exist_ok=True)
     with (
         RowFile(out, header, 4 * width, journal.done) as file,
-        command_line.bar(items.kind, count, file.done) as advance,
+        progress.bar(items.kind, count, file.done) as advance,
     ):
         journal.begin(file.done)
         write_lines(out.with_suffix(".jsonl"), items.names)
