@@ -24,18 +24,24 @@ def parser(name: str, description: str | None, **options: Any) -> argparse.Argum
     )
 
 
-def exit_code(run: Callable[[Any], int], request: Any) -> int:
+def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str] = str) -> int:
     """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
-    broken disk, each printed in one line.
+    broken disk or a lost server, each printed in one line.
+
+    hide: removes secrets from a message.
     """
     try:
         return run(request)
+    except ConnectionError as error:
+        message, code = f"{error}; the same command continues", 30
     except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
+        message, code = str(error), 3
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 30 if getattr(error, "errno", None) in DISK_ERRORS else 2
+        message, code = str(error), 2
+        if getattr(error, "errno", None) in DISK_ERRORS:
+            code = 30
+    print(f"error: {hide(message)}", file=sys.stderr)
+    return code
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
