@@ -27,6 +27,7 @@ from vlc_jax.input_pipeline.loader.inspection import Sample
 from vlc_jax.input_pipeline.record import DataError, Source
 from vlc_jax.input_pipeline.sources import make_source, shards, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
+from vlc_jax.input_pipeline.stores import progress
 
 # Share of the images for validation: the default of configs/records.py, so that the counts of both
 # splits are those of a run.
@@ -117,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
                 source_options[column] = getattr(options, column)
         source = _open_table(path, source_options)
     number = len(source) if options.count is None else min(options.count, len(source))
-    with command_line.bar("checking", number) as advance:
+    with progress.bar("checking", number) as advance:
         report = inspection.inspect(
             source, count=options.count, threads=options.threads, progress=advance
         )

@@ -1,13 +1,11 @@
-"""Command line helpers: exit codes, NAME=VALUE options, counts, progress."""
+"""Command line helpers: parsers, exit codes, NAME=VALUE options, numbers."""
 
 import argparse
 import contextlib
-import datetime
 import errno
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
@@ -26,18 +24,24 @@ def parser(name: str, description: str | None, **options: Any) -> argparse.Argum
     )
 
 
-def exit_code(run: Callable[[Any], int], request: Any) -> int:
+def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str] = str) -> int:
     """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
-    broken disk, each printed in one line.
+    broken disk or a lost server, each printed in one line.
+
+    hide: removes secrets from a message.
     """
     try:
         return run(request)
+    except ConnectionError as error:
+        message, code = f"{error}; the same command continues", 30
     except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
+        message, code = str(error), 3
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 30 if getattr(error, "errno", None) in DISK_ERRORS else 2
+        message, code = str(error), 2
+        if getattr(error, "errno", None) in DISK_ERRORS:
+            code = 30
+    print(f"error: {hide(message)}", file=sys.stderr)
+    return code
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -89,52 +93,3 @@ def number(
 
 
 positive = number(int, 1)
-
-
-@contextlib.contextmanager
-def bar(
-    title: str, total: int, done: int = 0, seconds: float = 10.0
-) -> Iterator[Callable[[int], None]]:
-    """Progress with rate and time left: yields a function of the number done.
-
-    A bar on a terminal; elsewhere, in a log, a line every `seconds`. done: number already done at
-    the start, which does not count for the rate.
-    """
-    from rich import console, progress
-
-    pace = _Pace(total, done)
-    screen = console.Console(file=sys.stderr)
-    if not screen.is_terminal:
-        last = time.monotonic()
-
-        def advance(done: int) -> None:
-            nonlocal last
-            if time.monotonic() - last >= seconds:
-                last = time.monotonic()
-                print(f"{title}: {done:,} of {total:,}, {pace(done)}", file=sys.stderr, flush=True)
-
-        yield advance
-        return
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[pace]}"),
-    )
-    with progress.Progress(*columns, console=screen) as display:
-        task = display.add_task(title, total=total, completed=done, pace="")
-        yield lambda done: display.update(task, completed=done, pace=pace(done))
-
-
-class _Pace:
-    """The mean rate since the start and the time left, as text: "2,950/s, 0:05:34 left"."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self._total, self._first, self._start = total, done, time.monotonic()
-
-    def __call__(self, done: int) -> str:
-        new, passed = done - self._first, time.monotonic() - self._start
-        if not new or not passed:
-            return "? left"
-        left = datetime.timedelta(seconds=round((self._total - done) * passed / new))
-        return f"{new / passed:,.1f}/s, {left} left"

@@ -31,6 +31,7 @@ from vlc_jax.input_pipeline.commands import addresses, command_line, generated_t
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
+from vlc_jax.input_pipeline.stores import progress
 
 _NO_OPTIONS = "{}"
 # Pixels, of the named datasets: enough for crops of 224.
@@ -130,7 +131,7 @@ def _run(arguments: list[str]) -> int:
     # shards of shards: the versions of texts that were stored before stay in the manifest
     elif stored := sampling.stored_versions(source):
         request["texts"] = stored
-    with command_line.bar("preparing", len(source)) as advance:
+    with progress.bar("preparing", len(source)) as advance:
         manifest = shard_writer.write(
             source,
             Path(options.out),

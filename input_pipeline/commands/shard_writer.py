@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline import record_validation, stores
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 from vlc_jax.input_pipeline.sources import id_index, shards
@@ -302,10 +302,5 @@ def _hash(image: bytes) -> int:
 
 
 def _save(out: Path, manifest: dict[str, Any]) -> None:
-    partial = out / f"{shards.MANIFEST}.partial"
-    # Flush, then rename: after a crash the manifest is the old one or the new one, never half.
-    with partial.open("w", encoding="utf-8") as file:
+    with stores.replacing(out / shards.MANIFEST) as file:
         json.dump(manifest, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, out / shards.MANIFEST)

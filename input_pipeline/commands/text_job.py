@@ -16,6 +16,7 @@ from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.hard_texts.llm import log, prompts
 from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Complete, Question
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset, listing
+from vlc_jax.input_pipeline.stores import progress
 
 # Of English, OpenAI's rule of thumb: --dry-run needs no tokenizer.
 _LETTERS_PER_TOKEN = 4
@@ -143,7 +144,7 @@ def run(job: Job, complete: Complete, where: str) -> str:
         if waiting:
             answers.begin(where)
             done = len(suitable) - len(waiting)
-            with command_line.bar("writing texts", len(suitable), done) as advance:
+            with progress.bar("writing texts", len(suitable), done) as advance:
 
                 def store(index: int, answer: Answer) -> None:
                     nonlocal done

@@ -19,12 +19,11 @@ from vlc_jax.input_pipeline.commands import addresses, command_line, text_job
 from vlc_jax.input_pipeline.hard_texts.llm.answers import without_key
 from vlc_jax.input_pipeline.hard_texts.llm.log import Prices
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
-from vlc_jax.input_pipeline.record import DataError
 
 _EPILOG = """\
 The endpoint, --limit, --concurrency, --retries and the prices may differ when a run continues. Exit
 code 0: done; 2: wrong request; 3: captions or answers that cannot be read; 30: the endpoint is out
-of order, try later; 130: interrupted."""
+of order or the disk is full, try later; 130: interrupted."""
 _OPENAI = "https://api.openai.com/v1"
 # DEFAULT_CONNECTION_LIMITS of the client library; more requests would wait in its pool.
 _CONNECTIONS = 1_000
@@ -35,19 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _run(options)
+        # the key may be in a URL or in an endpoint's message
+        return command_line.exit_code(_run, options, lambda text: without_key(text, _key()))
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         return 130
-    except ConnectionError as error:
-        message, code = f"{error}; the same command continues", 30
-    except DataError as error:
-        message, code = str(error), 3
-    except (ValueError, OSError) as error:
-        message, code = str(error), 2
-    # the key may be in a URL or in an endpoint's message
-    print(f"error: {without_key(message, _key())}", file=sys.stderr)
-    return code
 
 
 def _key() -> str | None:

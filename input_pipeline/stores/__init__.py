@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
 
 # URL scheme -> the package that fsspec needs for it.
 KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
@@ -174,6 +174,18 @@ def replace(path: Path, data: bytes) -> None:
     with writing.open("xb") as file:
         file.write(data)
     writing.replace(path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """A text file that replaces `path` when it is complete and on the disk, even after a crash."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        yield file
+        file.flush()
+        # before the rename: a power cut must not reorder them
+        os.fsync(file.fileno())
+    partial.replace(path)
 
 
 class StoreFolder:

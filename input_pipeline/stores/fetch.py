@@ -11,9 +11,7 @@ import functools
 import json
 import os
 import shutil
-import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ from pathlib import Path
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.record import StageError
-from vlc_jax.input_pipeline.stores import mirror
+from vlc_jax.input_pipeline.stores import mirror, progress
 
 STORE = ".store"  # file in the copy of a run with its URL, since checkpoints stay in the store
 # Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
@@ -31,7 +29,6 @@ _TAGS = ".tags.json"  # beside a copy: file -> tag of the object that it was cop
 # Bytes of the disk that stay free, for logs and other programs.
 _SPARE = 10**9
 _TRIES = 3
-_REPORT_SECONDS = 10.0  # between two lines of progress
 
 
 def cache_folder(url: str, kind: str = "stores") -> Path:
@@ -120,17 +117,23 @@ def _copy_all(
         total = sum(objects[file].size for file in missing)
         _check_room(remote.name, copy, total)
         done = {file: known[file] for file in objects if file in known and file not in missing}
-        progress = _Progress(remote.name, len(missing), total)
+        copied, lock = 0, threading.Lock()
 
         def fetch(file: str) -> None:
+            nonlocal copied
             mirror.download(remote, file, copy / file)
             # After the download, with the tag of the listing: if the object was replaced in
             # between, the tag is the old object's, and the next start copies it again.
             done[file] = objects[file].tag
-            progress.add(objects[file].size)
+            with lock:
+                copied += objects[file].size
+                advance(copied // 10**6)
 
         try:
-            with ThreadPoolExecutor(mirror.THREADS) as pool:
+            with (
+                progress.bar(f"copying {remote.name}, MB", total // 10**6) as advance,
+                ThreadPoolExecutor(mirror.THREADS) as pool,
+            ):
                 list(pool.map(fetch, missing))
         # after an error, too: the next start does not copy finished files again
         finally:
@@ -163,28 +166,3 @@ def _locked(copy: Path) -> Iterator[None]:
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-class _Progress:
-    """Progress line on stderr every ten seconds: files, bytes and the time left."""
-
-    def __init__(self, name: str, count: int, total: int):
-        self._name, self._count, self._total = name, count, total
-        self._files = self._bytes = 0
-        self._start = self._reported = time.monotonic()
-        self._lock = threading.Lock()
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._files, self._bytes = self._files + 1, self._bytes + size
-            now = time.monotonic()
-            if now - self._reported < _REPORT_SECONDS:
-                return
-            self._reported = now
-            left = (now - self._start) * (self._total / max(self._bytes, 1) - 1)
-            print(
-                f"copying {self._name}: {self._files:,} of {self._count:,} files, "
-                f"{self._bytes / 1e9:.2f} of {self._total / 1e9:.2f} GB, {left:.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )

@@ -26,20 +26,10 @@ class Mirror:
     """Copies changed files below `local` to `remote`, in a thread and at each `flush`.
 
     includes: True for the names, relative to `local`, that are copied to the store.
-    on_error: called with the error once per failure of the store; the next copy tries again.
     """
 
-    def __init__(
-        self,
-        local: Path,
-        remote: Folder,
-        includes: Callable[[str], bool],
-        on_error: Callable[[OSError], None] = lambda error: logging.warning(
-            "not copied yet: %s", error
-        ),
-    ):
-        self.local, self.remote = local, remote
-        self._includes, self._on_error = includes, on_error
+    def __init__(self, local: Path, remote: Folder, includes: Callable[[str], bool]) -> None:
+        self.local, self.remote, self._includes = local, remote, includes
         # name -> identity of the local file when it was copied
         self._copied: dict[str, tuple[int, ...]] = {}
         self._lock, self._is_closed, self._is_failing = threading.Lock(), threading.Event(), False
@@ -71,8 +61,9 @@ class Mirror:
                 self.flush()
                 self._is_failing = False
             except OSError as error:
+                # once per failure: the next copy tries again
                 if not self._is_failing:
-                    self._on_error(error)
+                    logging.warning("not copied yet: %s", error)
                 self._is_failing = True
 
     def flush(self) -> None:

@@ -3,7 +3,8 @@
 import json
 
 from tests.support import helpers
-from tests.support.chat_server import Reply, says
+from tests.support.chat_server import Reply, Server, says, serving
+from vlc_jax.input_pipeline.commands import write_hard_texts
 
 CAPTIONS = [f"a dog and cat number {i}" for i in range(12)]
 
@@ -15,6 +16,14 @@ def hound(caption: str, _: int) -> Reply:
 def words(captions, out, url, *options, kind="replace"):
     fixed = ["--out", str(out), "--base-url", url, "--model", "tiny"]
     return [kind, str(captions), *fixed, *options]
+
+
+def ask(answer, captions, *options, kind="replace", code=0) -> Server:
+    """Runs the command with a server that answers; OUT is `hp` beside the captions."""
+    with serving(answer) as server:
+        arguments = words(captions, captions.parent / "hp", server.url, *options, kind=kind)
+        assert write_hard_texts.main(arguments) == code
+    return server
 
 
 def positives(out, kind="replace"):

@@ -29,10 +29,11 @@ from absl import flags
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.commands import command_line, shard_writer
+from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 from vlc_jax.input_pipeline.sources.features import HARD_IMAGE
+from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.setup import command_line as config_flag
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.setup.data import usage_errors
@@ -176,7 +177,7 @@ def store(setup: Setup, out: Path, dtype: str, shard_size: int) -> dict[str, Any
         "dtype": dtype,
     }
     records = FeaturesOf(setup, frozen, dtype, names)
-    with command_line.bar("features", len(records)) as advance, usage_errors():
+    with progress.bar("features", len(records)) as advance, usage_errors():
         return shard_writer.write(
             records,
             out,

@@ -41,6 +41,7 @@ from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
+from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.stores.row_file import RowFile
 from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.run import workdir_files
@@ -132,7 +133,7 @@ def write(
     header = text_vectors.header(out, count, width, "float32")
     with (
         RowFile(out, header, 4 * width, count if is_resumed else 0) as file,
-        command_line.bar(items.kind, count, file.done) as advance,
+        progress.bar(items.kind, count, file.done) as advance,
     ):
         known = [each for each in read_bad(out) if each["row"] < file.done]
         bad_file(out).unlink(missing_ok=True)

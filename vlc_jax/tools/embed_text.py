@@ -29,9 +29,9 @@ from absl import flags
 
 from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.record import DataError, Record, Source
+from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax.setup import command_line as config_flag
 from vlc_jax.setup.data import all_texts, usage_errors
@@ -65,7 +65,7 @@ def texts_of(config: Any) -> list[str]:
     """
     source, with_hard_images, benchmarks = all_texts(config)
     unique = dict[str, None]()
-    with command_line.bar("reading", len(source)) as advance:
+    with progress.bar("reading", len(source)) as advance:
         for done, record in enumerate(_records(source, with_hard_images), 1):
             unique |= dict.fromkeys(stored_features.texts_of(record))
             advance(min(done, len(source)))
@@ -127,7 +127,7 @@ def store() -> str:
             if has_config
             else text_vectors.read_texts(Path(FLAGS.texts))
         )
-        with command_line.bar("embedding", len(texts)) as advance:
+        with progress.bar("embedding", len(texts)) as advance:
             layout = sentence_encoder.write(
                 out,
                 texts,

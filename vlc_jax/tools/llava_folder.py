@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import captioner
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import data, llava_config

@@ -8,10 +8,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Text
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 from vlc_jax.input_pipeline.record import DataError
@@ -112,14 +113,14 @@ class Log:
             count += 1
         path = self._out / TABLE
         with (self._out / RAW).open("rb") as raw:
-            with _replacing(path) as file:
+            with stores.replacing(path) as file:
                 for row, captions in rows:
                     if all(index < count for index in captions):
                         lists = [self._texts_of(raw, index) for index in captions]
                         file.write(json.dumps(row | self._cells(lists)) + "\n")
             if self._preset.lines:
                 path = self._out / self._preset.lines
-                with _replacing(path) as file:
+                with stores.replacing(path) as file:
                     for index in range(count):
                         texts = self._texts_of(raw, index)
                         file.write(json.dumps(texts[0].text if texts else MISSING) + "\n")
@@ -182,7 +183,7 @@ class Log:
             "models_that_answered": dict(self._models),
             "request": self._request,
         }
-        with _replacing(self._out / SUMMARY) as file:
+        with stores.replacing(self._out / SUMMARY) as file:
             file.write(json.dumps(summary, indent=1) + "\n")
 
     def _read_earlier(self) -> None:
@@ -274,14 +275,3 @@ def _entry(line: bytes) -> tuple[int, Answer]:
     """(caption index, answer) of a line of the log."""
     fields = json.loads(line)
     return fields.pop("line") - 1, Answer(**fields)
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file that atomically replaces `path` when it is complete."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)

@@ -21,27 +21,6 @@ _GREEDY = {"temperature": 0.0}
 _NEXT_INPUT = ("\nInput:",)
 
 
-class Preset(NamedTuple):
-    """A kind of text: prompt, sampling, and parser of answers.
-
-    about: paper, content of the text, and the config that reads it.
-    sampling: further request fields.   stop: strings that end an answer in form "text".
-    unfit: caption -> the reason why it gets no question, or None.
-    lines: name of the file with one line per caption; None for presets with several texts.
-    has_foils: whether texts have foils.
-    """
-
-    about: str
-    prompt: str
-    max_tokens: int
-    sampling: Mapping[str, float]
-    stop: tuple[str, ...]
-    read: Callable[[answers.Answer, str], answers.Parsed]
-    unfit: Callable[[str], str | None]
-    lines: str | None = None
-    has_foils: bool = False
-
-
 def _unfit(caption: str) -> str | None:
     return None if caption.strip() else "empty caption"
 
@@ -63,89 +42,99 @@ def _unfit_for_spatial(caption: str) -> str | None:
     return None if _PLACES.search(caption) else "no preposition of place"
 
 
-def _caption(
-    about: str,
-    prompt: str,
-    max_tokens: int = 30,
-    sampling: Mapping[str, float] = _LLAMA_2_CHAT,
-    unfit: Callable[[str], str | None] = _unfit,
-    lines: str | None = "replace_hp.jsonl",
-) -> Preset:
-    return Preset(about, prompt, max_tokens, sampling, ("\n",), answers.read_caption, unfit, lines)
+class Preset(NamedTuple):
+    """A kind of text: prompt, sampling, and parser of answers; defaults: those of HP.
+
+    about: paper, content of the text, and the config that reads it.
+    sampling: further request fields.   stop: strings that end an answer in form "text".
+    unfit: caption -> the reason why it gets no question, or None.
+    lines: name of the file with one line per caption; None for presets with several texts.
+    has_foils: whether texts have foils.
+    """
+
+    about: str
+    prompt: str
+    max_tokens: int = 30
+    sampling: Mapping[str, float] = _LLAMA_2_CHAT
+    stop: tuple[str, ...] = ("\n",)
+    read: Callable[[answers.Answer, str], answers.Parsed] = answers.read_caption
+    unfit: Callable[[str], str | None] = _unfit
+    lines: str | None = "replace_hp.jsonl"
+    has_foils: bool = False
 
 
 _REPLACE_OF = "configs/hp_hn.py:data=coco,replace_hp=FILE"
 _SWAP_OF = "configs/hp_hn.py:data=coco,swap_hp=FILE"
 
 PRESETS: dict[str, Preset] = {
-    "replace": _caption(
+    "replace": Preset(
         f"HP: one word exchanged for a synonym; five examples; {_REPLACE_OF}", prompts.REPLACE
     ),
-    "swap": _caption(
+    "swap": Preset(
         f'HP: the sides of "and" exchanged; five examples, more instruction; {_SWAP_OF}',
         prompts.SWAP,
-        20,
+        max_tokens=20,
         unfit=_unfit_for_swap,
         lines="swap_hp.jsonl",
     ),
-    "hp_replace": _caption(
+    "hp_replace": Preset(
         f"HP, appendix C.1: as replace, one instruction and no example; {_REPLACE_OF}",
         prompts.HP_REPLACE,
     ),
-    "hp_swap": _caption(
+    "hp_swap": Preset(
         f"HP, appendix C.1: as swap, its five kinds of example; {_SWAP_OF}",
         prompts.HP_SWAP,
-        20,
+        max_tokens=20,
         unfit=_unfit_for_swap,
         lines="swap_hp.jsonl",
     ),
-    "replace_verb": _caption(
+    "replace_verb": Preset(
         f"HP's code: a verb exchanged for a synonym; one example; {_REPLACE_OF}",
         prompts.REPLACE_VERB,
     ),
-    "replace_spatial": _caption(
+    "replace_spatial": Preset(
         f"HP's code: a preposition of place exchanged; one example; {_REPLACE_OF}",
         prompts.REPLACE_SPATIAL,
         unfit=_unfit_for_spatial,
     ),
-    "svlc_paraphrase": _caption(
+    "svlc_paraphrase": Preset(
         "SVLC+Pos: the caption in another way; four examples; "
         "configs/svlc_pos.py:data=coco,path=TABLE",
         prompts.SVLC_PARAPHRASE,
-        60,
-        _GREEDY,
+        max_tokens=60,
+        sampling=_GREEDY,
         lines=None,
     ),
     "dac_dense": Preset(
         "DAC-LLM: ten sentences on what may be seen; three examples; "
         "configs/dac.py:data=coco,path=TABLE",
         prompts.DAC_DENSE,
-        400,
+        max_tokens=400,
         # do_sample of transformers' pipeline
-        {"temperature": 1.0, "top_p": 1.0},
-        _NEXT_INPUT,
-        answers.read_sentences,
-        _unfit,
+        sampling={"temperature": 1.0, "top_p": 1.0},
+        stop=_NEXT_INPUT,
+        read=answers.read_sentences,
+        lines=None,
     ),
     "c2lip_phrases": Preset(
         "C2LIP: the noun phrases of the main things; one example; "
         "configs/dac.py:data=coco,path=TABLE as a bag",
         prompts.C2LIP_PHRASES,
-        100,
-        _GREEDY,
-        _NEXT_INPUT,
-        answers.read_phrases,
-        _unfit,
+        max_tokens=100,
+        sampling=_GREEDY,
+        stop=_NEXT_INPUT,
+        read=answers.read_phrases,
+        lines=None,
     ),
     "csclip_units": Preset(
         "CS-CLIP: entities and relations, each with a foil; three examples; columns positives and "
         "negatives of TABLE",
         prompts.CSCLIP_UNITS,
-        400,
-        {"temperature": 0.3},
-        _NEXT_INPUT,
-        answers.read_units,
-        _unfit,
+        max_tokens=400,
+        sampling={"temperature": 0.3},
+        stop=_NEXT_INPUT,
+        read=answers.read_units,
+        lines=None,
         has_foils=True,
     ),
 }

@@ -167,21 +167,6 @@ def test_the_samples_are_spread_over_the_data_and_usable(photos):
     assert "p00.jpg#1" not in [sample.record.id for sample in report.samples]
 
 
-def test_coco_captions_are_checked_alike(photos, capsys):
-    rows = [json.loads(line) for line in (photos / "captions.jsonl").read_text().splitlines()]
-    document = {
-        "images": [{"id": i, "file_name": row["image"]} for i, row in enumerate(rows)],
-        "annotations": [
-            {"image_id": i, "caption": text}
-            for i, row in enumerate(rows)
-            for text in row["caption"]
-        ],
-    }
-    (photos / "coco.json").write_text(json.dumps(document))
-    assert check.main([str(photos / "coco.json"), "--image-folder", str(photos / "images")]) == 0
-    assert "24 captions (2.00 per record)" in capsys.readouterr().out
-
-
 def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
     assert check.main([str(photos / "nothing.jsonl")]) == 2
     assert check.main(arguments(photos, "--caption-column", "captoin")) == 2

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.support import helpers
-from tests.support.chat_runs import CAPTIONS, hound, positives, summary, words
+from tests.support.chat_runs import CAPTIONS, ask, hound, positives, summary, words
 from tests.support.chat_server import Reply, fails, says, serving
 from vlc_jax.input_pipeline.commands import write_hard_texts as command
 
@@ -32,9 +32,7 @@ def test_line_k_is_the_hard_positive_of_caption_k(tmp_path, captions, capsys):
         time.sleep(0.05 if caption.endswith("0") else 0)  # answers come out of order
         return says(None) if caption.endswith("number 3") else hound(caption, n)
 
-    with serving(answer) as server:
-        options = ("--price-in", "2", "--price-out", "10")
-        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
+    server = ask(answer, captions, "--price-in", "2", "--price-out", "10")
     expected = [caption.replace("dog", "hound") for caption in CAPTIONS]
     expected[3] = "None"
     assert positives(tmp_path / "hp") == expected
@@ -57,9 +55,11 @@ def test_swap_asks_only_about_short_captions_with_the_word_and(tmp_path):
     unfit = ["sand on a beach", "cat and " + "very " * 12 + "dog", ""]
     captions = tmp_path / "captions.jsonl"
     captions.write_text("".join(json.dumps({"title": text}) + "\n" for text in fits + unfit))
-    with serving(lambda caption, _: says(f"{caption} swapped")) as server:
-        arguments = words(captions, tmp_path / "hp", server.url, "--column", "title", kind="swap")
-        assert command.main(arguments) == 0
+
+    def swapped(caption, n):
+        return says(f"{caption} swapped")
+
+    server = ask(swapped, captions, "--column", "title", kind="swap")
     assert set(server.asked) == set(fits)
     assert positives(tmp_path / "hp", "swap") == [f"{text} swapped" for text in fits] + ["None"] * 3
     assert summary(tmp_path / "hp")["missing"] == {'no "and"': 2, "15 words or more": 1}
@@ -70,9 +70,7 @@ def test_what_is_sent(tmp_path, captions, monkeypatch):
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("Say {this} otherwise.\nInput: {caption}\n")
     options = ("--option", "top_k=50", "--option", "temperature=null", "--seed", "7")
-    with serving(hound) as server:
-        arguments = words(captions, tmp_path / "hp", server.url, *options, "--prompt", str(prompt))
-        assert command.main(arguments) == 0
+    server = ask(hound, captions, *options, "--prompt", str(prompt))
     by_seed = {body.pop("seed"): (headers, body) for headers, body in server.requests}
     assert sorted(by_seed) == [7 + line for line in range(12)]
     headers, body = by_seed[7 + 5]
@@ -92,8 +90,7 @@ def test_a_passing_failure_is_tried_again(tmp_path, captions, first):
     def answer(caption, n):
         return first if n == 1 and caption == CAPTIONS[4] else hound(caption, n)
 
-    with serving(answer) as server:
-        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
+    server = ask(answer, captions)
     assert server.asked == dict.fromkeys(CAPTIONS, 1) | {CAPTIONS[4]: 2}
     assert "None" not in positives(tmp_path / "hp")
 
@@ -105,9 +102,7 @@ def test_as_many_questions_as_asked_for_are_under_way(tmp_path, captions):
         together.wait(timeout=20)  # broken unless four are there at a time
         return hound(caption, n)
 
-    with serving(answer) as server:
-        options = ("--concurrency", "4", "--retries", "0")
-        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
+    server = ask(answer, captions, "--concurrency", "4", "--retries", "0")
     assert server.most == 4
 
 
@@ -183,8 +178,7 @@ def test_a_caption_that_the_endpoint_filters_has_none(tmp_path, captions):
         is_hit = caption == CAPTIONS[2]
         return fails(400, "no", "content_filter") if is_hit else hound(caption, n)
 
-    with serving(answer) as server:
-        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
+    ask(answer, captions)
     assert positives(tmp_path / "hp")[2] == "None"
     assert summary(tmp_path / "hp")["missing"] == {"content filter": 1}
 
@@ -208,9 +202,7 @@ def test_a_caption_that_the_endpoint_filters_has_none(tmp_path, captions):
 def test_a_wrong_answer_ends_the_run_with_one_clear_line(
     tmp_path, captions, capsys, reply, code, said
 ):
-    with serving(lambda *_: reply) as server:
-        arguments = words(captions, tmp_path / "hp", server.url, "--retries", "0")
-        assert command.main(arguments) == code
+    ask(lambda *_: reply, captions, "--retries", "0", code=code)
     error = capsys.readouterr().err
     assert said in error
     assert error.startswith("error: ")
@@ -228,22 +220,19 @@ def test_nobody_there_is_said_at_once(tmp_path, captions, capsys):
 
 def test_the_timeout_is_for_the_whole_answer(tmp_path, captions, capsys):
     dripping = hound(CAPTIONS[0], 1)._replace(pause=0.05)  # all of it takes 15 seconds
-    with serving(lambda *_: dripping) as server:
-        options = ("--retries", "1", "--timeout", "0.3", "--limit", "1")
-        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 30
+    options = ("--retries", "1", "--timeout", "0.3", "--limit", "1")
+    server = ask(lambda *_: dripping, captions, *options, code=30)
     assert server.asked == {CAPTIONS[0]: 2}
     assert "gives no answer within 0.3 s after 2 tries" in capsys.readouterr().err
 
 
 def test_an_answer_is_utf8_whatever_its_header_says(tmp_path, captions):
     header = ("content-type", "text/html; charset=hex")  # a codec of Python that makes no text
-    with serving(lambda *_: hound(CAPTIONS[0], 1)._replace(headers=(header,))) as server:
-        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
+    ask(lambda *_: hound(CAPTIONS[0], 1)._replace(headers=(header,)), captions)
 
 
 def test_an_error_of_many_megabytes_is_one_line(tmp_path, captions, capsys):
-    with serving(lambda *_: fails(400, "no " * 700_000)) as server:
-        assert command.main(words(captions, tmp_path / "hp", server.url)) == 2
+    ask(lambda *_: fails(400, "no " * 700_000), captions, code=2)
     assert len(capsys.readouterr().err) < 1_000
 
 
@@ -283,14 +272,12 @@ def test_the_key_is_in_no_message_about_an_address(tmp_path, captions, capsys, m
 def test_the_key_is_in_no_answer(tmp_path, captions, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     out = tmp_path / "hp"
-    with serving(lambda *_: says(f"a hound of {KEY}")) as server:
-        assert command.main(words(captions, out, server.url)) == 0
+    ask(lambda *_: says(f"a hound of {KEY}"), captions)
     assert positives(out)[0] == "a hound of [key]"
     assert all("sk-proj" not in path.read_text() for path in out.iterdir())
 
 
 def test_a_placeholder_for_a_key_is_an_ordinary_word(tmp_path, captions, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "hound")
-    with serving(hound) as server:
-        assert command.main(words(captions, tmp_path / "hp", server.url)) == 0
+    ask(hound, captions)
     assert positives(tmp_path / "hp")[0] == "a hound and cat number 0"

@@ -3,7 +3,7 @@
 import json
 
 from tests.support import helpers
-from tests.support.chat_runs import CAPTIONS, hound, positives, summary, words
+from tests.support.chat_runs import CAPTIONS, ask, hound, positives, summary, words
 from tests.support.chat_server import completes, says, serving
 from vlc_jax.input_pipeline.commands import write_hard_texts as command
 from vlc_jax.input_pipeline.hard_texts.llm import prompts
@@ -105,9 +105,7 @@ def test_unusable_answers_are_shown_in_the_summary(tmp_path, captions):
     def answer(caption, n):
         return says(said[caption]) if caption in said else hound(caption, n)
 
-    with serving(answer) as server:
-        options = ("--concurrency", "1")
-        assert command.main(words(captions, tmp_path / "hp", server.url, *options)) == 0
+    ask(answer, captions, "--concurrency", "1")
     told = summary(tmp_path / "hp")
     assert told["missing"] == {"too long": 6, "refusal": 1, "same as the caption": 1}
     shown = told["unusable_answers"]
