@@ -112,7 +112,7 @@ def test_terminal_table_fits_80_columns_with_every_number_whole():
     assert "…" not in text
     line = next(line for line in text.splitlines() if "scenes_held_attribute_swap" in line)
     assert line.split() == [
-        "scenes_held_attribute_swap", "accuracy", "45.5", "30.0–51.0", "≈", "50.0", "28748", "1.0",
+        "scenes_held_attribute_swap", "accuracy", "45.5", "30.0–51.0", "≈", "50.0", "28,748", "1.0",
     ]  # fmt: skip
     assert "image→text R@10  60.0" in text
 

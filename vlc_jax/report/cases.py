@@ -1,7 +1,7 @@
-"""Data of cases.html: single cases of one run, or of two side by side (displayed by cases.js).
+"""Page cases.html: single cases of one run, or of two side by side.
 
-The data are one JSON object, small enough for 50,000 cases: all texts are in one list, and a case
-is a list with indices into it (`collect`).
+cases.js displays the data: one JSON object, small enough for 50,000 cases, since all texts are in
+one list and a case is a list with indices into it (`collect`).
 """
 
 import base64
@@ -14,16 +14,32 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, display
-from vlc_jax.report.read_workdir import Run, has_scores, score_rows, unreadable
+from vlc_jax.report import compare, display, page
+from vlc_jax.report.read_workdir import NoCasesError, Run, has_scores, score_rows, unreadable
+from vlc_jax.run import workdir_files
 
 MAX_SIDE = 320  # pixels; larger images are scaled down
 DIGITS = 5  # significant digits of a score: the page displays four, and more would double its size
 UNKNOWN = 2  # value of `correct` besides 0 and 1: a case without it
 
 
-class NoCasesError(Exception):
-    """An unknown benchmark, or runs without scores; the message lists what exists."""
+def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> Path:
+    """Writes cases.html of one run or two into `folder`; returns its path.
+
+    Raises NoCasesError as `collect`.
+    """
+    data = collect(runs, benchmarks)
+    context = {
+        "names": data["runs"],
+        "notes": data["notes"],
+        "css": "".join((page.FOLDER / name).read_text() for name in ("report.css", "cases.css")),
+        "script": (page.FOLDER / "cases.js").read_text(),
+        "data": to_script(data),
+    }
+    text = page.environment().get_template("cases.html.jinja").render(context)
+    folder.mkdir(parents=True, exist_ok=True)
+    workdir_files.replace(folder / "cases.html", text)
+    return folder / "cases.html"
 
 
 def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rich.box
 import rich.table
 import rich.text
 
@@ -205,14 +204,11 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 
 def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal; if it is narrow, intervals are below their values."""
-    output = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    output.add_column("benchmark", no_wrap=True)
-    output.add_column("chance", justify="right", no_wrap=True)
-    with_paper = has_paper(lines)
-    for name in ("paper", "− paper") if with_paper else ():
-        output.add_column(name, justify="right", overflow="fold")
-    for name in run_names:
-        output.add_column(rich.text.Text(name), justify="right", overflow="fold")
+    paper = ["paper", "− paper"] if has_paper(lines) else []
+    header = ["benchmark", "chance", *paper, *run_names]
+    output = table.terminal_table(header, 1, legend(run_names))
+    for column in output.columns[2:]:
+        column.no_wrap, column.overflow = False, "fold"
     style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
     benchmarks = [line.benchmark for line in lines]
     previous = None
@@ -228,33 +224,26 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
             rich.text.Text(_plain_cell(line, index), style=style[line.verdict(index)])
             for index in range(len(run_names))
         ]
-        paper = (line.paper, line.paper_differences) if with_paper else ()
-        output.add_row(rich.text.Text(first), line.chance, *paper, *cells)
+        of_paper = (line.paper, line.paper_differences) if paper else ()
+        output.add_row(rich.text.Text(first), line.chance, *of_paper, *cells)
         previous = line.benchmark
-    output.caption = rich.text.Text(legend(run_names))
-    output.caption_justify = "left"
     return output
 
 
 def to_markdown(run_names: Sequence[str], lines: Sequence[Line]) -> str:
     """Table in Markdown, with the differences to the first run."""
-    with_paper = has_paper(lines)
-    paper = ("paper", "− paper") if with_paper else ()
-    heads = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
-    rules = ["---", "---", *["---:"] * (len(heads) - 2)]
-    rows = [f"| {' | '.join(heads)} |", f"|{'|'.join(rules)}|"]
+    paper = ["paper", "− paper"] if has_paper(lines) else []
+    header = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
+    rows = []
     for line in lines:
         cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.label), line.chance]
-        cells += [line.paper, line.paper_differences] if with_paper else []
+        cells += [line.paper, line.paper_differences] if paper else []
         for index, row in enumerate(line.rows):
-            if row is None:
-                cells.append("–")
-                continue
             remark = difference_text(line, index)
-            remark = f" ({remark})" if remark else ""
-            cells.append(f"**{table.number(row, row.value)}** {table.interval(row)}{remark}")
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+            cell = row and f"**{table.number(row, row.value)}** {table.interval(row)}"
+            cells.append((f"{cell} ({remark})" if remark else cell) or "–")
+        rows.append(cells)
+    return table.markdown_table(header, rows, 2)
 
 
 def has_paper(lines: Iterable[Line]) -> bool:

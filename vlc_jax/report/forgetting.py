@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from vlc_jax.report import compare, compare_plot, paper, plot, published
+from vlc_jax.report import compare, plot, published
 from vlc_jax.report.compare import Line
 from vlc_jax.report.plot import THEME
 
@@ -100,7 +100,7 @@ def picture(names: Sequence[str], measured: Forgetting) -> plot.Picture:
         axes.axhline(0, color=THEME["line"], linewidth=1.2)
         axes.axvline(0, color=THEME["line"], linewidth=1.2)
         for index, (x, y) in measured.runs.items():
-            colour, marker, _ = compare_plot.run_style(index)
+            colour, marker, _ = plot.run_style(index)
             axes.plot([x], [y], marker, color=THEME[colour], markersize=8)
             # in the right half the label is left of the point, so that it stays in the plot
             is_right = x > (low[0] + high[0]) / 2
@@ -172,7 +172,7 @@ def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, dict
     models: dict[str, dict[Any, float]] = {}
     for value in published.checkpoint_values() if ours else ():
         for line in ours.get(value.benchmark, ()):
-            if paper.is_same(line.any_row, value):
+            if published.is_same(line.any_row, value):
                 models.setdefault(value.model, {})[_key(line)] = value.number
     return models
 

@@ -37,6 +37,10 @@ class NotAWorkdirError(Exception):
     """A path that is not the workdir of a run."""
 
 
+class NoCasesError(Exception):
+    """An unknown benchmark, or runs without scores; the message lists what exists."""
+
+
 @dataclass(frozen=True)
 class Example:
     """One case of a benchmark: its row of scores.jsonl, image files and file of patch maps.

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class Row:
     ties: float | None
     unit: str
     step: int
-    paper: float | None = None  # the published value (`paper.add`)
+    paper: float | None = None  # the published value (`published.add`)
     display: Display = DEFAULT  # of its result
 
     @property
@@ -152,64 +152,70 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
     return list(by_metric.values())
 
 
-def to_rich(rows: Sequence[Row]) -> rich.table.Table:
-    """Table for a terminal of 80 columns (`rich.print`)."""
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    table.add_column("benchmark", no_wrap=True)
-    table.add_column("metric", no_wrap=True)
-    with_paper = has_paper(rows)
-    paper = ("paper", "− paper") if with_paper else ()
-    for name in ("value", "95 %", *paper, "chance", "n", "ties"):
-        table.add_column(name, justify="right", no_wrap=True)
-    style = {"above": "", "at": "yellow", "below": "red", "": ""}
-    previous = None
-    for row in rows:
-        table.add_row(
-            # Text: brackets in a name would be parsed as markup
-            rich.text.Text(row.benchmark if row.benchmark != previous else ""),
-            rich.text.Text(row.label),
-            number(row, row.value),
-            interval(row),
-            *((number(row, row.paper), paper_difference(row)) if with_paper else ()),
-            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
-            "–" if row.count is None else f"{row.count}",
-            percent(row.ties),
-            style=style[row.verdict],
-        )
-        previous = row.benchmark
-    table.caption = LEGEND
-    table.caption_justify = "left"
-    return table
-
-
-def to_markdown(rows: Sequence[Row]) -> str:
-    """Table in Markdown."""
-    with_paper = has_paper(rows)
-    paper = " paper | − paper |" if with_paper else ""
-    lines = [
-        f"| benchmark | metric | value | 95 % interval |{paper} chance | count | ties |",
-        f"|---|---|---:|---:|{'---:|---:|' if with_paper else ''}---:|---:|---:|",
-    ]
-    for row in rows:
-        cells = (
-            f"`{row.benchmark}`",
-            markdown_cell(row.label),
-            f"**{number(row, row.value)}**",
-            interval(row),
-            *((number(row, row.paper), paper_difference(row)) if with_paper else ()),
-            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
-            "–" if row.count is None else f"{row.count:,}",
-            percent(row.ties),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", LEGEND])
-
-
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
     "▼ worse than chance. Ties count as errors, unless a note says otherwise."
 )
+
+
+def to_rich(rows: Sequence[Row]) -> rich.table.Table:
+    """Table for a terminal of 80 columns (`rich.print`)."""
+    header, *body = _cells(rows)
+    table = terminal_table(header, 2, LEGEND)
+    style = {"above": "", "at": "yellow", "below": "red", "": ""}
+    previous = None
+    for row, cells in zip(rows, body, strict=True):
+        cells[0] = row.benchmark if row.benchmark != previous else ""
+        table.add_row(*map(rich.text.Text, cells), style=style[row.verdict])
+        previous = row.benchmark
+    return table
+
+
+def to_markdown(rows: Sequence[Row]) -> str:
+    """Table in Markdown."""
+    header, *body = _cells(rows)
+    header[3], header[-2] = "95 % interval", "count"
+    for row, cells in zip(rows, body, strict=True):
+        cells[:3] = f"`{row.benchmark}`", markdown_cell(row.label), f"**{cells[2]}**"
+    return f"{markdown_table(header, body, 2)}\n\n{LEGEND}"
+
+
+def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Cells of the table as text: the header, then a row per metric."""
+    with_paper = has_paper(rows)
+    paper = ["paper", "− paper"] if with_paper else []
+    yield ["benchmark", "metric", "value", "95 %", *paper, "chance", "n", "ties"]
+    for row in rows:
+        paper = [number(row, row.paper), paper_difference(row)] if with_paper else []
+        yield [
+            row.benchmark,
+            row.label,
+            number(row, row.value),
+            interval(row),
+            *paper,
+            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
+            "–" if row.count is None else f"{row.count:,}",
+            percent(row.ties),
+        ]
+
+
+def terminal_table(header: Sequence[str], left: int, caption: str) -> rich.table.Table:
+    """Table for a terminal without rows; `left` columns are aligned left, all others right."""
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for index, name in enumerate(header):
+        justify = "left" if index < left else "right"
+        # Text: brackets in a name would be parsed as markup
+        table.add_column(rich.text.Text(name), justify=justify, no_wrap=True)
+    table.caption, table.caption_justify = rich.text.Text(caption), "left"
+    return table
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """Table in Markdown of cells in Markdown; `left` columns are aligned left, all others right."""
+    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
+    lines = [f"| {' | '.join(cells)} |" for cells in (header, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def number(row: Row, value: float | None) -> str:
