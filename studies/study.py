@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -184,6 +184,32 @@ def train(
     return code == 0
 
 
+def complete(
+    todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str], write: Callable[[], Path]
+) -> int:
+    """Trains all runs and writes their page; returns the exit code.
+
+    130 after a signal, 2 if a folder has other settings, 1 if a run failed or a result is damaged.
+    """
+    try:
+        check(todo, out, more)
+        failed = Study(todo, out, min(jobs, len(os.sched_getaffinity(0))), more).run()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes", file=sys.stderr)
+        return 130
+    try:
+        print(f"results: {write()}")
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -203,24 +229,9 @@ def main() -> int:
         )
     out, docs = args.out.absolute(), args.docs or args.out
     todo = remaining(plan(args.parts, range(args.seeds)), docs / VALUES)
-    try:
-        check(todo, out, more)
-    except ValueError as error:
-        parser.error(str(error))
-    try:
-        failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
-    except KeyboardInterrupt:
-        print("interrupted; the same command resumes", file=sys.stderr)
-        return 130
-    try:
-        page = study_page.write(out, docs, args.seeds, args.parts)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"results: {page}")
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    return complete(
+        todo, out, args.jobs, more, lambda: study_page.write(out, docs, args.seeds, args.parts)
+    )
 
 
 if __name__ == "__main__":

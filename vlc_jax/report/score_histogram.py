@@ -77,7 +77,8 @@ def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
     low, high = (float(f([f(part) for part in by_role.values()])) for f in (np.min, np.max))
     if not math.isfinite(high - low):  # numbers of a damaged file
         return None
-    counts = {role: _count(part, low, high) for role, part in by_role.items()}
+    # equal scores, low == high, fill the middle bin: numpy widens the range around them
+    counts = {role: np.histogram(part, BINS, (low, high))[0] for role, part in by_role.items()}
     top = max(each.max() for each in counts.values())
     named = dict(zip(ROLES, labels, strict=False))
     series = [
@@ -106,11 +107,3 @@ def _by_role(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
         if wrong:
             yield "c_n", max(wrong)
         yield from (("c_p", each[i]) for i in positives if i != k)
-
-
-def _count(scores: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Number of scores per bin; equal scores fill the middle bin."""
-    if low == high:
-        return np.bincount([BINS // 2] * len(scores), minlength=BINS)
-    index = ((scores - low) / (high - low) * BINS).astype(int)
-    return np.bincount(np.minimum(index, BINS - 1), minlength=BINS)

@@ -119,7 +119,7 @@ def notes(results: Iterable[dict[str, Any]]) -> list[str]:
             texts.append(f"ties do not count as errors but by the policy {tie!r}")
         prompt = details.get("prompt") if isinstance(details, dict) else None
         if isinstance(prompt, dict):
-            texts.append(f"asked by {json.dumps(prompt, ensure_ascii=False)}")
+            texts.append(f"prompt: {json.dumps(prompt, ensure_ascii=False)}")
         for text in texts:
             benchmarks.setdefault(text, []).append(str(result.get("benchmark")))
     return [f"{', '.join(names)}: {text}" for text, names in benchmarks.items()]
