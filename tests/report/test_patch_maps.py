@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.report.conftest import result, write_examples, write_json
-from tests.report.pages import Page, figure_size
+from tests.report.pages import assert_alone, figure_size
 from vlc_jax import report
 from vlc_jax.input_pipeline.case import maps_file
 from vlc_jax.report import examples, patch_maps, read_workdir
@@ -66,10 +66,7 @@ def pages(path):
 def test_every_example_shows_its_maps_and_the_page_says_what_they_are(evaluated, kind):
     write_all(evaluated, kind)
     page, markdown = pages(evaluated)
-    parsed = Page(page)
-    assert parsed.crossed == []
-    assert len(parsed.ids) == len(set(parsed.ids))
-    assert all(link.startswith(("data:", "#")) for link in parsed.links)
+    assert_alone(page)
     assert page.count('<div class="example ') == page.count(" with-map") == 4
     scale, words = patch_maps.KINDS[kind]
     assert words.split(":")[0] + ":" in page

@@ -79,11 +79,6 @@ def test_styles_of_24_runs_are_all_different():
     assert {colour for colour, *_ in map(plot.run_style, range(24))} <= set(plot.THEME)
 
 
-def test_the_same_numbers_give_the_same_bytes():
-    first, second = PICTURES["bars"](), PICTURES["bars"]()
-    assert first == second
-
-
 def test_a_title_from_data_leaves_the_file_well_formed(tmp_path):
     curve("c", 'a\x1b<defs>&"\ufffe', [1, 2], [1.0, 2.0]).write(tmp_path)
     assert pages.figure_size(tmp_path / "c.svg")
