@@ -243,6 +243,7 @@ def shared_columns(
 
     Raises ValueError for a damaged result.
     """
+    # None: no run yet, while {} shares nothing
     shared: dict[tuple[str, str], float] | None = None
     for run in runs:
         chance = {}

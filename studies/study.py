@@ -134,6 +134,7 @@ class Study:
 
     def _take(self) -> Run | object | None:
         """The next run whose base runs are done."""
+        # first: a run whose base failed would never be ready, and LATER would wait forever
         for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
             self.todo.remove(run)
             self.failed.append(run.name)
@@ -146,7 +147,8 @@ class Study:
     def _train(self, run: Run, share: scheduler.Share) -> bool:
         try:
             return train(run, self.out, share, self.more, self.scheduler)
-        except OSError as error:  # a full disk, a folder that cannot be written
+        # a full disk, a folder that cannot be written
+        except OSError as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             return False
 
@@ -176,9 +178,11 @@ def train(
     if (folder / "DONE").exists():
         return True
     folder.mkdir(parents=True, exist_ok=True)
+    # before the start: a run that is killed at once is still checked next time
     if not (folder / REQUEST).exists():
         (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
     code = processes.process(command(run, out, more), ROOT, folder / "log.txt", share)
+    # training writes DONE itself
     if run.tool != "train" and code == 0:
         (folder / "DONE").touch()
     return code == 0

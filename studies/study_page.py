@@ -174,6 +174,7 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
+    # before the tables: the values survive if a table lacks one
     results.save(docs / VALUES)
     for part, name, paint in study_figures.FIGURES:
         if part not in parts:

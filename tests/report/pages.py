@@ -37,7 +37,7 @@ class Page(html.parser.HTMLParser):
 
 
 def assert_alone(text: str) -> Page:
-    """The page is well formed, its pictures are described, it needs no other file and no network."""
+    """The page is well formed, its pictures have texts, it needs no other file and no network."""
     page = Page(text)
     assert page.crossed == page.open == []
     assert len(page.ids) == len(set(page.ids))

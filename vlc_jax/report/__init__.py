@@ -54,7 +54,8 @@ def write(path: Path, baseline: Path | None = None, published: str = "") -> Path
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
     beside = _add_paper([run], published)
-    from vlc_jax.report import page  # matplotlib takes a second to import
+    # matplotlib takes a second to import
+    from vlc_jax.report import page
 
     return page.write(run, beside)
 

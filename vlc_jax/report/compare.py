@@ -83,6 +83,7 @@ class Line:
             return ""
         if None in (first.low, first.high, row.low, row.high):
             return ""
+        # a common value of two intervals does not show that the runs are equal: no verdict
         if row.low <= first.high and first.low <= row.high:
             return ""
         return "better" if (row.value > first.value) != row.is_better_small else "worse"
@@ -94,6 +95,7 @@ def names(paths: Sequence[Path]) -> list[str]:
     short = [path.name for path in resolved]
     if len(set(short)) == len(short):
         return short
+    # equal folder names are often seeds of several methods: runs/clip/0, runs/hn/0
     common = os.path.commonpath([path.parent for path in resolved])
     return [path.relative_to(common).as_posix() for path in resolved]
 
@@ -189,6 +191,7 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     configs = [run.config for run in runs if run.config]
     pretrain = [summary.mapping(config.get("pretrain")) for config in configs]
     pretrain = [config for config in pretrain if config]
+    # else a run without pretraining would differ in every field of config.pretrain
     if len(pretrain) == len(configs):
         columns = [summary.flatten(config) for config in configs]
     else:
@@ -214,6 +217,7 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
     previous = None
     for line in lines:
         label = line.any_row.label
+        # no column of metrics: six runs have to fit a terminal
         if benchmarks.count(line.benchmark) == 1:
             first = line.benchmark if label == "accuracy" else f"{line.benchmark} {label}"
         else:
@@ -282,7 +286,8 @@ def _plain_cell(line: Line, index: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
-    if isinstance(parts["options"], Mapping):  # changes the prompt, not the cases
+    # changes the prompt, not the cases
+    if isinstance(parts["options"], Mapping):
         parts["options"] = {k: v for k, v in parts["options"].items() if k != "vqascore"}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
@@ -301,6 +306,7 @@ def _is_comparable(
         _cases(run_results[benchmark]) if benchmark in run_results else None
         for run_results in results
     ]
+    # the first run may lack the benchmark: ≠ then marks other cases than the next run's
     first = next(one for one in cases if one is not None)
     return tuple(one is None or one == first for one in cases)
 

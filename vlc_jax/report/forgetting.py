@@ -18,7 +18,8 @@ from vlc_jax.report.compare import Line
 from vlc_jax.report.plot import THEME
 
 AXES = ("forgetting", "compositional")  # values of `Display.axis`: horizontal, vertical
-MARGIN = 10.0  # percentage points around the runs; published models cover a far wider range
+# percentage points around the runs; published models cover a far wider range
+MARGIN = 10.0
 Lines = dict[str, list[Line]]  # benchmark -> the metrics whose mean is its value
 Values = dict[tuple[str, str], float]  # (benchmark, metric) -> value of a run or a model
 
@@ -63,6 +64,7 @@ def measure(results: Sequence[Mapping[str, dict[str, Any]]]) -> Forgetting | Non
     of cases; if both axes have benchmarks with such values, the means are over these only.
     """
     indices = [index for index, of_run in enumerate(results) if of_run]
+    # every change is from the first run, so it needs results
     if len(indices) < 2 or indices[0] != 0:
         return None
     every = compare.lines(results, everything=True)

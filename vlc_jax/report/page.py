@@ -71,13 +71,16 @@ def _render(folder: Path, name: str, context: dict[str, Any]) -> Path:
         for picture in pictures:
             picture.write(folder / name)
     context = context | {"css": (FOLDER / "report.css").read_text(), "folder": folder}
+    # HTML last: it exists only if all else was written
     for page in (f"{name}.md", f"{name}.html"):
         text = environment().get_template(f"{page}.jinja").render(context)
-        workdir_files.replace(folder / page, text)  # a browser never loads half a page
+        # a browser never loads half a page
+        workdir_files.replace(folder / page, text)
     return folder / f"{name}.html"
 
 
-@functools.cache  # compiling the templates takes longer than rendering the pages
+# compiling the templates takes longer than rendering the pages
+@functools.cache
 def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -275,6 +278,7 @@ def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Pict
         for name, run in zip(names, runs, strict=True):
             rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
             curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
+        # ln(batch) and resumes of several runs would cross in one panel
         if len(runs) == 1:
             options = options | {"resumes": _resumes(runs[0])}
             if metric == "train/loss":

@@ -98,13 +98,15 @@ def differ(first: np.ndarray, second: np.ndarray, clusters: Sequence[Any]) -> Di
 def sign_test(sums: np.ndarray) -> float:
     """Exact two-sided p value: share of all sign assignments with a total at least as far from 0 as
     the observed total."""
-    from scipy import stats  # here, because its import is slow
+    # here, because its import is slow
+    from scipy import stats
 
     sizes = np.abs(sums[sums != 0])
     total = int(sizes.sum())
     if not total:
         return 1.0
-    chances = np.ones(1)  # distribution of the sum of the sizes with a positive sign
+    # distribution of the sum of the sizes with a positive sign
+    chances = np.ones(1)
     for size, number in zip(*np.unique(sizes, return_counts=True), strict=True):
         spaced = np.zeros(int(size) * int(number) + 1)
         spaced[:: int(size)] = stats.binom.pmf(np.arange(number + 1), number, 0.5)
@@ -127,6 +129,7 @@ def lines(runs: Sequence[Run]) -> list[Line]:
                 continue
             second = _decisions(runs[index], benchmark, other)
             ids = [case for case in first if case in second]
+            # a subset of shared cases would be another benchmark
             if len(ids) == len(first) == len(second):
                 right = [[part[case][0] for case in ids] for part in (first, second)]
                 difference = differ(*map(np.array, right), [first[case][1] for case in ids])

@@ -39,7 +39,8 @@ KINDS = {  # kind of map -> (label of its colour scale, its description in the r
         "functional word, whose row is a vector of its own, the same for every image.",
     ),
 }
-MAX_BYTES = 200_000_000  # limit of a file's arrays; a case has some megabytes
+# limit of a file's arrays; a case has some megabytes
+MAX_BYTES = 200_000_000
 # of a damaged file; MemoryError: numpy's, for the size in a header
 UNREADABLE = (OSError, LookupError, EOFError, TypeError, zipfile.BadZipFile, MemoryError)
 # The figure is one panel, in inches from its top left.
@@ -49,7 +50,8 @@ SPACE = 0.08  # gap between thumbnails
 LINE, ROW = 0.17, 0.16  # heights of a line of text and of a token
 PANEL, THUMBNAIL, LABELS = 2.0, 0.7, 0.95  # sides of pictures; width of token labels
 MAX_LINES, MAX_THUMBNAILS = 4, 5
-MAX_SIDE = 112  # pixels of the image under a map; more would only enlarge the SVG
+# pixels of the image under a map; more would only enlarge the SVG
+MAX_SIDE = 112
 # viridis: lightness increases with the value, so it is readable without colour vision
 COLOURS, OPACITY = "viridis", 0.65
 SPECIAL = ("(start)", "(end)")  # labels of input_pipeline/tokenizers/token_labels.py

@@ -55,9 +55,11 @@ RC = {
     "xtick.major.size": 3,
     "ytick.major.size": 0,
 }
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # invalid in XML, not in HTML
+# invalid in XML, not in HTML
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
-MAX_POINTS = 1500  # per curve; more are averaged in bins
+# per curve; more are averaged in bins
+MAX_POINTS = 1500
 SMOOTH = 60  # curves with at least as many points get a running mean
 
 
@@ -149,7 +151,8 @@ def _themed(svg: str, name: str, description: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for variable, colour in THEME.items():
         svg = svg.replace(colour, f"var(--{variable})")
-    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # a hash: equal images would share it
+    # a hash: equal images would share it
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
     label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
@@ -202,9 +205,11 @@ def curves(
         for _, label, x, y in drawn
     )
     description = f"{title}{':' if len(runs) > 1 else ''} {'; '.join(ends)}."
-    if len(runs) > 1:  # the legend needs a measured layout
+    # the legend needs a measured layout
+    if len(runs) > 1:
         return draw(name, title, description, (4.6, 3.0), paint)
-    margins = (0.65, 0.5, 0.15 if ln_batch is None else 0.65, 0.5)  # the title in one line
+    # the title in one line
+    margins = (0.65, 0.5, 0.15 if ln_batch is None else 0.65, 0.5)
     return draw(name, title, description, (4.6, 2.7), paint, margins)
 
 
@@ -248,7 +253,8 @@ def along(
         f"{positions[0]}, {table.percent(values[-1])} at {axis} {positions[-1]}, "
         f"chance {table.percent(newest.chance)}."
     )
-    margins = (0.65, 0.5, 0.15, 0.7)  # a title of two lines
+    # a title of two lines
+    margins = (0.65, 0.5, 0.15, 0.7)
     return draw(name, f"{newest.benchmark}\n{metric}", description, (3.2, 2.5), paint, margins)
 
 

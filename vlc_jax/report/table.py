@@ -93,6 +93,7 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     without a number are skipped.
     """
     table = []
+    # stable: benchmarks of one protocol keep the order of the config
     for result in sorted(results, key=lambda result: display.of(result).order):
         metrics = result["metrics"]
         names = list(metrics)
@@ -133,6 +134,7 @@ def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
     """
     headlines: dict[tuple[str, str], Row] = {}
     for row in rows(results):
+        # SugarCrepe is published by subset: its groups stand beside its headline
         is_compared = row.paper is not None and (row.benchmark, "") in headlines
         key = row.metric if row.metric in BESIDE or is_compared else ""
         headlines.setdefault((row.benchmark, key), row)
@@ -253,6 +255,7 @@ def interval(row: Row) -> str:
 
 def markdown_cell(text: str) -> str:
     """Text escaped for a cell of a Markdown table."""
+    # the backslash first: later ones are our own escapes
     for sign in "\\|`*_<>[]":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())

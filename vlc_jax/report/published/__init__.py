@@ -160,6 +160,7 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
         alike = [value for value in candidates if _has_same_scores(result, value)]
         if not candidates:
             without[name] = None
+        # all metrics: a paper may print groups that our summary leaves out
         for row in table.rows([result], everything=True):
             if value := _fitting(row, alike):
                 result["metrics"][row.metric]["paper"] = value.number
@@ -174,7 +175,8 @@ def _has_same_scores(result: dict[str, Any], value: Value) -> bool:
     prompt = result.get("details", {}).get("prompt", {})
     is_vqascore = bool(prompt.get("question")) and prompt.get("eos", True)
     if display.of(result).asks:
-        return True  # questions of the protocol's own
+        # questions of the protocol's own
+        return True
     return is_vqascore == (value.note == VQASCORE)
 
 
