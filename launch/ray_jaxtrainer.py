@@ -26,11 +26,14 @@ def train(words: dict[str, list[str]]) -> int:
     from vlc_jax.setup import command_line
 
     terminal.quieten()
-    os.chdir(ROOT)  # paths are relative to the checkout
-    sys.argv = ["vlc_jax", *words["flags"]]  # ml_collections reads config overrides from sys.argv
+    # paths are relative to the checkout
+    os.chdir(ROOT)
+    # ml_collections reads config overrides from sys.argv
+    sys.argv = ["vlc_jax", *words["flags"]]
     try:
         command_line.parse_flags(sys.argv)
-        code = main.run(preemption.StopSignal())  # no handlers: this is not the main thread
+        # no handlers: this is not the main thread
+        code = main.run(preemption.StopSignal())
     except SystemExit as error:  # wrong flags
         code = error.code
     if code in RESTARTED:

@@ -14,7 +14,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LATER = object()  # from `take`: no item can start before another one ends
-PREEMPTED = 75  # vlc_jax.errors.ExitCode.PREEMPTED, without its import
+# vlc_jax.errors.ExitCode.PREEMPTED, without its import
+PREEMPTED = 75
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -93,7 +94,8 @@ class Scheduler(Generic[Item, Result]):
                 start_new_session=True,
             )
             with contextlib.suppress(ProcessLookupError):  # it has already ended
-                os.sched_setaffinity(process.pid, share.cores)  # before it starts threads
+                # before it starts threads
+                os.sched_setaffinity(process.pid, share.cores)
             self._processes.add(process)
         code = process.wait()
         with self._changed:

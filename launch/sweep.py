@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 from launch import scheduler  # noqa: E402
 from launch.trials import Grid, Search, Trial  # noqa: E402
 from vlc_jax.errors import ExitCode, UsageError, known  # noqa: E402
+from vlc_jax.report import read_workdir  # noqa: E402
 from vlc_jax.run import workdir_files  # noqa: E402
 
 REQUEST = "sweep.json"  # settings of a sweep, in its folder
@@ -80,7 +81,8 @@ class Sweep:
                 print(f"{folder}: {error}", file=sys.stderr)
                 code = ExitCode.USAGE
         self.codes[trial.number] = code
-        if code not in RESTARTED:  # the same command resumes these
+        # the same command resumes these
+        if code not in RESTARTED:
             self.trials.tell(trial, value)
         outcome = "done"
         if code in RESTARTED:
@@ -115,13 +117,11 @@ def metric(workdir: Path, name: str) -> float:
     """The value of BENCHMARK/METRIC in a run's newest evaluation.
 
     Raises UsageError for an unknown name, with the known ones."""
-    values = {}
-    for folder in (workdir / "evals").glob("*/"):
-        files = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
-        if files:
-            newest = max(files, key=lambda path: int(path.stem))
-            metrics = workdir_files.parse_json(newest.read_bytes())["metrics"]
-            values |= {f"{folder.name}/{key}": row["value"] for key, row in metrics.items()}
+    values = {
+        f"{result['benchmark']}/{key}": row["value"]
+        for result in read_workdir.newest_results(workdir)
+        for key, row in result["metrics"].items()
+    }
     return values[known("--metric", name, values)]
 
 
@@ -131,7 +131,8 @@ def keep_request(out: Path, request: dict[str, object]) -> None:
     with tempfile.NamedTemporaryFile("w", dir=out, prefix=REQUEST, delete=False) as file:
         json.dump(request, file, indent=2)
     try:
-        os.link(file.name, path)  # atomic: tasks of an array start at the same time
+        # atomic: tasks of an array start at the same time
+        os.link(file.name, path)
     except FileExistsError:
         saved = workdir_files.parse_json(path.read_bytes())
         differing = [
@@ -150,7 +151,8 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # --config.seed=1 belongs to the runs
+        # --config.seed=1 belongs to the runs
+        allow_abbrev=False,
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of all trials")
     parser.add_argument("--config", required=True, help="config of every trial")
@@ -201,6 +203,7 @@ def main(argv: list[str] | None = None) -> int:
                 while trial := trials.take():
                     print(shlex.join(command(trial, args, more)))
                 return ExitCode.DONE
+        # after the trials: a wrong field must not leave a sweep.json behind
         keep_request(args.out, request)
         return Sweep(args, more, trials).run()
     except (UsageError, ValueError, OSError) as error:

@@ -78,7 +78,8 @@ class Search:
             known("kind of search", words[0], KINDS)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._fields, self._count = fields, count
-        self._draw(optuna.create_study().ask())  # a trial draw: ValueError for wrong numbers
+        # a trial draw: ValueError for wrong numbers
+        self._draw(optuna.create_study().ask())
         # a journal file works on NFS; SQLite does not
         storage = JournalStorage(journal.JournalFileBackend(str(out / STORAGE)))
         self._study = optuna.create_study(

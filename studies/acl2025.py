@@ -23,7 +23,7 @@ sweep. --dry-run only prints the commands. Further flags (--config....) go to al
 """
 
 import argparse
-import os
+import functools
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,6 +35,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import study, study_columns, study_results  # noqa: E402
 from vlc_jax.report import published  # noqa: E402
+from vlc_jax.report.table import markdown_table, percent  # noqa: E402
 
 # Columns of the paper: two-way What'sUp, accuracy per image and per pair in percent.
 PAPER = {
@@ -72,40 +73,29 @@ class Row(NamedTuple):
     model: str = ""
 
 
+def _finetuned(name: str, label: str, arguments: str = "", model: str = "") -> tuple[Row, ...]:
+    """Rows of a frozen model, of its finetuning, and of the same with left / right negatives."""
+    first = "" if name == "clip" else f"{name}_"
+    negatives = ",".join(filter(None, (arguments, "negatives=leftright")))
+    models = [model and f"{model} + {words}" for words in ("finetuning", "left/right negatives")]
+    label_ft = f"{label} + finetuning"
+    return (
+        Row(name, label, model=model),
+        Row(f"{first}ft", label_ft, "clip_ft", arguments, models[0]),
+        Row(
+            f"{first}ft_negatives",
+            f"{label_ft} + left/right negatives",
+            config="clip_ft",
+            arguments=negatives,
+            model=models[1],
+        ),
+    )
+
+
 ROWS = (
-    Row("clip", "CLIP", model=CLIP),
-    Row("ft", "CLIP + finetuning", "clip_ft", "", f"{CLIP} + finetuning"),
-    Row(
-        "ft_negatives",
-        "CLIP + finetuning + left/right negatives",
-        config="clip_ft",
-        arguments="negatives=leftright",
-        model=f"{CLIP} + left/right negatives",
-    ),
-    Row("siglip", "SigLIP", model="SigLIP ViT-L/16-384"),
-    Row(
-        "siglip_ft",
-        "SigLIP + finetuning",
-        config="clip_ft",
-        arguments=SIGLIP,
-        model="SigLIP ViT-L/16-384 + finetuning",
-    ),
-    Row(
-        "siglip_ft_negatives",
-        "SigLIP + finetuning + left/right negatives",
-        config="clip_ft",
-        arguments=f"{SIGLIP},negatives=leftright",
-        model="SigLIP ViT-L/16-384 + left/right negatives",
-    ),
-    Row("eva", "EVA-CLIP", model="EVA-CLIP"),
-    Row("eva_ft", "EVA-CLIP + finetuning", "clip_ft", EVA, "EVA-CLIP + finetuning"),
-    Row(
-        "eva_ft_negatives",
-        "EVA-CLIP + finetuning + left/right negatives",
-        config="clip_ft",
-        arguments=f"{EVA},negatives=leftright",
-        model="EVA-CLIP + left/right negatives",
-    ),
+    *_finetuned("clip", "CLIP", model=CLIP),
+    *_finetuned("siglip", "SigLIP", SIGLIP, "SigLIP ViT-L/16-384"),
+    *_finetuned("eva", "EVA-CLIP", EVA, "EVA-CLIP"),
     Row("pacl", "CLIP + patch tokens (PACL)", "pacl", OWN_CAPTION, f"{CLIP} + PACL"),
     Row(
         "pacl_feature_1d",
@@ -129,13 +119,7 @@ ROWS = (
         model=f"{CLIP} + PACL + RoPE + stronger text encoder",
     ),
     # Not in the paper: our controls and variants.
-    Row("eva_e_ft", "EVA02-CLIP E/14 + finetuning", "clip_ft", EVA_E),
-    Row(
-        "eva_e_ft_negatives",
-        "EVA02-CLIP E/14 + finetuning + left/right negatives",
-        config="clip_ft",
-        arguments=f"{EVA_E},negatives=leftright",
-    ),
+    *_finetuned("eva_e", "EVA02-CLIP E/14", EVA_E)[1:],
     Row("pacl_uniform", "PACL, patches weighed alike", "pacl", UNIFORM),
     Row("pacl_pairwise", "PACL, pooled for every text", "pacl", "pooling=pairwise"),
     Row(
@@ -241,19 +225,15 @@ def table(rows: Sequence[Row], names: Mapping[str, str], results: study_results.
     """
     done = {row: run for row, run in names.items() if results.has(run)}
     columns = shared_columns(results, [*done.values()])
-    titles = [column.title for column in columns]
-    lines = [
-        _line("", *[f"paper: {title}" for title in PAPER], *titles),
-        "|" + "---|" * (1 + len(PAPER) + len(columns)),
-        _line("chance", *paper("chance"), *[_percent(column.chance) for column in columns]),
-    ]
+    header = ["", *[f"paper: {title}" for title in PAPER], *[column.title for column in columns]]
+    body = [["chance", *paper("chance"), *[percent(column.chance) for column in columns]]]
     for row in rows:
         cells = ["–"] * len(columns)
         if row.name in done:
             values = [results.value(done[row.name], c.benchmark, c.metric) for c in columns]
-            cells = [f"{_percent(value.mean)} ±{_percent(value.half)}" for value in values]
-        lines.append(_line(row.label, *paper(row.model), *cells))
-    return "\n".join(lines)
+            cells = [f"{percent(value.mean)} ±{percent(value.half)}" for value in values]
+        body.append([row.label, *paper(row.model), *cells])
+    return markdown_table(header, body, len(header))
 
 
 def shared_columns(
@@ -263,6 +243,7 @@ def shared_columns(
 
     Raises ValueError for a damaged result.
     """
+    # None: no run yet, while {} shares nothing
     shared: dict[tuple[str, str], float] | None = None
     for run in runs:
         chance = {}
@@ -278,14 +259,6 @@ def shared_columns(
         study_columns.Column(f"{benchmark} {metric}", benchmark, metric, chance)
         for (benchmark, metric), chance in (shared or {}).items()
     ]
-
-
-def _percent(fraction: float | None) -> str:
-    return "–" if fraction is None else f"{100 * fraction:.1f}"
-
-
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def write(out: Path, rows: Sequence[Row], names: Mapping[str, str], seeds: int) -> Path:
@@ -354,23 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for run in todo:
             print(shlex.join(study.command(run, out, more)))
         return 0
-    try:
-        study.check(todo, out, more)
-        failed = study.Study(todo, out, min(args.jobs, os.cpu_count() or 1), more).run()
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command resumes", file=sys.stderr)
-        return 130
-    try:
-        print(f"results: {write(out, rows, names, args.seeds)}")
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    page = functools.partial(write, out, rows, names, args.seeds)
+    return study.complete(todo, out, args.jobs, more, page)
 
 
 if __name__ == "__main__":

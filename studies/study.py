@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,6 +134,7 @@ class Study:
 
     def _take(self) -> Run | object | None:
         """The next run whose base runs are done."""
+        # first: a run whose base failed would never be ready, and LATER would wait forever
         for run in [run for run in self.todo if {*run.needed} & {*self.failed}]:
             self.todo.remove(run)
             self.failed.append(run.name)
@@ -146,7 +147,8 @@ class Study:
     def _train(self, run: Run, share: scheduler.Share) -> bool:
         try:
             return train(run, self.out, share, self.more, self.scheduler)
-        except OSError as error:  # a full disk, a folder that cannot be written
+        # a full disk, a folder that cannot be written
+        except OSError as error:
             print(f"{run.name}: {error}", file=sys.stderr)
             return False
 
@@ -176,12 +178,40 @@ def train(
     if (folder / "DONE").exists():
         return True
     folder.mkdir(parents=True, exist_ok=True)
+    # before the start: a run that is killed at once is still checked next time
     if not (folder / REQUEST).exists():
         (folder / REQUEST).write_text(json.dumps(request(run, out, more)))
     code = processes.process(command(run, out, more), ROOT, folder / "log.txt", share)
+    # training writes DONE itself
     if run.tool != "train" and code == 0:
         (folder / "DONE").touch()
     return code == 0
+
+
+def complete(
+    todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str], write: Callable[[], Path]
+) -> int:
+    """Trains all runs and writes their page; returns the exit code.
+
+    130 after a signal, 2 if a folder has other settings, 1 if a run failed or a result is damaged.
+    """
+    try:
+        check(todo, out, more)
+        failed = Study(todo, out, min(jobs, len(os.sched_getaffinity(0))), more).run()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes", file=sys.stderr)
+        return 130
+    try:
+        print(f"results: {write()}")
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def main() -> int:
@@ -203,24 +233,9 @@ def main() -> int:
         )
     out, docs = args.out.absolute(), args.docs or args.out
     todo = remaining(plan(args.parts, range(args.seeds)), docs / VALUES)
-    try:
-        check(todo, out, more)
-    except ValueError as error:
-        parser.error(str(error))
-    try:
-        failed = Study(todo, out, min(args.jobs, len(os.sched_getaffinity(0))), more).run()
-    except KeyboardInterrupt:
-        print("interrupted; the same command resumes", file=sys.stderr)
-        return 130
-    try:
-        page = study_page.write(out, docs, args.seeds, args.parts)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"results: {page}")
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    return complete(
+        todo, out, args.jobs, more, lambda: study_page.write(out, docs, args.seeds, args.parts)
+    )
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ LABELS = {  # run -> its name in tables
     "captioner": "decoder on patch tokens, captions of relations",
     "captioner_pooled": "decoder on the embedding alone, captions of relations",
     "captioner_any": "decoder on patch tokens, any captions",
-    "vlm2vec": "decoder that knows relations as an embedder, asked",
-    "vlm2vec_plain": "the same, not asked",
+    "vlm2vec": "decoder that knows relations as an embedder, with the question",
+    "vlm2vec_plain": "the same, without the question",
 }
 PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
     "score": "log probability of the caption",
@@ -124,8 +124,8 @@ PROBES = (  # of part g
 )
 SUPERPOSITION = (
     Column("nearer to its own sum", "scenes_superposition", "superposition", 0.5),
-    Column("left of it", "scenes_superposition", "sum_residual", NO_CHANCE),
-    Column("left by another picture", "scenes_superposition", "rendering_residual", NO_CHANCE),
+    Column("residual of the sum", "scenes_superposition", "sum_residual", NO_CHANCE),
+    Column("residual of another picture", "scenes_superposition", "rendering_residual", NO_CHANCE),
     Column("exchanged colours above noise", "scenes_superposition", "binding_visible", 0.05),
     Column("conditions met", "scenes_conditions", "satisfied", 0.283),
 )

@@ -14,6 +14,7 @@ import numpy as np
 from studies import study_columns, study_figures
 from studies.study_results import VALUES, Results
 from vlc_jax.report import published
+from vlc_jax.report.table import markdown_table
 
 PAGES = ("results.md", "lab_notes.md")  # each from the template NAME.jinja beside this file
 ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
@@ -56,11 +57,10 @@ FINDINGS = (
 
 def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns.Column]) -> str:
     """Markdown table in percent, mean ± half interval; runs that are not done have no row."""
-    lines = _head("model", columns)
-    lines += [
+    rows = [
         _row(results, study_columns.label(run), run, columns) for run in runs if results.has(run)
     ]
-    return "\n".join(lines)
+    return _table("model", columns, rows)
 
 
 def protocols(
@@ -72,25 +72,25 @@ def protocols(
 ) -> str:
     """Markdown table of a model that answers: the cosine of the run `tower`, then a row for each
     protocol of `names`. Sets without a result of the protocol are blank."""
-    lines = _head("protocol", columns)
+    rows = []
     if results.has(tower):
-        lines.append(_row(results, study_columns.label(tower), tower, columns, is_partial=True))
+        rows.append(_row(results, study_columns.label(tower), tower, columns, is_partial=True))
     for name in names if results.has(run) else ():
         of_protocol = [
             column._replace(benchmark=f"{column.benchmark}_{name}") for column in columns
         ]
         title = study_columns.PROTOCOLS[name]
-        lines.append(_row(results, title, run, of_protocol, is_partial=True))
-    return "\n".join(lines)
+        rows.append(_row(results, title, run, of_protocol, is_partial=True))
+    return _table("protocol", columns, rows)
 
 
-def _head(title: str, columns: Sequence[study_columns.Column]) -> list[str]:
-    """Header, separator and the row of chance levels."""
-    return [
-        " | ".join(["", title, *[column.title for column in columns], ""]).strip(),
-        "|" + "---|" * (len(columns) + 1),
-        " | ".join(["", "chance", *[_percent(column.chance) for column in columns], ""]).strip(),
-    ]
+def _table(
+    title: str, columns: Sequence[study_columns.Column], rows: Sequence[Sequence[str]]
+) -> str:
+    """Table in Markdown with a first row of chance levels."""
+    header = [title, *[column.title for column in columns]]
+    chance = ["chance", *[_percent(column.chance) for column in columns]]
+    return markdown_table(header, [chance, *rows], len(header))
 
 
 def _row(
@@ -99,37 +99,40 @@ def _row(
     run: str,
     columns: Sequence[study_columns.Column],
     is_partial: bool = False,
-) -> str:
-    """is_partial: a benchmark without results is a blank cell instead of an error."""
-    cells = []
+) -> list[str]:
+    """Cells of a row; is_partial: a benchmark without results is blank instead of an error."""
+    cells = [title]
     for column in columns:
         cell = "–"
         if not is_partial or results.has(run, column.benchmark):
             value = results.value(run, column.benchmark, column.metric)
             cell = f"{_percent(value.mean)} ±{_percent(value.half)}"
         cells.append(cell)
-    return " | ".join(["", title, *cells, ""]).strip()
+    return cells
 
 
 def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
     """Markdown table of the mean cosine similarity of caption, negative and positive."""
     metrics = ("mean_score_correct", "mean_score_negative", "mean_score_positive")
-    lines = ["| model | caption | negative | positive |", "|---|---|---|---|"]
+    rows = []
     for run in filter(results.has, runs):
         values = [results.value(run, benchmark, metric) for metric in metrics]
-        cells = " | ".join(f"{value.mean:.3f} ±{value.half:.3f}" for value in values)
-        lines.append(f"| {study_columns.label(run)} | {cells} |")
-    return "\n".join(lines)
+        cells = [f"{value.mean:.3f} ±{value.half:.3f}" for value in values]
+        rows.append([study_columns.label(run), *cells])
+    return markdown_table(["model", "caption", "negative", "positive"], rows, 4)
 
 
 def findings(results: Results) -> str:
     """Markdown table of the paper's differences between runs and of ours in both worlds."""
-    lines = [
-        "| of Kamath et al. 2024, section 5 | paper | captions hardly ever say synonyms | often |",
-        "|---|---|---|---|",
+    header = [
+        "of Kamath et al. 2024, section 5",
+        "paper",
+        "captions hardly ever say synonyms",
+        "often",
     ]
+    rows = []
     for sentence, run, other, benchmark, metric, paper in FINDINGS:
-        cells = []
+        cells = [sentence, f"{paper:+.1f}"]
         for world in ("", "_synonyms"):
             names = run + world, other + world
             if all(map(results.has, names)):
@@ -137,8 +140,8 @@ def findings(results: Results) -> str:
                 cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
             else:
                 cells.append("not run")
-        lines.append(f"| {sentence} | {paper:+.1f} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown_table(header, rows, 4)
 
 
 def replace_of_paper(model: str, accuracy: str) -> str:
@@ -171,6 +174,7 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
     folder.mkdir(parents=True, exist_ok=True)
+    # before the tables: the values survive if a table lacks one
     results.save(docs / VALUES)
     for part, name, paint in study_figures.FIGURES:
         if part not in parts:

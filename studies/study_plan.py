@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from studies import study_columns
 
-NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")  # of the hard negatives; hp_hn has weight 1
+# of the hard negatives; hp_hn has weight 1
+NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")
 PAIRS = "pairs=24000"  # pairs of images with stored features
 HEADS = {  # config with the arguments of the stored features -> run -> further arguments
     "dcsm:": {
@@ -233,7 +234,8 @@ def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
     done = json.loads(values.read_text()) if values.exists() else {}
     has_values = ("train", "evaluate")
     names = {run.name for run in todo if run.tool in has_values and run.name not in done}
-    for run in reversed(todo):  # reversed: base runs come before the runs that need them
+    # reversed: base runs come before the runs that need them
+    for run in reversed(todo):
         if run.name in names:
             names |= {*run.needed}
     return [run for run in todo if run.name in names]

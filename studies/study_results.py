@@ -45,6 +45,7 @@ class Results:
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         estimates = [self._estimate(run, seed, benchmark, metric) for seed in range(self.seeds)]
+        # one seed has no spread: the interval over its cases
         if len(estimates) == 1:
             value, low, high = estimates[0]
             return Value(value, (high - low) / 2)

@@ -36,6 +36,19 @@ class Page(html.parser.HTMLParser):
             self.crossed.append(tag)
 
 
+def assert_alone(text: str) -> Page:
+    """The page is well formed, its pictures have texts, it needs no other file and no network."""
+    page = Page(text)
+    assert page.crossed == page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert [link for link in page.links if not link.startswith(("data:", "#"))] == []
+    assert all(attributes.get("alt") for tag, attributes in page.tags if tag == "img")
+    assert all(attributes.get("aria-label") for tag, attributes in page.tags if tag == "svg")
+    assert "url(http" not in text
+    assert "@import" not in text
+    return page
+
+
 def figure_size(file: Path) -> tuple[float, float]:
     """Width and height in points of a figure's file, which needs no page around it."""
     svg = file.read_text("utf-8")

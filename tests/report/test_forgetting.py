@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from vlc_jax.report import compare_plot, forgetting, plot, published
+from vlc_jax.report import forgetting, plot, published
 
 
 def result(protocol, *counted, **metrics):
@@ -83,6 +83,6 @@ def test_picture_names_every_run_and_what_it_gained():
     )
     drawn = forgetting.picture(["clip", "$hn$"], points)
     assert "$hn$ +25.0 compositional, -10.0 retrieval and zero-shot" in drawn.description
-    for name in ("clip", "$hn$", f"var(--{compare_plot.run_style(1)[0]})", "var(--muted)"):
+    for name in ("clip", "$hn$", f"var(--{plot.run_style(1)[0]})", "var(--muted)"):
         assert name in drawn.svg
     assert set(re.findall(r"var\(--(\w+)\)", drawn.svg)) <= set(plot.THEME)

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("blank_figures")
 BENCHMARK = "scenes_swap"
 FILES = ("config.json", "env.json", "metrics.jsonl", "events.jsonl", "DONE")
 RESULT, SCORES = f"evals/{BENCHMARK}/512.json", f"evals/{BENCHMARK}/512.scores.jsonl"
+PICTURE = f"evals/{BENCHMARK}/images/val_0_0.png"
 DAMAGE = {
     "a list": b"[1]",
     "deep": b"[" * 100_000,
@@ -133,7 +134,7 @@ def test_folders_of_no_alpha_and_files_of_no_step_are_passed_over(path, assert_s
     assert_shown(everything=True)
 
 
-@pytest.mark.parametrize("name", [*FILES, RESULT, SCORES])
+@pytest.mark.parametrize("name", [*FILES, RESULT, SCORES, PICTURE])
 def test_a_link_out_of_the_workdir_is_not_shown(path, name, assert_shown):
     secret = path.parent / "secret"
     secret.write_text(json.dumps({"step": 1, "event": "hunter2", "metrics": {"hunter2": {}}}))
@@ -170,8 +171,7 @@ def test_the_folder_of_figures_and_its_figures_are_no_links(path):
 def test_a_pipe_is_not_waited_for_and_a_huge_picture_is_left_out(path, assert_shown):
     (path / "env.json").unlink()
     os.mkfifo(path / "env.json")
-    picture = path / "evals" / BENCHMARK / "images" / "val_0_0.png"
-    os.truncate(picture, 10**12)  # a hole, which takes no room
+    os.truncate(path / PICTURE, 10**12)  # a hole, which takes no room
     text = assert_shown()
     assert "env.json is no file" in text
     assert "val_0_0.png is too large" in text

@@ -82,10 +82,10 @@ def test_runs_are_compared_where_they_had_the_same_cases(tmp_path):
     assert line.difference == paired.differ(
         np.array([c for _, c in right]), np.array([c for _, c in other]), ["x", "x", "y", "z"]
     )
-    header, row = paired.cells(["a", "b", "c", "d"], [line])
+    (row,) = paired.cells(["a", "b", "c", "d"], [line])
     assert row[:4] == ["b", "accuracy", "b", "+50.0"]
     markdown = paired.to_markdown(["a", "b", "c", "d"], [line]).splitlines()
-    assert [text.count("|") for text in markdown] == [len(header) + 1] * 3
+    assert [text.count("|") for text in markdown] == [len(paired.HEADER) + 1] * 3
 
 
 @pytest.mark.parametrize("harm", ['{"id": 3}\n', "[]\n", '{"id": "0", "correct": 1}\n', ""])

@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from tests.report.conftest import result, write_examples, write_json
-from tests.report.pages import Page, figure_size
+from tests.report.pages import assert_alone, figure_size
 from vlc_jax import report
 from vlc_jax.input_pipeline.case import maps_file
-from vlc_jax.report import examples, patch_maps, patch_maps_plot, read_workdir
+from vlc_jax.report import examples, patch_maps, read_workdir
 from vlc_jax.report.read_workdir import Example
 
 NAME, STEP, SIDE, LENGTH = "scenes_swap", 512, 3, 4
@@ -66,10 +66,7 @@ def pages(path):
 def test_every_example_shows_its_maps_and_the_page_says_what_they_are(evaluated, kind):
     write_all(evaluated, kind)
     page, markdown = pages(evaluated)
-    parsed = Page(page)
-    assert parsed.crossed == []
-    assert len(parsed.ids) == len(set(parsed.ids))
-    assert all(link.startswith(("data:", "#")) for link in parsed.links)
+    assert_alone(page)
     assert page.count('<div class="example ') == page.count(" with-map") == 4
     scale, words = patch_maps.KINDS[kind]
     assert words.split(":")[0] + ":" in page
@@ -116,7 +113,7 @@ def draw(tmp_path):
         row = {"id": "a", "captions": captions, "scores": scores, "positives": list(positives)}
         ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
         chosen = patch_maps.choose(maps, shown)
-        picture = patch_maps_plot.draw("a", maps, chosen)
+        picture = patch_maps.draw("a", maps, chosen)
         return picture, maps, chosen
 
     return _draw
@@ -139,13 +136,13 @@ def brightness(picture, left, top, side):
 
 @pytest.mark.parametrize("patches", [SIDE**2, SIDE**2 + 1])
 def test_the_heaviest_patch_is_the_brightest_place_of_its_picture(draw, patches, monkeypatch):
-    monkeypatch.setattr(patch_maps_plot, "OPACITY", 1.0)  # the noise of the picture away
+    monkeypatch.setattr(patch_maps, "OPACITY", 1.0)  # the noise of the picture away
     picture, maps, chosen = draw("weights", ["a", "b"], [0.5, 0.2], patches=patches)
-    left = patch_maps_plot.MARGIN
+    left = patch_maps.MARGIN
     for c in chosen[0]:
-        left += patch_maps_plot.PANEL + patch_maps_plot.GAP
-        top = patch_maps_plot.MARGIN + patch_maps_plot.LINE + patch_maps_plot.SPACE
-        measured = brightness(picture, left, top, patch_maps_plot.PANEL)
+        left += patch_maps.PANEL + patch_maps.GAP
+        top = patch_maps.MARGIN + patch_maps.LINE + patch_maps.SPACE
+        measured = brightness(picture, left, top, patch_maps.PANEL)
         values = maps.values[0, c.index][-(SIDE**2) :].reshape(SIDE, SIDE)
         assert (np.argsort(measured.ravel())[-3:] == np.argsort(values.ravel())[-3:]).all()
 
@@ -164,7 +161,7 @@ def test_captions_that_the_file_does_not_hold_are_left_out(draw, tmp_path):
     assert [c.option.caption for c in patch_maps.choose(maps, shown)[0]] == ["a"]
     row = {"captions": ["x", "y"], "scores": [0.5, 0.9]}
     ((_, shown),) = examples.show([Example(row, (tmp_path / "a.png",))])
-    assert patch_maps_plot.draw("a", maps, patch_maps.choose(maps, shown)) is None
+    assert patch_maps.draw("a", maps, patch_maps.choose(maps, shown)) is None
 
 
 @pytest.mark.parametrize(

@@ -116,12 +116,9 @@ def test_values_of_a_model_come_from_papers_first_and_unknown_models_name_the_ne
         *(("gqa_spatial_one", {1160}), ("gqa_spatial_two", {291})),
     ],
 )
-def test_values_are_shares_of_their_cases(benchmark, cases):
+def test_values_are_of_the_published_numbers_of_cases(benchmark, cases):
     values = [v for v in SHARES if v.benchmark == benchmark and v.model != "human"]
     assert {value.count for value in values} == cases
-    for value in values:
-        slip = listed("count", value, *NAME)
-        assert is_share(value) or slip, value
 
 
 def test_values_of_our_protocols_are_filed_under_the_names_of_our_readers():
@@ -137,18 +134,6 @@ def test_every_share_is_of_its_cases_or_a_listed_slip():
     slips = {(v.benchmark, v.subset, v.metric, v.model) for v in wrong}
     rows = [row for row in CONFLICTS if row["kind"] == "count"]
     assert slips == {tuple(row[field] for field in NAME) for row in rows}
-
-
-def test_whatsup_a_and_b_are_not_the_other_way_round_as_one_paper_prints():
-    """A has 103 sets and B 102: with the two exchanged, many values are no shares."""
-    for benchmark, sets in (("whatsup_a_two_way", 102), ("whatsup_b_two_way", 103)):
-        values = [v for v in SHARES if v.benchmark == benchmark and v.source != "vl_compo"]
-        exchanged = [v._replace(count=sets * (2 - (v.metric == "pair_accuracy"))) for v in values]
-        assert sum(not is_share(value) for value in exchanged) > len(values) / 4
-    printed = {v.benchmark: v.value for v in VALUES if v.metric == "images"}
-    assert printed == {"whatsup_a": 408, "whatsup_b": 412, "whatsup_a + whatsup_b": 820}
-    rows = [row for row in CONFLICTS if row["kind"] == "print" and row["metric"] == "images"]
-    assert [row["benchmark"] for row in rows] == ["whatsup_a", "whatsup_b"]
 
 
 def test_original_augmented_and_brittleness_fit_each_other():

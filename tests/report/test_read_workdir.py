@@ -90,19 +90,6 @@ def test_only_cases_with_images_and_fitting_scores_are_examples(tmp_path):
     assert found == [("val/1", ["val_1_0.png"]), ("5", ["5_0.png", "5_1.png"])]
 
 
-def test_a_link_out_of_the_workdir_is_not_shown(tmp_path):
-    folder = tmp_path / "run" / "evals" / "b"
-    write(folder / "5.json", '{"metrics": {"m": {"value": 1}}}')
-    row = {"id": "1", "captions": ["x", "y"], "scores": [0.5, 0.25]}
-    write(folder / "5.scores.jsonl", json.dumps(row))
-    write(tmp_path / "secret.png", "")
-    (folder / "images").mkdir()
-    (folder / "images" / "1_0.png").symlink_to(tmp_path / "secret.png")
-    run = read_workdir.read(tmp_path / "run")
-    assert run.evaluations[0].examples == []
-    assert any("1_0.png is a link to elsewhere" in note for note in run.notes)
-
-
 def test_a_config_to_compare_with_is_a_file_or_a_workdir(tmp_path):
     write(tmp_path / "config.json", '{"a": 1}')
     assert read_workdir.read_config(tmp_path) == {"a": 1}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.report.pages import Page, figure_size
+from tests.report.pages import Page, assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.report import __main__ as command
@@ -25,21 +25,12 @@ def text_of(path):
     return (path / "report.html").read_text(), (path / "report.md").read_text()
 
 
-def test_html_needs_no_other_file_and_no_network(done):
-    page = Page(text_of(done)[0])
-    assert [link for link in page.links if not link.startswith(("data:", "#"))] == []
+def test_html_is_well_formed_and_needs_no_other_file(done):
+    page = assert_alone(text_of(done)[0])
     assert "script" not in {tag for tag, _ in page.tags}
-    assert "url(http" not in text_of(done)[0]
-    assert "@import" not in text_of(done)[0]
-
-
-def test_html_is_well_formed_with_unique_ids_and_described_images(done):
-    page = Page(text_of(done)[0])
-    assert page.crossed == []
-    assert page.open == []
-    assert len(page.ids) == len(set(page.ids))
-    assert all(attributes.get("alt") for tag, attributes in page.tags if tag == "img")
-    assert all(f.get("aria-label") for tag, f in page.tags if tag == "svg")
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert images
+    assert all(attributes.get("class") == "pixels" for attributes in images)  # small: no blur
 
 
 def test_scores_have_histograms_on_both_pages(done):
@@ -120,12 +111,6 @@ def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negati
     assert (True, False, True) in orders  # brittle: the preferred caption is correct, yet wrong
 
 
-def test_small_images_are_enlarged_without_blur(done):
-    images = [attributes for tag, attributes in Page(text_of(done)[0]).tags if tag == "img"]
-    assert images
-    assert all(attributes.get("class") == "pixels" for attributes in images)
-
-
 def test_writing_twice_gives_the_same_bytes(make_workdir):
     path = make_workdir()
     pages = []
@@ -140,41 +125,22 @@ def test_writing_twice_gives_the_same_bytes(make_workdir):
     [
         ("failed", "Exit code 10 at step 270: step 271 is not finite &lt;nan&gt;"),
         ("running", "Not finished, at step 270."),
+        ("preempted", "the same command continues it"),
     ],
 )
 @pytest.mark.usefixtures("blank_figures")
 def test_unfinished_runs_have_a_report_that_says_so(make_workdir, outcome, words):
-    path = make_workdir(outcome)
+    path = make_workdir(outcome.replace("preempted", "running"))
+    if outcome == "preempted":
+        lines = (path / "events.jsonl").read_text().splitlines(keepends=True)
+        (path / "events.jsonl").write_text("".join(lines[:4]))
     report.write(path)
     page, markdown = text_of(path)
     assert words in page
+    assert f">{outcome.title()}<" in page
     assert "No benchmark has been evaluated yet." in markdown
     assert "<nan>" not in page
     assert "<script>" not in page
-
-
-@pytest.mark.usefixtures("blank_figures")
-def test_a_preempted_run_is_told_to_continue(make_workdir):
-    path = make_workdir("running")
-    lines = (path / "events.jsonl").read_text().splitlines(keepends=True)
-    (path / "events.jsonl").write_text("".join(lines[:4]))
-    report.write(path)
-    assert "the same command continues it" in text_of(path)[0]
-    assert ">Preempted<" in text_of(path)[0]
-
-
-@pytest.mark.parametrize("damage", ["missing", "broken"])
-@pytest.mark.parametrize("name", ["config.json", "env.json", "metrics.jsonl", "events.jsonl"])
-def test_a_missing_or_broken_file_is_noted_and_the_rest_shown(make_workdir, name, damage):
-    path = make_workdir()
-    if damage == "missing":
-        (path / name).unlink()
-    else:
-        (path / name).write_text('{"a": [1, 2')
-    report.write(path)
-    page = Page(text_of(path)[0])
-    assert page.crossed == []
-    assert name in text_of(path)[0][text_of(path)[0].index("Files that could not be used") :]
 
 
 @pytest.mark.parametrize("name", read_workdir.WORKDIR_FILES)
@@ -260,15 +226,21 @@ def test_command_prints_the_path_of_the_report(make_workdir, capsys):
 
 def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, capsys):
     path = make_workdir("running")
-    blocked = tmp_path / "blocked"
+    blocked, file = tmp_path / "blocked", tmp_path / "file"
     (blocked / "report.html").mkdir(parents=True)
     (blocked / "DONE").write_text("{}")
+    file.write_text("")
     for arguments, message in (
-        ([str(tmp_path / "gone")], "no such folder"),
-        ([str(path), "--baseline", str(tmp_path / "none.json")], "none.json"),
-        ([str(blocked)], "cannot be written"),
+        ([tmp_path / "gone"], "no such folder"),
+        ([path, tmp_path / "gone"], "no such folder"),
+        ([path, path], "given twice"),
+        ([path, "--baseline", tmp_path / "none.json"], "none.json"),
+        ([path, blocked, "--baseline", path], "--baseline belongs to one workdir"),
+        ([path, "--out", tmp_path], "--out belongs to several workdirs"),
+        ([blocked], "cannot be written"),
+        ([path, blocked, "--out", file], "cannot be written"),
     ):
-        assert command.main(arguments) == 2
+        assert command.main([*map(str, arguments)]) == 2
         captured = capsys.readouterr()
         assert message in captured.err
         assert captured.err.count("\n") == 1

@@ -7,15 +7,8 @@ from vlc_jax.report import table
 
 
 def metric(value=0.6, low=0.55, high=0.65, chance=0.5, **more):
-    fields = {
-        "value": value,
-        "low": low,
-        "high": high,
-        "chance": chance,
-        "count": 400,
-        "ties": 0.01,
-    }
-    return fields | more
+    fields = {"value": value, "low": low, "high": high, "chance": chance}
+    return fields | {"count": 400, "ties": 0.01} | more
 
 
 def result(name="b", protocol="choice", step=5, metrics=None, **more):
@@ -86,13 +79,6 @@ def test_headlines_of_triplets_are_all_three():
     assert [row.label for row in found] == ["augmented", "original", "brittleness ↓"]
 
 
-def test_scores_are_no_percentages():
-    score = metric(-0.2341, -0.25, 0.1, None, ties=None, unit="score")
-    (row,) = table.rows([result(metrics={"mean_score_correct": score})])
-    assert (table.number(row, row.value), table.interval(row)) == ("-0.234", "-0.250–0.100")
-    assert row.verdict == ""
-
-
 @pytest.mark.parametrize("broken", [None, "0.5", {}, {"value": None}, {"value": float("nan")}])
 def test_a_metric_without_a_number_gives_no_row(broken):
     rows = table.rows([result(metrics={"a": broken, "b": metric()})])
@@ -112,7 +98,7 @@ def test_terminal_table_fits_80_columns_with_every_number_whole():
     assert "…" not in text
     line = next(line for line in text.splitlines() if "scenes_held_attribute_swap" in line)
     assert line.split() == [
-        "scenes_held_attribute_swap", "accuracy", "45.5", "30.0–51.0", "≈", "50.0", "28748", "1.0",
+        "scenes_held_attribute_swap", "accuracy", "45.5", "30.0–51.0", "≈", "50.0", "28,748", "1.0",
     ]  # fmt: skip
     assert "image→text R@10  60.0" in text
 
@@ -125,9 +111,15 @@ def test_markdown_has_the_same_numbers_and_its_cells_hold():
     assert line == "| `b` | accuracy: a\\|b\\*c | **60.0** | 55.0–65.0 | 50.0 | 400 | 1.0 |"
 
 
-def test_ranks_are_no_percentages():
-    rank = metric(12.25, 11.0, 13.5, 500.5, ties=None, unit="rank")
-    (row,) = table.rows([result(metrics={"mean_rank": rank})])
-    assert (table.number(row, row.value), table.interval(row)) == ("12.2", "11.0–13.5")
-    assert table.number(row, None) == "–"
-    assert table.percent(row.ties) == "–"
+@pytest.mark.parametrize(
+    ("unit", "numbers", "texts"),
+    [
+        ("rank", (12.25, 11.0, 13.5), ("12.2", "11.0–13.5")),
+        ("score", (-0.2341, -0.25, 0.1), ("-0.234", "-0.250–0.100")),
+    ],
+)
+def test_ranks_and_scores_are_no_percentages(unit, numbers, texts):
+    (row,) = table.rows([result(metrics={"m": metric(*numbers, None, ties=None, unit=unit)})])
+    assert (table.number(row, row.value), table.interval(row)) == texts
+    assert table.number(row, None) == table.percent(row.ties) == "–"
+    assert row.verdict == ""

@@ -185,7 +185,7 @@ def _warm_up() -> None:
 
     for name in ("report.md", "report.html"):
         page.environment().get_template(f"{name}.jinja")
-    plot.curve("curve", "Curve", [1, 2], [0.0, 1.0])
+    plot.curves("curve", "Curve", [("", [1, 2], [0.0, 1.0])])
 
 
 def _attend(connection: socket.socket) -> None:

@@ -16,10 +16,10 @@ import rich.console
 import rich.measure
 import rich.table
 
-from vlc_jax.report import compare, paired, paper, read_workdir, table
-from vlc_jax.report.cases import NoCasesError
+from vlc_jax.report import compare, paired, read_workdir, table
+from vlc_jax.report import published as published_values
 from vlc_jax.report.published import UnknownModelError
-from vlc_jax.report.read_workdir import NotAWorkdirError
+from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 
 __all__ = [
     "NoCasesError",
@@ -54,7 +54,8 @@ def write(path: Path, baseline: Path | None = None, published: str = "") -> Path
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
     beside = _add_paper([run], published)
-    from vlc_jax.report import page  # matplotlib takes a second to import
+    # matplotlib takes a second to import
+    from vlc_jax.report import page
 
     return page.write(run, beside)
 
@@ -67,7 +68,7 @@ def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -
     if isinstance(results, Path):
         results = read_workdir.newest_results(results)
     results = [*results]
-    beside = paper.add(published, results) if published else []
+    beside = published_values.add(published, results) if published else []
     if rows := table.rows(results):
         _print(table.to_rich(rows), is_whole=table.has_paper(rows))
     for sentence in (*table.notes(results), *beside):
@@ -100,9 +101,9 @@ def write_comparison(
     """
     runs = _read_all(paths)
     beside = _add_paper(runs, published)
-    from vlc_jax.report import compare_page
+    from vlc_jax.report import page
 
-    return compare_page.write(runs, folder or paths[0].resolve().parent, beside)
+    return page.write_comparison(runs, folder or paths[0].resolve().parent, beside)
 
 
 def write_cases(
@@ -123,10 +124,10 @@ def write_cases(
         benchmark, or no scores of cases. OSError: the file cannot be written.
     """
     runs = _read_all(paths)
-    from vlc_jax.report import cases_page
+    from vlc_jax.report import cases
 
     default = paths[0] if len(paths) == 1 else paths[0].resolve().parent
-    return cases_page.write(runs, folder or default, benchmarks)
+    return cases.write(runs, folder or default, benchmarks)
 
 
 def print_comparison(paths: Sequence[Path], published: str = "") -> None:
@@ -166,10 +167,10 @@ def _print(output: rich.table.Table, is_whole: bool = False) -> None:
 
 
 def _add_paper(runs: Sequence[read_workdir.Run], published: str) -> list[str]:
-    """`paper.add` for the newest results of all runs; no effect without a model."""
+    """`published.add` for the newest results of all runs; no effect without a model."""
     if not published:
         return []
-    return paper.add(published, [one.newest for run in runs for one in run.evaluations])
+    return published_values.add(published, [one.newest for run in runs for one in run.evaluations])
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

@@ -1,7 +1,7 @@
-"""Data of cases.html: single cases of one run, or of two side by side (displayed by cases.js).
+"""Page cases.html: single cases of one run, or of two side by side.
 
-The data are one JSON object, small enough for 50,000 cases: all texts are in one list, and a case
-is a list with indices into it (`collect`).
+cases.js displays the data: one JSON object, small enough for 50,000 cases, since all texts are in
+one list and a case is a list with indices into it (`collect`).
 """
 
 import base64
@@ -14,16 +14,33 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, display
-from vlc_jax.report.read_workdir import Run, has_scores, score_rows, unreadable
+from vlc_jax.report import compare, display, page
+from vlc_jax.report.read_workdir import NoCasesError, Run, has_scores, score_rows, unreadable
+from vlc_jax.run import workdir_files
 
 MAX_SIDE = 320  # pixels; larger images are scaled down
-DIGITS = 5  # significant digits of a score: the page displays four, and more would double its size
+# significant digits of a score: the page displays four, and more would double its size
+DIGITS = 5
 UNKNOWN = 2  # value of `correct` besides 0 and 1: a case without it
 
 
-class NoCasesError(Exception):
-    """An unknown benchmark, or runs without scores; the message lists what exists."""
+def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> Path:
+    """Writes cases.html of one run or two into `folder`; returns its path.
+
+    Raises NoCasesError as `collect`.
+    """
+    data = collect(runs, benchmarks)
+    context = {
+        "names": data["runs"],
+        "notes": data["notes"],
+        "css": "".join((page.FOLDER / name).read_text() for name in ("report.css", "cases.css")),
+        "script": (page.FOLDER / "cases.js").read_text(),
+        "data": to_script(data),
+    }
+    text = page.environment().get_template("cases.html.jinja").render(context)
+    folder.mkdir(parents=True, exist_ok=True)
+    workdir_files.replace(folder / "cases.html", text)
+    return folder / "cases.html"
 
 
 def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, Any]:
@@ -68,7 +85,8 @@ def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, An
 def to_script(data: dict[str, Any]) -> str:
     """The data as text for a <script> element, which no caption can close."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")  # "<" occurs in strings only
+    # "<" occurs in strings only
+    return text.replace("<", "\\u003c")
 
 
 class _Data:
@@ -91,6 +109,7 @@ class _Data:
         decision = display.of(result).correct or "correct"
         folders = [run for run, result in sides if result]
         images = {file for run in folders for file in _image_files(run, name)}
+        # cases of the first run in its order, then those that only the second has
         for case in dict.fromkeys(case for rows in by_run for case in rows):
             if image_file(case, 0) in images:
                 self.images[len(self.cases)] = list(self._images(folders, name, case))
@@ -134,6 +153,7 @@ class _Data:
                 int(correct) if isinstance(correct := row.get("correct"), bool) else UNKNOWN,
                 int(row.get("tie") is True),
                 row["rank"] if isinstance(row.get("rank"), int) else 0,
+                # both runs mostly have equal captions: 0 for them halves the page
                 texts if row is first else captions if captions != texts else 0,
                 _rounded(row["scores"]),
             ]
@@ -179,6 +199,7 @@ def _data_uri(run: Run, file: Path) -> tuple[str, str]:
     content, kind = file.read_bytes(), "png"
     try:
         with Image.open(io.BytesIO(content)) as image:
+            # photos at full size would make a page of gigabytes
             if max(image.size) > MAX_SIDE:
                 image = image.convert("RGB")
                 image.thumbnail((MAX_SIDE, MAX_SIDE))

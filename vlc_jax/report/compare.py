@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rich.box
 import rich.table
 import rich.text
 
@@ -84,6 +83,7 @@ class Line:
             return ""
         if None in (first.low, first.high, row.low, row.high):
             return ""
+        # a common value of two intervals does not show that the runs are equal: no verdict
         if row.low <= first.high and first.low <= row.high:
             return ""
         return "better" if (row.value > first.value) != row.is_better_small else "worse"
@@ -95,6 +95,7 @@ def names(paths: Sequence[Path]) -> list[str]:
     short = [path.name for path in resolved]
     if len(set(short)) == len(short):
         return short
+    # equal folder names are often seeds of several methods: runs/clip/0, runs/hn/0
     common = os.path.commonpath([path.parent for path in resolved])
     return [path.relative_to(common).as_posix() for path in resolved]
 
@@ -190,6 +191,7 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     configs = [run.config for run in runs if run.config]
     pretrain = [summary.mapping(config.get("pretrain")) for config in configs]
     pretrain = [config for config in pretrain if config]
+    # else a run without pretraining would differ in every field of config.pretrain
     if len(pretrain) == len(configs):
         columns = [summary.flatten(config) for config in configs]
     else:
@@ -205,19 +207,17 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 
 def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal; if it is narrow, intervals are below their values."""
-    output = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    output.add_column("benchmark", no_wrap=True)
-    output.add_column("chance", justify="right", no_wrap=True)
-    with_paper = has_paper(lines)
-    for name in ("paper", "− paper") if with_paper else ():
-        output.add_column(name, justify="right", overflow="fold")
-    for name in run_names:
-        output.add_column(rich.text.Text(name), justify="right", overflow="fold")
+    paper = ["paper", "− paper"] if has_paper(lines) else []
+    header = ["benchmark", "chance", *paper, *run_names]
+    output = table.terminal_table(header, 1, legend(run_names))
+    for column in output.columns[2:]:
+        column.no_wrap, column.overflow = False, "fold"
     style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
     benchmarks = [line.benchmark for line in lines]
     previous = None
     for line in lines:
         label = line.any_row.label
+        # no column of metrics: six runs have to fit a terminal
         if benchmarks.count(line.benchmark) == 1:
             first = line.benchmark if label == "accuracy" else f"{line.benchmark} {label}"
         else:
@@ -228,33 +228,26 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
             rich.text.Text(_plain_cell(line, index), style=style[line.verdict(index)])
             for index in range(len(run_names))
         ]
-        paper = (line.paper, line.paper_differences) if with_paper else ()
-        output.add_row(rich.text.Text(first), line.chance, *paper, *cells)
+        of_paper = (line.paper, line.paper_differences) if paper else ()
+        output.add_row(rich.text.Text(first), line.chance, *of_paper, *cells)
         previous = line.benchmark
-    output.caption = rich.text.Text(legend(run_names))
-    output.caption_justify = "left"
     return output
 
 
 def to_markdown(run_names: Sequence[str], lines: Sequence[Line]) -> str:
     """Table in Markdown, with the differences to the first run."""
-    with_paper = has_paper(lines)
-    paper = ("paper", "− paper") if with_paper else ()
-    heads = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
-    rules = ["---", "---", *["---:"] * (len(heads) - 2)]
-    rows = [f"| {' | '.join(heads)} |", f"|{'|'.join(rules)}|"]
+    paper = ["paper", "− paper"] if has_paper(lines) else []
+    header = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
+    rows = []
     for line in lines:
         cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.label), line.chance]
-        cells += [line.paper, line.paper_differences] if with_paper else []
+        cells += [line.paper, line.paper_differences] if paper else []
         for index, row in enumerate(line.rows):
-            if row is None:
-                cells.append("–")
-                continue
             remark = difference_text(line, index)
-            remark = f" ({remark})" if remark else ""
-            cells.append(f"**{table.number(row, row.value)}** {table.interval(row)}{remark}")
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+            cell = row and f"**{table.number(row, row.value)}** {table.interval(row)}"
+            cells.append((f"{cell} ({remark})" if remark else cell) or "–")
+        rows.append(cells)
+    return table.markdown_table(header, rows, 2)
 
 
 def has_paper(lines: Iterable[Line]) -> bool:
@@ -293,7 +286,8 @@ def _plain_cell(line: Line, index: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
-    if isinstance(parts["options"], Mapping):  # changes the prompt, not the cases
+    # changes the prompt, not the cases
+    if isinstance(parts["options"], Mapping):
         parts["options"] = {k: v for k, v in parts["options"].items() if k != "vqascore"}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
@@ -312,6 +306,7 @@ def _is_comparable(
         _cases(run_results[benchmark]) if benchmark in run_results else None
         for run_results in results
     ]
+    # the first run may lack the benchmark: ≠ then marks other cases than the next run's
     first = next(one for one in cases if one is not None)
     return tuple(one is None or one == first for one in cases)
 

@@ -56,6 +56,7 @@ _EARLIER = {
 def of(result: Mapping[str, Any]) -> Display:
     """Display of a result; defaults for missing fields and for values of another type."""
     written = result.get("display")
+    # results written before the field existed, or damaged ones
     if not isinstance(written, dict):
         return _EARLIER.get(str(result.get("protocol")), DEFAULT)
     values = {

@@ -35,6 +35,7 @@ class ScoredImage(NamedTuple):
 def choose(examples: list[Example]) -> list[Example]:
     """Up to PER_BENCHMARK examples, half of them wrong if there are enough of both."""
     right = [example for example in examples if example.row.get("correct") is True]
+    # `is not True`: cases without the field count as wrong, so that they are seen
     wrong = [example for example in examples if example.row.get("correct") is not True]
     wrong_count = min(len(wrong), max(PER_BENCHMARK // 2, PER_BENCHMARK - len(right)))
     return right[: PER_BENCHMARK - wrong_count] + wrong[:wrong_count]
@@ -68,7 +69,8 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
         right = [k, *example.row.get("positives", ())]
         wrong = [i for i in range(len(row)) if i not in right]
         is_right = all(row[i] > row[j] for i in right for j in wrong)
-        chosen = max([*wrong, *right], key=lambda i: row[i])  # a tie counts as an error
+        # a tie counts as an error
+        chosen = max([*wrong, *right], key=lambda i: row[i])
         options = [
             Option(
                 caption=str(caption),
@@ -97,7 +99,8 @@ def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]
     """Images of one caption, the first of which is correct."""
     caption, scores = str(example.row["captions"][0]), [row[0] for row in _by_image(example)]
     chosen = max(range(1, len(scores)), key=lambda k: scores[k])
-    chosen = 0 if scores[0] > scores[chosen] else chosen  # a tie counts as an error
+    # a tie counts as an error
+    chosen = 0 if scores[0] > scores[chosen] else chosen
     return [
         ScoredImage(
             file,

@@ -13,13 +13,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from vlc_jax.report import compare, compare_plot, paper, plot, published
+from vlc_jax.report import compare, plot, published
 from vlc_jax.report.compare import Line
 from vlc_jax.report.plot import THEME
 
 AXES = ("forgetting", "compositional")  # values of `Display.axis`: horizontal, vertical
-MARGIN = 10.0  # percentage points around the runs; published models cover a far wider range
+# percentage points around the runs; published models cover a far wider range
+MARGIN = 10.0
 Lines = dict[str, list[Line]]  # benchmark -> the metrics whose mean is its value
+Values = dict[tuple[str, str], float]  # (benchmark, metric) -> value of a run or a model
 
 
 class Forgetting(NamedTuple):
@@ -62,32 +64,33 @@ def measure(results: Sequence[Mapping[str, dict[str, Any]]]) -> Forgetting | Non
     of cases; if both axes have benchmarks with such values, the means are over these only.
     """
     indices = [index for index, of_run in enumerate(results) if of_run]
+    # every change is from the first run, so it needs results
     if len(indices) < 2 or indices[0] != 0:
         return None
     every = compare.lines(results, everything=True)
-    everything = [line for line in every if _is_shared(line, indices)]
-    headlines = [line for line in compare.headlines(results) if _is_shared(line, indices)]
-    all_lines = {name: lines for name, lines in _by_benchmark(headlines).items() if lines}
+    shared = [line for line in every if _is_shared(line, indices)]
+    headlines = _headlines(line for line in compare.headlines(results) if _is_shared(line, indices))
     readers = {name: str(result.get("reader")) for name, result in results[0].items()}
-    models = _models(everything, readers)
-    with_values = _with_values(all_lines, everything, models)
-    axes = [_of(axis, with_values) for axis in AXES]
-    is_published = all(axes)
-    if not is_published:
-        axes = [_of(axis, all_lines) for axis in AXES]
+    models = _models(shared, readers)
+    with_values = _with_values(headlines, shared, models)
+    is_published = all(_axes(with_values))
+    axes = _axes(with_values) if is_published else _axes(headlines)
     if not all(axes):
         return None
-    first = [_mean(lines, _of_run(0)) for lines in axes]
-    runs = {index: _from(first, axes, _of_run(index)) for index in indices}
-    points = [
-        _from(first, axes, lambda line, model=model: model[_key(line)])
-        for model in (models.values() if is_published else ())
-        if all(_key(line) in model for lines in axes for each in lines.values() for line in each)
-    ]
-    names = [list(lines) for lines in axes]
-    others = [name for axis in AXES for name in _of(axis, all_lines)] if points else []
-    left_out = [name for name in others if name not in (*names[0], *names[1])]
-    return Forgetting(*names, runs, points, left_out)
+    runs = {index: {_key(line): line.rows[index].value for line in shared} for index in indices}
+    needed = {_key(line) for lines in axes for each in lines.values() for line in each}
+    complete = [model for model in models.values() if needed <= model.keys()]
+    points = [_change(axes, runs[0], model) for model in complete] if is_published else []
+    general, compositional = ([*lines] for lines in axes)
+    every = [name for lines in _axes(headlines) for name in lines]
+    left_out = [name for name in every if name not in (*general, *compositional)]
+    return Forgetting(
+        general,
+        compositional,
+        {index: _change(axes, runs[0], values) for index, values in runs.items()},
+        points,
+        left_out if points else [],
+    )
 
 
 def picture(names: Sequence[str], measured: Forgetting) -> plot.Picture:
@@ -100,7 +103,7 @@ def picture(names: Sequence[str], measured: Forgetting) -> plot.Picture:
         axes.axhline(0, color=THEME["line"], linewidth=1.2)
         axes.axvline(0, color=THEME["line"], linewidth=1.2)
         for index, (x, y) in measured.runs.items():
-            colour, marker, _ = compare_plot.run_style(index)
+            colour, marker, _ = plot.run_style(index)
             axes.plot([x], [y], marker, color=THEME[colour], markersize=8)
             # in the right half the label is left of the point, so that it stays in the plot
             is_right = x > (low[0] + high[0]) / 2
@@ -148,50 +151,53 @@ def _is_shared(line: Line, indices: Sequence[int]) -> bool:
     )
 
 
-def _by_benchmark(headlines: Iterable[Line]) -> Lines:
+def _headlines(lines: Iterable[Line]) -> Lines:
     """Headline of each benchmark; both directions of retrieval."""
     by_benchmark: Lines = {}
-    for line in headlines:
-        lines = by_benchmark.setdefault(line.benchmark, [])
-        if not lines or line.metric == "text_to_image_r1":
-            lines.append(line)
+    for line in lines:
+        of_benchmark = by_benchmark.setdefault(line.benchmark, [])
+        if not of_benchmark or line.metric == "text_to_image_r1":
+            of_benchmark.append(line)
     return by_benchmark
 
 
-def _of(axis: str, lines: Lines) -> Lines:
-    return {name: each for name, each in lines.items() if each[0].any_row.display.axis == axis}
+def _axes(lines: Lines) -> list[Lines]:
+    """The benchmarks of each of AXES."""
+    return [
+        {name: each for name, each in lines.items() if each[0].any_row.display.axis == axis}
+        for axis in AXES
+    ]
 
 
-def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, dict[Any, float]]:
+def _models(lines: Sequence[Line], readers: Mapping[str, str]) -> dict[str, Values]:
     """Checkpoint -> its values of the lines with comparable published values."""
     known = {score["benchmark"] for score in published.rows("checkpoint_scores.csv")}
     ours: dict[str, list[Line]] = {}
     for line in lines:
         for name in {line.benchmark.partition("@")[0], readers.get(line.benchmark, "")} & known:
             ours.setdefault(name, []).append(line)
-    models: dict[str, dict[Any, float]] = {}
+    models: dict[str, Values] = {}
     for value in published.checkpoint_values() if ours else ():
         for line in ours.get(value.benchmark, ()):
-            if paper.is_same(line.any_row, value):
+            if published.is_same(line.any_row, value):
                 models.setdefault(value.model, {})[_key(line)] = value.number
     return models
 
 
 def _with_values(
-    headlines: Lines, everything: Sequence[Line], models: Mapping[str, dict[Any, float]]
+    headlines: Lines, everything: Sequence[Line], models: Mapping[str, Values]
 ) -> Lines:
     """Lines of each benchmark with published values: its headline, else its groups."""
     known = {key for model in models.values() for key in model}
     with_values: Lines = {}
     for name, lines in headlines.items():
         metric = lines[0].metric.partition("/")[0].removesuffix("_macro")
-        groups = [
-            line
-            for line in everything
-            if line.benchmark == name and line.metric.partition("/")[0] == metric
-        ]
-        of_headline = all(_key(line) in known for line in lines)
-        chosen = lines if of_headline else [line for line in groups if _key(line) in known]
+        chosen = lines
+        # SugarCrepe has published values of its subsets, none of the whole
+        if not all(_key(line) in known for line in lines):
+            of_benchmark = [line for line in everything if line.benchmark == name]
+            groups = [line for line in of_benchmark if line.metric.partition("/")[0] == metric]
+            chosen = [line for line in groups if _key(line) in known]
         if chosen:
             with_values[name] = chosen
     return with_values
@@ -201,17 +207,13 @@ def _key(line: Line) -> tuple[str, str]:
     return line.benchmark, line.metric
 
 
-def _of_run(index: int) -> Any:
-    return lambda line: line.rows[index].value
-
-
-def _mean(lines: Lines, value: Any) -> float:
-    """Mean over benchmarks of the mean over their lines, in percent."""
-    return 100 * float(
-        np.mean([np.mean([value(line) for line in each]) for each in lines.values()])
-    )
-
-
-def _from(first: Sequence[float], axes: Sequence[Lines], value: Any) -> tuple[float, float]:
-    x, y = (_mean(lines, value) - start for lines, start in zip(axes, first, strict=True))
+def _change(axes: Sequence[Lines], first: Values, values: Values) -> tuple[float, float]:
+    """Change from `first` to `values` on both axes, in percentage points."""
+    x, y = (_mean(lines, values) - _mean(lines, first) for lines in axes)
     return x, y
+
+
+def _mean(lines: Lines, values: Values) -> float:
+    """Mean over benchmarks of the mean over their lines, in percent."""
+    means = [np.mean([values[_key(line)] for line in each]) for each in lines.values()]
+    return 100 * float(np.mean(means))

@@ -1,4 +1,7 @@
-"""Report of one run: variables of the two templates, rendered to report.html and report.md."""
+"""The pages of `vlc-jax report`: of one run, and of a comparison of several, in HTML and Markdown.
+
+Reads the runs, draws their figures, and renders the templates beside this file.
+"""
 
 import base64
 import functools
@@ -12,30 +15,23 @@ import jinja2
 import markupsafe
 
 from vlc_jax.report import (
+    compare,
     examples,
+    forgetting,
+    paired,
     patch_maps,
-    patch_maps_plot,
     plot,
     score_histogram,
     summary,
     table,
 )
+from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 from vlc_jax.run import workdir_files
 
+FOLDER = Path(__file__).parent
 MAX_EVENTS = 40  # listed events; the rest are counted
-MAX_CARDS = 6
-CARD_ORDER = (  # benchmarks whose headlines come first
-    "scenes_retrieval",
-    "retrieval",
-    "zeroshot",
-    "scenes_objects",
-    "scenes_attributes",
-    "scenes_attribute_swap",
-    "scenes_relation_swap",
-    "scenes_whatsup",
-)
-CURVES = {  # metric -> title, options of plot.curve
+CURVES = {  # metric -> title, options of plot.curves
     "train/loss": ("Loss", {}),
     "train/grad_norm": ("Gradient norm", {"is_log": True}),
     "train/learning_rate": ("Learning rate", {}),
@@ -51,14 +47,21 @@ CURVES = {  # metric -> title, options of plot.curve
 
 
 def write(run: Run, beside: Sequence[str] = ()) -> Path:
-    """Writes both pages and the figures of a run; returns the path of report.html.
+    """Writes report.html, report.md and the figures of a run; returns the path of report.html.
 
-    beside: sentences about published values (`paper.add`).
+    beside: sentences about published values (`published.add`).
     """
-    return render(run.path, "report", make_context(run) | {"beside": list(beside)})
+    return _render(run.path, "report", run_context(run) | {"beside": list(beside)})
 
 
-def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
+def write_comparison(runs: Sequence[Run], folder: Path, beside: Sequence[str] = ()) -> Path:
+    """Writes comparison.html, comparison.md and their figures into `folder`; returns the path of
+    comparison.html.
+    """
+    return _render(folder, "comparison", comparison_context(runs) | {"beside": beside})
+
+
+def _render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     """Writes `name`.html, `name`.md and the figures under `name`/ into `folder`.
 
     context: variables of the templates. Returns the path of the HTML page.
@@ -67,18 +70,20 @@ def render(folder: Path, name: str, context: dict[str, Any]) -> Path:
     for pictures in context["pictures"].values():
         for picture in pictures:
             picture.write(folder / name)
-    css = (Path(__file__).parent / "report.css").read_text()
-    context = context | {"css": css, "folder": folder}
+    context = context | {"css": (FOLDER / "report.css").read_text(), "folder": folder}
+    # HTML last: it exists only if all else was written
     for page in (f"{name}.md", f"{name}.html"):
         text = environment().get_template(f"{page}.jinja").render(context)
-        workdir_files.replace(folder / page, text)  # a browser never loads half a page
+        # a browser never loads half a page
+        workdir_files.replace(folder / page, text)
     return folder / f"{name}.html"
 
 
-@functools.cache  # compiling the templates takes longer than rendering the pages
+# compiling the templates takes longer than rendering the pages
+@functools.cache
 def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(FOLDER),
         # captions, record ids and error messages come from data and must be escaped in HTML
         autoescape=lambda name: bool(name) and name.endswith(".html.jinja"),
         undefined=jinja2.StrictUndefined,
@@ -93,6 +98,13 @@ def environment() -> jinja2.Environment:
         "as_is": markupsafe.Markup,
         "relative": _relative,
     }
+    environment.globals |= {
+        "number": table.number,
+        "interval": table.interval,
+        "paper_difference": table.paper_difference,
+        "group_label": examples.group_label,
+        "difference": compare.difference_text,
+    }
     return environment
 
 
@@ -101,50 +113,40 @@ def _relative(context: jinja2.runtime.Context, file: Path) -> str:
     return file.relative_to(context["folder"]).as_posix()
 
 
-def make_context(run: Run) -> dict[str, Any]:
-    """Variables of the two templates."""
+def run_context(run: Run) -> dict[str, Any]:
+    """Variables of the templates of one run."""
     newest = [evaluation.newest for evaluation in run.evaluations]
     headlines = table.headlines(newest)
+    mixture = [row for rows in table.mixed(run.mixtures) for row in rows]
     with_examples = [
-        (evaluation, cases, example_maps(run, evaluation, cases))
+        (evaluation.name, _with_maps(run, evaluation, cases))
         for evaluation in run.evaluations
         if (cases := examples.show(examples.choose(evaluation.examples)))
     ]
-    maps = [picture for _, _, pictures in with_examples for picture in pictures if picture]
+    maps = [picture for _, cases in with_examples for *_, picture in cases if picture]
     return {
         "name": run.path.resolve().name,
         "status": summary.status(run),
         "overview": summary.overview(run),
-        "cards": cards(headlines),
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
+        "has_paper": table.has_paper,
         "result_notes": table.notes(newest),
         "options": summary.options(newest),
         "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
-        "number": table.number,
-        "group_label": examples.group_label,
-        "interval": table.interval,
-        "has_paper": table.has_paper,
-        "paper_difference": table.paper_difference,
-        "mixture_rows": (mixture := [row for rows in table.mixed(run.mixtures) for row in rows]),
+        "mixture_rows": mixture,
         "mixture_markdown": table.to_markdown(mixture) if mixture else "",
         "mixed": run.mixed,
         "steps": sorted({row.step for row in headlines}),
         "pictures": {
-            "bars": [plot.bars("benchmarks", headlines)] if headlines else [],
-            "training": training_curves(run),
+            "bars": headline_bars(headlines),
+            "training": training_curves([""], [run]),
             "evaluation": evaluation_curves(run.evaluations),
             "mixtures": mixture_curves(run),
             "maps": maps,
         },
         "histograms": score_histogram.of_run(run),
-        "examples": [
-            (
-                evaluation.name,
-                [(*case, picture) for case, picture in zip(cases, pictures, strict=True)],
-            )
-            for evaluation, cases, pictures in with_examples
-        ],
+        "examples": with_examples,
         "cases_command": cases_command([run]),
         "map_notes": list(dict.fromkeys(picture.title for picture in maps)),
         "event_counts": Counter(str(row.get("event")) for row in run.events),
@@ -160,53 +162,144 @@ def make_context(run: Run) -> dict[str, Any]:
     }
 
 
+def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
+    """Variables of the templates of a comparison."""
+    names = compare.names([run.path for run in runs])
+    results = compare.newest_results(runs)
+    lines, groups = compare.lines(results), compare.by_group(results)
+    balance = forgetting.measure(results)
+    pairs = paired.lines(runs)
+    overviews = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
+    return {
+        "names": names,
+        "styles": [plot.run_style(index)[0] for index in range(len(runs))],
+        "statuses": [summary.status(run) for run in runs],
+        "paths": [run.path for run in runs],
+        "lines": lines,
+        "groups": groups,
+        "all_lines": compare.lines(results, everything=True),
+        "has_paper": compare.has_paper,
+        "paired": [paired.HEADER, *paired.cells(names, pairs)] if pairs else [],
+        "paired_legend": paired.legend(names),
+        "cases_command": cases_command(runs[:2]),
+        "balance": balance,
+        "tables": {
+            "lines": compare.to_markdown(names, lines),
+            "groups": compare.to_markdown(names, groups),
+            "paired": paired.to_markdown(names, pairs),
+        },
+        "legend": compare.legend(names),
+        "other_cases": compare.other_cases(results),
+        "stale": compare.stale(names, results),
+        "pictures": {
+            "benchmarks": comparison_bars(names, compare.headlines(results)),
+            "forgetting": [forgetting.picture(names, balance)] if balance else [],
+            "groups": _group_bars(names, groups),
+            "training": training_curves(names, runs),
+        },
+        "config_diff": compare.config_differences(runs),
+        "without_config": [n for n, run in zip(names, runs, strict=True) if not run.config],
+        "overview": [row for row in summary.side_by_side(overviews) if any(row[1])],
+        "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
+    }
+
+
+def _overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """`summary.overview` of a run and fields of comparisons only; "" if unknown."""
+    status = summary.status(run)
+    steps = sorted({result["step"] for result in results.values()})
+    return {
+        "Workdir": str(run.path),
+        "Status": f"{status['word']}. {status['text']}",
+        "Started from": str(run.config.get("init_from") or ""),
+        "Evaluated at step": ", ".join(f"{step:,}" for step in steps),
+        **dict(summary.overview(run)),
+        "Command": summary.command(run.env.get("command")),
+    }
+
+
 def cases_command(runs: Sequence[Run]) -> str:
     """Command that writes the page of single cases of these runs."""
     workdirs = shlex.join(str(run.path) for run in runs)
     return f"vlc-jax report {workdirs} --cases"
 
 
-def cards(headlines: list[table.Row]) -> list[table.Row]:
-    """Headline rows at the top of the page, one per benchmark."""
-    order = {name: index for index, name in enumerate(CARD_ORDER)}
-    first: dict[str, table.Row] = {}
-    for row in headlines:
-        first.setdefault(row.benchmark, row)
-    return sorted(first.values(), key=lambda row: order.get(row.benchmark, len(order)))[:MAX_CARDS]
+def headline_bars(headlines: Sequence[table.Row]) -> list[plot.Picture]:
+    """Bar chart of the headline metrics of a run, with a remark beside those at chance or below."""
+    rows = [[row] for row in headlines if row.unit == "fraction"]
+    if not rows:
+        return []
+    words = {"at": "≈ chance", "below": "worse than chance"}
+    remarks = [[words.get(row.verdict, "")] for (row,) in rows]
+    title = "Benchmarks: value, 95 % interval, chance (upright line)"
+    title += "; diamond: paper" if table.has_paper(headlines) else ""
+    return [plot.bars("benchmarks", title, [""], rows, remarks)]
 
 
-def training_curves(run: Run) -> list[plot.Picture]:
-    """Training curves, one panel per logged metric."""
-    resumes = [
-        row["step"]
-        for row in run.events
-        if row.get("event") == "resume" and isinstance(row.get("step"), int)
-    ]
+def comparison_bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
+    """Bar charts of headline metrics; benchmarks with `Display.by_group` have a separate figure."""
+    fractions = [line for line in headlines if line.any_row.unit == "fraction"]
+    triplets = [line for line in fractions if line.any_row.display.by_group]
+    others = [line for line in fractions if line not in triplets]
+    titles = {
+        "benchmarks": ("Benchmarks", others),
+        "triplets": ("Hard negatives and hard positives", triplets),
+    }
+    return [_bars(name, title, names, lines) for name, (title, lines) in titles.items() if lines]
+
+
+def _group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
+    """Bar charts of the groups of cases, one per benchmark."""
     pictures = []
-    for metric, (title, options) in CURVES.items():
-        rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
-        if metric == "train/loss":
-            options = options | _log_batch(rows)
-        picture = plot.curve(
-            metric.replace("/", "_"),
-            title,
-            [row["step"] for row in rows],
-            [row[metric] for row in rows],
-            resumes=resumes,
-            **options,
-        )
-        pictures += [picture] if picture else []
+    for benchmark in dict.fromkeys(line.benchmark for line in lines):
+        of_benchmark = [line for line in lines if line.benchmark == benchmark]
+        title = f"{benchmark}, group by group"
+        pictures.append(_bars(f"groups_{benchmark}", title, names, of_benchmark))
     return pictures
 
 
-def _log_batch(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Second axis of the loss in units of ln(batch): InfoNCE of uniform scores is 1."""
+def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
+    """Bar chart of lines, with the symbols of the table."""
+    indices = range(len(names))
+    symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
+    title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
+    title += "; diamond: paper" if compare.has_paper(lines) else ""
+    return plot.bars(name, title, names, [line.rows for line in lines], symbols)
+
+
+def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:
+    """Training curves, one panel per metric that any run has logged.
+
+    A single run has marks where it was resumed, and its loss a second axis in units of ln(batch).
+    """
+    pictures = []
+    for metric, (title, options) in CURVES.items():
+        curves = []
+        for name, run in zip(names, runs, strict=True):
+            rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
+            curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
+        # ln(batch) and resumes of several runs would cross in one panel
+        if len(runs) == 1:
+            options = options | {"resumes": _resumes(runs[0])}
+            if metric == "train/loss":
+                options["ln_batch"] = _ln_batch(runs[0].metrics)
+        panel = plot.curves(metric.replace("/", "_"), title, curves, **options)
+        pictures += [panel] if panel else []
+    return pictures
+
+
+def _resumes(run: Run) -> list[int]:
+    steps = [row.get("step") for row in run.events if row.get("event") == "resume"]
+    return [step for step in steps if isinstance(step, int)]
+
+
+def _ln_batch(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Logarithm of the batch size, the InfoNCE of uniform scores; None if it was not logged."""
     for row in reversed(rows):
-        relative = row.get("train/loss_over_log_batch")
-        if isinstance(relative, int | float) and relative > 0 and row["train/loss"] > 0:
-            factor = row["train/loss"] / relative
-            return {"level": (factor, "ln(batch)"), "right": (factor, "loss / ln(batch)")}
-    return {}
+        loss, relative = row.get("train/loss"), row.get("train/loss_over_log_batch")
+        if all(isinstance(each, int | float) and each > 0 for each in (loss, relative)):
+            return loss / relative
+    return None
 
 
 def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
@@ -221,27 +314,6 @@ def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
     return pictures
 
 
-def example_maps(
-    run: Run, evaluation: Evaluation, cases: list[tuple[Example, list[examples.ScoredImage]]]
-) -> list[plot.Picture | None]:
-    """Figures of the patch maps, one per example; None without a file of maps.
-
-    A damaged file becomes a note.
-    """
-    pictures: list[plot.Picture | None] = []
-    for k, (example, images) in enumerate(cases):
-        picture = None
-        try:
-            maps = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
-            if maps:
-                name = f"maps_{evaluation.name}_{k}"
-                picture = patch_maps_plot.draw(name, maps, patch_maps.choose(maps, images))
-        except ValueError as error:
-            run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
-        pictures.append(picture)
-    return pictures
-
-
 def mixture_curves(run: Run) -> list[plot.Picture]:
     """Headline metrics over alpha, the weight of this run in interpolated weights."""
     pictures = []
@@ -251,6 +323,27 @@ def mixture_curves(run: Run) -> list[plot.Picture]:
             name = f"mixture_{rows[-1].benchmark}_{len(pictures)}"
             pictures.append(plot.along(name, "alpha", list(run.mixtures), rows, metric))
     return pictures
+
+
+def _with_maps(
+    run: Run, evaluation: Evaluation, cases: list[tuple[Example, list[examples.ScoredImage]]]
+) -> list[tuple[Example, list[examples.ScoredImage], plot.Picture | None]]:
+    """The examples with the figures of their patch maps; None without a file of maps.
+
+    A damaged file becomes a note.
+    """
+    with_maps = []
+    for k, (example, images) in enumerate(cases):
+        picture = None
+        try:
+            maps = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
+            if maps:
+                name = f"maps_{evaluation.name}_{k}"
+                picture = patch_maps.draw(name, maps, patch_maps.choose(maps, images))
+        except ValueError as error:
+            run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
+        with_maps.append((example, images, picture))
+    return with_maps
 
 
 def _data_uri(file: Path) -> str:

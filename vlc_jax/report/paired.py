@@ -6,18 +6,31 @@ exactly one of them is right decide which is better.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-import rich.box
 import rich.table
 import rich.text
 
 from vlc_jax.report import compare, display, table
 from vlc_jax.report.read_workdir import Run, score_rows
 
-Z = 1.959963984540054  # normal quantile of a two-sided 95 % interval
-POWER = 0.8416212335729143  # normal quantile of power .8
+Z = NormalDist().inv_cdf(0.975)  # of a two-sided 95 % interval
+POWER = NormalDist().inv_cdf(0.8)
+# − first: difference to the first run; visible: `Difference.detectable`
+HEADER = [
+    "benchmark",
+    "metric",
+    "run",
+    "− first",
+    "95 %",
+    "p",
+    "only first",
+    "only it",
+    "n",
+    "visible",
+]
 
 
 class Difference(NamedTuple):
@@ -85,13 +98,15 @@ def differ(first: np.ndarray, second: np.ndarray, clusters: Sequence[Any]) -> Di
 def sign_test(sums: np.ndarray) -> float:
     """Exact two-sided p value: share of all sign assignments with a total at least as far from 0 as
     the observed total."""
-    from scipy import stats  # here, because its import is slow
+    # here, because its import is slow
+    from scipy import stats
 
     sizes = np.abs(sums[sums != 0])
     total = int(sizes.sum())
     if not total:
         return 1.0
-    chances = np.ones(1)  # distribution of the sum of the sizes with a positive sign
+    # distribution of the sum of the sizes with a positive sign
+    chances = np.ones(1)
     for size, number in zip(*np.unique(sizes, return_counts=True), strict=True):
         spaced = np.zeros(int(size) * int(number) + 1)
         spaced[:: int(size)] = stats.binom.pmf(np.arange(number + 1), number, 0.5)
@@ -114,6 +129,7 @@ def lines(runs: Sequence[Run]) -> list[Line]:
                 continue
             second = _decisions(runs[index], benchmark, other)
             ids = [case for case in first if case in second]
+            # a subset of shared cases would be another benchmark
             if len(ids) == len(first) == len(second):
                 right = [[part[case][0] for case in ids] for part in (first, second)]
                 difference = differ(*map(np.array, right), [first[case][1] for case in ids])
@@ -123,23 +139,16 @@ def lines(runs: Sequence[Run]) -> list[Line]:
 
 def to_rich(names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal."""
-    header, *body = cells(names, lines)
-    made = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for number, name in enumerate(header):
-        made.add_column(name, justify="left" if number < 3 else "right", no_wrap=True)
-    for row in body:
-        made.add_row(*(rich.text.Text(cell) for cell in row))
-    made.caption, made.caption_justify = legend(names), "left"
+    made = table.terminal_table(HEADER, 3, legend(names))
+    for row in cells(names, lines):
+        made.add_row(*map(rich.text.Text, row))
     return made
 
 
 def to_markdown(names: Sequence[str], lines: Sequence[Line]) -> str:
     """Table in Markdown; "" without a line."""
-    if not lines:
-        return ""
-    header, *body = cells(names, lines)
-    head = [f"| {' | '.join(header)} |", f"|{'---|' * 3}{'---:|' * (len(header) - 3)}"]
-    return "\n".join([*head, *(f"| {' | '.join(map(table.markdown_cell, row))} |" for row in body)])
+    rows = (map(table.markdown_cell, row) for row in cells(names, lines))
+    return table.markdown_table(HEADER, rows, 3) if lines else ""
 
 
 def legend(names: Sequence[str]) -> str:
@@ -153,19 +162,7 @@ def legend(names: Sequence[str]) -> str:
 
 
 def cells(names: Sequence[str], lines: Sequence[Line]) -> Iterator[list[str]]:
-    """Cells of the table as text: the header, then a row per line."""
-    yield [
-        "benchmark",
-        "metric",
-        "run",
-        "− first",
-        "95 %",
-        "p",
-        "only first",
-        "only it",
-        "n",
-        "visible",
-    ]
+    """Cells of the table as text, a row per line."""
     for line in lines:
         each = line.difference
         yield [

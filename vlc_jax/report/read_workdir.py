@@ -26,15 +26,22 @@ WORKDIR_FILES = (
     "DONE",
     "FAILED",
 )
-MAX_SCORE_ROWS = 5000  # rows of scores.jsonl searched for cases with images
+# rows of scores.jsonl searched for cases with images
+MAX_SCORE_ROWS = 5000
 MAX_STEP_DIGITS = 15  # in a file's name
-MAX_IMAGE_BYTES = 20_000_000  # images are embedded in the page
-_UNUSUAL = re.compile(r"\\u[dD]|\d{19}")  # a surrogate or a 64-bit number in a line of JSON
+# images are embedded in the page
+MAX_IMAGE_BYTES = 20_000_000
+# a surrogate or a 64-bit number in a line of JSON
+_UNUSUAL = re.compile(r"\\u[dD]|\d{19}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class NotAWorkdirError(Exception):
     """A path that is not the workdir of a run."""
+
+
+class NoCasesError(Exception):
+    """An unknown benchmark, or runs without scores; the message lists what exists."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +206,8 @@ def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:
             is_usable = os.path.isfile(maps) and not unreadable(run.path, maps)
             yield Example(row, tuple(files), maps if is_usable else None)
         remaining -= len(files)
-        if not remaining:  # few of the cases in scores.jsonl have images
+        # few of the cases in scores.jsonl have images
+        if not remaining:
             return
 
 
@@ -289,7 +297,8 @@ def unreadable(path: Path, file: Path) -> str | None:
         return "is missing"
     if not _is_within(path, file):
         return "is a link to elsewhere, not shown"
-    if not file.is_file():  # reading a pipe would block
+    # reading a pipe would block
+    if not file.is_file():
         return "is no file"
     if file.suffix in (".png", ".npz") and file.stat().st_size > MAX_IMAGE_BYTES:
         return "is too large to be shown"
@@ -317,6 +326,7 @@ def _displayable(value: Any) -> Any:
 
 def _by_step(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows sorted by step, the last row of each step."""
+    # a resumed run logs the steps after its checkpoint again: the last row counts
     by_step = {row["step"]: row for row in rows if isinstance(row.get("step"), int)}
     return [by_step[step] for step in sorted(by_step)]
 

@@ -75,9 +75,11 @@ def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
     if not by_role:
         return None
     low, high = (float(f([f(part) for part in by_role.values()])) for f in (np.min, np.max))
-    if not math.isfinite(high - low):  # numbers of a damaged file
+    # numbers of a damaged file
+    if not math.isfinite(high - low):
         return None
-    counts = {role: _count(part, low, high) for role, part in by_role.items()}
+    # equal scores, low == high, fill the middle bin: numpy widens the range around them
+    counts = {role: np.histogram(part, BINS, (low, high))[0] for role, part in by_role.items()}
     top = max(each.max() for each in counts.values())
     named = dict(zip(ROLES, labels, strict=False))
     series = [
@@ -97,20 +99,14 @@ def _by_role(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """(role, score) of a case; for a pair of both images."""
     scores = row["scores"]
     rows = scores if isinstance(scores[0], list) else [scores]
-    if len(row["captions"]) == 1:  # several images of one caption, the first of which is correct
+    # several images of one caption, the first of which is correct
+    if len(row["captions"]) == 1:
         rows = [[score for (score,) in rows]]
     positives = row.get("positives") or ()
     for k, each in enumerate(rows):
         yield "c", each[k]
         wrong = [score for i, score in enumerate(each) if i != k and i not in positives]
+        # a case whose options are all correct has no wrong score
         if wrong:
             yield "c_n", max(wrong)
         yield from (("c_p", each[i]) for i in positives if i != k)
-
-
-def _count(scores: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Number of scores per bin; equal scores fill the middle bin."""
-    if low == high:
-        return np.bincount([BINS // 2] * len(scores), minlength=BINS)
-    index = ((scores - low) / (high - low) * BINS).astype(int)
-    return np.bincount(np.minimum(index, BINS - 1), minlength=BINS)

@@ -18,6 +18,7 @@ def status(run: Run) -> dict[str, str]:
     ended_at = (run.done or run.failed or {}).get("step")
     step = ended_at if isinstance(ended_at, int) else step
     where = "before the first logged step" if step is None else f"at step {step:,}"
+    # FAILED explains more than the events before it
     if run.failed is not None:
         reason = str(run.failed.get("reason", "no reason was written"))
         code = run.failed.get("exit_code", "?")

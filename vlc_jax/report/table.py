@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class Row:
     ties: float | None
     unit: str
     step: int
-    paper: float | None = None  # the published value (`paper.add`)
+    paper: float | None = None  # the published value (`published.add`)
     display: Display = DEFAULT  # of its result
 
     @property
@@ -93,6 +93,7 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     without a number are skipped.
     """
     table = []
+    # stable: benchmarks of one protocol keep the order of the config
     for result in sorted(results, key=lambda result: display.of(result).order):
         metrics = result["metrics"]
         names = list(metrics)
@@ -119,7 +120,7 @@ def notes(results: Iterable[dict[str, Any]]) -> list[str]:
             texts.append(f"ties do not count as errors but by the policy {tie!r}")
         prompt = details.get("prompt") if isinstance(details, dict) else None
         if isinstance(prompt, dict):
-            texts.append(f"asked by {json.dumps(prompt, ensure_ascii=False)}")
+            texts.append(f"prompt: {json.dumps(prompt, ensure_ascii=False)}")
         for text in texts:
             benchmarks.setdefault(text, []).append(str(result.get("benchmark")))
     return [f"{', '.join(names)}: {text}" for text, names in benchmarks.items()]
@@ -133,6 +134,7 @@ def headlines(results: Iterable[dict[str, Any]]) -> list[Row]:
     """
     headlines: dict[tuple[str, str], Row] = {}
     for row in rows(results):
+        # SugarCrepe is published by subset: its groups stand beside its headline
         is_compared = row.paper is not None and (row.benchmark, "") in headlines
         key = row.metric if row.metric in BESIDE or is_compared else ""
         headlines.setdefault((row.benchmark, key), row)
@@ -152,64 +154,70 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
     return list(by_metric.values())
 
 
-def to_rich(rows: Sequence[Row]) -> rich.table.Table:
-    """Table for a terminal of 80 columns (`rich.print`)."""
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    table.add_column("benchmark", no_wrap=True)
-    table.add_column("metric", no_wrap=True)
-    with_paper = has_paper(rows)
-    paper = ("paper", "− paper") if with_paper else ()
-    for name in ("value", "95 %", *paper, "chance", "n", "ties"):
-        table.add_column(name, justify="right", no_wrap=True)
-    style = {"above": "", "at": "yellow", "below": "red", "": ""}
-    previous = None
-    for row in rows:
-        table.add_row(
-            # Text: brackets in a name would be parsed as markup
-            rich.text.Text(row.benchmark if row.benchmark != previous else ""),
-            rich.text.Text(row.label),
-            number(row, row.value),
-            interval(row),
-            *((number(row, row.paper), paper_difference(row)) if with_paper else ()),
-            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
-            "–" if row.count is None else f"{row.count}",
-            percent(row.ties),
-            style=style[row.verdict],
-        )
-        previous = row.benchmark
-    table.caption = LEGEND
-    table.caption_justify = "left"
-    return table
-
-
-def to_markdown(rows: Sequence[Row]) -> str:
-    """Table in Markdown."""
-    with_paper = has_paper(rows)
-    paper = " paper | − paper |" if with_paper else ""
-    lines = [
-        f"| benchmark | metric | value | 95 % interval |{paper} chance | count | ties |",
-        f"|---|---|---:|---:|{'---:|---:|' if with_paper else ''}---:|---:|---:|",
-    ]
-    for row in rows:
-        cells = (
-            f"`{row.benchmark}`",
-            markdown_cell(row.label),
-            f"**{number(row, row.value)}**",
-            interval(row),
-            *((number(row, row.paper), paper_difference(row)) if with_paper else ()),
-            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
-            "–" if row.count is None else f"{row.count:,}",
-            percent(row.ties),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", LEGEND])
-
-
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
     "▼ worse than chance. Ties count as errors, unless a note says otherwise."
 )
+
+
+def to_rich(rows: Sequence[Row]) -> rich.table.Table:
+    """Table for a terminal of 80 columns (`rich.print`)."""
+    header, *body = _cells(rows)
+    table = terminal_table(header, 2, LEGEND)
+    style = {"above": "", "at": "yellow", "below": "red", "": ""}
+    previous = None
+    for row, cells in zip(rows, body, strict=True):
+        cells[0] = row.benchmark if row.benchmark != previous else ""
+        table.add_row(*map(rich.text.Text, cells), style=style[row.verdict])
+        previous = row.benchmark
+    return table
+
+
+def to_markdown(rows: Sequence[Row]) -> str:
+    """Table in Markdown."""
+    header, *body = _cells(rows)
+    header[3], header[-2] = "95 % interval", "count"
+    for row, cells in zip(rows, body, strict=True):
+        cells[:3] = f"`{row.benchmark}`", markdown_cell(row.label), f"**{cells[2]}**"
+    return f"{markdown_table(header, body, 2)}\n\n{LEGEND}"
+
+
+def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Cells of the table as text: the header, then a row per metric."""
+    with_paper = has_paper(rows)
+    paper = ["paper", "− paper"] if with_paper else []
+    yield ["benchmark", "metric", "value", "95 %", *paper, "chance", "n", "ties"]
+    for row in rows:
+        paper = [number(row, row.paper), paper_difference(row)] if with_paper else []
+        yield [
+            row.benchmark,
+            row.label,
+            number(row, row.value),
+            interval(row),
+            *paper,
+            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
+            "–" if row.count is None else f"{row.count:,}",
+            percent(row.ties),
+        ]
+
+
+def terminal_table(header: Sequence[str], left: int, caption: str) -> rich.table.Table:
+    """Table for a terminal without rows; `left` columns are aligned left, all others right."""
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for index, name in enumerate(header):
+        justify = "left" if index < left else "right"
+        # Text: brackets in a name would be parsed as markup
+        table.add_column(rich.text.Text(name), justify=justify, no_wrap=True)
+    table.caption, table.caption_justify = rich.text.Text(caption), "left"
+    return table
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """Table in Markdown of cells in Markdown; `left` columns are aligned left, all others right."""
+    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
+    lines = [f"| {' | '.join(cells)} |" for cells in (header, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def number(row: Row, value: float | None) -> str:
@@ -247,6 +255,7 @@ def interval(row: Row) -> str:
 
 def markdown_cell(text: str) -> str:
     """Text escaped for a cell of a Markdown table."""
+    # the backslash first: later ones are our own escapes
     for sign in "\\|`*_<>[]":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())

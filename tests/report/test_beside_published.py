@@ -5,7 +5,7 @@ import pytest
 from tests.report.pages import Page
 from vlc_jax import report
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import compare, compare_page, paper, plot, published, table
+from vlc_jax.report import compare, page, plot, published, table
 
 CLIP, LLAVA, L14 = "CLIP ViT-B/32", "LLaVA-1.5-7B", "CLIP ViT-L/14-336"
 
@@ -30,7 +30,7 @@ def swap(**more):
 
 def test_a_value_of_the_same_metric_protocol_and_count_stands_beside_ours_with_its_source():
     results = [swap()]
-    sentences = paper.add(CLIP, results)
+    sentences = published.add(CLIP, results)
     rows = {row.metric: row for row in table.rows(results)}
     assert rows["original_accuracy"].paper == 0.605
     assert rows["brittleness"].paper == 0.217
@@ -41,14 +41,14 @@ def test_a_value_of_the_same_metric_protocol_and_count_stands_beside_ours_with_i
 def test_another_protocol_is_refused_and_said():
     """One paper's LLaVA generates an answer, ours would score captions."""
     results = [result("whatsup_a", "choice", {"accuracy": metric(count=412)})]
-    sentences = paper.add(LLAVA, results)
+    sentences = published.add(LLAVA, results)
     assert [row.paper for row in table.rows(results)] == [None]
     assert sentences == [
         f"Not compared with {LLAVA}: whatsup_a, accuracy: published under the protocol "
         "keywords, here under choice."
     ]
     probe = [result("cifar10", "choice", {"accuracy": metric(count=10_000)})]
-    assert "linear_probe and zeroshot, here under choice" in paper.add(CLIP, probe)[0]
+    assert "linear_probe and zeroshot, here under choice" in published.add(CLIP, probe)[0]
 
 
 def two_way(**details):
@@ -72,7 +72,7 @@ def two_way(**details):
 )
 def test_two_way_whatsup_stands_beside_what_was_asked_alike(model, prompt, values):
     results = [two_way(prompt=prompt) if prompt else two_way()]
-    sentences = paper.add(model, results)
+    sentences = published.add(model, results)
     assert [row.paper for row in table.rows(results)] == pytest.approx(values)
     if None in values:
         assert "published by VQAScore with its end token, here otherwise" in sentences[0]
@@ -81,14 +81,14 @@ def test_two_way_whatsup_stands_beside_what_was_asked_alike(model, prompt, value
 def test_answers_in_words_stand_beside_those_of_the_paper():
     metrics = {"accuracy": metric(count=412), "set_accuracy": metric(count=103)}
     results = [result("whatsup_a", "keywords", metrics, details={"prompt": {"question": ""}})]
-    paper.add(LLAVA, results)
+    published.add(LLAVA, results)
     assert [row.paper for row in table.rows(results)] == pytest.approx([0.621, 0.146])
 
 
 def test_another_number_of_cases_is_refused_and_said():
     results = [swap()]
     results[0]["metrics"]["brittleness"]["count"] = 100
-    (_, refused) = paper.add(CLIP, results)
+    (_, refused) = published.add(CLIP, results)
     assert refused == (
         f"Not compared with {CLIP}: swap, brittleness ↓: published of 28,748 decisions, "
         "here of 100."
@@ -97,19 +97,19 @@ def test_another_number_of_cases_is_refused_and_said():
 
 def test_a_count_that_nobody_published_is_said():
     results = [result("vg_relation", "choice", {"accuracy_macro": metric(count=9)})]
-    assert "vg_relation (number of cases not published)" in paper.add(CLIP, results)[0]
+    assert "vg_relation (number of cases not published)" in published.add(CLIP, results)[0]
     assert table.rows(results)[0].paper == 0.59
 
 
 def test_a_paper_comes_before_a_rerun_by_others():
     ours = result("winoground", "pairs", {"text_score": metric(count=400)})
     values = [v for v in published.of_model(L14) if v.benchmark == "winoground"]
-    paper.add(L14, [ours])
+    published.add(L14, [ours])
     assert ours["metrics"]["text_score"]["paper"] == values[0].number == 0.278
     kinds = {published.sources()[v.source]["kind"] for v in published.of_model(CLIP)}
     assert kinds == {"paper", "authors", "rerun"}
     ours = result("flickr30k_order", "choice", {"accuracy": metric(count=5000)})
-    (sentence, *_) = paper.add(CLIP, [ours])
+    (sentence, *_) = published.add(CLIP, [ours])
     assert "ICLR 2023" in sentence
 
 
@@ -121,7 +121,7 @@ def test_values_of_groups_and_of_their_mean_are_shown_and_explain_the_headline()
     replace = result("replace", "triplet", {
         "original_accuracy": metric(count=27_443), "original_accuracy_macro": metric(count=27_443),
     })  # fmt: skip
-    sentences = paper.add(CLIP, [sugarcrepe, replace])
+    sentences = published.add(CLIP, [sugarcrepe, replace])
     shown = [(row.metric, row.paper) for row in table.rows([sugarcrepe, replace])]
     assert [name for name, value in shown if value is None] == ["accuracy", "original_accuracy"]
     assert dict(shown)["accuracy/add_att"] == 0.6879
@@ -132,13 +132,13 @@ def test_values_of_groups_and_of_their_mean_are_shown_and_explain_the_headline()
 
 def test_a_metric_that_nobody_published_names_those_that_are():
     results = [result("mmvp", "pairs", {"pair_accuracy": metric(count=150)})]
-    (sentence,) = paper.add(L14, results)
+    (sentence,) = published.add(L14, results)
     assert sentence.endswith("published is image_score (pairs), relaxed_pair (pairs).")
 
 
 def test_a_benchmark_is_found_under_the_name_of_its_reader_and_without_it_is_named():
     results = [swap(benchmark="swap@1234"), swap(benchmark="mine"), swap(benchmark="x", reader="y")]
-    sentences = paper.add(CLIP, results)
+    sentences = published.add(CLIP, results)
     assert sentences == [
         f"Paper: {CLIP}. Kamath et al., ECCV 2024, table 1: swap@1234, mine.",
         f"No published value of {CLIP}: x.",
@@ -148,7 +148,7 @@ def test_a_benchmark_is_found_under_the_name_of_its_reader_and_without_it_is_nam
 def test_tables_have_the_two_columns_only_with_published_values():
     results = [swap()]
     assert "paper" not in table.to_markdown(table.rows(results))
-    paper.add(CLIP, results)
+    published.add(CLIP, results)
     lines = table.to_markdown(table.rows(results)).splitlines()
     assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|")
     assert "| 55.0–65.0 | 49.6 | +10.4 | 50.0 |" in lines[2]
@@ -158,7 +158,7 @@ def compared():
     runs = [swap(), swap()]
     runs[1]["metrics"]["original_accuracy"] |= metric(0.55, count=28_748)
     runs[1]["metrics"]["augmented_accuracy"]["count"] = 7
-    paper.add(CLIP, runs)
+    published.add(CLIP, runs)
     return compare.lines([{"swap": run} for run in runs])
 
 
@@ -183,11 +183,11 @@ def test_bars_carry_the_papers_value_as_a_mark(monkeypatch):
         return real(name, title, description, size, painted)
 
     monkeypatch.setattr(plot, "draw", draw)
-    (picture,) = compare_page.bars(["a", "b"], compared())
+    (picture,) = page.comparison_bars(["a", "b"], compared())
     marks = {line.get_xdata()[0] for line in drawn if line.get_fillstyle() == "none"}
     assert sorted(marks) == [0.217, 0.496, 0.605]
     assert picture.title.endswith("diamond: paper")
-    assert "60.0 percent (paper 60.5)" in picture.description
+    assert "60.0 percent, chance 50.0 (paper 60.5)" in picture.description
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -200,9 +200,9 @@ def test_the_command_shows_them_in_both_pages_and_the_terminal(
     printed = capsys.readouterr().out
     assert "paper − paper" in " ".join(printed.split())
     assert "Kamath et al., ECCV 2024, table 1: swap." in printed
-    for page in (first / "report.html", first / "report.md"):
-        assert "60.5" in page.read_text()
-        assert "Kamath et al., ECCV 2024" in page.read_text()
+    for file in (first / "report.html", first / "report.md"):
+        assert "60.5" in file.read_text()
+        assert "Kamath et al., ECCV 2024" in file.read_text()
     second = tmp_path / "second"
     second.mkdir()
     write_json(second / "DONE", {"step": 5})
@@ -210,8 +210,8 @@ def test_the_command_shows_them_in_both_pages_and_the_terminal(
     assert command.main([*arguments, "--published", CLIP]) == 0
     assert "−0.5 / –" in capsys.readouterr().out
     html = (tmp_path / "out/comparison.html").read_text()
-    page = Page(html)
-    assert page.crossed == page.open == []
+    parsed = Page(html)
+    assert parsed.crossed == parsed.open == []
     assert "−0.5 / –" in html
     assert command.main(arguments) == 0
     assert "Kamath" not in (tmp_path / "out/comparison.html").read_text()
