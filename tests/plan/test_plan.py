@@ -192,12 +192,10 @@ def test_without_the_compiler_of_tpus_the_extra_is_named(monkeypatch):
 def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     words = ("-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY)
     nowhere = ("--config.input.source=records", "--config.input.records.path=/no/such/file")
-    done = helpers.python(*words, *nowhere)
-    assert done.returncode == 0, done.stderr
+    done = helpers.python(*words, *nowhere, code=0)
     assert "GiB" in done.stdout
     assert "the limit is the host's memory" in done.stdout
-    done = helpers.python(*words, "--workdir", tmp_path / "run")
-    assert done.returncode == 2
+    done = helpers.python(*words, "--workdir", tmp_path / "run", code=2)
     assert "leave out --workdir" in done.stderr
     assert not (tmp_path / "run").exists()
 
