@@ -20,7 +20,6 @@ SIBLINGS = {
         r"test_sigterm_saves_.*\[(compile|evaluation)\]",
         "test_sigterm_while_waiting_.*",
         "test_what_comes_first_.*",
-        "test_another_model_size_.*",
     ],
     "end_to_end/test_text_encoders.py": ["test_the_command_goes_on_with_vectors_.*"],
     "models/test_decode.py": [r".*\[left\]"],

@@ -36,7 +36,7 @@ def run(config: ConfigDict, folder: Path) -> Path:
 FAST = ("configs/hp_hn.py",)
 
 
-# Configs of published weights are trained in test_recipes.py, test_methods.py and
+# Configs of published weights are trained in end_to_end/test_methods.py and
 # test_heads_recipes.py, LLaVA in end_to_end/test_llava_evaluation.py, pretraining in
 # test_pretraining.py.
 ELSEWHERE = re.compile(

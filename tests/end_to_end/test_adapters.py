@@ -35,8 +35,7 @@ def adapted(trained, tmp_path_factory):
     """A run of six steps that saves an adapter of `trained`."""
     workdir = tmp_path_factory.mktemp("adapted") / "run"
     flags = (f"--config.init_from={trained}", *LORA, "--config.lora.dora=True")
-    done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY + ":steps=6", workdir, *flags, code=0)
     return workdir, flags
 
 
@@ -55,24 +54,10 @@ def test_only_the_adapter_is_trained_and_saved(trained, adapted):
     assert size < whole / 4
 
 
-def test_a_stopped_adapter_run_ends_as_an_unbroken_one(adapted, tmp_path):
-    workdir, flags = adapted
-    again = tmp_path / "run"
-    shutil.copytree(workdir, again)
-    shutil.rmtree(again / "checkpoints/6")  # as if it had died after step 4
-    done = helpers.run(helpers.TINY + ":steps=6", again, *flags)
-    assert done.returncode == 0, done.stderr
-    events = [row["event"] for row in helpers.rows(again / "events.jsonl")]
-    assert events.count("resume") == 1
-    before, after = params(workdir, 6), params(again, 6)
-    assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
-
-
 def test_eight_devices_train_the_adapter_that_one_trains(adapted, tmp_path):
     workdir, flags = adapted
     sharded = (*flags, "--config.mesh.fsdp=2", "--config.steps=3")
-    done = helpers.run(helpers.TINY, tmp_path / "run", *sharded, devices=8)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY, tmp_path / "run", *sharded, devices=8, code=0)
     one, eight = (
         [row["train/loss"] for row in helpers.rows(w / "metrics.jsonl")[:3]]
         for w in (workdir, tmp_path / "run")
@@ -83,32 +68,29 @@ def test_eight_devices_train_the_adapter_that_one_trains(adapted, tmp_path):
 def test_evaluation_merges_the_adapter(adapted):
     workdir, _ = adapted
     trained = retrieval(workdir, 6)
-    done = helpers.run(helpers.TINY, workdir, "--mode=eval", *adapted[1])
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY, workdir, "--mode=eval", *adapted[1], code=0)
     assert retrieval(workdir, 6) == trained
 
 
 def test_another_base_is_refused(trained, adapted, tmp_path):
     workdir, flags = adapted
     other = tmp_path / "other"
-    done = helpers.run(helpers.TINY + ":steps=6", other, "--config.seed=5")
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY + ":steps=6", other, "--config.seed=5", code=0)
     moved = tmp_path / "moved"
     shutil.copytree(workdir, moved)
     changed = (f"--config.init_from={other}", *flags[1:])
-    done = helpers.run(helpers.TINY, moved, "--mode=eval", *changed)
-    assert done.returncode == 3
+    done = helpers.run(helpers.TINY, moved, "--mode=eval", *changed, code=3)
     assert "was trained on other weights" in done.stderr
-    done = helpers.run(helpers.TINY + ":steps=8", moved, *changed, "--allow_config_change=False")
-    assert done.returncode == 2
+    done = helpers.run(
+        helpers.TINY + ":steps=8", moved, *changed, "--allow_config_change=False", code=2
+    )
     assert "another config" in done.stderr
 
 
 def test_a_run_starts_from_all_parameters_of_a_workdir(trained, tmp_path):
     workdir = tmp_path / "run"
     flags = (f"--config.init_from={trained}", "--config.optimizer.learning_rate=0.0")
-    done = helpers.run(helpers.TINY + ":steps=3", workdir, *flags)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY + ":steps=3", workdir, *flags, code=0)
     before, after = params(trained, 6), params(workdir, 3)
     assert all(np.array_equal(before[path], after[path]) for path in before.keys() | after.keys())
 
@@ -116,14 +98,11 @@ def test_a_run_starts_from_all_parameters_of_a_workdir(trained, tmp_path):
 def test_mixtures_with_other_weights_are_judged_and_shown(trained, tmp_path):
     workdir = tmp_path / "run"
     flags = (f"--config.init_from={trained}", "--config.optimizer.learning_rate=0.01")
-    done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY + ":steps=6", workdir, *flags, code=0)
     mixed = (f"--config.interpolate.other={trained}", "--config.interpolate.alpha=(0.0,0.5,1.0)")
-    done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags, *mixed)
-    assert done.returncode == 2
+    done = helpers.run(helpers.TINY + ":steps=6", workdir, *flags, *mixed, code=2)
     assert "belongs to --mode eval" in done.stderr
-    done = helpers.run(helpers.TINY + ":steps=6", workdir, "--mode=eval", *flags, *mixed)
-    assert done.returncode == 0, done.stderr
+    done = helpers.run(helpers.TINY + ":steps=6", workdir, "--mode=eval", *flags, *mixed, code=0)
     assert "alpha 0.5" in done.stdout
 
     def scores(folder, step):
@@ -139,8 +118,7 @@ def test_mixtures_with_other_weights_are_judged_and_shown(trained, tmp_path):
     assert str(trained) in page
     assert "(report/mixture_scenes_attribute_swap_" in page
     wrong = (mixed[0], "--config.interpolate.alpha=(0.0,1.5)")
-    done = helpers.run(helpers.TINY + ":steps=6", workdir, "--mode=eval", *flags, *wrong)
-    assert done.returncode == 2
+    done = helpers.run(helpers.TINY + ":steps=6", workdir, "--mode=eval", *flags, *wrong, code=2)
     assert "shares from 0 to 1" in done.stderr
     assert folders[1].exists()
 
@@ -154,9 +132,6 @@ def test_mixtures_with_other_weights_are_judged_and_shown(trained, tmp_path):
             2,
             "matches no whole name",
         ),
-        (("--config.init_from={trained}", "--config.model.activation=gelu"), 2, "activation is"),
-        (("--config.init_from={trained}", "--config.model.vocab_size=99"), 2, "vocab_size is 128"),
-        (("--config.init_from={trained}", "--config.text.tokenizer=digits"), 2, "does not know"),
     ],
 )
 def test_what_does_not_fit_is_refused(trained, tmp_path, flags, code, words):

@@ -8,20 +8,16 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
-from tests.support import helpers, miniature, sets
-from vlc_jax import models, weights
+from tests.support import helpers, miniature, sets, small_models
+from vlc_jax import models
 from vlc_jax.configs import default, hp_hn
 from vlc_jax.input_pipeline.commands import generated_texts, prepare
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.tokenizers import clip_bpe
 from vlc_jax.setup import data
-from vlc_jax.setup.init_from import architecture
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
 MADE_BY_CI = ("make demo", "make test", "make test-all")
@@ -152,15 +148,8 @@ def write_weights(folder):
     them; returns the sha256 of its merges.
     """
     model = models.build("clip", "B/32", image={"depth": 1}, text={"depth": 1})
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: 0.02 * rng.standard_normal(x.shape, np.float32), shapes)
-    folder.mkdir()
-    arrays = weights.save(params, "hf_clip", architecture(model))
-    save_file(arrays, folder / "model.safetensors")
-    tower = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
-    config = {"model_type": "clip", "vision_config": tower, "text_config": tower}
-    (folder / "config.json").write_text(json.dumps(config))
+    fields = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
+    small_models.write_hugging_face(folder, model, "hf_clip", 0.02, **fields)
     sha256 = helpers.write_clip_vocabulary(folder / "gz")
     for name, content in clip_bpe.ClipTokenizer(path=folder / "gz", sha256=sha256).files().items():
         (folder / name).write_text(content, "utf-8")

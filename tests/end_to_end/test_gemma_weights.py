@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tokenizers
 
 import vlc_jax
 from tests.support import paligemma
+from tests.support.small_models import GEMMA, GEMMA3, LM, SIGLIP, normal, write_tokenizer
 from vlc_jax import errors
 from vlc_jax.models import llava
 from vlc_jax.setup import llava_config
@@ -21,20 +21,19 @@ SPECIAL = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<star
 WORDS = (*SPECIAL, "user", "model", "Yes", "\n", "\n\n", "\n\n\n", "<s>", "Does", "this", "figure",
          "show", '"a', "red", "blue", 'circle"?', "Please", "answer", "yes", "or",
          "no.")  # fmt: skip
-LM = {"vocab": len(WORDS), "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 1,
-      "head_width": 6, "epsilon": 1e-6, "theta": 1e4, "scaling": None, "window": None,
-      "is_tied": True, "activation": "gelu_tanh", "unit_offset": True,
-      "scales_embeddings": True}  # fmt: skip
-LOCAL = {"window": 3, "global_every": 2, "local_theta": 1e4, "qk_norm": True, "post_norms": True,
-         "scale_width": None,
-         "scaling": {"kind": "linear", "original_length": 0, "factor": 8.0}}  # fmt: skip
-IMAGE = {"width": 16, "depth": 2, "heads": 2, "mlp_width": 24, "image_size": 16, "patch_size": 4,
-         "activation": "gelu_tanh", "epsilon": 1e-6, "pre_norm": False, "patch_bias": True,
-         "pooling": "mean"}  # fmt: skip
+FIELDS = {"vocab": len(WORDS), "depth": 2, "kv_heads": 1, "epsilon": 1e-6}
+LOCAL = {"window": 3, "local_theta": 1e4, "scale_width": None}
+IMAGE = SIGLIP | {"depth": 2, "image_size": 16}
 TOWER = {"image": IMAGE, "layer": -1, "image_id": len(WORDS), "select": "patch"}
 SIZES = {
-    "paligemma": {"family": "gemma", "lm": LM, "kind": "paligemma", **TOWER},
-    "gemma3": {"family": "gemma3_text", "lm": LM | LOCAL, "kind": "gemma3", "side": 2, **TOWER},
+    "paligemma": {"family": "gemma", "lm": LM | GEMMA | FIELDS, "kind": "paligemma", **TOWER},
+    "gemma3": {
+        "family": "gemma3_text",
+        "lm": LM | GEMMA3 | FIELDS | LOCAL,
+        "kind": "gemma3",
+        "side": 2,
+        **TOWER,
+    },
 }
 TURN = "<end_of_turn> \n <start_of_turn> model \n"
 # What stands before and behind the image, up to the answer, and the token that ends the answer.
@@ -49,30 +48,19 @@ PROMPTS = {
 CAPTIONS = ["a red circle", "a blue circle"]
 
 
-def write_tokenizer(folder):
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
-    )
-    split = tokenizers.Regex(r"\n+|[^\s]+")
-    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
-    library.add_special_tokens([tokenizers.AddedToken(x, special=True) for x in SPECIAL])
-    library.save(str(folder / "tokenizer.json"))
-
-
 @pytest.fixture(scope="module", params=SIZES)
 def folder(request, tmp_path_factory):
     """The kind of a model, its folder as `weights.save` writes it, and a function of its logits."""
     kind, path = request.param, tmp_path_factory.mktemp(request.param)
     model = llava.build(SIZES[kind])
     shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
-    rng = np.random.default_rng(4)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+    params = normal(shapes, 0.3, seed=4)
     # small, or tied embeddings make every token likeliest behind itself
     params["lm"]["token_embedding"]["embedding"] *= 0.2
     weights.save(params, SIZES[kind], path)
     if kind == "paligemma":
         np.savez(path / "pt.npz", **paligemma.arrays(params, SIZES[kind]))
-    write_tokenizer(path)
+    write_tokenizer(path, WORDS, "<pad>", r"\n+|[^\s]+", special=SPECIAL)
     apply = functools.partial(model.apply, {"params": params}, method="text_logits")
     return kind, path, jax.jit(apply), model.num_image_tokens
 

@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.support import helpers, recipes, shared
+from tests.support import helpers, miniature, recipes, shared
 from tests.support.configs import write_vectors
+from tests.support.training import train
 from vlc_jax import losses, types
 from vlc_jax.configs import dcsm
 from vlc_jax.configs.llava import llm2vec
 from vlc_jax.input_pipeline.commands import prepare
-from vlc_jax.run.processes.preemption import StopSignal
-from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import data as setup_data
 from vlc_jax.setup import resolve
 from vlc_jax.tools import embed_text
-from vlc_jax.train import loop
 
 TAGGER = "tagger=scenes:scenes-mini"
 TALKS = "path={web}+{mixed},image_folder={images}+{coco}"
@@ -62,11 +60,9 @@ def write_data(folder):
         name, texts = image["file_name"], captions[5 * number : 5 * number + 5]
         other = str(number ^ 1)
         pairs.append({"id": str(number), "image": name, "caption": texts, "hard_images": [other]})
-        turns = [("human", "<image>\nWhat is there?"), ("gpt", texts[0])]
-        talk = [{"from": speaker, "value": text} for speaker, text in turns]
+        talk = miniature.talk("<image>\nWhat is there?", texts[0])
         web.append({"id": name, "image": name, "conversations": talk})
-        more = [("human", "And what else?"), ("gpt", texts[1])]
-        talk += [{"from": speaker, "value": text} for speaker, text in more]
+        talk = [*talk, *miniature.talk("And what else?", texts[1])]
         mixed.append({"id": number, "image": f"train2014/{name}", "conversations": talk})
     (coco / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     (coco / "web.json").write_text(json.dumps(web))
@@ -140,23 +136,18 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
         for options in config.evals.values():
             options.image_folder = str(files["images"])
         config.input.max_bad_share = 0.1
-    setup, workdir = resolve(config), Workdir(tmp_path / "run")
-    try:
-        loop.train(setup, workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-
-    rows = helpers.rows(workdir.path / "metrics.jsonl")
+    workdir = train(config, tmp_path / "run")
+    rows = helpers.rows(workdir / "metrics.jsonl")
     assert len(rows) == 2
     for loss in config.losses:
         assert all(row[f"train/{loss}"] > 0 for row in rows), loss
-    assert (workdir.path / "evals/retrieval/2.json").exists() == is_evaluated
-    env = json.loads((workdir.path / "env.json").read_text())
+    assert (workdir / "evals/retrieval/2.json").exists() == is_evaluated
+    env = json.loads((workdir / "env.json").read_text())
     parts = env["parameters"]
     expected = sum(parts[tower] for tower in towers) + parts.get("head", 0)
     expected -= parts["image"] if name == "llava.clip_ft" else 0  # frozen
     if "dcsm" in name:  # whose vectors of functional words are frozen, too
-        expected -= setup.parameters.shapes["head"]["functional_words"].size
+        expected -= resolve(config).parameters.shapes["head"]["functional_words"].size
     if name in ("llava.clip_ft", "labclip") or "learned" in given:
         expected += 1  # the temperature
     assert parts["trained"] == expected
@@ -196,16 +187,12 @@ def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, 
         config.model.image.update({"projection": 16} if family == "clip" else {})
         config.epochs, config.steps, config.log_every, config.input.max_bad_share = None, 2, 1, 0.1
         config.optimizer.warmup_steps = 0
-    workdir = Workdir(tmp_path / "run")
-    try:
-        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    rows = helpers.rows(workdir.path / "metrics.jsonl")
+    workdir = train(config, tmp_path / "run")
+    rows = helpers.rows(workdir / "metrics.jsonl")
     (loss,) = config.losses
     assert loss == {"clip": "infonce", "siglip": "sigmoid_negatives"}[family]
     assert [row[f"train/{loss}"] > 0 for row in rows] == [True, True]
-    parts = json.loads((workdir.path / "env.json").read_text())["parameters"]
+    parts = json.loads((workdir / "env.json").read_text())["parameters"]
     connector = (24 + 1) * 16 + (16 + 1) * 16
     assert parts["text"] == connector
     scales = {"clip": 1, "siglip": 2}[family]  # and a bias

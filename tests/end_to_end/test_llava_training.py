@@ -8,17 +8,16 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-import tokenizers
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import vlc_jax
-from tests.support import helpers, tiny_llava_stages
+from tests.support import helpers, miniature, tiny_llava_stages
+from tests.support.small_models import normal, write_hugging_face, write_tokenizer
 from vlc_jax import models, weights
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
 from vlc_jax.setup import init_from, plan_search, resolve
-from vlc_jax.setup.init_from import architecture
 from vlc_jax.tools import cache_features, export
 from vlc_jax.weights import llava, lm_config
 
@@ -26,11 +25,6 @@ pytestmark = pytest.mark.slow
 
 CONFIG = "tests/support/tiny_llava_stages.py"
 WORDS = ("<unk>", "</s>", "<s>", "USER:", "ASSISTANT:", "\n", "what", "is", "it", "a", "red", "dog")
-
-
-def random(shapes, seed):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
 
 
 @pytest.fixture(scope="module")
@@ -41,31 +35,21 @@ def root(tmp_path_factory):
     image = {**small, "image_size": 8, "patch_size": 4, "projection": 8}
     text = {**small, "vocab_size": 30, "context_length": 7, "eos_id": 2, "projection": 8}
     clip = models.build("clip", "L/14", image=image, text=text)
-    params = random(jax.eval_shape(functools.partial(models.init, clip), jax.random.key(0)), 0)
-    (root / "clip").mkdir()
-    save_file(weights.save(params, "hf_clip", architecture(clip)), root / "clip/model.safetensors")
-    facts = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
-    facts = {"model_type": "clip", "vision_config": facts, "text_config": facts}
-    (root / "clip/config.json").write_text(json.dumps(facts))
+    fields = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
+    write_hugging_face(root / "clip", clip, "hf_clip", 0.3, **fields)
     (root / "clip/preprocessor_config.json").write_text(json.dumps({"do_center_crop": True}))
     decoder = lm.build("tiny")
     shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
     fields = lm_config.read({"model_type": "llama"})["lm"]
     sizes = {"family": "llama", "lm": {name: getattr(decoder, name) for name in fields}}
-    llava.save({"lm": random(shapes, 1)}, sizes, root / "lm")
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>")
-    )
-    split = tokenizers.Regex(r"\n|</s>|[^\s<]+")
-    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
-    library.save(str(root / "tokenizer.json"))
+    llava.save({"lm": normal(shapes, 0.3, seed=1)}, sizes, root / "lm")
+    write_tokenizer(root, WORDS, "<unk>", r"\n|</s>|[^\s<]+")
     names = helpers.write_photos(root / "photos", 8)
     rows = []
     for index, name in enumerate(names):
         turns = 1 if index < 6 else 3
-        asked = [("what is it", "a red dog" if index % 2 else "a dog")] * turns
-        said = [(f"<image>\n{q}" if not i else q, a) for i, (q, a) in enumerate(asked)]
-        turns = [{"from": w, "value": v} for q, a in said for w, v in (("human", q), ("gpt", a))]
+        first, *others = ["what is it", "a red dog" if index % 2 else "a dog"] * turns
+        turns = miniature.talk(f"<image>\n{first}", *others)
         # the second stage reads one conversation without an image, too; the first leaves it out
         row = {"id": str(index), "image": name, "conversations": turns}
         rows.append(row if index != 3 else {"id": "3", "conversations": turns})
@@ -74,8 +58,7 @@ def root(tmp_path_factory):
 
 
 def run(root, workdir, arguments, *flags):
-    done = helpers.run(f"{CONFIG}:root={root},{arguments}", workdir, *flags)
-    assert done.returncode == 0, done.stderr
+    helpers.run(f"{CONFIG}:root={root},{arguments}", workdir, *flags, code=0)
     return helpers.rows(workdir / "metrics.jsonl")
 
 

@@ -12,16 +12,15 @@ from ml_collections import ConfigDict
 from PIL import Image
 
 import vlc_jax
-from tests.support import helpers, llava_folder
-from tests.support.llava_folder import IMAGE, LM, WORDS
+from tests.support import helpers, llava_folder, miniature
+from tests.support.llava_folder import LM, WORDS
+from tests.support.small_models import IMAGE
+from tests.support.training import train
 from vlc_jax import errors
 from vlc_jax.configs import default
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.record import ImageQuestion
-from vlc_jax.run.processes.preemption import StopSignal
-from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, llava_config, resolve
-from vlc_jax.train import loop
 
 CAPTIONS = ["a red circle", "a blue circle"]
 
@@ -83,8 +82,7 @@ def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, t
     rows = []
     for i, image in enumerate(pixels):
         Image.fromarray(image).save(tmp_path / f"{i}.png")
-        turns = [("human", "<image>\nred or blue"), ("gpt", f"a {('red', 'blue')[i % 2]}")]
-        talk = [{"from": who, "value": text} for who, text in turns]
+        talk = miniature.talk("<image>\nred or blue", f"a {('red', 'blue')[i % 2]}")
         rows.append({"id": i, "image": f"{i}.png", "conversations": talk})
     (tmp_path / "talks.json").write_text(json.dumps(rows))
     config = as_embedder(path, tmp_path / "talks.json")
@@ -102,12 +100,7 @@ def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, t
     found = model.embed_images([ImageQuestion(pixels[0], "red or blue")])[0]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
-    workdir = Workdir(tmp_path / "run")
-    try:
-        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    steps = helpers.rows(workdir.path / "metrics.jsonl")
+    steps = helpers.rows(train(config, tmp_path / "run") / "metrics.jsonl")
     assert len(steps) == 2
     assert all(row["train/infonce"] > 0 and row["train/grad_norm"] > 0 for row in steps)
 

@@ -1,4 +1,4 @@
-"""Every method with data=coco on a miniature of COCO, from published files to an exported folder.
+"""Every method and control on a miniature of COCO, from published files to an exported folder.
 
 Data and weights are shared, and each method is one process. Three are run whole
 (tests/support/chain.py): trained from imported weights, stopped by SIGTERM, resumed, evaluated
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import helpers, recipes, shared
+from tests.support import helpers, miniature, recipes, shared
 from tests.support.configs import CASES
 from tests.support.recipes import PARTS
 
@@ -28,6 +28,9 @@ GENERATED = (
     ),
 )
 METHODS = {  # -> its recipe, and the arguments that name its data
+    "clip_ft": ("clip_ft", "path={negclip}"),
+    "clip_coco": ("clip_coco", "path={texts}"),
+    "siglip_ft": ("siglip_ft", "path={texts}"),
     "negclip": ("negclip", "path={negclip}"),
     "negclip_generated": (
         "negclip",
@@ -52,7 +55,9 @@ METHODS = {  # -> its recipe, and the arguments that name its data
 }
 # trained whole, frozen but for adapters, and of the other family: what is saved differs
 WHOLE = ("negclip", "svlc", "leftright_siglip")
-FROZEN = ("svlc", "svlc_pos", "dac", "leftright")  # recipes that train a part of the parameters
+CONTROLS = {"clip_coco", "siglip_ft"}  # without the argument `data`
+# recipes that train a part of the parameters
+FROZEN = ("siglip_ft", "svlc", "svlc_pos", "dac", "leftright")
 FLAGS = (
     *("--config.optimizer.warmup_steps=2", "--config.log_every=1", "--config.eval.batch_size=8"),
     *("--config.checkpoint.every=1000", "--config.optimizer.learning_rate=1e-3"),
@@ -98,16 +103,16 @@ def write_texts(coco):
     for number, image in enumerate(document["images"]):
         name, (first, *others) = image["file_name"], captions[5 * number : 5 * number + 5]
         dense.append({"image": f"train2014/{name}", "caption": first, "positives": others})
-        turns = [{"from": "human", "value": "<image>"}, {"from": "gpt", "value": first}]
+        turns = miniature.talk("<image>", first)
         talks.append({"id": str(number), "image": name, "conversations": turns})
     (coco / "dense.jsonl").write_text("".join(json.dumps(row) + "\n" for row in dense))
     (coco / "llava.json").write_text(json.dumps(talks))
 
 
 def test_every_recipe_is_run():
-    elsewhere = {"clip_ft", "dcsm", "labclip", "pacl", "sparc"}  # test_recipes, test_heads_recipes
+    elsewhere = {"dcsm", "labclip", "pacl", "sparc"}  # test_heads_recipes
     methods = {Path(case.partition(":")[0]).stem for case in CASES if case.endswith(":data=coco")}
-    assert methods == elsewhere | {recipe for recipe, _ in METHODS.values()}
+    assert methods | CONTROLS == elsewhere | {recipe for recipe, _ in METHODS.values()}
 
 
 def command(method, data, folder):
@@ -116,7 +121,8 @@ def command(method, data, folder):
     recipe, given = METHODS[method]
     weights, small = siglip if "siglip" in method else clip
     config = recipes.wrapper(folder, recipe, small)
-    arguments = f"data=coco,{weights},{given.format(**files)},validation={files['test']},batch=8"
+    given = given.format(**files) + ("" if recipe in CONTROLS else ",data=coco")
+    arguments = f"{weights},{given},validation={files['test']},batch=8"
     return "--config", f"{config}:{arguments}", "--workdir", folder / "run", *FLAGS
 
 
@@ -124,8 +130,7 @@ def command(method, data, folder):
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in WHOLE])
 def test_a_method_runs_from_published_files_up_to_its_step(method, data, tmp_path):
     words = command(method, data, tmp_path)
-    done = helpers.python("-m", "tests.support.until_compiled", *words, timeout=500)
-    assert done.returncode == 0, done.stderr
+    helpers.python("-m", "tests.support.until_compiled", *words, timeout=500, code=0)
     check_parameters(method, tmp_path / "run")
 
 
@@ -133,8 +138,7 @@ def test_a_method_runs_from_published_files_up_to_its_step(method, data, tmp_pat
 @pytest.mark.parametrize("method", WHOLE)
 def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, tmp_path):
     chain = ("-m", "tests.support.chain", tmp_path / "exported")
-    done = helpers.python(*chain, *command(method, data, tmp_path), timeout=500)
-    assert done.returncode == 0, done.stderr
+    done = helpers.python(*chain, *command(method, data, tmp_path), timeout=500, code=0)
     assert json.loads(done.stdout.splitlines()[-1]) == [75, 0, 0, 0], done.stderr
 
     workdir = tmp_path / "run"
@@ -145,9 +149,20 @@ def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, 
     saved = json.loads((workdir / "config.json").read_text())
     for loss in saved["losses"]:
         assert max(row[f"train/{loss}"] for row in rows) > 0, loss
-    assert (workdir / f"evals/retrieval/{rows[-1]['step']}.json").exists()
     check_parameters(method, workdir)
-    assert (tmp_path / "exported/model.safetensors").exists()
+    trained = results(workdir, rows[-1]["step"])
+    if method == "negclip":  # what was exported scores as the run does
+        files, (_, small), _ = data
+        config = recipes.wrapper(tmp_path, "zero_shot", small, "eval")
+        config += f":weights={tmp_path / 'exported'},family=clip,variant=B/32,size=224"
+        flags = ("--mode=eval", "--config.eval.batch_size=8")
+        helpers.run(f"{config},path={files['test']}", tmp_path / "zero_shot", *flags, code=0)
+        assert results(tmp_path / "zero_shot", 0) == trained
+
+
+def results(workdir, step):
+    row = json.loads((workdir / f"evals/retrieval/{step}.json").read_text())
+    return {name: metric["value"] for name, metric in row["metrics"].items()}
 
 
 def check_parameters(method, workdir):

@@ -20,8 +20,7 @@ from tests.support import forks, helpers
 def unbroken(tmp_path_factory):
     """The run all others are compared with."""
     workdir = tmp_path_factory.mktemp("unbroken") / "run"
-    done = helpers.run(helpers.TINY, workdir)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY, workdir, code=0)
     return workdir
 
 
@@ -90,8 +89,7 @@ def test_a_run_leaves_everything_a_user_looks_for(unbroken):
 
 def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbroken):
     before = saved_state(unbroken)
-    done = helpers.run(helpers.TINY, unbroken)
-    assert done.returncode == 0, done.stderr
+    done = helpers.run(helpers.TINY, unbroken, code=0)
     assert "scenes_attribute_swap" in done.stdout
     assert "report.html" in done.stdout
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
@@ -101,8 +99,7 @@ def test_eval_mode_needs_only_the_workdir_and_makes_what_is_missing(unbroken):
     path = unbroken / "evals/scenes_retrieval/12.json"
     found = json.loads(path.read_text())
     path.unlink()
-    done = helpers.python("-m", "vlc_jax.main", "--mode", "eval", "--workdir", unbroken)
-    assert done.returncode == 0, done.stderr
+    done = helpers.python("-m", "vlc_jax.main", "--mode", "eval", "--workdir", unbroken, code=0)
     assert "scenes_retrieval" in done.stdout
     assert json.loads(path.read_text())["metrics"] == found["metrics"]
     assert "scenes_attribute_swap: kept from before" in done.stdout
@@ -114,8 +111,7 @@ def test_three_kills_at_random_steps_change_nothing(tmp_path, unbroken):
         with helpers.start(helpers.TINY, workdir) as job:
             wait_for(lambda g=goal: steps_logged(workdir) >= g, job)
             job.kill()
-    done = helpers.run(helpers.TINY, workdir)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY, workdir, code=0)
     assert_same_end(workdir, unbroken)
 
 
@@ -133,8 +129,7 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
         _, errors = job.communicate(timeout=60)
     assert job.returncode == 75, errors
     assert "preempted" in event_names(workdir)
-    done = helpers.run(helpers.TINY, workdir)
-    assert done.returncode == 0, done.stderr
+    helpers.run(helpers.TINY, workdir, code=0)
     assert_same_end(workdir, unbroken)
 
 
@@ -170,8 +165,7 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
     os.close(stop_at(stuck, config, workdir, *flags, workers))
     stuck.unlink()
     stuck.write_bytes(photo)
-    done = helpers.run(config, workdir, *flags)
-    assert done.returncode == 0, done.stderr
+    helpers.run(config, workdir, *flags, code=0)
     assert helpers.rows(workdir / "metrics.jsonl")[-1]["step"] == 9
 
 
@@ -185,37 +179,16 @@ def test_a_flipped_byte_in_the_newest_checkpoint_falls_back_to_the_one_before(tm
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(bytes(data))
-    done = helpers.run(helpers.TINY, workdir)
-    assert done.returncode == 0, done.stderr
+    done = helpers.run(helpers.TINY, workdir, code=0)
     assert "corrupt_checkpoint" in event_names(workdir)
     assert "does not match its sha256" in done.stderr + (workdir / "logs/host_000.log").read_text()
     assert_same_end(workdir, unbroken)
 
 
-def test_another_learning_rate_is_refused_with_the_difference(unbroken):
-    done = helpers.run(helpers.TINY, unbroken, "--config.optimizer.learning_rate=0.5")
-    assert done.returncode == 2
-    assert "optimizer.learning_rate: 0.001 -> 0.5" in done.stderr
-    assert (unbroken / "DONE").exists()
-    assert not (unbroken / "FAILED").exists()
-
-
 def test_fewer_steps_than_were_taken_are_refused(unbroken):
-    done = helpers.run(helpers.TINY, unbroken, "--config.steps=8", "--allow_config_change")
-    assert done.returncode == 2
+    done = helpers.run(helpers.TINY, unbroken, "--config.steps=8", "--allow_config_change", code=2)
     assert "is at step 12, beyond the 8" in done.stderr
     assert sorted(p.name for p in (unbroken / "checkpoints").iterdir()) == ["12", "8"]
-
-
-def test_another_model_size_is_refused_naming_parameters(unbroken):
-    done = helpers.run(
-        helpers.TINY, unbroken, "--config.model.vocab_size=300", "--allow_config_change"
-    )
-    assert done.returncode == 2
-    assert "text/token_embedding" in done.stderr
-    assert "Traceback" not in done.stderr
-    restored = helpers.run(helpers.TINY, unbroken, "--allow_config_change")
-    assert restored.returncode == 0, restored.stderr
 
 
 def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
@@ -225,25 +198,21 @@ def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
         job.send_signal(signal.SIGTERM)
         _, errors = job.communicate(timeout=60)
     assert job.returncode == 75, errors
-    done = helpers.run(config, both)
-    assert done.returncode == 0, done.stderr
+    helpers.run(config, both, code=0)
     assert "resume" in event_names(both / "pretrain")
     assert (both / "pretrain" / "DONE").exists()
 
-    given = helpers.run(helpers.TINY, tmp_path / "given", f"--config.init_from={both / 'pretrain'}")
-    assert given.returncode == 0, given.stderr
+    helpers.run(helpers.TINY, tmp_path / "given", f"--config.init_from={both / 'pretrain'}", code=0)
     assert_same_end(tmp_path / "given", both)
     assert not (tmp_path / "given" / "pretrain").exists()
 
-    again = helpers.run(config, both, "--config.pretrain.seed=2")
-    assert again.returncode == 2
+    again = helpers.run(config, both, "--config.pretrain.seed=2", code=2)
     assert "pretrain holds a run with another config" in again.stderr
 
 
 def test_a_wrong_config_is_found_before_the_run_that_comes_first(tmp_path):
     wrong = ("--config.input.negatives.count=1", "--config.input.negatives.fallback=slip")
     for flags in (wrong, ("--config.optimizer.warmup_steps=99",)):
-        done = helpers.run(f"{helpers.TINY}:pretrain", tmp_path / "run", *flags)
-        assert done.returncode == 2
+        done = helpers.run(f"{helpers.TINY}:pretrain", tmp_path / "run", *flags, code=2)
         assert "slip" in done.stderr or "warmup" in done.stderr
         assert not (tmp_path / "run" / "pretrain").exists()

@@ -26,8 +26,7 @@ def test_a_run_by_blocks_from_a_stage_resumes_to_the_same_losses(tmp_path):
     assert prepare.main([*words, "--shard-size", "100", "--out", str(shards)]) == 0
     config.write_text(CONFIG.format(path=str(shards)))
     stage = "--config.input.source_options.stage"
-    done = helpers.run(str(config), whole, f"{stage}={tmp_path / 'a'}")
-    assert done.returncode == 0, done.stderr
+    helpers.run(str(config), whole, f"{stage}={tmp_path / 'a'}", code=0)
     rows = helpers.rows(whole / "metrics.jsonl")
     assert sum(row.get("perf/read_mb", 0) for row in rows) > 0
     assert {0 <= row.get("perf/stage_hit_fraction", 1) <= 1 for row in rows} == {True}
@@ -37,8 +36,8 @@ def test_a_run_by_blocks_from_a_stage_resumes_to_the_same_losses(tmp_path):
     cut = shutil.copytree(whole, tmp_path / "cut")
     shutil.rmtree(cut / "checkpoints" / "4")
     (cut / "DONE").unlink()
-    done = helpers.run(str(config), cut, f"{stage}={tmp_path / 'b'}", f"{stage}_gb=1")
-    assert done.returncode == 0, done.stderr
+    where = [f"{stage}={tmp_path / 'b'}", f"{stage}_gb=1"]
+    helpers.run(str(config), cut, *where, code=0)
     again = helpers.rows(cut / "metrics.jsonl")
     assert [row["train/loss"] for row in again] == [row["train/loss"] for row in rows]
     assert {"resume", "config_change"} <= {r["event"] for r in helpers.rows(cut / "events.jsonl")}

@@ -11,14 +11,14 @@ from ml_collections import ConfigDict
 import vlc_jax
 from tests.support import helpers
 from tests.support.configs import shrink
+from tests.support.training import train
 from vlc_jax.configs import default, records
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.record import DataError, ImageQuestion
-from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import init_from, resolve, weights_config
-from vlc_jax.train import first_state, loop
+from vlc_jax.train import first_state
 
 EVALS = {"scenes_relation_swap": {"split": "validation", "count": 8}}
 EVALS["scenes_whatsup"] = EVALS["scenes_relation_swap"]
@@ -32,15 +32,6 @@ def configured(name, folder, arguments="", start=None):
         config.evals = EVALS if name == "vlm2vec" else {}
         config.log_every = 1
     return config
-
-
-def run(config, folder):
-    workdir = Workdir(folder)
-    try:
-        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    return workdir.path
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +64,7 @@ def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path)
     trained = setup.parameters.trained_shapes()
     assert set(trained) == {"lora"}
 
-    workdir = run(config, tmp_path / "run")
+    workdir = train(config, tmp_path / "run")
     rows = helpers.rows(workdir / "metrics.jsonl")
     assert all(row["train/infonce"] > 0 and row["train/grad_norm"] > 0 for row in rows)
     model = vlc_jax.load(workdir)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +61,21 @@ def there(python) -> Callable[..., None]:
         assert done.returncode == 0, done.stderr
 
     return run
+
+
+@pytest.fixture(scope="module")
+def folder(there, request, tmp_path_factory):
+    """What the module's reference, SCRIPT, writes."""
+    folder = tmp_path_factory.mktemp("reference")
+    there(request.module.SCRIPT, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def io(folder):
+    """Name -> array of the reference's inputs and outputs."""
+    with np.load(folder / "io.npz") as file:
+        return dict(file)
 
 
 @pytest.fixture(scope="session")

@@ -13,39 +13,25 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import tiny_bert
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from vlc_jax.input_pipeline.hard_texts.fill_mask import SvlcFillMask
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["A", "a", "the", "dog", "cat", "mat", "runs", "sits", "on", "under", "red", "big", "large"]
 WORDS += ["apple", "##ing", "7", ".", ",", "an", "old", "and"]
 
 
 def build(folder: Path) -> None:
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS])}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
-        sep_token="[SEP]", mask_token="[MASK]",
-    )  # fmt: skip
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=32, initializer_range=2.0,
-    )  # fmt: skip
+    tokenizer, config = tiny_bert.build(WORDS, initializer_range=2.0)
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def likeliest(folder: Path, words: list[str]) -> list[list[str]]:
     model = transformers.BertForMaskedLM.from_pretrained(folder).eval()
-    known = [*SPECIAL, *WORDS]
+    known = [*tiny_bert.SPECIAL, *WORDS]
     found = []
     for place in range(len(words)):
         ids = [2, *(known.index(word) if word in known else 1 for word in words), 3]

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import peft
 import torch
-import torch.nn.functional as F
 import transformers
 from safetensors.torch import save_file
 
@@ -122,14 +121,6 @@ def vision(model, images: torch.Tensor, io: dict) -> None:
     hidden = model.model.vision_tower(images, output_hidden_states=True).hidden_states
     io["hidden_-2"], io["hidden_-1"] = hidden[-2].numpy(), hidden[-1].numpy()
     io["projected"] = model.model.multi_modal_projector(hidden[-2]).numpy()
-
-
-def one_direction(model, images: torch.Tensor, io: dict) -> None:
-    """The loss of VLM2Vec, at its temperature of .02."""
-    generator = torch.Generator().manual_seed(8)
-    queries, texts = (F.normalize(torch.randn(8, 16, generator=generator)) for _ in range(2))
-    io["queries"], io["targets"] = queries.numpy(), texts.numpy()
-    io["one_direction"] = F.cross_entropy(queries @ texts.T / 0.02, torch.arange(8)).numpy()
 
 
 def generation(model, images: torch.Tensor, io: dict) -> None:
@@ -254,7 +245,7 @@ def main(out: Path) -> None:
     layouts(out, model)
     images = torch.randn(3, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(4))
     io["images"] = images.permute(0, 2, 3, 1).numpy()
-    for write in (vision, one_direction, generation, options, m3id, half):
+    for write in (vision, generation, options, m3id, half):
         write(model, images, io)
     np.savez(out / "io.npz", **io)
 

@@ -12,31 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import sentence_transformers
+import tiny_bert
 import torch
 import transformers
 from sentence_transformers.sentence_transformer import modules
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
 
 def build(folder: Path, words: list[str]) -> None:
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
-        sep_token="[SEP]", mask_token="[MASK]",
-    )  # fmt: skip
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=32,
-    )  # fmt: skip
+    fast, config = tiny_bert.build(words)
     transformers.BertModel(config).save_pretrained(folder / "bert")
     fast.save_pretrained(folder / "bert")
     reader = modules.Transformer(str(folder / "bert"), max_seq_length=16)

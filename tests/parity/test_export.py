@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.support.small_models import FOLDER, normal
 from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import lora
@@ -45,34 +46,19 @@ CASES = {
 
 
 def described(model, is_siglip):
-    image, text = model.image, model.text
-    towers = [
+    image, text = (
         folder.Tower(t.width, t.depth, t.heads, t.mlp_width, t.activation, t.epsilon)
-        for t in (image, text)
-    ]
-    return folder.Model(
-        *towers,
-        embed=text.projection,
-        image_size=image.image_size,
-        patch_size=image.patch_size,
-        context_length=12,
-        vocab_size=60,
-        bos_id=58,
-        eos_id=59,
-        pad_id=1,
-        mean=(0.5, 0.5, 0.5),
-        std=(0.5, 0.5, 0.5),
-        crop="centre",
-        is_siglip=is_siglip,
-        is_eva=not image.key_bias,
+        for t in (model.image, model.text)
     )
+    sizes = {"image_size": model.image.image_size, "patch_size": model.image.patch_size}
+    sizes |= {"is_siglip": is_siglip, "is_eva": not model.image.key_bias}
+    sizes |= dict.fromkeys(("mean", "std"), (0.5, 0.5, 0.5))
+    return FOLDER._replace(image=image, text=text, embed=model.text.projection, **sizes)
 
 
 def random_params(model):
-    rng = np.random.default_rng(0)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    std = 0.1 if model.image.width < 100 else 0.02
-    return jax.tree.map(lambda x: rng.normal(size=x.shape, scale=std).astype(np.float32), shapes)
+    return normal(shapes, 0.1 if model.image.width < 100 else 0.02)
 
 
 def write(out, case, model, params):

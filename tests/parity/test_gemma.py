@@ -13,21 +13,9 @@ from vlc_jax.weights import llava as weights
 
 pytestmark = pytest.mark.slow
 
+SCRIPT = "gemma_reference.py"
 TOLERANCE = 5e-5  # float32, of logits up to 6
 NAMES = ("paligemma", "gemma3")
-
-
-@pytest.fixture(scope="module")
-def folder(there, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gemma")
-    there("gemma_reference.py", folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def io(folder):
-    with np.load(folder / "io.npz") as file:
-        return dict(file)
 
 
 @functools.cache

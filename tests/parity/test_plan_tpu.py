@@ -85,8 +85,7 @@ def test_what_does_not_fit_is_explained_and_a_search_finds_what_does():
 
 def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(tmp_path):
     (tmp_path / "million.py").write_text(MILLION)
-    done = helpers.python(tmp_path / "million.py")
-    assert done.returncode == 0, done.stderr
+    done = helpers.python(tmp_path / "million.py", code=0)
     assert int(done.stdout) < 2**30
 
 

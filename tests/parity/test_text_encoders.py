@@ -17,23 +17,11 @@ from vlc_jax.setup import init_from, resolve
 
 pytestmark = pytest.mark.slow
 
+SCRIPT = "text_encoder_reference.py"
 TEXTS = ["a red dog", "two dogs on the left of a very big table, and a cat", "red", "A cat?"]
 INSTRUCTIONS = {"with": "Retrieve images of this:", "without": ""}
 CASES = ("llama_2_chat", "llama_3_instruct")
 HIDDEN_STATES = jax.jit(llm2vec.hidden_states, static_argnums=0)
-
-
-@pytest.fixture(scope="module")
-def folder(there, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text_encoders")
-    there("text_encoder_reference.py", folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def io(folder):
-    with np.load(folder / "io.npz") as file:
-        return dict(file)
 
 
 def encoder(folder, case, instruction="", adapters=True):

@@ -190,8 +190,7 @@ def test_without_the_compiler_of_tpus_the_extra_is_named(monkeypatch):
 def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     words = ("-m", "vlc_jax.main", "--mode", "plan", "--config", helpers.TINY)
     nowhere = ("--config.input.source=records", "--config.input.source_options.path=/no/such/file")
-    done = helpers.python(*words, *nowhere)
-    assert done.returncode == 0, done.stderr
+    done = helpers.python(*words, *nowhere, code=0)
     assert "GiB" in done.stdout
     assert "the limit is the host's memory" in done.stdout
     for flags, message in (
@@ -201,8 +200,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
         (("--plan_step=scores",), "--plan_step"),
         (("--mode=train", "--plan_search=remat"), "--plan_search are for --mode plan"),
     ):
-        done = helpers.python(*words, *flags)
-        assert done.returncode == 2
+        done = helpers.python(*words, *flags, code=2)
         assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "run").exists()

@@ -40,8 +40,7 @@ except SaveError as error:
 def test_a_save_that_finds_no_room_is_one_line(tmp_path):
     script = tmp_path / "save.py"
     script.write_text(SAVE)
-    done = helpers.python(script, tmp_path / "checkpoints")
-    assert done.returncode == 0, done.stderr
+    done = helpers.python(script, tmp_path / "checkpoints", code=0)
     assert len(done.stderr.splitlines()) == 2, done.stderr
     warning, error = done.stderr.splitlines()
     assert warning == "warning: said before"

@@ -34,10 +34,10 @@ def environment(devices: int = 1) -> dict[str, str]:
 
 
 def run(
-    config: str, workdir: Path | str, *flags: str, devices: int = 1, timeout: float = 300
+    config: str, workdir: Path | str, *flags: str, **options: int | None
 ) -> subprocess.CompletedProcess:
-    """Runs to the end; stdout and stderr are text."""
-    return python(*words(config, workdir, *flags), devices=devices, timeout=timeout)
+    """Runs to the end; options: as of `python`."""
+    return python(*words(config, workdir, *flags), **options)
 
 
 def start(config: str, workdir: Path | str, *flags: str, devices: int = 1) -> forks.Job:
@@ -46,11 +46,19 @@ def start(config: str, workdir: Path | str, *flags: str, devices: int = 1) -> fo
 
 
 def python(
-    *words: str | Path, cwd: Path = ROOT, devices: int = 1, timeout: float = 300
+    *words: str | Path,
+    cwd: Path = ROOT,
+    devices: int = 1,
+    timeout: float = 300,
+    code: int | None = None,
 ) -> subprocess.CompletedProcess:
-    """Runs `python WORDS` to the end, without the seconds of its imports."""
+    """Runs `python WORDS` to the end, without the seconds of its imports; output is text.
+
+    code: the exit code that it must have; None: any.
+    """
     job = forks.Job([str(word) for word in words], cwd, environment(devices))
     stdout, stderr = job.communicate(timeout)
+    assert code in (None, job.returncode), stderr
     return subprocess.CompletedProcess(job.args, job.returncode, stdout, stderr)
 
 

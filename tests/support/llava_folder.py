@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import tokenizers
 from ml_collections import ConfigDict
 from PIL import Image
 
+from tests.support import miniature, small_models, training
 from tests.support.sets import mmvp, whatsup, winoground
 from vlc_jax.configs import default
 from vlc_jax.configs.eval import llava as llava_config
@@ -20,7 +20,6 @@ from vlc_jax.models import llava
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
-from vlc_jax.train import loop
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava as weights
 from vlc_jax.weights import lm_config
@@ -29,13 +28,14 @@ WORDS = ("<pad>", "</s>", "<s>", "USER:", "ASSISTANT:", "Yes", "\n", "red", "blu
          "figure", "show", '"a', 'circle"?', "Please", "answer", "yes", "or", "no.", "left",
          "right", "on", "under", "A", "B", "(a)", "Is", "the")  # fmt: skip
 IMAGE_ID = 29
-LM = {"vocab": 30, "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 2,
-      "head_width": None, "epsilon": 1e-5, "theta": 1e4, "scaling": None, "window": None,
-      "is_tied": False, "activation": "silu", "unit_offset": False,
-      "scales_embeddings": False}  # fmt: skip
-IMAGE = {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8, "patch_size": 4,
-         "activation": "quick_gelu", "epsilon": 1e-5}  # fmt: skip
-SIZES = {"family": "llama", "lm": LM, "image": IMAGE, "layer": -2, "image_id": IMAGE_ID}
+LM = small_models.LM | {"vocab": 30, "depth": 2}
+SIZES = {
+    "family": "llama",
+    "lm": LM,
+    "image": small_models.IMAGE,
+    "layer": -2,
+    "image_id": IMAGE_ID,
+}
 
 
 def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[llava.LLaVA, Any]:
@@ -43,8 +43,7 @@ def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[llav
     sizes = SIZES | {"select": select}
     model = llava.build(sizes)
     shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(np.float32), shapes)
+    params = small_models.normal(shapes, scale)
     weights.save(params, sizes, folder)
     write_tokenizer(folder)
     return model, params
@@ -57,12 +56,7 @@ def write_config(folder: Path) -> None:
 
 def write_tokenizer(folder: Path) -> None:
     """tokenizer.json of WORDS, which stand between spaces and line ends; others are <pad>."""
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
-    )
-    split = tokenizers.Regex(r"\n|[^\s]+")
-    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
-    library.save(str(folder / "tokenizer.json"))
+    small_models.write_tokenizer(folder, WORDS, "<pad>", r"\n|[^\s]+")
 
 
 def pictures(count: int, side: int = 8) -> list[np.ndarray]:
@@ -95,7 +89,7 @@ def evaluated(
 def trained(model: Path, folder: Path, question: str, **fields: Any) -> Path:
     """The workdir of two steps on conversations, with further fields of the config."""
     folder.mkdir(exist_ok=True)
-    talk = [{"from": "human", "value": f"<image>\n{question}"}, {"from": "gpt", "value": "on"}]
+    talk = miniature.talk(f"<image>\n{question}", "on")
     rows = [{"id": str(i), "image": f"{i}.png", "conversations": talk} for i in range(8)]
     (folder / "talk.json").write_text(json.dumps(rows))
     for i, picture in enumerate(pictures(8)):
@@ -110,9 +104,4 @@ def trained(model: Path, folder: Path, question: str, **fields: Any) -> Path:
         config.losses = ConfigDict({"caption": default.loss(weight=1.0)})
         config.batch_size, config.steps, config.optimizer.warmup_steps = 8, 2, 1
         config.update(fields)
-    workdir = Workdir(folder / "trained")
-    try:
-        loop.train(resolve(config), workdir, StopSignal(), False)
-    finally:
-        workdir.close()
-    return workdir.path
+    return training.train(config, folder / "trained")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 
 from vlc_jax.input_pipeline.record import Source
 
+Texts = Callable[[int], list[str]]  # number of an image -> its captions
 KARPATHY = {"train": 8, "restval": 4, "val": 3, "test": 2}  # images per split
 
 
@@ -39,7 +41,7 @@ def captions(number: int, count: int = 5) -> list[str]:
     return [f"caption {k} of picture {number}" for k in range(count)]
 
 
-def karpathy(dataset: str, splits: dict[str, int]) -> dict:
+def karpathy(dataset: str, splits: dict[str, int], texts: Texts = captions) -> dict:
     """The document; images of `train` lie in train2014, all others in val2014."""
     images = []
     for split, count in splits.items():
@@ -52,7 +54,7 @@ def karpathy(dataset: str, splits: dict[str, int]) -> dict:
                 name["cocoid"] = number
             sentences = [
                 {"tokens": raw.split(), "raw": raw, "imgid": number, "sentid": 5 * number + k}
-                for k, raw in enumerate(captions(number))
+                for k, raw in enumerate(texts(number))
             ]
             images.append(name | {"imgid": number, "split": split, "sentences": sentences})
     return {"images": images, "dataset": dataset}
@@ -76,7 +78,7 @@ def write_coco(folder: Path) -> None:
     write_negclip(folder / "train_neg_clip.tsv", document["images"][:12])
 
 
-def coco_captions(part: str, numbers: list[int]) -> dict:
+def coco_captions(part: str, numbers: Sequence[int], texts: Texts = captions) -> dict:
     """COCO's own document of one part, such as val2017 or train2014."""
     prefix = f"COCO_{part}_" if part.endswith("2014") else ""
     images = [
@@ -87,7 +89,7 @@ def coco_captions(part: str, numbers: list[int]) -> dict:
     annotations = [
         {"id": 5 * n + k, "image_id": n, "caption": text}
         for n in numbers
-        for k, text in enumerate(captions(n))
+        for k, text in enumerate(texts(n))
     ]
     return {"info": {}, "licenses": [], "images": images, "annotations": annotations}
 
@@ -157,12 +159,9 @@ def write_llava(folder: Path) -> None:
         {
             "id": f"{number:012d}",
             "image": f"{number:012d}.jpg",
-            "conversations": [
-                {"from": "human", "value": "<image>\nWhat is this?"},
-                {"from": "gpt", "value": captions(number)[0]},
-                {"from": "human", "value": "And else?"},
-                {"from": "gpt", "value": "Nothing."},
-            ],
+            "conversations": talk(
+                "<image>\nWhat is this?", captions(number)[0], "And else?", "Nothing."
+            ),
         }
         for number in range(6)
     ]

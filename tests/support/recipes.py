@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
-import tokenizers
 from PIL import Image
 from safetensors.numpy import save_file
 
-from tests.support import helpers
+from tests.support import helpers, miniature, small_models
 from vlc_jax import models, weights
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.setup.init_from import architecture
 
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 # Of most captions every generator makes something.
@@ -41,63 +40,43 @@ SIGLIP = {"image": SMALL, "text": {**SMALL, "projection": 16}}
 def write_coco(folder: Path) -> Path:
     """COCO's folders, Karpathy's and COCO's own documents, NegCLIP's table."""
     scenes = ScenesSource(count=sum(PARTS.values()), captions=5, caption_options=CAPTIONS)
-    (folder / "val2014").mkdir(parents=True)
-    (folder / "train2014").mkdir()
-    images, lines = [], ["title\tfilepath\tneg_caption\tneg_image"]
-    for split, count in PARTS.items():
-        for _ in range(count):
-            number = len(images)
-            record = scenes[number]
-            part = "train2014" if split == "train" else "val2014"
-            name = f"COCO_{part}_{number:012d}.jpg"
-            picture = Image.fromarray(record.image).resize((320, 240))
-            picture.save(folder / part / name, quality=90)
-            images.append(
-                {
-                    "filepath": part,
-                    "filename": name,
-                    "cocoid": number,
-                    "split": split,
-                    "sentences": [{"raw": text, "imgid": number} for text in record.captions],
-                }
-            )
-            if split == "train":
-                text = record.captions[0]
-                swapped = " ".join(reversed(text.split()))
-                lines.append(f"{text}\t{part}/{name}\t{[swapped]!r}\t{[(number + 1) % count]!r}")
-    karpathy = {
-        "dataset": "coco",
-        "images": [{**image, "imgid": image["cocoid"]} for image in images],
-    }
-    (folder / "dataset_coco.json").write_text(json.dumps(karpathy))
+
+    def captions(number: int) -> list[str]:
+        return scenes[number].captions
+
+    document = miniature.karpathy("coco", PARTS, captions)
+    for part in ("train2014", "val2014"):
+        (folder / part).mkdir(parents=True)
+    for number, image in enumerate(document["images"]):
+        picture = Image.fromarray(scenes[number].image).resize((320, 240))
+        picture.save(folder / image["filepath"] / image["filename"], quality=90)
+    lines, train = ["title\tfilepath\tneg_caption\tneg_image"], range(PARTS["train"])
+    for number in train:
+        image, text = document["images"][number], captions(number)[0]
+        swapped, near = [" ".join(reversed(text.split()))], [(number + 1) % len(train)]
+        lines.append(f"{text}\t{image['filepath']}/{image['filename']}\t{swapped!r}\t{near!r}")
     (folder / "train_neg_clip.tsv").write_text("\n".join(lines) + "\n")
-    own = {
-        "images": [
-            {"id": i["cocoid"], "file_name": i["filename"]} for i in images[: PARTS["train"]]
-        ],
-        "annotations": [
-            {"id": 10 * i["cocoid"] + k, "image_id": i["cocoid"], "caption": sentence["raw"]}
-            for i in images[: PARTS["train"]]
-            for k, sentence in enumerate(i["sentences"])
-        ],
-    }
-    (folder / "captions_train2014.json").write_text(json.dumps(own))
+    own = miniature.coco_captions("train2014", train, captions)
+    for name, content in (("dataset_coco", document), ("captions_train2014", own)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
     return folder
 
 
 def prepare(coco: Path, out: Path, dataset: str, annotations: str, *options: str) -> None:
-    done = helpers.python(
+    helpers.python(
         *("-m", "vlc_jax.input_pipeline.commands.prepare", dataset, "--annotations"),
         *(coco / annotations, "--images", coco, "--out", out, *options),
+        code=0,
     )
-    assert done.returncode == 0, done.stderr
 
 
 def write_clip(folder: Path) -> tuple[str, dict[str, Any]]:
     """OpenAI's names in a file, and a vocabulary; the config's fields for them."""
     folder.mkdir(parents=True)
     model = models.build("clip", "B/32", **CLIP)
-    save_file(random(model, "openai", 32), folder / "ViT-B-32.safetensors")
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    arrays = weights.save(small_models.normal(shapes, 0.1), "openai", architecture(model))
+    save_file(arrays, folder / "ViT-B-32.safetensors")
     vocabulary = folder / "bpe_simple_vocab_16e6.txt.gz"
     sha256 = helpers.write_clip_vocabulary(vocabulary)
     arguments = f"weights={folder / 'ViT-B-32.safetensors'},tokenizer={vocabulary}"
@@ -113,25 +92,11 @@ def write_siglip(folder: Path) -> tuple[str, dict[str, Any]]:
         for text in record.captions
     ]
     words = ["</s>", "<unk>", *sorted({word for text in texts for word in text.split()})]
-    table = {word: index for index, word in enumerate(words)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(table, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer.save(str(folder / "tokenizer.json"))
+    small_models.write_tokenizer(folder, words, "<unk>")
     fields = {"model.vocab_size": len(words)}
     model = models.build("clip", "SigLIP-L/16-256", image_size=64, vocab_size=len(words), **SIGLIP)
-    save_file(random(model, "hf_siglip", 16), folder / "model.safetensors")
-    text = {"vocab_size": len(words)}
-    config = {"model_type": "siglip", "vision_config": {}, "text_config": text}
-    (folder / "config.json").write_text(json.dumps(config))
+    small_models.write_hugging_face(folder, model, "hf_siglip", 0.1, vocab_size=len(words))
     return f"weights={folder},size=64", {**SIGLIP, "fields": fields}
-
-
-def random(model: Any, name: str, patch_size: int) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape, scale=0.1).astype(np.float32), shapes)
-    architecture = weights.Architecture(patch_size, {"image": 2, "text": 2}, may_cut_text=True)
-    return weights.save(params, name, architecture)
 
 
 def wrapper(folder: Path, recipe: str, options: dict[str, Any], package: str = "") -> str:

@@ -1,5 +1,6 @@
 """Models of a few thousand numbers: their sizes, random parameters, and tokenizers of few words."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 import tokenizers
+from safetensors.numpy import save_file
 
+from vlc_jax import models, weights
+from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import folder
 
 # Fields of models.lm.Decoder and of models.llava.image_tower; the families' fields come on top.
@@ -49,6 +53,21 @@ def normal(shapes: Any, scale: float = 1.0, seed: int = 0, dtype: Any = np.float
     """A tree of normally distributed numbers with these shapes."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(dtype), shapes)
+
+
+def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields: Any) -> Any:
+    """model.safetensors and config.json of random parameters, which are returned.
+
+    name: a key of weights.FORMATS.   fields: of both towers in config.json.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = normal(shapes, scale)
+    save_file(weights.save(params, name, architecture(model)), path / "model.safetensors")
+    kind = "siglip" if "siglip" in name else "clip"
+    config = {"model_type": kind, "vision_config": fields, "text_config": fields}
+    (path / "config.json").write_text(json.dumps(config))
+    return params
 
 
 def write_tokenizer(

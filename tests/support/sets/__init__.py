@@ -1,70 +1,15 @@
 """Published evaluation sets in miniature: their authors' files and folders, with our own contents.
 
-`SETS` has a module for each set; its function `write` writes the files below a folder, the ROOT of
-the readers.
+`SETS` has each module of this folder; its function `write` writes the files below a folder, the
+ROOT of the readers.
 """
 
+import importlib
 from pathlib import Path
 
-from tests.support.sets import (
-    aro,
-    bivlc,
-    bla,
-    clevr_bind,
-    coco_counterfactuals,
-    cola,
-    colorfoil,
-    colorswap,
-    crepe,
-    eqben,
-    half_truths,
-    hard_positives,
-    imagecode,
-    mmvp,
-    naturalbench,
-    ncd_squares,
-    negbench,
-    spatial,
-    spec,
-    sugarcrepe,
-    sugarcrepe_pp,
-    svo_probes,
-    valse,
-    vismin,
-    vl_checklist,
-    whatsup,
-    winoground,
-)
-
-SETS = (
-    aro,
-    bivlc,
-    bla,
-    clevr_bind,
-    coco_counterfactuals,
-    cola,
-    colorfoil,
-    colorswap,
-    crepe,
-    eqben,
-    half_truths,
-    hard_positives,
-    imagecode,
-    mmvp,
-    naturalbench,
-    ncd_squares,
-    negbench,
-    spatial,
-    spec,
-    sugarcrepe,
-    sugarcrepe_pp,
-    svo_probes,
-    valse,
-    vismin,
-    vl_checklist,
-    whatsup,
-    winoground,
-)
+_NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+_MODULES = [importlib.import_module(f"{__name__}.{name}") for name in _NAMES]
+SETS = tuple(module for module in _MODULES if hasattr(module, "write"))
 
 
 def options(name: str, root: Path) -> dict[str, object]:

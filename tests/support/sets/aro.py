@@ -47,10 +47,6 @@ def write(root: Path) -> None:
     ):
         for image in images:
             picture(root / name / image)
-        captions = [
-            "A brown dog runs on the wet sand.",
-            "Two dogs (brown) play: one runs, one sits",
-        ]
         write_json(
             root / name / f"{name.replace('coco', 'coco_karpathy')}_test.json",
             [{"image": image, "caption": captions[n:]} for n, image in enumerate(images)],

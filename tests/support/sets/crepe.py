@@ -20,33 +20,25 @@ def write(root: Path) -> None:
         picture(root / "vg" / folder / f"{image}.jpg")
     for split in SPLITS:
         for training in TRAINING:
-            rows = [
-                {
-                    "": n,  # an index without a name, as pandas writes it
-                    "image_id": image,
-                    "caption": f'a "big" cup, on a table {image}',
-                    **_BOX,
-                    # As many as were found valid: their number differs.
-                    **{
-                        f"valid_hard_negs_{kind}": [f"a {kind} pan {j}" for j in range(2 + k)]
-                        for k, kind in enumerate(SYSTEMATICITY_NEGATIVES)
-                    },
-                }
-                for n, image in enumerate(IMAGES)
-            ]
-            name = f"syst_vg_hard_negs_{split}_in_{training}.csv"
-            write_table(root / "crepe" / "syst_hard_negatives" / name, rows)
+            # As many as were found valid: their number differs.
+            negatives = {
+                f"valid_hard_negs_{kind}": [f"a {kind} pan {j}" for j in range(2 + k)]
+                for k, kind in enumerate(SYSTEMATICITY_NEGATIVES)
+            }
+            name = f"syst_hard_negatives/syst_vg_hard_negs_{split}_in_{training}.csv"
+            _table(root / "crepe" / name, 'a "big" cup, on a table', negatives)
     for kind in PRODUCTIVITY_NEGATIVES:
         for number in COMPLEXITIES:
-            rows = [
-                {
-                    "": n,  # an index without a name, as pandas writes it
-                    "image_id": image,
-                    "caption": f"a cup of {number} parts {image}",
-                    **_BOX,
-                    "hard_negs": [f"a {kind} pan of {number} parts {j}" for j in range(5)],
-                }
-                for n, image in enumerate(IMAGES)
-            ]
+            negatives = {"hard_negs": [f"a {kind} pan of {number} parts {j}" for j in range(5)]}
             name = f"{kind}/prod_vg_hard_negs_{kind}_complexity_{number}.csv"
-            write_table(root / "crepe" / "prod_hard_negatives" / name, rows)
+            path = root / "crepe" / "prod_hard_negatives" / name
+            _table(path, f"a cup of {number} parts", negatives)
+
+
+def _table(path: Path, caption: str, negatives: dict[str, list[str]]) -> None:
+    rows = [
+        # an index without a name, as pandas writes it
+        {"": n, "image_id": image, "caption": f"{caption} {image}", **_BOX, **negatives}
+        for n, image in enumerate(IMAGES)
+    ]
+    write_table(path, rows)
