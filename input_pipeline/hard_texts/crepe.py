@@ -8,13 +8,14 @@ CREPE's.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
 CLASSES = tuple(word_tables.CREPE_GROUPS)
 NEGATIONS = ("caption", "object", "attribute", "relation", "action")
@@ -58,10 +59,8 @@ def _add(
         table[word] = kind, tuple(edit.distinct([*known, *foils], word))
 
 
-class _Crepe:
+class _Crepe(CaptionGenerator):
     """Base of the three generators: finds the table words of a caption."""
-
-    name: str
 
     def __init__(self, classes: Sequence[str] = CLASSES) -> None:
         lookup.check_known("word class", classes, CLASSES)
@@ -87,13 +86,7 @@ class CrepeReplace(_Crepe):
 
     name = "crepe_replace"
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, each of another word of the caption until all are used."""
         atoms = [atom for atom in self.atoms(caption) if atom.foils]
         if not atoms:
@@ -125,13 +118,7 @@ class CrepeSwap(_Crepe):
         super().__init__(classes)
         self.version = edit.version("2", classes=",".join(classes))
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more."""
         atoms = self.atoms(caption)
         pairs = [
@@ -176,13 +163,7 @@ class CrepeNegate(_Crepe):
         self._negations = tuple(negations)
         self.version += f" negations={','.join(negations)}"
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more; draws the negation first."""
         kinds: dict[str, list[str]] = {}
         if "caption" in self._negations and any(map(str.isalpha, caption)):

@@ -8,13 +8,12 @@ rules of their benchmark, inferred from the published captions.
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
-from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagged, Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 
 RELATIONS = ("spatial_relation", "action_relation")
@@ -78,7 +77,7 @@ def replace(caption: str, table: Mapping[str, str], is_relation: bool) -> str | 
     return None
 
 
-class Replace:
+class Replace(CaptionGenerator):
     """REPLACE: a word or phrase replaced by a near synonym.
 
     categories  keys of `word_tables.REPLACE`: attributes (action, color, size, state) and relations
@@ -102,13 +101,7 @@ class Replace:
         number = "2" if self._is_clean else "1"
         self.version = edit.version(number, mode=mode, categories=",".join(categories))
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more."""
         texts: list[str] = []
         for category, table, pattern in zip(
@@ -137,7 +130,7 @@ def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> 
     return [edit.repaired(caption, edits) for edits in edits_of.values()]
 
 
-class Swap:
+class Swap(CaptionGenerator):
     """SWAP: the two sides of an "and" swapped (its own inverse).
 
     Mode "authors" swaps captions "the A and the B" only. Mode "clean" allows other articles,
@@ -160,13 +153,7 @@ class Swap:
         number = "2" if self._is_clean else "1"
         self.version = edit.version(number, mode=mode, tagger=tags)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts. Raises DataError for a caption that the tagger cannot tag."""
         if not self._is_clean:
             match = _WHOLE_SWAP.match(caption)

@@ -6,21 +6,20 @@ original order. Mode "clean" moves only words, leaves spaces and punctuation in 
 returns the original order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit
-from vlc_jax.input_pipeline.hard_texts.generator import Tagger
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
 _TRIES = 20  # draws per text, since some draws leave the order unchanged
 
 
-class TaggedShuffle:
+class TaggedShuffle(CaptionGenerator):
     """Shuffles that need parts of speech.
 
     shuffle_nouns_and_adjectives          permutes the nouns, and permutes the adjectives
@@ -37,13 +36,7 @@ class TaggedShuffle:
         tags = f"{self._tagger.name}@{self._tagger.version}"
         self.version = edit.version("1", mode=mode, tagger=tags)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Raises DataError for a caption that the tagger cannot tag."""
         tokens = self._tagger(caption).tokens
         words = [token.text for token in tokens]
@@ -65,7 +58,7 @@ class TaggedShuffle:
         return _joined(words, draw, count)
 
 
-class PlainShuffle:
+class PlainShuffle(CaptionGenerator):
     """Shuffles that need words only.
 
     shuffle_within_trigrams  permutes the words inside each group of three
@@ -79,13 +72,7 @@ class PlainShuffle:
         self.name, self._is_clean = name, mode == "clean"
         self.version = edit.version("1", mode=mode)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts."""
         order = _ORDERS[self.name]
         if self._is_clean:

@@ -4,18 +4,19 @@ Doveh et al., "Teaching structured vision & language concepts to vision & langua
 (CVPR 2023), section 3.1 and the authors' code.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
 CLASSES = tuple(word_tables.SVLC_CLASSES)
 
 
-class SvlcRule:
+class SvlcRule(CaptionGenerator):
     """SVLC's generator; all texts of one call change words of one class.
 
     Mode "authors" searches a class's words as substrings, but replaces only a match that is a whole
@@ -43,13 +44,7 @@ class SvlcRule:
             ]
         self.version = edit.version("1", mode=mode, classes=",".join(classes))
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, each with another new word; none if no word can be replaced."""
         make = self._clean if self._is_clean else self._authors
         return edit.distinct(make(caption, rng, count), caption)
