@@ -5,12 +5,8 @@ import collections
 import numpy as np
 import pytest
 
+from tests.support.generators import every
 from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
-
-
-def every(generator, caption, count=1, seeds=400):
-    draws = [generator(caption, np.random.default_rng(seed), count) for seed in range(seeds)]
-    return {text for texts in draws for text in texts}
 
 
 def test_replace_draws_a_contradicting_word_of_the_longest_phrase():
