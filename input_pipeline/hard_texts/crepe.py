@@ -127,7 +127,8 @@ class CrepeSwap(_Crepe):
             for b in atoms[i + 1 :]
             if a.kind == b.kind
             and caption[a.start : a.stop].lower() != caption[b.start : b.stop].lower()
-            and caption[a.stop : b.start].strip()  # no "lays down on a mat"
+            # no "lays down on a mat"
+            and caption[a.stop : b.start].strip()
             and not edit.are_alike(caption, _between(atoms, a, b))
         ]
         chosen = edit.choose(rng, pairs, count)

@@ -57,7 +57,8 @@ def choose(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
     """A random subset of `count` items in their order; all items if there are no more."""
     if len(items) <= count:
         return list(items)
-    if count == 1:  # one draw, not a permutation: the texts of prepared data depend on it
+    # one draw, not a permutation: the texts of prepared data depend on it
+    if count == 1:
         return [items[int(rng.integers(len(items)))]]
     return [items[i] for i in sorted(rng.permutation(len(items))[:count])]
 

@@ -47,7 +47,8 @@ _NOT_BEFORE_BY = re.compile(
 )
 
 _WHOLE_SWAP = re.compile(r"^the (.+) and the (.+)$")
-_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer sides are sentences
+# longer sides are sentences
+_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"
 _WHOLE_CLEAN = re.compile(rf"^\W*(?P<first>{_SIDE})\s+and\s+(?P<second>{_SIDE})\W*$", re.IGNORECASE)
 _FUNCTION_WORDS = "at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"
 _RELATION = edit.whole(

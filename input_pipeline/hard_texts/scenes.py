@@ -18,9 +18,11 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene
 
-VERSION = 1  # raise it when a generator's texts change; part of every `version`
+# raise it when a generator's texts change; part of every `version`
+VERSION = 1
 _ROLES = {"size": 1.0, "relation": 1.0, "colour": 1.0}
-_TRIES = 4  # draws per text, since draws may repeat
+# draws per text, since draws may repeat
+_TRIES = 4
 
 
 class _Contrast(abc.ABC):
@@ -185,7 +187,8 @@ class _OneWord(_Contrast):
             total = sum(shares.values())
             role = list(shares)[stream.weighted([share / total for share in shares.values()])]
             made = self._change(caption, scene, role, stream)
-            if made is None:  # the caption lacks the role; the other roles share its weight
+            # the caption lacks the role; the other roles share its weight
+            if made is None:
                 del shares[role]
             yield made
 

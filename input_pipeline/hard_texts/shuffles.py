@@ -16,7 +16,8 @@ from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
-_TRIES = 20  # draws per text, since some draws leave the order unchanged
+# draws per text, since some draws leave the order unchanged
+_TRIES = 20
 
 
 class TaggedShuffle(CaptionGenerator):

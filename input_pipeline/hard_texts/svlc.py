@@ -27,7 +27,8 @@ class SvlcRule(CaptionGenerator):
     """
 
     name = "svlc_rule"
-    one_by_one = True  # else all stored texts of a caption would change words of the same class
+    # else all stored texts of a caption would change words of the same class
+    one_by_one = True
 
     def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "clean") -> None:
         edit.check_mode(mode)

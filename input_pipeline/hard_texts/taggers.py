@@ -99,7 +99,8 @@ class ScenesTagger:
     def __init__(self, world: str) -> None:
         lookup.check_known("world", [world], worlds.WORLDS)
         self.name, self.version = f"scenes:{world}", "1"
-        self._world = worlds.named(world, depth=0.5)  # depth > 0 adds the words for depth
+        # depth > 0 adds the words for depth
+        self._world = worlds.named(world, depth=0.5)
 
     def __call__(self, caption: str) -> Tagged:
         """Raises DataError for a caption outside the world's grammar."""

@@ -147,7 +147,8 @@ class Examples:
                 raise Cancelled
             name = f"record {index}"
             try:
-                if index in self._bad:  # not decoded again, but counted in every batch
+                # not decoded again, but counted in every batch
+                if index in self._bad:
                     name, reason = self._bad[index]
                     raise DataError(reason)
                 self._refuse_known(name)
@@ -178,7 +179,8 @@ class Examples:
         if self.noun_phrases is not None:
             rng = self._generator(position, "noun_phrases")
             phrase = self.noun_phrases(sampling.text_of(text), rng)
-            if phrase != text:  # stored hard texts belong to the whole caption, not to the phrase
+            # stored hard texts belong to the whole caption, not to the phrase
+            if phrase != text:
                 text = phrase
                 sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}
         rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
@@ -193,7 +195,8 @@ class Examples:
             )
             for side, (texts, stored, kinds) in sides.items()
         )
-        if self.negatives.of_positives:  # padded with "": the slot identifies a negative's positive
+        # padded with "": the slot identifies a negative's positive
+        if self.negatives.of_positives:
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
                 more = sampling.draw(

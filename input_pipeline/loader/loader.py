@@ -33,12 +33,14 @@ from vlc_jax.input_pipeline.loader.workers import WorkerStream
 from vlc_jax.input_pipeline.record import Sharded, Source
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
-_NUM_STEPS = 2**48  # "endless": Grain wants a length, and positions must stay below 2**64
+# "endless": Grain wants a length, and positions must stay below 2**64
+_NUM_STEPS = 2**48
 _KNOWN = "was found unusable earlier"
 # A record takes far less, but a read from hanging storage may never end; and a scheduler that sent
 # SIGTERM often kills half a minute later.
 _CLOSE_PATIENCE_S = 10.0
-_WAIT_REPORT_S = 30.0  # wait for a batch until the first warning; doubles with each warning
+# wait for a batch until the first warning; doubles with each warning
+_WAIT_REPORT_S = 30.0
 
 
 @dataclasses.dataclass(eq=False)
@@ -76,7 +78,8 @@ class Batches:
             **images,
             **tokenize(self.tokenizer, [example.caption for example in rows]),
             "id": np.array([batches_contract.hash_id(row.record.id) for row in rows], np.uint64),
-            "mask": np.ones(self.rows, np.bool_),  # a training batch is always full
+            # a training batch is always full
+            "mask": np.ones(self.rows, np.bool_),
         }
         examples = self.examples
         if examples.question:
@@ -98,7 +101,8 @@ class Batches:
         size = self.examples.image_transform.size
         images = np.empty((self.rows, size, size, 3), np.uint8)
         rows: list[Example] = []
-        for example in sequence:  # copied one by one, so that no image is in memory twice
+        # copied one by one, so that no image is in memory twice
+        for example in sequence:
             images[len(rows)] = example.pixels
             rows.append(example._replace(pixels=images[len(rows)]))
         return rows, {"image": images}
@@ -186,14 +190,16 @@ class Loader:
         first = self._pending[0]
         if not self._wait.until_done(first, timeout, self._waiting_for):
             return None
-        made = first.result()  # an error stays first in the queue: the next call raises it again
+        # an error stays first in the queue: the next call raises it again
+        made = first.result()
         result: Batch = made["batch"]
         for name, reason in json.loads(made["bad"]).items():
             self.bad.setdefault(name, reason)
         # Examples checks the share of one batch; only here is the sum over batches known.
         examples = self._batches.examples
         record_validation.check_share(self.bad, examples.limit, len(examples.source))
-        if not self._checked:  # once: shapes and dtypes are the same at every step
+        # once: shapes and dtypes are the same at every step
+        if not self._checked:
             batches_contract.check(result)
             self._checked = True
         self._pending.popleft()
@@ -225,7 +231,8 @@ class Loader:
         self._batches.examples.cancelled = True
         for future in self._pending:
             future.cancel()
-        if self._workers is not None:  # before the wait below: the pool's thread waits for them
+        # before the wait below: the pool's thread waits for them
+        if self._workers is not None:
             self._workers.stop()
         unfinished = futures.wait(self._pending, _CLOSE_PATIENCE_S).not_done
         self._pending.clear()
@@ -332,7 +339,8 @@ def make_train(
     examples = Examples(source, image_transform, seed, limit, known_bad, **options)
     examples.check()
     if isinstance(source, Sharded):
-        source.take_counts()  # discards earlier reads (the preview's), which are not the run's
+        # discards earlier reads (the preview's), which are not the run's
+        source.take_counts()
     batches = Batches(examples, tokenizer, batch_size, process_index, process_count)
     return Loader(batches, start_step=start_step, workers=workers, threads=threads)
 
