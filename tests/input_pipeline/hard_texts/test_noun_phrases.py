@@ -5,6 +5,7 @@ import collections
 import numpy as np
 import pytest
 
+from tests.support.generators import Prefix
 from vlc_jax.input_pipeline.hard_texts import noun_phrases
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import make_hard_texts
@@ -74,21 +75,11 @@ class Scenes:
         )
 
 
-class Shout:
-    """The caption in capitals."""
-
-    name, version = "shout", "1"
-
-    def __call__(self, caption, rng, count, scene=None):
-        return [caption.upper()]
-
-
 def batches(start=0, count=4, **options):
+    prefix = {"generators": {"prefix": 1.0}, "options": {"prefix": {"prefix": "no "}}}
     texts = {
-        side: make_hard_texts(
-            side, count=1, generators=shares, table={"shout": Shout}, fallback="skip"
-        )
-        for side, shares in (("negatives", {"shout": 1.0}), ("positives", {"from_record": 1.0}))
+        "negatives": make_hard_texts("negatives", count=1, table={"prefix": Prefix}, **prefix),
+        "positives": make_hard_texts("positives", count=1),
     }
     with make_train(
         Scenes(),
@@ -109,7 +100,7 @@ def test_hard_texts_are_made_of_the_caption_that_is_used():
     for batch in batches(noun_phrases=cut):
         for row in range(8):
             text = words(batch["text"][row])
-            assert words(batch["negative_text"][row, 0]) == text.upper()
+            assert words(batch["negative_text"][row, 0]) == f"no {text}"
             assert batch["positive_mask"][row, 0] == (text == CAPTION)  # the record's is of it
             seen[text == CAPTION] += 1
     assert min(seen.values()) > 5

@@ -46,25 +46,28 @@ def test_every_common_format_decodes_to_rgb(kind):
     np.testing.assert_allclose(decoded.astype(int), colour.astype(int), atol=4)
 
 
-def test_grey_is_repeated_in_three_channels():
-    grey = RGB[..., 0]
-    for kind in ("PNG", "TIFF"):
-        decoded = image_ops.decode(encode(Image.fromarray(grey), kind))
-        np.testing.assert_array_equal(decoded, np.repeat(grey[..., None], 3, axis=2))
-    assert image_ops.decode(encode(Image.fromarray(grey), "JPEG")).shape == (12, 17, 3)
+GREY, PALETTE = RGB[..., 0], Image.fromarray(RGB).quantize(16)
+LEVELS = np.arange(0, 65_536, 256, dtype=np.uint16).reshape(16, 16)
+EXACT = {  # picture, options of the file, pixels of the red channel or of all
+    "grey": (Image.fromarray(GREY), {}, GREY),
+    "palette with transparency": (
+        PALETTE,
+        {"transparency": bytes(range(16))},
+        np.asarray(PALETTE.convert("RGB")),
+    ),
+    "alpha": (Image.fromarray(np.dstack([RGB, 0 * GREY])), {}, RGB),
+    "sixteen bits": (Image.fromarray(LEVELS), {}, np.arange(256).reshape(16, 16)),
+    "bilevel": (Image.fromarray(GREY > 128), {}, 255 * (GREY > 128)),
+}
 
 
-def test_palette_is_looked_up_and_its_transparency_dropped():
-    picture = Image.fromarray(RGB).quantize(16)
-    expected = np.asarray(picture.convert("RGB"))
-    data = encode(picture, "PNG", transparency=bytes(range(16)))
-    np.testing.assert_array_equal(image_ops.decode(data), expected)
-
-
-def test_alpha_is_dropped_and_not_composited():
-    alpha = np.zeros((12, 17, 1), np.uint8)
-    data = encode(Image.fromarray(np.concatenate([RGB, alpha], axis=2)), "PNG")
-    np.testing.assert_array_equal(image_ops.decode(data), RGB)
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize("name", EXACT)
+def test_grey_is_repeated_alpha_dropped_and_sixteen_bits_keep_their_upper_eight(name, kind):
+    picture, options, expected = EXACT[name]
+    decoded = image_ops.decode(encode(picture, kind, **options if kind == "PNG" else {}))
+    pixels = expected if expected.ndim == 3 else np.repeat(expected[..., None], 3, axis=2)
+    np.testing.assert_array_equal(decoded, pixels)
 
 
 def test_cmyk_is_converted_with_dark_ink_staying_dark():
@@ -72,18 +75,6 @@ def test_cmyk_is_converted_with_dark_ink_staying_dark():
         picture = Image.fromarray(np.full((16, 16, 3), colour, np.uint8)).convert("CMYK")
         decoded = image_ops.decode(encode(picture, "JPEG", quality=95))
         np.testing.assert_allclose(decoded.mean((0, 1)), colour, atol=6)
-
-
-@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_sixteen_bit_grey_keeps_its_upper_eight_bits(kind):
-    levels = np.arange(0, 65_536, 256, dtype=np.uint16).reshape(16, 16)
-    decoded = image_ops.decode(encode(Image.fromarray(levels), kind))
-    np.testing.assert_array_equal(decoded[..., 1], np.arange(256).reshape(16, 16))
-
-
-def test_bilevel_becomes_black_and_white():
-    decoded = image_ops.decode(encode(Image.fromarray(RGB[..., 0] > 128), "PNG"))
-    assert set(np.unique(decoded)) == {0, 255}
 
 
 def test_the_first_frame_of_an_animation_is_taken():
