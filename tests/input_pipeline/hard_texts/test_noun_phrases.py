@@ -109,13 +109,9 @@ def test_hard_texts_are_made_of_the_caption_that_is_used():
 def test_captions_depend_on_seed_and_position_alone_and_change_no_other_draw():
     cut = NounPhrases(0.5, TAGGER)
     whole = batches(noun_phrases=cut)
-    for one, other in zip(batches(2, 2, noun_phrases=cut), whole[2:], strict=True):
-        np.testing.assert_array_equal(one["text"], other["text"])
-    first, second = (
-        batches(count=2, noun_phrases=cut, process_index=host, process_count=2) for host in (0, 1)
-    )
-    for one, two, both in zip(first, second, whole, strict=False):
-        np.testing.assert_array_equal(np.concatenate([one["text"], two["text"]]), both["text"])
+    resumed = batches(2, 2, noun_phrases=cut, process_index=1, process_count=2)
+    for one, other in zip(resumed, whole[2:], strict=True):
+        np.testing.assert_array_equal(one["text"], other["text"][4:])
     for plain, one in zip(batches(), whole, strict=True):
         np.testing.assert_array_equal(plain["id"], one["id"])
     other = batches(noun_phrases=cut, seed=4)
