@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
@@ -62,14 +61,14 @@ def _add(
 class _Crepe(CaptionGenerator):
     """Base of the three generators: finds the table words of a caption."""
 
+    _number = "1"  # of the rule set, part of `version`
+
     def __init__(self, classes: Sequence[str] = CLASSES) -> None:
-        lookup.check_known("word class", classes, CLASSES)
-        if not classes:
-            raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
+        edit.check_names("word class", "classes", classes, CLASSES)
         self._classes = tuple(classes)
         self._foils = _foils()
         self._pattern = edit.whole(self._foils)
-        self.version = edit.version("1", classes=",".join(classes))
+        self.version = edit.version(self._number, classes=",".join(classes))
 
     def atoms(self, caption: str) -> list[Atom]:
         """The table words of the caption, left to right; the longest match wins."""
@@ -113,10 +112,7 @@ class CrepeSwap(_Crepe):
     """
 
     name = "crepe_swap"
-
-    def __init__(self, classes: Sequence[str] = CLASSES) -> None:
-        super().__init__(classes)
-        self.version = edit.version("2", classes=",".join(classes))
+    _number = "2"
 
     def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more."""
@@ -158,9 +154,7 @@ class CrepeNegate(_Crepe):
         self, negations: Sequence[str] = NEGATIONS, classes: Sequence[str] = CLASSES
     ) -> None:
         super().__init__(classes)
-        lookup.check_known("negation", negations, NEGATIONS)
-        if not negations:
-            raise ValueError(f"negations is empty; name some of {', '.join(NEGATIONS)}")
+        edit.check_names("negation", "negations", negations, NEGATIONS)
         self._negations = tuple(negations)
         self.version += f" negations={','.join(negations)}"
 

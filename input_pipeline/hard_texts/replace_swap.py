@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagged, Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
@@ -93,9 +92,7 @@ class Replace(CaptionGenerator):
 
     def __init__(self, categories: Sequence[str] = CATEGORIES, mode: str = "clean") -> None:
         edit.check_mode(mode)
-        lookup.check_known("category", categories, CATEGORIES)
-        if not categories:
-            raise ValueError(f"categories is empty; name some of {', '.join(CATEGORIES)}")
+        edit.check_names("category", "categories", categories, CATEGORIES)
         self._categories, self._is_clean = tuple(categories), mode == "clean"
         self._tables = [word_tables.REPLACE[name] for name in categories]
         self._patterns = [edit.whole(table) for table in self._tables]

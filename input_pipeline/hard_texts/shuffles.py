@@ -68,14 +68,14 @@ class PlainShuffle(CaptionGenerator):
     """
 
     def __init__(self, name: str, mode: str = "clean") -> None:
-        lookup.check_known("shuffle", [name], _ORDERS)
+        lookup.check_known("shuffle", [name], PLAIN_SHUFFLES)
         edit.check_mode(mode)
         self.name, self._is_clean = name, mode == "clean"
         self.version = edit.version("1", mode=mode)
 
     def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts."""
-        order = _ORDERS[self.name]
+        order = PLAIN_SHUFFLES[self.name]
         if self._is_clean:
             spans = edit.spans(caption)
             return _clean(caption, spans, lambda: order(len(spans), rng), count)
@@ -102,7 +102,7 @@ def _trigram_order(size: int, rng: np.random.Generator) -> list[int]:
     return [i for k in rng.permutation(len(groups)) for i in groups[k]]
 
 
-_ORDERS: dict[str, Callable[[int, np.random.Generator], list[int]]] = {
+PLAIN_SHUFFLES: dict[str, Callable[[int, np.random.Generator], list[int]]] = {
     "shuffle_within_trigrams": lambda size, rng: _within(size, _trigrams(size), rng),
     "shuffle_trigrams": _trigram_order,
     "shuffle_words": lambda size, rng: _within(size, [range(size)], rng),

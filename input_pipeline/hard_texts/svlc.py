@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
@@ -32,9 +31,7 @@ class SvlcRule(CaptionGenerator):
 
     def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "clean") -> None:
         edit.check_mode(mode)
-        lookup.check_known("word class", classes, CLASSES)
-        if not classes:
-            raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
+        edit.check_names("word class", "classes", classes, CLASSES)
         self._is_clean = mode == "clean"
         self._classes = [word_tables.SVLC_CLASSES[name] for name in classes]
         if self._is_clean:

@@ -39,9 +39,10 @@ def make_tagger(spec: str) -> Tagger:
     """
     kind, _, argument = spec.partition(":")
     lookup.check_known("tagger", [kind], TAGGERS)
+    make, example = TAGGERS[kind]
     if not argument:
-        raise ValueError(f"tagger {spec!r} has no argument; write for example {_FORMS[kind]}")
-    return TAGGERS[kind](argument)
+        raise ValueError(f"tagger {spec!r} has no argument; write for example {kind}:{example}")
+    return make(argument)
 
 
 class SpacyTagger:
@@ -226,13 +227,9 @@ def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-TAGGERS: dict[str, Callable[[str], Tagger]] = {
-    "spacy": SpacyTagger,
-    "precomputed": PrecomputedTagger,
-    "scenes": ScenesTagger,
-}
-_FORMS = {
-    "spacy": "spacy:en_core_web_sm",
-    "precomputed": "precomputed:tags.jsonl",
-    "scenes": "scenes:scenes-mini",
+# kind -> (class, example of its argument)
+TAGGERS: dict[str, tuple[Callable[[str], Tagger], str]] = {
+    "spacy": (SpacyTagger, "en_core_web_sm"),
+    "precomputed": (PrecomputedTagger, "tags.jsonl"),
+    "scenes": (ScenesTagger, "scenes-mini"),
 }
