@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from vlc_jax.input_pipeline.record import Conversation, DataError, Record
 
-MAX_CAPTION = 100_000  # characters; a longer text is a damaged file, not a caption
+# characters; a longer text is a damaged file, not a caption
+MAX_CAPTION = 100_000
 
 
 def captions(record: Record) -> list[int]:

@@ -8,13 +8,13 @@ CREPE's.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
 CLASSES = tuple(word_tables.CREPE_GROUPS)
 NEGATIONS = ("caption", "object", "attribute", "relation", "action")
@@ -58,19 +58,17 @@ def _add(
         table[word] = kind, tuple(edit.distinct([*known, *foils], word))
 
 
-class _Crepe:
+class _Crepe(CaptionGenerator):
     """Base of the three generators: finds the table words of a caption."""
 
-    name: str
+    _number = "1"  # of the rule set, part of `version`
 
     def __init__(self, classes: Sequence[str] = CLASSES) -> None:
-        lookup.check_known("word class", classes, CLASSES)
-        if not classes:
-            raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
+        edit.check_names("word class", "classes", classes, CLASSES)
         self._classes = tuple(classes)
         self._foils = _foils()
         self._pattern = edit.whole(self._foils)
-        self.version = edit.version("1", classes=",".join(classes))
+        self.version = edit.version(self._number, classes=",".join(classes))
 
     def atoms(self, caption: str) -> list[Atom]:
         """The table words of the caption, left to right; the longest match wins."""
@@ -87,13 +85,7 @@ class CrepeReplace(_Crepe):
 
     name = "crepe_replace"
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, each of another word of the caption until all are used."""
         atoms = [atom for atom in self.atoms(caption) if atom.foils]
         if not atoms:
@@ -120,18 +112,9 @@ class CrepeSwap(_Crepe):
     """
 
     name = "crepe_swap"
+    _number = "2"
 
-    def __init__(self, classes: Sequence[str] = CLASSES) -> None:
-        super().__init__(classes)
-        self.version = edit.version("2", classes=",".join(classes))
-
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more."""
         atoms = self.atoms(caption)
         pairs = [
@@ -140,7 +123,8 @@ class CrepeSwap(_Crepe):
             for b in atoms[i + 1 :]
             if a.kind == b.kind
             and caption[a.start : a.stop].lower() != caption[b.start : b.stop].lower()
-            and caption[a.stop : b.start].strip()  # no "lays down on a mat"
+            # no "lays down on a mat"
+            and caption[a.stop : b.start].strip()
             and not edit.are_alike(caption, _between(atoms, a, b))
         ]
         chosen = edit.choose(rng, pairs, count)
@@ -170,19 +154,11 @@ class CrepeNegate(_Crepe):
         self, negations: Sequence[str] = NEGATIONS, classes: Sequence[str] = CLASSES
     ) -> None:
         super().__init__(classes)
-        lookup.check_known("negation", negations, NEGATIONS)
-        if not negations:
-            raise ValueError(f"negations is empty; name some of {', '.join(NEGATIONS)}")
+        edit.check_names("negation", "negations", negations, NEGATIONS)
         self._negations = tuple(negations)
         self.version += f" negations={','.join(negations)}"
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more; draws the negation first."""
         kinds: dict[str, list[str]] = {}
         if "caption" in self._negations and any(map(str.isalpha, caption)):

@@ -36,6 +36,13 @@ def check_mode(mode: str) -> None:
     lookup.check_known("mode", [mode], MODES)
 
 
+def check_names(kind: str, option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raises ValueError for an unknown name and for no name at all."""
+    lookup.check_known(kind, names, known)
+    if not names:
+        raise ValueError(f"{option} is empty; name some of {', '.join(known)}")
+
+
 def version(number: str, **options: Any) -> str:
     """Version of a generator: number of its rule set, and all options that change its texts."""
     return " ".join([number, *(f"{name}={value}" for name, value in options.items())])
@@ -57,7 +64,8 @@ def choose(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
     """A random subset of `count` items in their order; all items if there are no more."""
     if len(items) <= count:
         return list(items)
-    if count == 1:  # one draw, not a permutation: the texts of prepared data depend on it
+    # one draw, not a permutation: the texts of prepared data depend on it
+    if count == 1:
         return [items[int(rng.integers(len(items)))]]
     return [items[i] for i in sorted(rng.permutation(len(items))[:count])]
 

@@ -7,7 +7,7 @@ Doveh et al., "Teaching structured vision & language concepts to vision & langua
 import hashlib
 import importlib.util
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
-from vlc_jax.input_pipeline.hard_texts.generator import Tagger, Token
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagger, Token
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 
 PARTS = ("NOUN", "PROPN", "ADP", "ADJ", "VERB", "ADV", "NUM", "PRON", "DET", "AUX")
@@ -24,7 +24,7 @@ _LONGEST = 512
 _CUT = 100
 
 
-class SvlcFillMask:
+class SvlcFillMask(CaptionGenerator):
     """SVLC's second generator; needs the package transformers and torch.
 
     model   folder of a Hugging Face masked language model (the authors: distilroberta-base)
@@ -72,13 +72,7 @@ class SvlcFillMask:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loaded": None}
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts; each draws a word, then a proposal for it."""
         make = self._clean if self._is_clean else self._authors
         return edit.distinct(make(caption, rng, count), caption)

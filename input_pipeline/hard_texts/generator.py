@@ -61,3 +61,22 @@ class Generator(Protocol):
         scene: the scene graph of an embedded scene (`record.meta["scene"]`); else None.
         """
         ...
+
+
+class CaptionGenerator:
+    """Base class of the generators that read the caption alone; a subclass defines `texts`."""
+
+    name: str
+
+    def __call__(
+        self,
+        caption: str,
+        rng: np.random.Generator,
+        count: int,
+        scene: Mapping[str, Any] | None = None,
+    ) -> Sequence[str]:
+        return self.texts(caption, rng, count)
+
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
+        """`Generator.__call__` without a scene."""
+        raise NotImplementedError

@@ -5,18 +5,18 @@ code, whose table has six phrases; the paper lists five.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
 KEYS = ("phrases", "words")
 
 
-class LeftRight:
+class LeftRight(CaptionGenerator):
     """Swaps left and right: one text, or none if the caption has no such phrase.
 
     keys "phrases": on/to/at the left/right; "words": "left" and "right" anywhere, one occurrence
@@ -37,13 +37,7 @@ class LeftRight:
         self._pattern = edit.whole(self._table)
         self.version = edit.version("1", mode=mode, keys=keys)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """At most one text; up to `count` for keys="words" in mode "authors"."""
         if self._is_clean:
             matches = list(self._pattern.finditer(caption))

@@ -1,7 +1,7 @@
 """Table of hard negatives: name -> generator (caption -> hard negatives)."""
 
-import functools
 from collections.abc import Callable
+from functools import partial
 
 from vlc_jax.input_pipeline.hard_texts import (
     crepe,
@@ -15,15 +15,8 @@ from vlc_jax.input_pipeline.hard_texts import (
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
 NEGATIVES: dict[str, Callable[..., Generator]] = {
-    "shuffle_nouns_and_adjectives": functools.partial(
-        shuffles.TaggedShuffle, "shuffle_nouns_and_adjectives"
-    ),
-    "shuffle_all_but_nouns_and_adjectives": functools.partial(
-        shuffles.TaggedShuffle, "shuffle_all_but_nouns_and_adjectives"
-    ),
-    "shuffle_within_trigrams": functools.partial(shuffles.PlainShuffle, "shuffle_within_trigrams"),
-    "shuffle_trigrams": functools.partial(shuffles.PlainShuffle, "shuffle_trigrams"),
-    "shuffle_words": functools.partial(shuffles.PlainShuffle, "shuffle_words"),
+    **{name: partial(shuffles.TaggedShuffle, name) for name in shuffles.TAGGED_SHUFFLES},
+    **{name: partial(shuffles.PlainShuffle, name) for name in shuffles.PLAIN_SHUFFLES},
     "negclip": negclip.NegClip,
     "crepe_swap": crepe.CrepeSwap,
     "crepe_replace": crepe.CrepeReplace,

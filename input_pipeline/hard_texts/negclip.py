@@ -5,14 +5,13 @@ section 4 and the authors' published generator: six attempts, in this order: nou
 than two words, verb phrases, singular nouns (tag NN), plural nouns (NNS), adverbs, adjectives.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit
-from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagged, Tagger, Token
 from vlc_jax.input_pipeline.hard_texts.taggers import NAME_TAGS, make_tagger
 
 VERBS = ("phrases", "tokens")
@@ -26,7 +25,7 @@ _TOKENS: tuple[Callable[[Token], bool], ...] = (
 )
 
 
-class NegClip:
+class NegClip(CaptionGenerator):
     """NegCLIP's generator: up to six texts, `count` of them drawn.
 
     Mode "authors" replaces phrases wherever they occur and lower-cases the result; it swaps tokens
@@ -61,13 +60,7 @@ class NegClip:
             number, mode=mode, verbs=verbs, conjuncts=conjuncts, tagger=tags
         )
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Raises DataError for a caption that the tagger cannot tag."""
         tagged = self._tagger(caption)
         texts = []

@@ -8,13 +8,11 @@ rules of their benchmark, inferred from the published captions.
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
-from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagged, Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
 
 RELATIONS = ("spatial_relation", "action_relation")
@@ -48,7 +46,8 @@ _NOT_BEFORE_BY = re.compile(
 )
 
 _WHOLE_SWAP = re.compile(r"^the (.+) and the (.+)$")
-_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"  # longer sides are sentences
+# longer sides are sentences
+_SIDE = r"(?:an?|the)(?:\s+(?!(?:an?|the)\b)[\w'-]+){1,3}"
 _WHOLE_CLEAN = re.compile(rf"^\W*(?P<first>{_SIDE})\s+and\s+(?P<second>{_SIDE})\W*$", re.IGNORECASE)
 _FUNCTION_WORDS = "at", "by", "that", "who", "which", "while", "is", "are", "and", "to", "as", "or"
 _RELATION = edit.whole(
@@ -78,7 +77,7 @@ def replace(caption: str, table: Mapping[str, str], is_relation: bool) -> str | 
     return None
 
 
-class Replace:
+class Replace(CaptionGenerator):
     """REPLACE: a word or phrase replaced by a near synonym.
 
     categories  keys of `word_tables.REPLACE`: attributes (action, color, size, state) and relations
@@ -93,22 +92,14 @@ class Replace:
 
     def __init__(self, categories: Sequence[str] = CATEGORIES, mode: str = "clean") -> None:
         edit.check_mode(mode)
-        lookup.check_known("category", categories, CATEGORIES)
-        if not categories:
-            raise ValueError(f"categories is empty; name some of {', '.join(CATEGORIES)}")
+        edit.check_names("category", "categories", categories, CATEGORIES)
         self._categories, self._is_clean = tuple(categories), mode == "clean"
         self._tables = [word_tables.REPLACE[name] for name in categories]
         self._patterns = [edit.whole(table) for table in self._tables]
         number = "2" if self._is_clean else "1"
         self.version = edit.version(number, mode=mode, categories=",".join(categories))
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more."""
         texts: list[str] = []
         for category, table, pattern in zip(
@@ -137,7 +128,7 @@ def _clean(caption: str, table: Mapping[str, str], pattern: re.Pattern[str]) -> 
     return [edit.repaired(caption, edits) for edits in edits_of.values()]
 
 
-class Swap:
+class Swap(CaptionGenerator):
     """SWAP: the two sides of an "and" swapped (its own inverse).
 
     Mode "authors" swaps captions "the A and the B" only. Mode "clean" allows other articles,
@@ -160,13 +151,7 @@ class Swap:
         number = "2" if self._is_clean else "1"
         self.version = edit.version(number, mode=mode, tagger=tags)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts. Raises DataError for a caption that the tagger cannot tag."""
         if not self._is_clean:
             match = _WHOLE_SWAP.match(caption)

@@ -5,8 +5,9 @@ see `Replace`) and a positive is true. Each class is a `hard_texts.generator.Gen
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,11 +19,17 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene
 
-VERSION = 1  # raise it when a generator's texts change; part of every `version`
+# raise it when a generator's texts change; part of every `version`
+VERSION = 1
 _ROLES = {"size": 1.0, "relation": 1.0, "colour": 1.0}
-_TRIES = 4  # draws per text, since draws may repeat
+# draws per text, since draws may repeat
+_TRIES = 4
 
 
+Draws = Iterator[Caption | None]
+
+
+@dataclasses.dataclass
 class _Contrast(abc.ABC):
     """Base class of the generators; `world` and `world_options` define the scenes' world.
 
@@ -30,13 +37,13 @@ class _Contrast(abc.ABC):
     outside the world's grammar.
     """
 
-    name: str
+    name: ClassVar[str]
+    world: str = dataclasses.field(default="scenes-mini", kw_only=True)
+    world_options: Mapping[str, Any] | None = dataclasses.field(default=None, kw_only=True)
 
-    def __init__(
-        self, world: str = "scenes-mini", world_options: Mapping[str, Any] | None = None
-    ) -> None:
-        self.world = worlds.named(world, **(world_options or {}))
-        self.version = f"{VERSION}-{self.world.id}"
+    def __post_init__(self) -> None:
+        self._world = worlds.named(self.world, **(self.world_options or {}))
+        self.version = f"{VERSION}-{self._world.id}"
 
     def __call__(
         self,
@@ -51,18 +58,18 @@ class _Contrast(abc.ABC):
                 f"{self.name} needs the scene graph of a caption; only records of the source "
                 f"'scenes' have one (meta['scene'])"
             )
-        if scene["world"] != self.world.id:
+        if scene["world"] != self._world.id:
             raise ValueError(
-                f"{self.name} is made for world {self.world.id!r}, but the scene is of "
+                f"{self.name} is made for world {self._world.id!r}, but the scene is of "
                 f"{scene['world']!r}: give it the source's world and world_options"
             )
-        parsed = grammar.parse(caption, self.world)
+        parsed = grammar.parse(caption, self._world)
         if parsed is None:
-            raise ValueError(f"{self.name}: no caption of world {self.world.id!r}: {caption!r}")
+            raise ValueError(f"{self.name}: no caption of world {self._world.id!r}: {caption!r}")
         # A single draw from the loader's generator; `stream` does not depend on numpy's version.
         stream = Stream(f"{self.name}/{rng.integers(2**63)}")
         texts: list[str] = []
-        for made in self._draw(parsed, worlds.from_json(scene, self.world), stream, count):
+        for made in self._draw(parsed, worlds.from_json(scene, self._world), stream, count):
             if made is not None and (text := made.text) not in texts:
                 texts.append(text)
             if len(texts) == count:
@@ -70,12 +77,11 @@ class _Contrast(abc.ABC):
         return texts
 
     @abc.abstractmethod
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         """Yields captions, possibly repeated; None for an impossible change."""
 
 
+@dataclasses.dataclass
 class Swap(_Contrast):
     """Hard negatives: two phrases swap one word: "a red circle and a blue square" -> "a blue circle
     and a red square". `roles`: roles of the word, of colour, size, texture and shape.
@@ -83,19 +89,13 @@ class Swap(_Contrast):
 
     name = "scenes_swap"
 
-    def __init__(
-        self,
-        roles: Sequence[str] = ("colour",),
-        world: str = "scenes-mini",
-        world_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(world, world_options)
-        lookup.check_known("role to swap", roles, (*contrast.ATTRIBUTES, "shape"))
-        self.roles = tuple(roles)
+    roles: Sequence[str] = ("colour",)
 
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lookup.check_known("role to swap", self.roles, (*contrast.ATTRIBUTES, "shape"))
+
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         phrases = len(caption.phrases)
         ways = [(r, (i, j)) for r in self.roles for j in range(1, phrases) for i in range(j)]
         for k in stream.sample(len(ways), len(ways)):
@@ -107,9 +107,7 @@ class Reverse(_Contrast):
 
     name = "scenes_reverse"
 
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         yield contrast.reverse(caption, scene)
 
 
@@ -118,12 +116,11 @@ class Negate(_Contrast):
 
     name = "scenes_negate"
 
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         yield contrast.negate(caption, scene)
 
 
+@dataclasses.dataclass
 class Describe(_Contrast):
     """Hard positives: other true captions of the image, in the style of `caption_options`.
 
@@ -132,18 +129,13 @@ class Describe(_Contrast):
 
     name = "scenes_describe"
 
-    def __init__(
-        self,
-        caption_options: Mapping[str, Any] | None = None,
-        world: str = "scenes-mini",
-        world_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(world, world_options)
-        self.style = grammar.style_of(self.world, **(caption_options or {}))
+    caption_options: Mapping[str, Any] | None = None
 
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.style = grammar.style_of(self._world, **(self.caption_options or {}))
+
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         for _ in range(_TRIES * count):
             made = grammar.describe(scene, stream, self.style)
             yield None if made.text == caption.text else made
@@ -154,30 +146,24 @@ class Reorder(_Contrast):
 
     name = "scenes_reorder"
 
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         yield contrast.reorder(caption)
 
 
+@dataclasses.dataclass
 class _OneWord(_Contrast):
     """Changes one word; its role is drawn by the shares of the roles in the caption."""
 
-    def __init__(
-        self,
-        roles: Mapping[str, float] | None,
-        world: str,
-        world_options: Mapping[str, Any] | None,
-    ) -> None:
-        super().__init__(world, world_options)
-        self.roles = dict(_ROLES if roles is None else roles)
+    roles: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.roles = dict(_ROLES if self.roles is None else self.roles)
         lookup.check_known("role", self.roles, contrast.ROLES)
         if not self.roles or min(self.roles.values()) <= 0:
             raise ValueError(f"roles are {{role: share}}, shares above 0; got {self.roles}")
 
-    def _draw(
-        self, caption: Caption, scene: Scene, stream: Stream, count: int
-    ) -> Iterator[Caption | None]:
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
         shares = dict(self.roles)
         for _ in range(len(shares) + _TRIES * count):
             if not shares:
@@ -185,7 +171,8 @@ class _OneWord(_Contrast):
             total = sum(shares.values())
             role = list(shares)[stream.weighted([share / total for share in shares.values()])]
             made = self._change(caption, scene, role, stream)
-            if made is None:  # the caption lacks the role; the other roles share its weight
+            # the caption lacks the role; the other roles share its weight
+            if made is None:
                 del shares[role]
             yield made
 
@@ -194,6 +181,7 @@ class _OneWord(_Contrast):
         """The caption with a word of the role changed; None if impossible."""
 
 
+@dataclasses.dataclass
 class Replace(_OneWord):
     """Hard negatives: one word replaced by another of its class.
 
@@ -204,21 +192,17 @@ class Replace(_OneWord):
 
     name = "scenes_replace"
 
-    def __init__(
-        self,
-        roles: Mapping[str, float] | None = None,
-        draw: str = "uniform_word_list",
-        world: str = "scenes-mini",
-        world_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(roles, world, world_options)
-        lookup.check_known("draw", [draw], contrast.DRAWS)
-        self.draw = draw
+    draw: str = "uniform_word_list"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lookup.check_known("draw", [self.draw], contrast.DRAWS)
 
     def _change(self, caption: Caption, scene: Scene, role: str, stream: Stream) -> Caption | None:
         return contrast.replace(caption, scene, role, stream, self.draw)
 
 
+@dataclasses.dataclass
 class Synonym(_OneWord):
     """Hard positives: one word replaced by its synonym from set "a", "b" or both ("ab").
 
@@ -228,17 +212,12 @@ class Synonym(_OneWord):
 
     name = "scenes_synonym"
 
-    def __init__(
-        self,
-        roles: Mapping[str, float] | None = None,
-        sets: str = "ab",
-        world: str = "scenes-mini",
-        world_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(roles, world, world_options)
+    sets: str = "ab"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         lookup.check_known("role with synonyms", self.roles, (*contrast.ATTRIBUTES, "relation"))
-        lookup.check_known("synonym set", [sets], contrast.SYNONYM_SETS)
-        self.sets = sets
+        lookup.check_known("synonym set", [self.sets], contrast.SYNONYM_SETS)
 
     def _change(self, caption: Caption, scene: Scene, role: str, stream: Stream) -> Caption | None:
         return contrast.synonym(caption, role, stream, self.sets)

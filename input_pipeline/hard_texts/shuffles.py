@@ -6,21 +6,21 @@ original order. Mode "clean" moves only words, leaves spaces and punctuation in 
 returns the original order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit
-from vlc_jax.input_pipeline.hard_texts.generator import Tagger
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagger
 from vlc_jax.input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 TAGGED_SHUFFLES = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
-_TRIES = 20  # draws per text, since some draws leave the order unchanged
+# draws per text, since some draws leave the order unchanged
+_TRIES = 20
 
 
-class TaggedShuffle:
+class TaggedShuffle(CaptionGenerator):
     """Shuffles that need parts of speech.
 
     shuffle_nouns_and_adjectives          permutes the nouns, and permutes the adjectives
@@ -37,13 +37,7 @@ class TaggedShuffle:
         tags = f"{self._tagger.name}@{self._tagger.version}"
         self.version = edit.version("1", mode=mode, tagger=tags)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Raises DataError for a caption that the tagger cannot tag."""
         tokens = self._tagger(caption).tokens
         words = [token.text for token in tokens]
@@ -65,7 +59,7 @@ class TaggedShuffle:
         return _joined(words, draw, count)
 
 
-class PlainShuffle:
+class PlainShuffle(CaptionGenerator):
     """Shuffles that need words only.
 
     shuffle_within_trigrams  permutes the words inside each group of three
@@ -74,20 +68,14 @@ class PlainShuffle:
     """
 
     def __init__(self, name: str, mode: str = "clean") -> None:
-        lookup.check_known("shuffle", [name], _ORDERS)
+        lookup.check_known("shuffle", [name], PLAIN_SHUFFLES)
         edit.check_mode(mode)
         self.name, self._is_clean = name, mode == "clean"
         self.version = edit.version("1", mode=mode)
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts."""
-        order = _ORDERS[self.name]
+        order = PLAIN_SHUFFLES[self.name]
         if self._is_clean:
             spans = edit.spans(caption)
             return _clean(caption, spans, lambda: order(len(spans), rng), count)
@@ -114,7 +102,7 @@ def _trigram_order(size: int, rng: np.random.Generator) -> list[int]:
     return [i for k in rng.permutation(len(groups)) for i in groups[k]]
 
 
-_ORDERS: dict[str, Callable[[int, np.random.Generator], list[int]]] = {
+PLAIN_SHUFFLES: dict[str, Callable[[int, np.random.Generator], list[int]]] = {
     "shuffle_within_trigrams": lambda size, rng: _within(size, _trigrams(size), rng),
     "shuffle_trigrams": _trigram_order,
     "shuffle_words": lambda size, rng: _within(size, [range(size)], rng),

@@ -4,18 +4,18 @@ Doveh et al., "Teaching structured vision & language concepts to vision & langua
 (CVPR 2023), section 3.1 and the authors' code.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
 
 CLASSES = tuple(word_tables.SVLC_CLASSES)
 
 
-class SvlcRule:
+class SvlcRule(CaptionGenerator):
     """SVLC's generator; all texts of one call change words of one class.
 
     Mode "authors" searches a class's words as substrings, but replaces only a match that is a whole
@@ -26,13 +26,12 @@ class SvlcRule:
     """
 
     name = "svlc_rule"
-    one_by_one = True  # else all stored texts of a caption would change words of the same class
+    # else all stored texts of a caption would change words of the same class
+    one_by_one = True
 
     def __init__(self, classes: Sequence[str] = CLASSES, mode: str = "clean") -> None:
         edit.check_mode(mode)
-        lookup.check_known("word class", classes, CLASSES)
-        if not classes:
-            raise ValueError(f"classes is empty; name some of {', '.join(CLASSES)}")
+        edit.check_names("word class", "classes", classes, CLASSES)
         self._is_clean = mode == "clean"
         self._classes = [word_tables.SVLC_CLASSES[name] for name in classes]
         if self._is_clean:
@@ -43,13 +42,7 @@ class SvlcRule:
             ]
         self.version = edit.version("1", mode=mode, classes=",".join(classes))
 
-    def __call__(
-        self,
-        caption: str,
-        rng: np.random.Generator,
-        count: int,
-        scene: Mapping[str, Any] | None = None,
-    ) -> Sequence[str]:
+    def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, each with another new word; none if no word can be replaced."""
         make = self._clean if self._is_clean else self._authors
         return edit.distinct(make(caption, rng, count), caption)

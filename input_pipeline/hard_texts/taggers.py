@@ -39,9 +39,10 @@ def make_tagger(spec: str) -> Tagger:
     """
     kind, _, argument = spec.partition(":")
     lookup.check_known("tagger", [kind], TAGGERS)
+    make, example = TAGGERS[kind]
     if not argument:
-        raise ValueError(f"tagger {spec!r} has no argument; write for example {_FORMS[kind]}")
-    return TAGGERS[kind](argument)
+        raise ValueError(f"tagger {spec!r} has no argument; write for example {kind}:{example}")
+    return make(argument)
 
 
 class SpacyTagger:
@@ -99,7 +100,8 @@ class ScenesTagger:
     def __init__(self, world: str) -> None:
         lookup.check_known("world", [world], worlds.WORLDS)
         self.name, self.version = f"scenes:{world}", "1"
-        self._world = worlds.named(world, depth=0.5)  # depth > 0 adds the words for depth
+        # depth > 0 adds the words for depth
+        self._world = worlds.named(world, depth=0.5)
 
     def __call__(self, caption: str) -> Tagged:
         """Raises DataError for a caption outside the world's grammar."""
@@ -225,13 +227,9 @@ def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-TAGGERS: dict[str, Callable[[str], Tagger]] = {
-    "spacy": SpacyTagger,
-    "precomputed": PrecomputedTagger,
-    "scenes": ScenesTagger,
-}
-_FORMS = {
-    "spacy": "spacy:en_core_web_sm",
-    "precomputed": "precomputed:tags.jsonl",
-    "scenes": "scenes:scenes-mini",
+# kind -> (class, example of its argument)
+TAGGERS: dict[str, tuple[Callable[[str], Tagger], str]] = {
+    "spacy": (SpacyTagger, "en_core_web_sm"),
+    "precomputed": (PrecomputedTagger, "tags.jsonl"),
+    "scenes": (ScenesTagger, "scenes-mini"),
 }

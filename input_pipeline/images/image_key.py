@@ -11,7 +11,8 @@ import numpy as np
 from vlc_jax.input_pipeline.images.image_ops import read_bytes
 from vlc_jax.input_pipeline.record import DataError, ImageLike
 
-KEY_BYTES = 16  # of a sha256: two of a billion images share a key with a chance of 1e-21
+# of a sha256: two of a billion images share a key with a chance of 1e-21
+KEY_BYTES = 16
 
 
 def image_key(image: ImageLike, file_key: Callable[[Path], bytes] | None = None) -> bytes:

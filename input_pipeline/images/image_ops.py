@@ -42,7 +42,8 @@ INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
     "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, by its authors and by Hugging Face
 }
-MAX_PIXELS = 89_478_485  # Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
+# Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
+MAX_PIXELS = 89_478_485
 
 _ORIENTATION_TAG = 0x0112
 _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upright
@@ -68,7 +69,8 @@ _DAMAGE = (
     SyntaxError,
     TypeError,
     ValueError,
-    Warning,  # where warnings are errors
+    # where warnings are errors
+    Warning,
     struct.error,
     zlib.error,
 )
@@ -81,8 +83,10 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode  # of the open file: saves a request to storage
-            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
+            # of the open file: saves a request to storage
+            mode = os.fstat(file.fileno()).st_mode
+            # such as /dev/zero, which has no end
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise DataError(f"image file {path} is a device")
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
@@ -134,7 +138,8 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
         picture.load()
         return _upright(picture, _to_rgb(picture, name))
     except _DAMAGE as error:
-        if isinstance(error, Image.UnidentifiedImageError):  # its text is a memory address
+        # its text is a memory address
+        if isinstance(error, Image.UnidentifiedImageError):
             raise DataError(f"{name} is not an image Pillow knows ({', '.join(FORMATS)})") from None
         raise DataError(f"{name} cannot be decoded: {error or type(error).__name__}") from error
 
@@ -330,7 +335,8 @@ class ImageTransform:
         """Raises DataError for an image that cannot be decoded."""
         if isinstance(image, ImageQuestion):
             return self(image.image, rng)
-        if isinstance(image, ShuffledImage):  # after resize and crop, as in ARO
+        # after resize and crop, as in ARO
+        if isinstance(image, ShuffledImage):
             return shuffle(self(image.image, rng), image)
         has_jitter = bool(self.brightness or self.hue)
         if rng is None and (has_jitter or self.crop == "random_resized"):
@@ -372,18 +378,21 @@ def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
         return picture
     if picture.mode == "F":
         raise DataError(f"{name} has floating point pixels, of unknown range: save 8 bits")
-    if picture.mode.startswith("I"):  # Pillow would clip everything above 255 to white
+    # Pillow would clip everything above 255 to white
+    if picture.mode.startswith("I"):
         levels = np.asarray(picture)
         if levels.min() < 0 or levels.max() > 65_535:
             raise DataError(f"{name} has grey levels outside 0..65535: save 8 or 16 bits")
         return Image.fromarray((levels >> 8).astype(np.uint8)).convert("RGB")
-    picture.info.pop("transparency", None)  # dropped like an alpha channel; Pillow warns otherwise
+    # dropped like an alpha channel; Pillow warns otherwise
+    picture.info.pop("transparency", None)
     return picture.convert("RGB")
 
 
 def _upright(picture: Image.Image, rgb: Image.Image) -> Image.Image:
     orientation = 1
-    with contextlib.suppress(_DAMAGE):  # a damaged EXIF block does not make the pixels unusable
+    # a damaged EXIF block does not make the pixels unusable
+    with contextlib.suppress(_DAMAGE):
         orientation = picture.getexif().get(_ORIENTATION_TAG, 1)
     operation = _ORIENTATIONS.get(orientation)
     return rgb if operation is None else rgb.transpose(operation)

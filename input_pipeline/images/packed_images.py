@@ -43,7 +43,8 @@ def read_rows(file: Path, columns: tuple[str, ...] | None = None) -> list[dict[s
 
 @functools.lru_cache(maxsize=8)
 def _open(file: Path) -> Any:
-    import pyarrow  # here, because its import is slow
+    # here, because its import is slow
+    import pyarrow
     from pyarrow import parquet
 
     try:
@@ -64,7 +65,8 @@ def _locate(file: Path, row: int) -> tuple[int, int]:
     raise DataError(f"{file} has {metadata.num_rows:,} rows; there is no row {row:,}")
 
 
-@functools.lru_cache(maxsize=4)  # neighbouring rows share a group; a few groups fit in memory
+# neighbouring rows share a group; a few groups fit in memory
+@functools.lru_cache(maxsize=4)
 def _group(file: Path, column: str, group: int) -> Any:
     import pyarrow
 

@@ -32,6 +32,7 @@ from vlc_jax.input_pipeline.record import (
 from vlc_jax.input_pipeline.sources import order
 
 _MAX_CHECKED = 1000  # records, spread over the source; at least one must name hard images
+_NONE = HardTexts()
 # Random streams of a position; the index enters the key, so new ones go to the end.
 _STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases")
 
@@ -52,44 +53,57 @@ class Example(NamedTuple):
     is_stand_in: bool = False  # replaces a missing hard image
 
 
+@dataclasses.dataclass(eq=False)
 class Examples:
     """Factory of examples: `group(number)` is a main row with its hard images.
 
-    See `loader.make_train` for the fields.
-
-    limit: number of unusable records above which DataError is raised. Pickles to workers.
+    limit: number of unusable records above which DataError is raised.
+    known_bad: ids of records known to be unusable, with the reasons; skipped and counted.
+    hard_images: number per record. Each is a further row of the batch with its own caption and
+      hard texts: a batch has batch_size / (1 + hard_images) records of the epoch.
+    negatives, positives: hard negative / positive captions of every row. A count of 0 leaves their
+      keys out of the batch.
+    noun_phrases: replaces captions by noun phrases before hard texts are generated; None: off.
+    question: template of the question about every image (questions.py); "": none.
+    text_only_question: template of the question of text-only records; "": none.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        image_transform: ImageTransform,
-        *,
-        seed: int,
-        hard_images: int,
-        negatives: HardTexts,
-        positives: HardTexts,
-        noun_phrases: NounPhrases | None,
-        question: str,
-        text_only_question: str,
-        limit: float,
-        known_bad: Mapping[str, str],
-    ) -> None:
-        self.source = source
-        self.image_transform = image_transform
-        self.seed = seed
-        self.hard_images = hard_images
-        self.negatives = negatives
-        self._negatives_of_positive = dataclasses.replace(negatives, count=negatives.of_positives)
-        self.positives = positives
-        self.noun_phrases = noun_phrases
-        self.question = question
-        self.text_only_question = text_only_question
-        self.has_text_only = has_text_only(source)
-        self.limit = limit
-        self.known_bad = known_bad
+    source: Source
+    image_transform: ImageTransform
+    seed: int
+    limit: float
+    known_bad: Mapping[str, str]
+    hard_images: int = 0
+    negatives: HardTexts = _NONE
+    positives: HardTexts = _NONE
+    noun_phrases: NounPhrases | None = None
+    question: str = ""
+    text_only_question: str = ""
+
+    def __post_init__(self) -> None:
+        self._negatives_of_positive = dataclasses.replace(
+            self.negatives, count=self.negatives.of_positives
+        )
+        self.has_text_only = has_text_only(self.source)
+        # set by another thread: `_next_usable` raises Cancelled
         self.cancelled = False
-        self._bad: dict[int, tuple[str, str]] = {}  # index -> (id, reason); decoded only once
+        # index -> (id, reason): a bad record is decoded only once
+        self._bad: dict[int, tuple[str, str]] = {}
+
+    def check(self) -> None:
+        """Raises ValueError for invalid hard texts and options, DataError for an empty source."""
+        sampling.check("negatives", self.negatives)
+        sampling.check("positives", self.positives)
+        sides = {"negatives": self.negatives.generators, "positives": self.positives.generators}
+        sampling.check_stored(sides, sampling.stored_versions(self.source))
+        if not len(self.source):
+            raise DataError("the source holds no records")
+        if self.hard_images:
+            check_hard_images(self.source)
+        if self.noun_phrases and questions.SLOT in self.question + self.text_only_question:
+            raise ValueError(
+                "noun_phrases: a part of a caption does not answer the record's question"
+            )
 
     def group(self, number: int, bad: dict[str, str]) -> list[Example]:
         """Main row `number` of the sequence and its hard images.
@@ -133,7 +147,8 @@ class Examples:
                 raise Cancelled
             name = f"record {index}"
             try:
-                if index in self._bad:  # not decoded again, but counted in every batch
+                # not decoded again, but counted in every batch
+                if index in self._bad:
                     name, reason = self._bad[index]
                     raise DataError(reason)
                 self._refuse_known(name)
@@ -164,7 +179,8 @@ class Examples:
         if self.noun_phrases is not None:
             rng = self._generator(position, "noun_phrases")
             phrase = self.noun_phrases(sampling.text_of(text), rng)
-            if phrase != text:  # stored hard texts belong to the whole caption, not to the phrase
+            # stored hard texts belong to the whole caption, not to the phrase
+            if phrase != text:
                 text = phrase
                 sides = {side: (texts, (), ()) for side, (texts, _, _) in sides.items()}
         rng = {side: self._generator(position, side) for side in ("negatives", "positives")}
@@ -179,7 +195,8 @@ class Examples:
             )
             for side, (texts, stored, kinds) in sides.items()
         )
-        if self.negatives.of_positives:  # padded with "": the slot identifies a negative's positive
+        # padded with "": the slot identifies a negative's positive
+        if self.negatives.of_positives:
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
                 more = sampling.draw(

@@ -19,9 +19,12 @@ from vlc_jax.input_pipeline.record import Caption, DataError, Record, Source, ha
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
-_UNKNOWN_WARNING = 0.05  # share of unknown-word tokens above which a warning is printed
-_UNKNOWN_LIMIT = 0.5  # ... and an error raised: a tokenizer of another language or data set
-_CUT_WARNING = 0.01  # share of captions as long as the context above which a warning is printed
+# share of unknown-word tokens above which a warning is printed
+_UNKNOWN_WARNING = 0.05
+# ... and an error raised: a tokenizer of another language or data set
+_UNKNOWN_LIMIT = 0.5
+# share of captions as long as the context above which a warning is printed
+_CUT_WARNING = 0.01
 
 
 class Sample(NamedTuple):
@@ -215,7 +218,8 @@ def check_report(report: Report, max_bad_share: float) -> None:
     """Raises DataError if too many records are bad; see `preview`."""
     limit = max_bad_share * report.total
     if report.looked_at < report.total:
-        expected = max_bad_share * report.looked_at  # mean and, nearly, variance of a binomial
+        # mean and, nearly, variance of a binomial
+        expected = max_bad_share * report.looked_at
         limit = min(limit, expected + 3 * math.sqrt(expected))
     record_validation.check_share(report.bad, limit, report.looked_at)
 
@@ -229,7 +233,8 @@ def _count(
 ) -> None:
     report.captions += len(texts)
     report.words.update(len(str(text).split()) for text in texts)
-    size = "x".join(map(str, pixels.shape[1::-1]))  # a single number for pooled features
+    # a single number for pooled features
+    size = "x".join(map(str, pixels.shape[1::-1]))
     if record.image is None:
         report.without_image += 1
     else:

@@ -11,6 +11,7 @@ Host h of H makes the h-th of H equal slices of the rows.
 """
 
 import collections
+import dataclasses
 import json
 import logging
 import math
@@ -25,44 +26,39 @@ from vlc_jax.input_pipeline import batch as batches_contract
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.batch import Batch
 from vlc_jax.input_pipeline.hard_texts import sampling
-from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
-from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.image_ops import ImageTransform
-from vlc_jax.input_pipeline.loader import questions, stored_features
-from vlc_jax.input_pipeline.loader.examples import Example, Examples, check_hard_images
+from vlc_jax.input_pipeline.loader import stored_features
+from vlc_jax.input_pipeline.loader.examples import Example, Examples
 from vlc_jax.input_pipeline.loader.workers import WorkerStream
-from vlc_jax.input_pipeline.record import DataError, Sharded, Source
+from vlc_jax.input_pipeline.record import Sharded, Source
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
-_NUM_STEPS = 2**48  # "endless": Grain wants a length, and positions must stay below 2**64
+# "endless": Grain wants a length, and positions must stay below 2**64
+_NUM_STEPS = 2**48
 _KNOWN = "was found unusable earlier"
 # A record takes far less, but a read from hanging storage may never end; and a scheduler that sent
 # SIGTERM often kills half a minute later.
 _CLOSE_PATIENCE_S = 10.0
-_WAIT_REPORT_S = 30.0  # wait for a batch until the first warning; doubles with each warning
-_NONE = HardTexts()
+# wait for a batch until the first warning; doubles with each warning
+_WAIT_REPORT_S = 30.0
 
 
+@dataclasses.dataclass(eq=False)
 class Batches:
     """Random-access sequence of batches: `batches[step]` is this host's share of a global batch.
 
     Pickles to worker processes. See `make_train` for the meaning of the fields.
     """
 
-    def __init__(
-        self,
-        examples: Examples,
-        tokenizer: Tokenizer,
-        *,
-        batch_size: int,
-        process_index: int,
-        process_count: int,
-    ) -> None:
-        self.examples = examples
-        self.tokenizer = tokenizer
-        self.batch_size = batch_size
-        self.rows = batch_size // process_count
-        self.first_row = process_index * self.rows
+    examples: Examples
+    tokenizer: Tokenizer
+    batch_size: int
+    process_index: int
+    process_count: int
+
+    def __post_init__(self) -> None:
+        self.rows = self.batch_size // self.process_count
+        self.first_row = self.process_index * self.rows
 
     def __len__(self) -> int:
         return _NUM_STEPS
@@ -82,7 +78,8 @@ class Batches:
             **images,
             **tokenize(self.tokenizer, [example.caption for example in rows]),
             "id": np.array([batches_contract.hash_id(row.record.id) for row in rows], np.uint64),
-            "mask": np.ones(self.rows, np.bool_),  # a training batch is always full
+            # a training batch is always full
+            "mask": np.ones(self.rows, np.bool_),
         }
         examples = self.examples
         if examples.question:
@@ -104,7 +101,8 @@ class Batches:
         size = self.examples.image_transform.size
         images = np.empty((self.rows, size, size, 3), np.uint8)
         rows: list[Example] = []
-        for example in sequence:  # copied one by one, so that no image is in memory twice
+        # copied one by one, so that no image is in memory twice
+        for example in sequence:
             images[len(rows)] = example.pixels
             rows.append(example._replace(pixels=images[len(rows)]))
         return rows, {"image": images}
@@ -192,14 +190,16 @@ class Loader:
         first = self._pending[0]
         if not self._wait.until_done(first, timeout, self._waiting_for):
             return None
-        made = first.result()  # an error stays first in the queue: the next call raises it again
+        # an error stays first in the queue: the next call raises it again
+        made = first.result()
         result: Batch = made["batch"]
         for name, reason in json.loads(made["bad"]).items():
             self.bad.setdefault(name, reason)
         # Examples checks the share of one batch; only here is the sum over batches known.
         examples = self._batches.examples
         record_validation.check_share(self.bad, examples.limit, len(examples.source))
-        if not self._checked:  # once: shapes and dtypes are the same at every step
+        # once: shapes and dtypes are the same at every step
+        if not self._checked:
             batches_contract.check(result)
             self._checked = True
         self._pending.popleft()
@@ -231,7 +231,8 @@ class Loader:
         self._batches.examples.cancelled = True
         for future in self._pending:
             future.cancel()
-        if self._workers is not None:  # before the wait below: the pool's thread waits for them
+        # before the wait below: the pool's thread waits for them
+        if self._workers is not None:
             self._workers.stop()
         unfinished = futures.wait(self._pending, _CLOSE_PATIENCE_S).not_done
         self._pending.clear()
@@ -305,12 +306,7 @@ def make_train(
     threads: int = 2,
     max_bad_share: float = 0.01,
     known_bad: Iterable[str] | Mapping[str, str] = (),
-    hard_images: int = 0,
-    negatives: HardTexts = _NONE,
-    positives: HardTexts = _NONE,
-    noun_phrases: NounPhrases | None = None,
-    question: str = "",
-    text_only_question: str = "",
+    **options: Any,
 ) -> Loader:
     """Makes the loader of a training run; it starts to make batches at once.
 
@@ -321,17 +317,11 @@ def make_train(
       threads, too.
     max_bad_share: share of the source's records; more unusable ones raise DataError.
     known_bad: ids (or ids and reasons) of records known to be unusable, skipped and counted.
-    hard_images: number per record. Each is a further row of the batch with its own caption and
-      hard texts: a batch has batch_size / (1 + hard_images) records of the epoch.
-    negatives, positives: hard negative / positive captions of every row; the mask is False in
-      unfilled slots. A count of 0 leaves their keys out of the batch.
-    noun_phrases: replaces captions by noun phrases before hard texts are generated; None: off.
-    question: template of the question about every image (questions.py); "": none.
-    text_only_question: template of the question of text-only records; "": none.
+    options: further fields of `Examples`: hard images, hard texts, noun phrases and questions.
     Raises ValueError for invalid numbers, for a source without hard images and for texts that were
     prepared with another version of a generator.
     """
-    _check_batch_size(batch_size, process_count, hard_images)
+    _check_batch_size(batch_size, process_count, options.get("hard_images", 0))
     for name, value, low, high in (
         ("process_index", process_index, 0, process_count),
         ("seed", seed, 0, 2**32),
@@ -343,40 +333,15 @@ def make_train(
             raise ValueError(f"{name} must be at least {low} and below {high}; got {value}")
     if not 0 <= max_bad_share <= 1:
         raise ValueError(f"max_bad_share is a share in [0, 1]; got {max_bad_share}")
-    sampling.check("negatives", negatives)
-    sampling.check("positives", positives)
-    sides = {"negatives": negatives.generators, "positives": positives.generators}
-    sampling.check_stored(sides, sampling.stored_versions(source))
-    if not len(source):
-        raise DataError("the source holds no records")
     if not isinstance(known_bad, Mapping):
         known_bad = dict.fromkeys(known_bad, _KNOWN)
-    if hard_images:
-        check_hard_images(source)
-    if noun_phrases and questions.SLOT in question + text_only_question:
-        raise ValueError("noun_phrases: a part of a caption does not answer the record's question")
-    examples = Examples(
-        source,
-        image_transform,
-        seed=seed,
-        hard_images=hard_images,
-        negatives=negatives,
-        positives=positives,
-        noun_phrases=noun_phrases,
-        question=question,
-        text_only_question=text_only_question,
-        limit=max_bad_share * len(source),
-        known_bad=known_bad,
-    )
+    limit = max_bad_share * len(source)
+    examples = Examples(source, image_transform, seed, limit, known_bad, **options)
+    examples.check()
     if isinstance(source, Sharded):
-        source.take_counts()  # discards earlier reads (the preview's), which are not the run's
-    batches = Batches(
-        examples,
-        tokenizer,
-        batch_size=batch_size,
-        process_index=process_index,
-        process_count=process_count,
-    )
+        # discards earlier reads (the preview's), which are not the run's
+        source.take_counts()
+    batches = Batches(examples, tokenizer, batch_size, process_index, process_count)
     return Loader(batches, start_step=start_step, workers=workers, threads=threads)
 
 

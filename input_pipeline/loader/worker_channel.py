@@ -36,7 +36,8 @@ def receive(connection: socket.socket) -> Any:
 
 
 def _receive_bytes(connection: socket.socket, size: int) -> memoryview:
-    data = memoryview(np.empty(size, np.uint8))  # bytearray would fill it with zeros first
+    # bytearray would fill it with zeros first
+    data = memoryview(np.empty(size, np.uint8))
     received = 0
     while received < size:
         # the flag saves a call for every 200 kB; a call may still return early

@@ -19,7 +19,8 @@ def run(connection: socket.socket) -> None:
     The parent sends (pickled sequence indexed by step, first step, stride, threads) and receives
     one value per batch. If a batch cannot be made, it receives the exception as the last value.
     """
-    with contextlib.suppress(EOFError, OSError):  # socket errors: the parent closed it or died
+    # socket errors: the parent closed it or died
+    with contextlib.suppress(EOFError, OSError):
         try:
             pickled, first, stride, threads = worker_channel.receive(connection)
             made = _batches(pickle.loads(pickled), first, stride, threads)

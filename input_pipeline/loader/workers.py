@@ -22,7 +22,8 @@ import psutil
 from vlc_jax.input_pipeline.loader import worker_channel, worker_process
 from vlc_jax.input_pipeline.loader.examples import Cancelled
 
-_REAP_PATIENCE_S = 5.0  # a killed process that reads from hanging storage may stay for ever
+# a killed process that reads from hanging storage may stay for ever
+_REAP_PATIENCE_S = 5.0
 
 
 class WorkerError(Exception):
@@ -52,7 +53,8 @@ class WorkerStream:
         self._awaited = 0  # index of the worker that the consumer waits for
         self._failure: Exception | None = None
         self._is_stopped = False
-        self._lock = threading.Lock()  # no process starts while `stop` kills the others
+        # no process starts while `stop` kills the others
+        self._lock = threading.Lock()
 
     def __call__(self, step: int) -> dict[str, Any]:
         """The batch of `step`; calls come with consecutive steps.
@@ -121,7 +123,8 @@ class WorkerStream:
                 raise Cancelled
             name = f"loader worker {index + 1} of {self._count}"
             worker = _Worker(name, is_restarted=is_restarted)
-            self._workers[index : index + 1] = [worker]  # appended, or replaces a dead one
+            # appended, or replaces a dead one
+            self._workers[index : index + 1] = [worker]
         return worker
 
     def _send_steps(self, worker: "_Worker", step: int, pickled: bytes) -> None:
@@ -144,7 +147,8 @@ class _Worker:
 
     def kill(self) -> None:
         """Kills the process; it shares no state that a kill could corrupt."""
-        self.process.kill()  # not terminate: it ignores SIGTERM
+        # not terminate: it ignores SIGTERM
+        self.process.kill()
         # Wakes the reader, even if the process hangs in storage and cannot be killed.
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -153,7 +157,8 @@ class _Worker:
         """Ends a process whose socket is closed; returns how it ended, for a message."""
         self.process.join(_REAP_PATIENCE_S)
         code = self.process.exitcode
-        self.kill()  # in case it only lost its socket
+        # in case it only lost its socket
+        self.kill()
         self.connection.close()
         if code is None:
             return f"{self._title()} closed its socket"
@@ -184,7 +189,8 @@ def child_processes() -> Iterator[None]:
     program that would load jax and everything else, once per worker.
     """
     main = sys.modules["__main__"]
-    with _spawning:  # all threads share `__spec__`, and two loaders may start at once
+    # all threads share `__spec__`, and two loaders may start at once
+    with _spawning:
         spec = main.__spec__
         main.__spec__ = importlib.machinery.ModuleSpec(
             "vlc_jax.input_pipeline.loader.worker_main", None

@@ -28,7 +28,8 @@ def canonicalize(text: str) -> str:
 
 def repaired(text: str) -> str:
     """CLIP's repair: `ftfy.fix_text`, HTML entities resolved twice, single spaces."""
-    if "&" in text or not (text.isascii() and text.isprintable()):  # else nothing to repair
+    # else nothing to repair
+    if "&" in text or not (text.isascii() and text.isprintable()):
         text = ftfy.fix_text(without_surrogates(text))
     return " ".join(html.unescape(html.unescape(text)).split())
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from vlc_jax.input_pipeline.tokenizers import clean as cleaning
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, check_length, read_file
 
-GZIPPED = "bpe_simple_vocab_16e6.txt.gz"  # openai/CLIP, also in the wheel of open_clip_torch; MIT
+# openai/CLIP, also in the wheel of open_clip_torch; MIT
+GZIPPED = "bpe_simple_vocab_16e6.txt.gz"
 IN_FOLDER = ("tokenizer.json", "merges.txt", GZIPPED)
-PACKAGES = ("open_clip", "clip")  # ship GZIPPED; located, never imported: both import torch
+# ship GZIPPED; located, never imported: both import torch
+PACKAGES = ("open_clip", "clip")
 START, END = "<|startoftext|>", "<|endoftext|>"
 # of OpenAI's merges, one "first second" per line (the gzipped file's own: 924691ac...6804a)
 SHA256 = "d308b7377a8ceaa9707a21614fe8c831b9196e197b7aeb69833359362907af02"

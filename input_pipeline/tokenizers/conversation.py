@@ -143,7 +143,8 @@ class ConversationTokenizer(Tokenizer):
             ids += [*both, self.eos_id]
             marks += [0] * same + [1] * (len(both) - same) + [int(talk.marks_end)]
         if talk.is_scored and len(ids) > self.context_length:
-            raise DataError(  # cut before the answer it would score log p = 0, the maximum
+            # cut before the answer it would score log p = 0, the maximum
+            raise DataError(
                 f"a question and its answer have {len(ids)} tokens, more than the context_length "
                 f"{self.context_length}: set a longer config.text.context_length, or shorten "
                 f"{talk.turns[0][0][:60]!r}"
@@ -196,7 +197,8 @@ class ScenesConversationTokenizer(ConversationTokenizer):
         library.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(behavior="removed")]
         )
-        with tempfile.TemporaryDirectory() as folder:  # ConversationTokenizer reads a file
+        # ConversationTokenizer reads a file
+        with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tokenizer.json"
             library.save(str(path))
             special = {"eos_token": "</s>", "pad_token": "<pad>"}

@@ -7,7 +7,8 @@ from typing import Any
 
 from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece
 
-_UNREADABLE = "\ufffd"  # decoded from an incomplete character
+# decoded from an incomplete character
+_UNREADABLE = "\ufffd"
 # In this order: vocabularies with one of the first two may also hold "<s>", an HTML tag.
 _START_TOKENS = ("<bos>", "<|begin_of_text|>", "<s>")
 
@@ -73,7 +74,8 @@ class DecoderTokenizer:
         ids = [int(i) for i in ids]
         if self._library is not None:
             return self._library.decode(ids, skip_special_tokens=not special)
-        return self._processor.decode(ids)  # SentencePiece decodes control tokens to nothing
+        # SentencePiece decodes control tokens to nothing
+        return self._processor.decode(ids)
 
 
 class TextStream:

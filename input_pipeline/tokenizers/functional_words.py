@@ -37,8 +37,10 @@ class FunctionalWordTokenizer(Tokenizer):
         self.pad_id, self.eos_id, self.unk_id = tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id
         self.vocab_size, self.context_length = tokenizer.vocab_size, tokenizer.context_length
 
-    def __getattr__(self, name: str):  # sot_id and decode, which only some tokenizers have
-        if name == "tokenizer":  # not set yet during unpickling
+    # sot_id and decode, which only some tokenizers have
+    def __getattr__(self, name: str):
+        # not set yet during unpickling
+        if name == "tokenizer":
             raise AttributeError(name)
         return getattr(self.tokenizer, name)
 

@@ -30,10 +30,12 @@ class HfTokenizer(tokenizer.FileTokenizer):
         super().__init__(context_length, data, clean)
         self._has_start = has_start
         vocabulary = self.vocabulary()
-        self.vocab_size = max(vocabulary.values()) + 1  # ids may have gaps
+        # ids may have gaps
+        self.vocab_size = max(vocabulary.values()) + 1
         self.eos_id = special_tokens.find("eos_token", eos_token, Path(path), vocabulary)
         self.pad_id = special_tokens.find("pad_token", pad_token, Path(path), vocabulary)
-        model = json.loads(data)["model"]  # Unigram has unk_id, other models unk_token or neither
+        # Unigram has unk_id, other models unk_token or neither
+        model = json.loads(data)["model"]
         self.unk_id = model.get("unk_id", vocabulary.get(model.get("unk_token")))
 
     def rows(self, texts: Sequence[str]) -> list[list[int]]:

@@ -103,7 +103,8 @@ def write(
             advance(file.done)
         # Texts before vectors: a finished file of vectors always has its texts.
         beside.write_text(lines, "utf-8")
-        if encoder is None:  # left over from vectors that were removed
+        # left over from vectors that were removed
+        if encoder is None:
             text_vectors.encoder_file(path).unlink(missing_ok=True)
         else:
             text_vectors.encoder_file(path).write_text(json.dumps(encoder, indent=2) + "\n")
@@ -119,7 +120,8 @@ def new_file(path: str | Path, dtype: str) -> Path:
         raise ValueError(f"{path} exists already; name a new file")
     if dtype not in text_vectors.DTYPES:
         raise ValueError(f"dtype is one of {', '.join(text_vectors.DTYPES)}; got {dtype!r}")
-    text_vectors.header(path, 1, 1, dtype)  # raises for a dtype that the format lacks
+    # raises for a dtype that the format lacks
+    text_vectors.header(path, 1, 1, dtype)
     return path
 
 

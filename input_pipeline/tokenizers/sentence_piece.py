@@ -42,7 +42,8 @@ class SentencePieceTokenizer(tokenizer.FileTokenizer):
     def _special(self, kind: str, name: str | None, default: int, path: str | Path) -> int:
         if name is not None:
             return special_tokens.find(kind, name, Path(path), self.vocabulary())
-        if default < 0:  # SentencePiece's -1: the model has no such token
+        # SentencePiece's -1: the model has no such token
+        if default < 0:
             raise ValueError(f"{path} has no {kind}; give {kind}='...', a piece it has")
         return default
 

@@ -25,7 +25,8 @@ DTYPES = {  # numpy's name -> safetensors' name
     "float16": "F16",
     "bfloat16": "BF16",
 }
-_BLOCK = 2**24  # bytes checked at a time
+# bytes checked at a time
+_BLOCK = 2**24
 
 
 class Layout(NamedTuple):
@@ -118,7 +119,8 @@ class TextVectors(Tokenizer):
 
     def _open(self) -> None:
         _, texts, width, dtype = self.layout
-        bits = np.dtype(f"<u{number(dtype).itemsize}")  # memory maps know no bfloat16
+        # memory maps know no bfloat16
+        bits = np.dtype(f"<u{number(dtype).itemsize}")
         file = np.memmap(self.path, bits, "r", self.layout.start, (texts, width))
         self._vectors = file.view(number(dtype))
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 START, END = "(start)", "(end)"
-_EDGES = ("</w>", "▁", "Ġ")  # word boundaries of CLIP's BPE, SentencePiece and GPT-2's BPE
+# word boundaries of CLIP's BPE, SentencePiece and GPT-2's BPE
+_EDGES = ("</w>", "▁", "Ġ")
 
 
 def labels(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:

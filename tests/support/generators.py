@@ -1,6 +1,19 @@
 """Small generators of texts for tests of what is done with them."""
 
+import numpy as np
+
 from vlc_jax.input_pipeline.record import DataError
+
+
+def every(generator, caption, count=1, seeds=300):
+    """All texts that the generator makes of the caption in so many calls."""
+    draws = [generator(caption, np.random.default_rng(seed), count) for seed in range(seeds)]
+    return {text for texts in draws for text in texts}
+
+
+def made(generator, caption, count=9):
+    """The texts of one call."""
+    return list(generator(caption, np.random.default_rng(0), count))
 
 
 class Reversal:

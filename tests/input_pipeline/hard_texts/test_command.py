@@ -48,13 +48,6 @@ def test_the_clean_mode_is_shown_unless_the_authors_is_asked_for(capsys, tmp_pat
     assert all("sportswear" in line for line in texts["clean"])
 
 
-def test_the_same_seed_makes_the_same_texts(capsys, table):
-    words = ("--table", table, "--kinds", "crepe_replace,svlc_rule")
-    first, again = run(capsys, *words), run(capsys, *words)
-    assert first == again
-    assert run(capsys, *words, "--seed", "1")[1] != first[1]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

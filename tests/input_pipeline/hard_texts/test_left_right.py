@@ -20,35 +20,36 @@ def test_each_phrase_becomes_its_opposite(mode, word):
     assert made(right, mode=mode) == [left]
 
 
-@pytest.mark.parametrize("mode", ["authors", "clean"])
-def test_caption_without_a_phrase_has_no_negative(mode):
-    assert made("a man left the room", mode=mode) == []
-    assert made("in the left hand, left of it", mode=mode) == []
-
-
-def test_of_two_phrases_authors_change_the_first_of_the_table_and_clean_both():
-    assert made(BOTH, mode="authors") == ["a cup on the right, a dog on the right"]
-    assert made("a dog on the right, a cup on the left", mode="authors") == [
-        "a dog on the right, a cup on the right"
-    ]
-    assert made("a dog at the left, to the right", mode="authors") == [
-        "a dog at the left, to the left"
-    ]
-    assert made(BOTH, mode="clean") == ["a cup on the right, a dog on the left"]
-
-
-def test_all_occurrences_are_replaced():
-    assert made("on the left and on the left", mode="authors") == ["on the right and on the right"]
-
-
-def test_capitals_are_switched_in_mode_clean_only():
-    assert made("On the left a cup", mode="authors") == []
-    assert made("On the left a cup", mode="clean") == ["On the right a cup"]
-
-
-def test_whole_words_count_in_mode_clean_only():
-    assert made("salmon the leftover", mode="authors") == ["salmon the rightover"]
-    assert made("salmon the leftover", mode="clean") == []
+@pytest.mark.parametrize(
+    ("caption", "authors", "clean"),
+    [
+        ("a man left the room", [], []),
+        ("in the left hand, left of it", [], []),
+        # of two phrases the authors change the first of the table
+        (
+            BOTH,
+            ["a cup on the right, a dog on the right"],
+            ["a cup on the right, a dog on the left"],
+        ),
+        (
+            "a dog on the right, a cup on the left",
+            ["a dog on the right, a cup on the right"],
+            ["a dog on the left, a cup on the right"],
+        ),
+        (
+            "a dog at the left, to the right",
+            ["a dog at the left, to the left"],
+            ["a dog at the right, to the left"],
+        ),
+        ("on the left and on the left", *[["on the right and on the right"]] * 2),
+        # capitals are switched, and whole words counted, in mode clean only
+        ("On the left a cup", [], ["On the right a cup"]),
+        ("salmon the leftover", ["salmon the rightover"], []),
+    ],
+)
+def test_phrases_that_each_mode_switches(caption, authors, clean):
+    assert made(caption, mode="authors") == authors
+    assert made(caption, mode="clean") == clean
 
 
 def test_single_words_are_switched_wherever_they_stand():

@@ -9,18 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.generators import every
 from vlc_jax.input_pipeline.hard_texts import edit
 from vlc_jax.input_pipeline.hard_texts.negclip import NegClip, verb_phrases
 
 BOY = "A young boy quickly threw the red ball over a very tall fence."
 DOGS = "Two dogs are running, while three cats are sleeping."
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
-
-
-def every(generator, caption, seeds=60):
-    """All texts that the generator can make of the caption."""
-    draws = [generator(caption, np.random.default_rng(seed), 6) for seed in range(seeds)]
-    return {text for texts in draws for text in texts}
 
 
 def is_transposition(before: list[str], after: list[str]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.generators import made
 from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
 from vlc_jax.input_pipeline.hard_texts.replace_swap import (
     CATEGORIES,
@@ -23,10 +24,6 @@ needs_data = pytest.mark.skipif(
     not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files"
 )
 ATTRIBUTES = CATEGORIES[:4]
-
-
-def made(generator, caption, count=9):
-    return list(generator(caption, np.random.default_rng(0), count))
 
 
 @pytest.mark.parametrize(

@@ -81,48 +81,34 @@ def test_a_stand_in_is_chosen_by_the_shares_of_the_others():
     assert set(drawn) == {"not one two", "two one"}
 
 
+GENERATORS = [  # generators, message
+    ({"zz": 1.0}, r"no generator of negatives 'zz'.*known: \['x'"),
+    ({"given": 1.0}, "'given' is called 'from_record'"),
+    ({"x": -1.0, "y": 2.0}, "shares of at least 0"),
+    ({"x": 0.0}, "one of them above"),
+    ({"x": "1"}, "share of a generator is a number; got '1' of 'x'"),
+    ({"x": None}, "share of a generator is a number; got None"),
+    ({"x": True}, "share of a generator is a number; got True"),
+    ({"x": 1.0, "z": 0.0}, "'z' of share 0 and fallback='skip'"),
+]
+X = {"generators": {"x": 1.0}}
+
+
 @pytest.mark.parametrize(
     ("side", "options", "message"),
     [
-        ("negatives", {"generators": {"zz": 1.0}}, r"no generator of negatives 'zz'.*known: \['x'"),
-        (
-            "positives",
-            {"generators": {"x": 1.0}, "options": {"x": {"sise": 1}}},
-            "no option 'sise'",
-        ),
-        ("negatives", {"generators": {"given": 1.0}}, "'given' is called 'from_record'"),
+        *[("negatives", {"generators": shares}, message) for shares, message in GENERATORS],
+        ("positives", X | {"options": {"x": {"sise": 1}}}, "no option 'sise'"),
         ("negatives", {"options": {"x": {}}}, "options for 'x', which is not among"),
         ("negatives", {"fallback": "self"}, "is for positives"),
         ("negatives", {"fallback": "replace"}, "needs a second generator"),
         ("negatives", {"fallback": "drop"}, "fallback is one of"),
-        ("negatives", {"generators": {"x": -1.0, "y": 2.0}}, "shares of at least 0"),
-        ("negatives", {"generators": {"x": 0.0}}, "one of them above"),
-        (
-            "negatives",
-            {"generators": {"x": "1"}},
-            "share of a generator is a number; got '1' of 'x'",
-        ),
-        ("negatives", {"generators": {"x": None}}, "share of a generator is a number; got None"),
-        ("negatives", {"generators": {"x": True}}, "share of a generator is a number; got True"),
-        ("negatives", {"generators": {"x": 1.0, "z": 0.0}}, "'z' of share 0 and fallback='skip'"),
-        (
-            "positives",
-            {"generators": {"x": 1, "z": 0}, "fallback": "self"},
-            "only stands in for others",
-        ),
+        ("positives", {"generators": {"x": 1, "z": 0}, "fallback": "self"}, "only stands in for"),
         ("negatives", {"count": -1}, "count is an integer, at least 0"),
         ("negatives", {"count": 1.5}, "count is an integer, .* got 1.5"),
         ("negatives", {"count": True}, "count is an integer, .* got True"),
-        (
-            "negatives",
-            {"generators": {"x": 1.0}, "of_positives": 0.5},
-            "of_positives is an integer",
-        ),
-        (
-            "positives",
-            {"generators": {"x": 1.0}, "of_positives": 1},
-            "of_positives is for negatives",
-        ),
+        ("negatives", X | {"of_positives": 0.5}, "of_positives is an integer"),
+        ("positives", X | {"of_positives": 1}, "of_positives is for negatives"),
         ("negatives", {"of_positives": 1}, "needs a generator; got .'from_record'."),
     ],
 )

@@ -8,15 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.generators import every
 from vlc_jax.input_pipeline.hard_texts import word_tables
 from vlc_jax.input_pipeline.hard_texts.svlc import SvlcRule
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
-
-
-def every(generator, caption, seeds=300):
-    draws = [generator(caption, np.random.default_rng(seed), 1) for seed in range(seeds)]
-    return {text for texts in draws for text in texts}
 
 
 def test_word_classes_have_the_published_sizes_and_slips():

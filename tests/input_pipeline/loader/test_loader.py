@@ -41,17 +41,6 @@ def test_batches_obey_the_contract_and_belong_together():
             assert batch["id"][row] == contract.hash_id(f"r{number}")
 
 
-@pytest.mark.parametrize("hosts", [2, 4])
-def test_hosts_put_together_are_the_batch_of_one_host(hosts):
-    whole = take(6)
-    shares = [take(6, process_index=host, process_count=hosts) for host in range(hosts)]
-    joined = [
-        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
-        for step in range(6)
-    ]
-    assert_equal(joined, whole)
-
-
 def test_any_start_step_continues_the_unbroken_run():
     source = make_source("digits", "test")
     tokenizer = make_tokenizer("digits", 8)
@@ -61,26 +50,12 @@ def test_any_start_step_continues_the_unbroken_run():
         assert_equal(take(12 - start, source, start_step=start, **options), whole[start:])
 
 
-def test_worker_processes_make_the_same_batches_as_threads():
-    source = make_source("digits", "test")
-    tokenizer = make_tokenizer("digits", 8)
-    options = {"transform": RANDOM_CROP, "tokenizer": tokenizer, "batch_size": 48}
-    options |= {"start_step": 3, "process_index": 1, "process_count": 2}
-    expected = take(5, source, threads=1, **options)
-    assert_equal(take(5, source, threads=3, **options), expected)
-    assert_equal(take(5, source, workers=2, threads=1, **options), expected)
-
-
 def test_every_epoch_visits_every_record_once_in_an_order_of_its_own():
     seen = numbers(take(15))  # 120 places: four epochs of 30
     epochs = [seen[i : i + 30] for i in range(0, 120, 30)]
     for epoch in epochs:
         assert sorted(epoch) == list(range(30))
     assert len({tuple(epoch) for epoch in epochs}) == 4
-
-
-def test_the_order_depends_on_the_seed():
-    assert numbers(take(3)) != numbers(take(3, seed=6))
 
 
 GOLDEN = "the data order of old runs is lost: they resume with other records than they began with"
@@ -131,7 +106,11 @@ def test_bad_records_do_not_disturb_resuming_nor_hosts():
     whole = take(10, source, max_bad_share=0.2)
     assert_equal(take(4, source, max_bad_share=0.2, start_step=6), whole[6:])
     shares = [take(10, source, max_bad_share=0.2, process_index=h, process_count=2) for h in (0, 1)]
-    assert numbers(whole[9:]) == numbers([shares[0][9], shares[1][9]])
+    joined = [
+        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
+        for step in range(10)
+    ]
+    assert_equal(joined, whole)
 
 
 def test_records_known_to_be_bad_are_skipped_and_counted():
@@ -166,29 +145,20 @@ def test_a_source_without_a_usable_record_ends_instead_of_searching_for_ever():
         next(batches)
 
 
-class Unreadable(Numbered):
-    """Record 7 cannot even be read."""
+class Unusable(Numbered):
+    """Record 7 cannot even be read, record 2 has blank captions."""
 
     def __getitem__(self, index):
         if index == 7:
             raise DataError("row 8 is torn")
-        return super().__getitem__(index)
+        record = super().__getitem__(index)
+        return Record(record.id, record.image, ["", " \n"]) if index == 2 else record
 
 
-def test_a_record_that_cannot_be_read_is_listed_by_its_index():
-    with loader(Unreadable(), max_bad_share=0.1) as batches:
-        assert 7 not in numbers([next(batches) for _ in range(4)])
-        assert batches.bad == {"record 7": "row 8 is torn"}
-
-
-def test_empty_captions_are_bad():
-    class Silent(Numbered):
-        def __getitem__(self, index):
-            record = super().__getitem__(index)
-            return Record(record.id, record.image, ["", " \n"]) if index == 2 else record
-
-    with loader(Silent(), max_bad_share=0.1) as batches:
-        assert 2 not in numbers([next(batches) for _ in range(4)])
+def test_a_record_that_cannot_be_read_is_listed_by_its_index_and_blank_captions_are_bad():
+    with loader(Unusable(), max_bad_share=0.1) as batches:
+        assert not {2, 7} & {*numbers([next(batches) for _ in range(4)])}
+        assert batches.bad["record 7"] == "row 8 is torn"
         assert "no caption with any text" in batches.bad["r2"]
 
 

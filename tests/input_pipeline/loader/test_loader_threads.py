@@ -17,8 +17,6 @@ from tests.support.numbered import Numbered, drain, loader, take
 from vlc_jax.input_pipeline.images.image_ops import ImageTransform
 from vlc_jax.input_pipeline.loader import loader as loader_module
 from vlc_jax.input_pipeline.loader.workers import WorkerError
-from vlc_jax.input_pipeline.sources import make_source
-from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 
 
 def test_no_thread_imports_grain():
@@ -181,22 +179,12 @@ def test_close_kills_workers_that_wait_for_hanging_storage(caplog):
                 time.sleep(3600)
             return super().__getitem__(index)
 
+    main = sys.modules["__main__"].__spec__
     with loader(Hanging(), workers=2, threads=1) as batches:
         while batches.next(timeout=0.5) is not None or batches.step == 0:
             pass
+        assert len(multiprocessing.active_children()) == 2
+    assert sys.modules["__main__"].__spec__ is main
     assert multiprocessing.active_children() == []
     assert not [t for t in threading.enumerate() if t.name.startswith("loader")]
     assert caplog.messages == []
-
-
-def test_close_leaves_no_worker_process():
-    source = make_source("digits", "validation")
-    tokenizer = make_tokenizer("digits", 8)
-    batches = loader(source, tokenizer=tokenizer, workers=2, threads=1)
-    next(batches)
-    assert len(multiprocessing.active_children()) == 2
-    main = sys.modules["__main__"].__spec__
-    batches.close()
-    assert multiprocessing.active_children() == []
-    assert not [t for t in threading.enumerate() if not t.daemon and t.name.startswith("loader")]
-    assert sys.modules["__main__"].__spec__ is main

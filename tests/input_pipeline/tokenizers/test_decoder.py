@@ -57,6 +57,12 @@ def json_tokenizer(tmp_path_factory):
     return DecoderTokenizer(folder)
 
 
+def talker(path, length=40, **options):
+    return make_tokenizer(
+        "conversation", length, **{"path": str(path), "pad_token": "<unk>"} | options
+    )
+
+
 def answer(arrays):
     return [row[marks > 0].tolist() for row, marks in zip(*arrays.values(), strict=True)]
 
@@ -65,8 +71,7 @@ TEMPLATES = ("\n{question} ASSISTANT:", "\n{question} ASSISTANT: ")
 
 
 def test_a_conversation_without_an_image_is_tokenized_as_one_text(piece_tokenizer):
-    options = {"path": str(piece_tokenizer.path), "pad_token": "<unk>", "before": "USER: "}
-    tokenizer = make_tokenizer("conversation", 40, **options)
+    tokenizer = talker(piece_tokenizer.path, before="USER: ")
     text = Conversation((("Is the mug on the table?", "Yes"),), has_image=False)
     whole = piece_tokenizer.encode(TEXTS[0], has_start=True)
     ids = tokenizer([text])[0]
@@ -82,9 +87,7 @@ def test_an_answer_is_its_letter_and_the_end_token(piece_tokenizer, letter):
     follows."""
     rows = []
     for template in TEMPLATES:
-        tokenizer = make_tokenizer(
-            "conversation", 40, path=str(piece_tokenizer.path), pad_token="<unk>", template=template
-        )
+        tokenizer = talker(piece_tokenizer.path, template=template)
         rows.append(tokenize(tokenizer, [Conversation.scored("Q?", letter)]))
         ids = [piece_tokenizer.id_of(f"▁{letter}"), piece_tokenizer.id_of("</s>")]
         assert answer(rows[-1]) == [ids]
@@ -96,9 +99,7 @@ def test_an_answer_is_its_letter_and_the_end_token(piece_tokenizer, letter):
 
 
 def test_the_text_before_an_image_begins_with_the_start_token(piece_tokenizer):
-    tokenizer = make_tokenizer(
-        "conversation", 40, path=str(piece_tokenizer.path), pad_token="<unk>"
-    )
+    tokenizer = talker(piece_tokenizer.path)
     start, *others = tokenizer.before_image("USER: ")
     assert start == piece_tokenizer.id_of("<s>")
     assert others == piece_tokenizer.encode("USER: ")
@@ -130,44 +131,26 @@ def test_text_behind_an_image_is_tokenized_alone_or_in_the_string_of_the_prompt(
     whole = library.encode("USER: <image>\nQ? ASSISTANT: Yes").ids
     behind = whole[whole.index(library.token_to_id("<image>")) + 1 :]
     assert alone != behind
-    tokenizer = make_tokenizer(
-        *("conversation", 40),
-        path=str(llama_folder),
-        eos_token="</s>",
-        pad_token="<unk>",
-        image_token=image_token,
-    )
+    tokenizer = talker(llama_folder, eos_token="</s>", image_token=image_token)
     ids = behind if image_token else alone
     rows = tokenize(tokenizer, [Conversation.scored("Q?", "Yes"), "Q?"])
     assert rows["text"][0, : len(ids)].tolist() == ids
     assert answer(rows)[0] == [*library.encode(" Yes").ids, tokenizer.eos_id]
     assert tokenizer.prompt("Q?") == ids[: len(tokenizer.prompt("Q?"))]
-    plain = make_tokenizer(
-        "conversation", 40, path=str(llama_folder), eos_token="</s>", pad_token="<unk>"
-    )
+    plain = talker(llama_folder, eos_token="</s>")
     assert (plain.fingerprint == tokenizer.fingerprint) == (not image_token)
 
 
 def test_an_image_token_that_the_vocabulary_lacks_is_refused(llama_folder):
     with pytest.raises(ValueError, match="has no token '<picture>'"):
-        make_tokenizer(
-            *("conversation", 40),
-            path=str(llama_folder),
-            eos_token="</s>",
-            pad_token="<unk>",
-            image_token="<picture>",
-        )
+        talker(llama_folder, eos_token="</s>", image_token="<picture>")
 
 
 def test_an_answer_behind_a_line_end_has_no_space(json_tokenizer):
     """Of Llama 3, whose start token is in its template."""
-    tokenizer = make_tokenizer(
-        *("conversation", 60),
-        path=str(json_tokenizer.path.parent),
-        template="\n{question}<|eot_id|>\n\n",
-        eos_token="<|eot_id|>",
-        pad_token="</s>",
-    )
+    special = {"eos_token": "<|eot_id|>", "pad_token": "</s>"}
+    template = "\n{question}<|eot_id|>\n\n"
+    tokenizer = talker(json_tokenizer.path.parent, 60, template=template, **special)
     (found,) = answer(tokenize(tokenizer, [Conversation.scored("Q?", "Yes")]))
     assert json_tokenizer.decode(found) == "Yes"
     assert found[-1] == json_tokenizer.id_of("<|eot_id|>")
