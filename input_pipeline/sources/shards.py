@@ -60,6 +60,8 @@ def decode(entry: bytes) -> Record:
         raise ValueError(f"an entry of {len(entry)} bytes")
     end = _LENGTH.size + _LENGTH.unpack_from(entry)[0]
     record = Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:] or None)
+    if not all(isinstance(text, str) for text in record.captions):
+        raise TypeError(f"captions are texts; got {record.captions!r:.80}")
     return dataclasses.replace(record, captions=[read_caption(text) for text in record.captions])
 
 

@@ -70,7 +70,8 @@ class Tokenizer(Protocol):
         """
         row = self([text])[0]
         length = int(np.argmax(row == self.eos_id))
-        if length == len(row) - 1:  # full, or cut
+        # full, or cut: nothing would be left to write
+        if length == len(row) - 1:
             raise DataError(
                 f"the text {text[:60]!r} fills all {len(row)} tokens of config.text."
                 "context_length: shorten it"
@@ -110,6 +111,7 @@ def tokenize(
 
     Raises DataError for a conversation if the tokenizer reads none.
     """
+    # here and not in each tokenizer: their libraries would raise a TypeError without a remedy
     if not tokenizer.reads_conversations:
         talk = next((text for text in texts if isinstance(text, Conversation)), None)
         if talk is not None:
@@ -131,6 +133,7 @@ def pack(rows: Iterable[Sequence[int]], length: int, pad: int, eos: int) -> np.n
     rows = list(rows)
     packed = np.full((len(rows), length), pad, np.int32)
     for index, row in enumerate(rows):
+        # some libraries append EOS themselves: dropped here, so that a cut row has one, too
         if row and row[-1] == eos:
             row = row[:-1]
         count = min(len(row), length - 1)

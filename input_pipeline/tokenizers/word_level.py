@@ -39,6 +39,7 @@ class WordTokenizer(tokenizer.Tokenizer):
             )
         self.context_length = tokenizer.check_length(context_length)
         self.fingerprint = hashlib.sha256("\n".join(words).encode()).hexdigest()
+        # the largest id: towers that pool by argmax, as CLIP's, find the end of the text
         self.eos_id = len(words) + 2
         self.vocab_size = len(words) + 3
         self._ids = {word: index + 2 for index, word in enumerate(words)}
