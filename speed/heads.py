@@ -150,8 +150,8 @@ def build_jax(
     import jax
 
     from vlc_jax import losses, models
-    from vlc_jax.models import flops
     from vlc_jax.models.parameters import Parameters, merge_trees
+    from vlc_jax.train import step as train_step
 
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}
@@ -173,13 +173,13 @@ def build_jax(
 
     features = stored(model, batch)
     key = jax.random.key(0)
-    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, frozen, features, key).compile()
+    gradient = jax.jit(jax.value_and_grad(loss))
+    compiled = train_step.compile_and_count(gradient, params, frozen, features, key)
     image, text = model.image, model.text
     embed = image.projection or image.width
-    trained = parameters.trained_share("head")
-    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"), trained=trained)
+    operations = round(compiled.flops.model)
     facts = {
-        "planned": compiled.memory_analysis().temp_size_in_bytes,
+        "planned": compiled.program.memory_analysis().temp_size_in_bytes,
         "sizes": Sizes(
             batch, image.grid**2, image.width, embed, text.width, text.context_length, operations
         ),
@@ -237,7 +237,7 @@ def stored(model, batch: int) -> dict:
 
     sizes = model.image.grid**2 + (model.image.pooling == "cls"), model.text.context_length
     rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), "int32")}
-    if getattr(model.head, "num_functional_words", 0):
+    if model.head.reads_marks:
         rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
     rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
     towers = {"image": model.image, "text": model.text}

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -185,11 +185,6 @@ LOSSES: dict[str, Loss] = {
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")
-
-
-def contrasted_with_all_images(names: Iterable[str]) -> set[HardText]:
-    """The hard texts that these losses score with all images of the batch."""
-    return {text for name in names for text in _lookup(name).contrasts_all}
 
 
 def total(

@@ -196,8 +196,7 @@ def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
     else:
         text_ = jnp.zeros((size, model.text.context_length), jnp.int32)
     batch = {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
-    head = model.head
-    if getattr(head, "num_functional_words", 0) or getattr(head, "scores", "") == "answer":
+    if model.head.reads_marks:
         batch["text_marks"] = jnp.zeros(text_.shape, jnp.int8)
     return batch
 

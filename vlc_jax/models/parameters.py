@@ -81,20 +81,6 @@ class Parameters(NamedTuple):
                     "adapter (config.lora), freeze it, or set config.model.head.param_dtype=float32"
                 )
 
-    def frozen_towers(self) -> tuple[str, ...]:
-        """The towers ("image", "text") without trained parameters or adapters."""
-        trained = self.trained_shapes()
-        parts = trained.keys() | trained.get(lora.LORA, {}).keys()
-        return tuple(name for name in TOWERS if name not in parts)
-
-    def trained_share(self, part: str) -> float:
-        """Trained share of the parameters of a part of the model; adapter parameters count three
-        times (models.heads.FlopInputs)."""
-        whole, trained = self.shapes.get(part, {}), self.trained_shapes()
-        full, adapters = trained.get(part, {}), trained.get(lora.LORA, {}).get(part, {})
-        total, full, adapters = (_size(tree) for tree in (whole, full, adapters))
-        return (full + 3 * adapters) / max(total, 1)
-
     def init_trained(self, frozen: Any) -> dict[str, Any]:
         """The trained parameters before the first step; an adapter is initialised for `frozen`."""
         if self.lora:

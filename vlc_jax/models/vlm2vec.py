@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.models import captioner, continuation, heads, layers
+from vlc_jax.models import captioner, continuation, layers
 
 
 class VLM2Vec(captioner.DecoderHead):
@@ -95,11 +95,3 @@ class VLM2Vec(captioner.DecoderHead):
             return layers.l2_normalize(layers.at(hidden, at)[:, 0])
 
         return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params())
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of the projector, and of the decoder over the image with its question and over
-        texts, without gradients of untrained matrices."""
-        image = len(self.prefix) + self._num_image_tokens + sizes.question
-        text = len(self.prefix) + sizes.length
-        reads, attends = image + sizes.texts * text, image**2 + sizes.texts * text**2
-        return round((2 + sizes.trained) * self._forward_flops(sizes, reads, attends))

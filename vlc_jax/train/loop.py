@@ -142,7 +142,7 @@ class Run(NamedTuple):
                 step += 1
                 # metrics of step n-1 are read after step n is dispatched: the device never waits
                 # for the host
-                log.append(step, metrics)
+                log.append(step, metrics, one_step.flops(batch))
                 log.raise_if_stopped(stop)
                 if step < steps:  # read while the step runs
                     batch = batches.next(stop, log.clock)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import optax
 
 from vlc_jax import losses, types
 from vlc_jax.devices import sharding
+from vlc_jax.train import flops
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
@@ -145,12 +146,22 @@ def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
     return jax.tree.map(split, batch)
 
 
+class Compiled(NamedTuple):
+    """A compiled program and its FLOPs."""
+
+    program: jax.stages.Compiled
+    flops: flops.Flops
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.program(*arguments)
+
+
 class CompiledSteps:
     """The train step, compiled once per text shape of the batch."""
 
     def __init__(self, setup: Setup, frozen: Any) -> None:
         self._setup, self._frozen = setup, frozen
-        self._steps: dict[tuple[int, ...], Step] = {}
+        self._steps: dict[tuple[int, ...], Compiled] = {}
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -164,6 +175,10 @@ class CompiledSteps:
         step = compile_step(self._setup, state, self._frozen, batch)
         self._steps[batch["text"].shape] = step
 
+    def flops(self, batch: Batch) -> float:
+        """FLOPs of the compiled step of this batch's shape, for MFU."""
+        return self._steps[batch["text"].shape].flops.model
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
         return self._steps[batch["text"].shape](state, self._frozen, batch)
 
@@ -173,7 +188,7 @@ def compile_step(
     state: State,
     frozen: Any,
     batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct],
-) -> Step:
+) -> Compiled:
     """Compiles the train step for these arrays or shapes.
 
     `state` is donated; the new state has the same shardings.
@@ -185,4 +200,10 @@ def compile_step(
         donate_argnums=0,
     )
     with jax.set_mesh(setup.mesh):  # a mesh context is per thread, and this may run in another one
-        return step.lower(state, frozen, batch).compile()
+        return compile_and_count(step, state, frozen, batch)
+
+
+def compile_and_count(function: Any, *arguments: Any) -> Compiled:
+    """Compiles a jitted function for these arguments, and counts the FLOPs of its trace."""
+    traced = function.trace(*arguments)
+    return Compiled(traced.lower().compile(), flops.count(traced.jaxpr))
