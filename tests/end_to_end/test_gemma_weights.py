@@ -10,9 +10,8 @@ import pytest
 import tokenizers
 
 import vlc_jax
-from tests.support import paligemma
+from tests.support import paligemma, plain_llava
 from vlc_jax import errors
-from vlc_jax.models import llava
 from vlc_jax.setup import llava_config
 from vlc_jax.weights import llava as weights
 
@@ -63,8 +62,8 @@ def write_tokenizer(folder):
 def folder(request, tmp_path_factory):
     """The kind of a model, its folder as `weights.save` writes it, and a function of its logits."""
     kind, path = request.param, tmp_path_factory.mktemp(request.param)
-    model = llava.build(SIZES[kind])
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    model = plain_llava.build(SIZES[kind])
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     rng = np.random.default_rng(4)
     params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
     # small, or tied embeddings make every token likeliest behind itself

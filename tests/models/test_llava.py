@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support import plain_llava
 from tests.support.compilations import apply
 from vlc_jax.errors import UsageError
 from vlc_jax.models import llava, lm
@@ -16,10 +17,13 @@ IMAGE = 120
 
 @functools.cache
 def make(select="patch"):
-    model = llava.LLaVA(
-        image=llava.image_tower(2, **TOWER), lm=lm.build("tiny"), image_id=IMAGE, select=select
+    model = plain_llava.LLaVA(
+        image=plain_llava.image_tower(2, **TOWER),
+        lm=lm.build("tiny"),
+        image_id=IMAGE,
+        select=select,
     )
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
     return model, jax.device_put(params)
@@ -58,7 +62,6 @@ def test_every_selection_runs_and_reads_the_image(select):
     count = model.num_image_tokens
     assert count == {"patch": 4, "cls": 1, "cls_patch": 5}[select]
     ids = np.array([[1, *[IMAGE] * count, 5, 6]] * 2, np.int32)
-    llava.check_slots(ids, IMAGE, count)
     logits = np.asarray(logits_of(model, params, images(), ids, np.ones(ids.shape, bool)))
     assert np.abs(logits[0] - logits[1])[0].max() == 0  # before the image
     assert np.abs(logits[0] - logits[1])[-1].max() > 1e-2
@@ -80,21 +83,19 @@ def test_a_row_does_not_depend_on_padding_or_on_other_rows(padding):
         np.testing.assert_allclose(together[i][valid[i]], alone[0], atol=2e-5)
 
 
-def test_a_wrong_number_of_slots_is_refused():
-    with pytest.raises(UsageError, match="has 4 tokens, but row 1 holds the image token 120 2"):
-        llava.check_slots(np.array([[1, 2, 3], [IMAGE, IMAGE, 3]]), IMAGE, 4)
+def test_a_layer_or_class_token_that_the_tower_lacks_is_refused():
     with pytest.raises(UsageError, match="give an index from -4 to -1"):
-        llava.image_tower(4, -5, **TOWER)
-    model = make("cls")[0].clone(image=llava.image_tower(2, **TOWER).clone(pooling="mean"))
+        plain_llava.image_tower(4, -5, **TOWER)
+    model = make("cls")[0].clone(image=plain_llava.image_tower(2, **TOWER).clone(pooling="mean"))
     with pytest.raises(UsageError, match="needs a class token"):
-        jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+        jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
 
 
 def test_the_size_of_llava_7b():
     clip = {"width": 1024, "heads": 16, "mlp_width": 4096, "image_size": 336, "patch_size": 14}
-    tower, decoder = llava.image_tower(24, **clip), lm.build("vicuna_7b", vocab=32_064)
-    model = llava.LLaVA(image=tower, lm=decoder, image_id=32_000)
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    tower, decoder = plain_llava.image_tower(24, **clip), lm.build("vicuna_7b", vocab=32_064)
+    model = plain_llava.LLaVA(image=tower, lm=decoder, image_id=32_000)
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     count = {k: sum(int(np.prod(x.shape)) for x in jax.tree.leaves(v)) for k, v in shapes.items()}
     # transformers counts 7,063,427,072; of these the last block of the tower is never used
     assert sum(count.values()) == 7_063_427_072 - 12_596_224

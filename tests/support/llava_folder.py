@@ -12,11 +12,11 @@ import tokenizers
 from ml_collections import ConfigDict
 from PIL import Image
 
+from tests.support import plain_llava
 from tests.support.sets import mmvp, whatsup, winoground
 from vlc_jax.configs import default
 from vlc_jax.configs.eval import llava as llava_config
 from vlc_jax.evaluate import mode
-from vlc_jax.models import llava
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
@@ -38,11 +38,11 @@ IMAGE = {"width": 16, "depth": 3, "heads": 2, "mlp_width": 24, "image_size": 8, 
 SIZES = {"family": "llama", "lm": LM, "image": IMAGE, "layer": -2, "image_id": IMAGE_ID}
 
 
-def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[llava.LLaVA, Any]:
+def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[plain_llava.LLaVA, Any]:
     """Writes the folder; returns the model and its parameters."""
     sizes = SIZES | {"select": select}
-    model = llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    model = plain_llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(np.float32), shapes)
     weights.save(params, sizes, folder)

@@ -42,7 +42,7 @@ def apply(decoder: lm.Decoder, params: Any, *arguments: Any, **options: Any) -> 
 
 
 def prefill(
-    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int, rope_length: int | None = None
+    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int
 ) -> tuple[Float[Array, "batch vocab"], lm.Cache]:
     """Logits after the last token of each prompt, and a cache with room for `steps` more slots."""
     batch, length = prompt.valid.shape
@@ -51,7 +51,6 @@ def prefill(
         params,
         prompt.embeds,
         cache=decoder.empty_cache(batch, length + steps),
-        rope_length=rope_length,
         **prompt.with_more_slots(steps),
     )
     return apply(decoder, params, layers.at(hidden, prompt.last), method="logits")[:, 0], cache
