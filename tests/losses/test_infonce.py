@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 from vlc_jax import errors
-from vlc_jax.losses import infonce, masks
+from vlc_jax.losses import infonce, masks, tiles
 
 
 def oracle(scores, scale, mask, weights=(0.5, 0.5)):
@@ -37,11 +37,13 @@ def dense(image, text, logit_scale, mask, **options):
 
 
 def chunked(image, text, logit_scale, mask, **options):
-    return infonce.chunked(image, text, logit_scale, pair_masks(mask), **options)
+    texts = tiles.Texts(text, None, pair_masks(mask))
+    return infonce.chunked(image, texts, logit_scale, **options)
 
 
 def ring(image, text, logit_scale, mask, **options):
-    return infonce.ring(image, text, logit_scale, pair_masks(mask), **options)
+    texts = tiles.Texts(text, None, pair_masks(mask))
+    return infonce.ring(image, texts, logit_scale, **options)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from vlc_jax.losses import masks, sigmoid
+from vlc_jax.losses import masks, sigmoid, tiles
 
 
 def oracle(scores, scale, bias, mask):
@@ -33,11 +33,13 @@ def dense(image, text, logit_scale, logit_bias, mask):
 
 
 def chunked(image, text, logit_scale, logit_bias, mask, **options):
-    return sigmoid.chunked(image, text, logit_scale, logit_bias, pair_masks(mask), **options)
+    texts = tiles.Texts(text, None, pair_masks(mask))
+    return sigmoid.chunked(image, texts, logit_scale, logit_bias, **options)
 
 
 def ring(image, text, logit_scale, logit_bias, mask, **options):
-    return sigmoid.ring(image, text, logit_scale, logit_bias, pair_masks(mask), **options)
+    texts = tiles.Texts(text, None, pair_masks(mask))
+    return sigmoid.ring(image, texts, logit_scale, logit_bias, **options)
 
 
 def test_dense_equals_numpy(arrays):

@@ -96,7 +96,8 @@ def build(
                 options[part][key] = value
     if vector_width is not None:
         options["text"] = _vector_options(vector_width, options["text"], overrides)
-    for part in ("image", "text"):  # after the short names: the more specific one wins
+    # after the short names: the more specific one wins
+    for part in ("image", "text"):
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
     texts = _text_tower(options["text"], vector_width, text_tower)

@@ -142,6 +142,7 @@ class DecoderHead(heads.Head):
         if self.positions:
             tokens = tokens + self.position[None].astype(tokens.dtype)
         if self.prefix:
+            # of the tokens' dtype: concatenate would promote bfloat16 to float32
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
             tokens = jnp.concatenate([before, tokens], axis=1)
@@ -166,7 +167,8 @@ class DecoderHead(heads.Head):
     def _params(self) -> Any:
         """Parameters of the decoder, which is then called as a pure function: lax.map cannot call
         a bound module."""
-        if self.is_initializing():  # only a call of the bound module creates them
+        # only a call of the bound module creates them
+        if self.is_initializing():
             self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
         return self.lm.variables["params"]
 

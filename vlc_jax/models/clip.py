@@ -160,6 +160,7 @@ class CLIP(nn.Module):
         if "text_marks" in batch:
             marks = _side_by_side([batch[f"{key}_marks"] for key in keys])
             features = features._replace(marks=_flat(marks))
+        # after the tower, whose features have no ids: only a decoder reads them
         features = features._replace(ids=self._ids(_flat(text)))
         return _by_kind(batch, keys, self.head.text(features, is_training=True))
 

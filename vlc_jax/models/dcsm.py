@@ -21,7 +21,8 @@ from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
-MOMENT_STEPS = 1000  # running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
+# running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
+MOMENT_STEPS = 1000
 
 
 class DCSM(heads.Head):
@@ -69,6 +70,7 @@ class DCSM(heads.Head):
         if self.num_functional_words:
             shape = self.num_functional_words, self._map_patches
             self.word_vectors = self.param("functional_words", _word_vectors, shape)
+        # arrays and no modules: the network runs inside lax.map, which can call no bound module
         self.net = {
             name: self.param(name, init, shape)
             for name, (init, shape) in dcsm_network.parameters(
@@ -170,6 +172,7 @@ class DCSM(heads.Head):
             def of_chunk(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
                 (patches, image_index), (tokens, columns, text_index) = images, texts
                 maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
+                # u is 0 in the columns of functional words: adding their vectors replaces them
                 maps += jnp.moveaxis(columns, 0, 2)[:, :, None]
                 keys = _keys(key, image_index, jnp.tile(text_index, (len(image_index), 1)))
                 return self._network(net, maps, scaling, keys)
@@ -210,7 +213,8 @@ class DCSM(heads.Head):
         products = jnp.einsum("npd,ntd->npt", image.tokens, text.tokens, precision="highest")
         is_word = text.marks > 0
         token = jnp.arange(is_word.shape[1])[None]
-        if self.functional_words == "insert":  # every inserted column shifts the tokens behind it
+        # every inserted column shifts the tokens behind it
+        if self.functional_words == "insert":
             token = token - jnp.cumsum(is_word, axis=1)
         columns = jnp.where(is_word, -text.marks, token)
         return {"similarity": products + self._word_columns(text), "columns": columns}
@@ -265,7 +269,8 @@ class DCSM(heads.Head):
             mean = maps.mean(axis=(0, 1), keepdims=True)
             scaling = mean, maps.std(axis=(0, 1), keepdims=True, ddof=1)
         x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
-        drop = [None] * 5  # keys per map: two convolutions, two hidden layers, the score
+        # keys per map: two convolutions, two hidden layers, the score
+        drop = [None] * 5
         if keys is not None:
             drop = list(jax.vmap(lambda key: jax.random.split(key, 5), out_axes=1)(keys))
         if self.network == "cnn":

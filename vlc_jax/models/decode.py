@@ -49,6 +49,7 @@ def generate(
       text so far, with and without the image, the next token maximises
       l_c + [max l_c < log alpha] (exp(decay t) - 1) (l_c - l_u).
     """
+    # no loop of fixed length: most answers end long before `steps`
     return jax.lax.while_loop(
         lambda state: (state.step < steps) & ~state.done.all(),
         lambda state: _next_token(decoder, params, prompts, terminators, numbers, state),
@@ -71,8 +72,10 @@ def stream(
         if state.done[0]:
             return
         yield int(state.token[0])
-        if int(state.step) == steps:  # the caches have no slot for another token
+        # the caches have no slot for another token
+        if int(state.step) == steps:
             return
+        # one program for all steps, since state.step is an array and no Python number
         state = _next_token(decoder, params, prompts, terminators, numbers, state)
 
 
@@ -98,6 +101,7 @@ def _chosen(
     numbers: M3ID | None,
 ) -> Int[Array, " batch"]:
     if numbers is None:
+        # logits: the softmax over the vocabulary does not change their order
         return jnp.argmax(logits[0], axis=-1)
     with_image, without = (jax.nn.log_softmax(x) for x in logits)
     is_unsure = with_image.max(axis=-1, keepdims=True) < jnp.log(numbers.alpha)

@@ -34,7 +34,8 @@ class Head(nn.Module):
     decoder also implements the protocol `Decoding`, one that writes text `Generating`.
     """
 
-    num_functional_words = 0  # a field of DCSM: words with a vector of their own
+    # a field of DCSM: words with a vector of their own
+    num_functional_words = 0
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -214,7 +215,8 @@ def map_chunks(
     padding = -count % chunks
 
     def split(x: Array) -> Array:
-        if padding:  # copies of the last row, not zeros: a standard deviation of 0 gives 0 / 0
+        # copies of the last row, not zeros: a standard deviation of 0 gives 0 / 0
+        if padding:
             x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")
         # round-robin: row r goes to chunk r % chunks, so that where rows are sharded every device
         # has a share of every chunk

@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 from vlc_jax import types
 from vlc_jax.models import heads, layers, patch_head
 
-EPSILON = 1e-12  # below any squared length that is not zero
+# below any squared length that is not zero
+EPSILON = 1e-12
 
 
 class PACL(patch_head.PatchHead):
@@ -136,6 +137,7 @@ class PACL(patch_head.PatchHead):
         weights, products = self._weigh(patches, text)
         dot = jnp.sum(weights * products, axis=1)
         squared = _squared_length(patches, weights)
+        # the maximum: rounding may make w' G w zero or negative
         return dot * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
 
 
@@ -188,6 +190,7 @@ def _products(
     patches: Float[Array, "images patches embed"],
     text: Float[Array, "images_or_1 texts embed"],
 ) -> Float[Array, "images patches texts"]:
+    # highest: accelerators would round float32 operands to bfloat16 or TF32
     if len(text) == 1:
         return jnp.einsum("ipe,te->ipt", patches, text[0], precision="highest")
     return jnp.einsum("ipe,ite->ipt", patches, text, precision="highest")

@@ -75,7 +75,8 @@ class Parameters(NamedTuple):
         if not jax.tree.leaves(trained):
             raise UsageError("config.frozen freezes every parameter; nothing to train")
         for path, leaf in traverse_util.flatten_dict(trained, sep="/").items():
-            if leaf.dtype != jnp.float32:  # bfloat16 would round away updates of a thousandth
+            # bfloat16 would round away updates of a thousandth
+            if leaf.dtype != jnp.float32:
                 raise UsageError(
                     f"{path} has dtype {leaf.dtype}; only frozen parameters may: train an "
                     "adapter (config.lora), freeze it, or set config.model.head.param_dtype=float32"

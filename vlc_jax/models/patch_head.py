@@ -87,6 +87,7 @@ class PatchHead(heads.Head):
         """Embedded patches, not normalised, about `chunk` images at a time on each device, since
         activations are several times as large as the result."""
         embedder = self.patch_embedder
+        # lax.map below cannot create parameters
         if embedder.is_initializing():
             return embedder(self._patches(tokens), is_training=is_training)
         variables, unbound = embedder.variables, embedder.clone(parent=None)

@@ -21,7 +21,8 @@ from vlc_jax import types
 from vlc_jax.models import heads, layers
 from vlc_jax.models.patch_head import PatchHead
 
-EPSILON = 1e-8  # added to both divisors, as in the authors' code
+# added to both divisors, as in the authors' code
+EPSILON = 1e-8
 
 
 class SPARC(PatchHead):
@@ -132,6 +133,7 @@ def token_weights(
     low = similarity.min(axis=1, keepdims=True)
     span = similarity.max(axis=1, keepdims=True) - low
     scaled = (similarity - low) / (span + EPSILON)
+    # 1 / P: the weight of a patch if all were equally similar
     sparse = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
     return sparse / (sparse.sum(axis=1, keepdims=True) + EPSILON)
 

@@ -92,6 +92,7 @@ class VLM2Vec(captioner.DecoderHead):
         def last(embeds: Array, valid: Array, params: Any) -> Array:
             hidden, _ = continuation.apply(decoder, params, embeds, valid)
             at = continuation.Prompt(embeds, valid).last
+            # the last real token, not the last slot: questions and texts are padded
             return layers.l2_normalize(layers.at(hidden, at)[:, 0])
 
         return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params())

@@ -76,8 +76,10 @@ def _equations(jaxpr: Any, times: int = 1, is_rematerialised: bool = False) -> I
         # sum of shifted maps on CPU, which has no product to count
         if name == "cond":
             inner = inner[-1:]
-        turns = params["length"] if name == "scan" else 1  # of a while loop: not known
-        if name == "shard_map":  # its jaxpr is of one device
+        # a while loop counts once: its number of turns is not in the jaxpr
+        turns = params["length"] if name == "scan" else 1
+        # the jaxpr of a shard_map is of one device
+        if name == "shard_map":
             turns = params["mesh"].size
         for value in inner:
             yield from _equations(value, times * turns, is_again)

@@ -74,7 +74,8 @@ def make_step(setup: Setup) -> Step:
             "grad_norm": norm,
             "learning_rate": optimization.schedule(state.step),
             "is_finite": is_finite,
-            "stop": jnp.any(batch["stop"]),  # over processes, so that all stop at the same step
+            # over processes, so that all stop at the same step
+            "stop": jnp.any(batch["stop"]),
         }
 
     return step
@@ -199,11 +200,13 @@ def compile_step(
         out_shardings=(shardings, sharding.replicated(setup.mesh)),
         donate_argnums=0,
     )
-    with jax.set_mesh(setup.mesh):  # a mesh context is per thread, and this may run in another one
+    # a mesh context is per thread, and this may run in another one
+    with jax.set_mesh(setup.mesh):
         return compile_and_count(step, state, frozen, batch)
 
 
 def compile_and_count(function: Any, *arguments: Any) -> Compiled:
     """Compiles a jitted function for these arguments, and counts the FLOPs of its trace."""
+    # trace and lower apart: the jaxpr is there already, and counting it costs no second trace
     traced = function.trace(*arguments)
     return Compiled(traced.lower().compile(), flops.count(traced.jaxpr))
