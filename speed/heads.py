@@ -25,11 +25,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
+from speed.head_sizes import Sizes  # noqa: E402
 from speed.worker import Worker  # noqa: E402
 
 SIDES = {
@@ -41,18 +42,6 @@ SIDES = {
 LENGTH = {"dcsm": 30}  # text tokens, as in the authors' code; other heads: the variant's
 GIB = 2**30
 Step = Callable[[], None] | None  # None: too large to run here
-
-
-class Sizes(NamedTuple):
-    """Sizes of a case, sent by the JAX side to the torch side."""
-
-    batch: int
-    patches: int
-    width: int
-    embed: int
-    text_width: int
-    length: int
-    operations: int
 
 
 def main() -> None:
