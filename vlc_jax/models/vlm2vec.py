@@ -74,13 +74,11 @@ class VLM2Vec(captioner.DecoderHead):
         rows, length = features.ids.shape
         # without the end token, except for an empty text (a missing negative), which is only that
         is_text = jnp.pad(features.mask[:, 1:], ((0, 0), (0, 1))) | (jnp.arange(length) == 0)[None]
-        embeds, valid = self.lm.embed(features.ids), is_text
-        if self.prefix:
-            before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32))
-            before = jnp.broadcast_to(before, (rows, *before.shape))
-            embeds = jnp.concatenate([before, embeds], axis=1)
-            valid = jnp.concatenate([jnp.ones(before.shape[:2], bool), valid], axis=1)
-        return types.TextFeatures(self._embedding(embeds, valid))
+        before = jnp.asarray(self.prefix, features.ids.dtype)
+        before = jnp.broadcast_to(before, (rows, len(self.prefix)))
+        ids = jnp.concatenate([before, features.ids], axis=1)
+        valid = jnp.concatenate([jnp.ones(before.shape, bool), is_text], axis=1)
+        return types.TextFeatures(self._embedding(self.lm.embed(ids), valid))
 
     def _embedding(
         self,
