@@ -25,11 +25,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
+from speed.head_sizes import Sizes  # noqa: E402
 from speed.worker import Worker  # noqa: E402
 
 SIDES = {
@@ -41,18 +42,6 @@ SIDES = {
 LENGTH = {"dcsm": 30}  # text tokens, as in the authors' code; other heads: the variant's
 GIB = 2**30
 Step = Callable[[], None] | None  # None: too large to run here
-
-
-class Sizes(NamedTuple):
-    """Sizes of a case, sent by the JAX side to the torch side."""
-
-    batch: int
-    patches: int
-    width: int
-    embed: int
-    text_width: int
-    length: int
-    operations: int
 
 
 def main() -> None:
@@ -150,8 +139,8 @@ def build_jax(
     import jax
 
     from vlc_jax import losses, models
-    from vlc_jax.models import flops
     from vlc_jax.models.parameters import Parameters, merge_trees
+    from vlc_jax.train import step as train_step
 
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}
@@ -173,13 +162,13 @@ def build_jax(
 
     features = stored(model, batch)
     key = jax.random.key(0)
-    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, frozen, features, key).compile()
+    gradient = jax.jit(jax.value_and_grad(loss))
+    compiled = train_step.compile_and_count(gradient, params, frozen, features, key)
     image, text = model.image, model.text
     embed = image.projection or image.width
-    trained = parameters.trained_share("head")
-    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"), trained=trained)
+    operations = round(compiled.flops.model)
     facts = {
-        "planned": compiled.memory_analysis().temp_size_in_bytes,
+        "planned": compiled.program.memory_analysis().temp_size_in_bytes,
         "sizes": Sizes(
             batch, image.grid**2, image.width, embed, text.width, text.context_length, operations
         ),
@@ -237,7 +226,7 @@ def stored(model, batch: int) -> dict:
 
     sizes = model.image.grid**2 + (model.image.pooling == "cls"), model.text.context_length
     rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), "int32")}
-    if getattr(model.head, "num_functional_words", 0):
+    if model.head.reads_marks:
         rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
     rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
     towers = {"image": model.image, "text": model.text}

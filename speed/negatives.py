@@ -32,7 +32,6 @@ from vlc_jax.devices import (  # noqa: E402
 )
 from vlc_jax.input_pipeline.hard_texts import sampling  # noqa: E402
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource  # noqa: E402
-from vlc_jax.setup.model import flops_per_example  # noqa: E402
 from vlc_jax.setup.state import init_state  # noqa: E402
 from vlc_jax.train import step as train_step  # noqa: E402
 
@@ -46,8 +45,8 @@ STEPS = {  # step -> hard negatives, hard positives, losses
 TAGGED = ("negclip", "shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
 
 
-def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float], int]:
-    """A function that runs one step and returns its seconds, and the FLOPs per example."""
+def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float], float]:
+    """A function that runs one step and returns its seconds, and the FLOPs of a step."""
     negatives, positives, losses = STEPS[name]
     config = default.get_config()
     with config.unlocked():
@@ -86,7 +85,7 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], float],
         jax.block_until_ready((state, metrics))
         return time.perf_counter() - start
 
-    return step, flops_per_example(config, run.parameters)
+    return step, compiled.flops.model
 
 
 def time_steps(args: argparse.Namespace) -> None:

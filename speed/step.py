@@ -160,7 +160,6 @@ def build_jax(args: argparse.Namespace) -> Side:
     from vlc_jax import models, setup
     from vlc_jax.configs import default
     from vlc_jax.devices import runtime, sharding
-    from vlc_jax.models import flops
     from vlc_jax.setup.model import with_attention
     from vlc_jax.setup.state import init_state
     from vlc_jax.train import step as train_step
@@ -199,7 +198,7 @@ def build_jax(args: argparse.Namespace) -> Side:
         "platform": platform,
         "dtype": str(model.image.dtype),
         "attention": f"image {model.image.attention}, text {model.text.attention}",
-        "train_flops": flops.train_step(model),
+        "train_flops": compiled.flops.model / batch_size,
         "context": length,
         "compile_s": seconds,
     }

@@ -1,16 +1,12 @@
 """Training losses of the heads in torch, as in their authors' code, for speed/heads.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from speed.heads import Sizes
+from speed.head_sizes import Sizes
 
 Loss = Callable[[], torch.Tensor]
 
