@@ -23,7 +23,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import jax
 import numpy as np
+from flax import linen as nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
@@ -32,9 +34,9 @@ from vlc_jax import evaluators, models
 from vlc_jax.devices import chips
 from vlc_jax.encode.encoder import Encoder, short_lengths, text_lengths
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
-from vlc_jax.models import flops
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
+from vlc_jax.train import flops
 from vlc_jax.types.setup import Setup
 
 SHARES = {"replace": 0.4, "swap": 0.3, "order": 0.2, "retrieval": 0.1}  # of the cases
@@ -107,11 +109,11 @@ def predict(facts: dict, row_seconds: float) -> None:
     print(f"core suite, {images:,} images and {texts:,} texts, on one H200 with {CORES} cores:")
     for variant, goal in GOALS.items():
         net = models.build("clip", variant)
-        image = images * flops.image_tower(net.image) / rate
+        image = images * tower_flops(net, "image") / rate
         lengths = facts["lengths"]
         text = {
-            "cut": sum(n * flops.text_tower(net.text, length=int(k)) for k, n in lengths.items()),
-            "full": sum(lengths.values()) * flops.text_tower(net.text),
+            "cut": sum(n * tower_flops(net, "text", int(k)) for k, n in lengths.items()),
+            "full": sum(lengths.values()) * tower_flops(net, "text"),
         }
         text = {name: texts * x / sum(lengths.values()) / rate for name, x in text.items()}
         whole = max(image, decode) + max(text["cut"], tokenize) + rest
@@ -121,6 +123,19 @@ def predict(facts: dict, row_seconds: float) -> None:
             f"tokenization {tokenize:.1f}, the rest {rest:.1f}; towers at {UTILISATION:.0%} of the "
             "peak, assumed"
         )
+
+
+def tower_flops(net: nn.Module, part: str, length: int | None = None) -> float:
+    """FLOPs of a tower for one image, or for one text of `length` tokens (default: all)."""
+    params = jax.eval_shape(lambda: models.init(net, jax.random.key(0)))
+    rows = jax.eval_shape(lambda: models.example_batch(net))[part]
+    if length is not None:
+        rows = jax.ShapeDtypeStruct((1, length), rows.dtype)
+
+    def encode(params: dict, rows: jax.Array) -> jax.Array:
+        return net.apply({"params": params}, rows, method=f"encode_{part}").pooled
+
+    return flops.count(jax.make_jaxpr(encode)(params, rows)).model
 
 
 def write_data(folder: Path, count: int, images: int) -> dict[str, list[dict]]:

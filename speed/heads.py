@@ -139,8 +139,8 @@ def build_jax(
     import jax
 
     from vlc_jax import losses, models
-    from vlc_jax.models import flops
     from vlc_jax.models.parameters import Parameters, merge_trees
+    from vlc_jax.train import step as train_step
 
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}
@@ -162,13 +162,13 @@ def build_jax(
 
     features = stored(model, shapes, batch)
     key = jax.random.key(0)
-    compiled = jax.jit(jax.value_and_grad(loss)).lower(params, frozen, features, key).compile()
+    gradient = jax.jit(jax.value_and_grad(loss))
+    compiled = train_step.compile_and_count(gradient, params, frozen, features, key)
     image, text = model.image, model.text
     embed = image.projection or image.width
-    trained = parameters.trained_share("head")
-    operations = batch * flops.head(model, pairs=batch, frozen=("image", "text"), trained=trained)
+    operations = round(compiled.flops.model)
     facts = {
-        "planned": compiled.memory_analysis().temp_size_in_bytes,
+        "planned": compiled.program.memory_analysis().temp_size_in_bytes,
         "sizes": Sizes(
             batch, image.grid**2, image.width, embed, text.width, text.context_length, operations
         ),

@@ -26,7 +26,6 @@ from vlc_jax.configs import default
 from vlc_jax.devices import runtime
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
-from vlc_jax.setup.model import flops_per_example
 
 STEPS = {  # step -> hard negatives, hard positives, losses
     "CLIP": (0, 0, ("infonce",)),
@@ -38,8 +37,8 @@ STEPS = {  # step -> hard negatives, hard positives, losses
 TAGGED = ("negclip", "shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
 
 
-def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], None], int]:
-    """A function that runs one step, and the FLOPs per example."""
+def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], None], float]:
+    """A function that runs one step, and its FLOPs."""
     negatives, positives, losses = STEPS[name]
     config = default.get_config()
     with config.unlocked():
@@ -47,7 +46,7 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], None], 
         config.input.negatives.count, config.input.positives.count = negatives, positives
         config.losses = ConfigDict({loss: default.loss(weight=1.0) for loss in losses})
     step = train_step.build(config, models.build(variant=args.model))
-    return step.run, flops_per_example(config, step.parameters)
+    return step.run, step.compiled.flops.model
 
 
 def fastest(step: Callable[[], None], steps: int) -> float:

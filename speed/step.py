@@ -138,7 +138,6 @@ def build_jax(args: argparse.Namespace) -> Side:
     from vlc_jax import models
     from vlc_jax.configs import default
     from vlc_jax.devices import runtime
-    from vlc_jax.models import flops
     from vlc_jax.setup.model import with_attention
 
     runtime.connect(None, None, None)  # as vlc_jax.main does
@@ -155,7 +154,7 @@ def build_jax(args: argparse.Namespace) -> Side:
         "platform": platform,
         "dtype": str(model.image.dtype),
         "attention": f"image {model.image.attention}, text {model.text.attention}",
-        "train_flops": flops.train_step(model),
+        "train_flops": step.compiled.flops.model / args.batch,
         "context": length,
         "compile_s": step.compile_seconds,
     }

@@ -12,7 +12,6 @@ from ml_collections import ConfigDict
 from speed import harness
 from vlc_jax import setup
 from vlc_jax.devices import sharding
-from vlc_jax.models.parameters import Parameters
 from vlc_jax.setup.state import init_state
 from vlc_jax.train.step import compile_step
 
@@ -23,7 +22,6 @@ class TrainStep(NamedTuple):
     run: Callable[[], None]
     compiled: Any
     compile_seconds: float
-    parameters: Parameters
 
 
 def build(config: ConfigDict, model: nn.Module) -> TrainStep:
@@ -39,7 +37,7 @@ def build(config: ConfigDict, model: nn.Module) -> TrainStep:
         # dispatch is asynchronous: without it only the call would be timed
         jax.block_until_ready((state, metrics))
 
-    return TrainStep(step, compiled, seconds["s"], run.parameters)
+    return TrainStep(step, compiled, seconds["s"])
 
 
 def random_batch(config: ConfigDict, model: nn.Module) -> dict[str, np.ndarray]:

@@ -45,9 +45,6 @@ def test_sizes_and_what_is_trained(decoder):
         assert size(parameters.shapes) == expected + projector + IMAGE + 1  # the logit scale
         own = adapters if stage == "stage2" else 0
         assert size(parameters.trained_shapes()) == projector + own
-        share = parameters.trained_share("head")  # an adapter's products are computed in all passes
-        assert share == pytest.approx((projector + 3 * own) / (expected + projector))
-        assert parameters.frozen_towers()[0] == "image"
 
 
 def test_the_class_token_alone_leaves_room_for_longer_texts():

@@ -42,6 +42,7 @@ def assert_refused(done, code, *words):
         (helpers.TINY, ["--config.input.scenes.world=moon"], ["moon", "scenes-mini"]),
         (helpers.TINY, ["--config.input.source_options.cuont=3"], ["'cuont'", "mean 'count'"]),
         (helpers.TINY, ["--config.input.source_options.count=x"], ["is an integer; got 'x', str"]),
+        (helpers.TINY, ["--config.input.records.path=x"], ["config.input.source_options.NAME="]),
         (helpers.TINY, ["--config.input.source_option.count=3"], ["source_option", "Did you mean"]),
         (helpers.TINY, ["--config.epochs=2.0"], ["exactly one of"]),
         (helpers.TINY, ["--workdir=ftp://b/run"], ["--workdir ftp://b/run: addresses begin with"]),

@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 import tokenizers
 
-from tests.support import helpers
+from tests.support import helpers, llava_folder
 from vlc_jax.encode import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.record import DataError
@@ -22,10 +22,7 @@ from vlc_jax.weights import huggingface, llm2clip, rename
 from vlc_jax.weights import llava as weights
 
 WORDS = ("<s>", "[INST]", "[/INST]", "find", "a", "red", "dog", "cat")
-LM = {"vocab": len(WORDS), "width": 16, "depth": 2, "heads": 4, "mlp_width": 24, "kv_heads": 2,
-      "head_width": None, "epsilon": 1e-5, "theta": 1e4, "scaling": None, "window": None,
-      "is_tied": False, "activation": "silu", "unit_offset": False,
-      "scales_embeddings": False}  # fmt: skip
+LM = llava_folder.LM | {"vocab": len(WORDS)}
 TEXTS = ["a red dog", "cat", "a cat " * 8 + "a dog"]
 TARGETS = {"self_attn.q_proj": (16, 16), "mlp.down_proj": (16, 24)}  # outputs, inputs
 RANK, ALPHA = 2, 6

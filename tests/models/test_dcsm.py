@@ -166,7 +166,7 @@ def test_in_training_all_texts_of_a_batch_are_standardised_together(features, st
 
     def all_scores(module, image, texts):
         texts = {kind: module.text(text) for kind, text in texts.items()}
-        return module.all_scores(module.image(image), texts)
+        return module.outputs(module.image(image), texts)[0]
 
     found = apply(head, variables, image, groups, method=all_scores)
     whole = run(head, variables, (image, both), is_training=True)
@@ -181,12 +181,13 @@ def test_in_training_all_texts_of_a_batch_are_standardised_together(features, st
 
 
 def test_running_scores_stand_alone(features):
+    features = jax.tree.map(lambda x: x[:IMAGES], features)
     head = make(standardise="running")
     variables = init(head, features)
     image, text = features
 
     def outputs(module, image, text):
-        return module.outputs(module.image(image), module.text(text))
+        return module.outputs(module.image(image), {"text": module.text(text)})
 
     assert not any(jax.tree.leaves(variables["batch_stats"]))
     update = functools.partial(head.apply, method=outputs, mutable=["batch_stats"])
@@ -203,14 +204,17 @@ def test_running_scores_stand_alone(features):
 
 def test_running_moments_are_a_mean_over_the_first_steps_and_then_forget(features, monkeypatch):
     monkeypatch.setattr(dcsm, "MOMENT_STEPS", 3)
+    features = jax.tree.map(lambda x: x[:IMAGES], features)
     head = make(standardise="running")
     variables = init(head, features)
     batches = [jax.tree.map(lambda x, k=k: np.float32(k) * x, features[0]) for k in range(1, 6)]
 
     @functools.partial(jit, static_argnames="mutable")
     def updated(variables, image, mutable=("batch_stats",)):
-        method = lambda module, image, text: module.outputs(image, module.text(text))  # noqa: E731
-        return head.apply(variables, image, features[1], method=method, mutable=mutable)[1]
+        def outputs(module, image, text):
+            return module.outputs(image, {"text": module.text(text)})
+
+        return head.apply(variables, image, features[1], method=outputs, mutable=mutable)[1]
 
     def moments(image):
         maps_ = maps((image, features[1]), variables["params"])

@@ -71,15 +71,15 @@ def naive(model, rows, steps, choose=lambda t, seen: seen.argmax()):
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_greedy_equals_forward_passes(model, padding):
     given, rows = prompt(model, padding=padding)
-    ids = decode.greedy(*model, given, NEVER, steps=8)
+    ids = decode.generate(*model, (given,), NEVER, steps=8)
     np.testing.assert_array_equal(ids, naive(model, rows, 8))
 
 
 def test_a_row_ends_at_any_terminator_and_is_padded_by_the_first(model):
     given, _ = prompt(model)
-    free = np.asarray(decode.greedy(*model, given, NEVER, steps=8))
+    free = np.asarray(decode.generate(*model, (given,), NEVER, steps=8))
     ends = np.array([127, free[0, 3], free[1, 1]], np.int32)
-    ids = np.asarray(decode.greedy(*model, given, ends, steps=8))
+    ids = np.asarray(decode.generate(*model, (given,), ends, steps=8))
     for found, row in zip(ids, free, strict=True):
         stop = next((i for i, x in enumerate(row) if x in ends), 7)
         np.testing.assert_array_equal(found[: stop + 1], row[: stop + 1])
@@ -89,7 +89,7 @@ def test_a_row_ends_at_any_terminator_and_is_padded_by_the_first(model):
 
 def test_the_loop_ends_with_the_last_row(model, monkeypatch):
     given, _ = prompt(model)
-    first = np.asarray(decode.greedy(*model, given, NEVER, steps=1))[:, 0]
+    first = np.asarray(decode.generate(*model, (given,), NEVER, steps=1))[:, 0]
     steps = []
 
     def counted(decoder, params, *arguments, **options):
@@ -99,27 +99,29 @@ def test_the_loop_ends_with_the_last_row(model, monkeypatch):
 
     monkeypatch.setattr(decode, "apply", counted)
     model = traced_anew(model)
-    decode.greedy(*model, given, first, steps=6).block_until_ready()
+    decode.generate(*model, (given,), first, steps=6).block_until_ready()
     assert len(steps) == 0
-    decode.greedy(*model, given, np.array([-1, -1, -1], np.int32), steps=6).block_until_ready()
+    decode.generate(*model, (given,), np.array([-1, -1, -1], np.int32), steps=6).block_until_ready()
     jax.effects_barrier()
     assert len(steps) == 5
 
 
 def test_programs_are_compiled_once_per_shape_and_number_of_steps(model):
-    before = decode.greedy._cache_size()
+    before = decode.generate._cache_size()
     for seed, end in itertools.product((1, 2), (3, 4)):
-        decode.greedy(*model, prompt(model, seed, (3, 5))[0], np.array([end], np.int32), steps=3)
-    assert decode.greedy._cache_size() == before + 1
-    decode.greedy(*model, prompt(model, 1, (3, 5))[0], NEVER, steps=4)
-    assert decode.greedy._cache_size() == before + 2
+        decode.generate(
+            *model, (prompt(model, seed, (3, 5))[0],), np.array([end], np.int32), steps=3
+        )
+    assert decode.generate._cache_size() == before + 1
+    decode.generate(*model, (prompt(model, 1, (3, 5))[0],), NEVER, steps=4)
+    assert decode.generate._cache_size() == before + 2
 
 
 def m3id(model, seed=0, **changes):
     given, rows = prompt(model, seed)
     blind, blind_rows = prompt(model, seed + 10, (2, 3, 1))
     numbers = decode.M3ID(**{"decay": 0.3} | changes)
-    ids = decode.m3id(*model, given, blind, NEVER, numbers, steps=8)
+    ids = decode.generate(*model, (given, blind), NEVER, numbers, steps=8)
     return np.asarray(ids), rows, blind_rows, given
 
 
@@ -153,7 +155,7 @@ def test_the_weight_of_m3id_is_that_of_the_paper():
 
 def test_m3id_without_correction_is_greedy(model):
     _, _, _, given = m3id(model)
-    expected = np.asarray(decode.greedy(*model, given, NEVER, steps=8))
+    expected = np.asarray(decode.generate(*model, (given,), NEVER, steps=8))
     for changes in ({"decay": 0.0}, {"alpha": 0.0}):
         np.testing.assert_array_equal(m3id(model, **changes)[0], expected)
     assert (m3id(model, alpha=1.0)[0] != expected).any()
@@ -166,8 +168,8 @@ def test_a_stream_is_the_answer_token_by_token(model, padding):
     row = [continuation.Prompt(x.embeds[1:2], x.valid[1:2]) for x in (given, blind)]
     numbers = decode.M3ID(decay=0.3)
     for prompts, whole in (
-        (row[:1], decode.greedy(*model, given, NEVER, steps=8)),
-        (row, decode.m3id(*model, given, blind, NEVER, numbers, steps=8)),
+        (row[:1], decode.generate(*model, (given,), NEVER, steps=8)),
+        (row, decode.generate(*model, (given, blind), NEVER, numbers, steps=8)),
     ):
         more = numbers if len(prompts) == 2 else None
         ids = np.asarray(whole)[1]

@@ -12,6 +12,7 @@ from tests.support.compilations import apply
 from vlc_jax import errors, models, setup, types
 from vlc_jax.configs import default
 from vlc_jax.devices import sharding
+from vlc_jax.models import heads
 from vlc_jax.train import step as train_step
 from vlc_jax.types import State
 
@@ -56,6 +57,17 @@ ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), *ON_RUNS_MESH]
 def test_every_head_is_tested_here():
     tested = {name for name, _ in ON_RUNS_MESH + ON_EXPLICIT_MESH}
     assert tested == HEADS.keys() == models.HEADS.keys()
+
+
+def test_protocols_tell_which_heads_decode_generate_and_read_marks():
+    made = {name: models.HEADS[name](**HEADS[name]) for name in HEADS}
+    decode, generate = (
+        {name for name, head in made.items() if isinstance(head, protocol)}
+        for protocol in (heads.Decoding, heads.Generating)
+    )
+    assert (decode, generate) == ({"captioner", "vlm2vec"}, {"captioner"})
+    assert {name for name, head in made.items() if head.reads_marks} == {"dcsm"}
+    assert made["captioner"].clone(scores="answer").reads_marks
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ NAMES = ("paligemma", "gemma3")
 @functools.cache
 def load(folder):
     sizes = weights.read_sizes(folder)
-    model = llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    model = plain_llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     return model, weights.load(folder, sizes, shapes)
 
 
@@ -60,7 +60,7 @@ def test_greedy_ids(folder, io, name):
     ids, valid = (jnp.asarray(io[f"{name}/prompt/{key}"], jnp.int32) for key in ("ids", "mask"))
     tokens = plain_llava.image_tokens(model, params, jnp.asarray(io[f"{name}/images"]))
     prompt = plain_llava.embed_prompt(model, params, ids, valid > 0, tokens)
-    found = decode.greedy(model.lm, params["lm"], prompt, jnp.array([127]), steps=10)
+    found = decode.generate(model.lm, params["lm"], (prompt,), jnp.array([127]), steps=10)
     np.testing.assert_array_equal(found, io[f"{name}/generated"])
     assert len(np.unique(found)) > 3
 

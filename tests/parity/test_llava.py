@@ -26,16 +26,16 @@ LAYOUTS = ("hf_old", "original", "state_dict", "sharded")
 
 @functools.cache
 def shapes_of(model):
-    init = {lm.Decoder: lm.init, llava.LLaVA: llava.init}[type(model)]
+    init = {lm.Decoder: lm.init, plain_llava.LLaVA: plain_llava.init}[type(model)]
     shapes = jax.eval_shape(functools.partial(init, model), jax.random.key(0))
-    return shapes if isinstance(model, llava.LLaVA) else {"lm": shapes}
+    return shapes if isinstance(model, plain_llava.LLaVA) else {"lm": shapes}
 
 
 def load(folder, **options):
     """The model of a folder and its parameters."""
     sizes = weights.read_sizes(folder)
     if "image" in sizes:
-        model = llava.build(sizes, **options)
+        model = plain_llava.build(sizes, **options)
         return model, weights.load(folder, sizes, shapes_of(model))
     model = lm.from_sizes(sizes["lm"], **options)
     return model, weights.load(folder, sizes, shapes_of(model))["lm"]
@@ -50,7 +50,7 @@ def error(model, params, io, padding="right"):
     """Largest difference of the logits at valid slots; the second row has no image."""
     mask = io[f"{padding}/mask"].astype(bool)
     ids = jnp.asarray(io[f"{padding}/ids"], jnp.int32)
-    apply = jax.jit(functools.partial(model.apply, method=llava.LLaVA.text_logits))
+    apply = jax.jit(functools.partial(model.apply, method=plain_llava.LLaVA.text_logits))
     logits = apply({"params": params}, jnp.asarray(io["images"]), ids, jnp.asarray(mask))
     return np.abs(logits - io[f"{padding}/logits"])[mask].max()
 
@@ -118,7 +118,7 @@ def test_a_sliding_window_and_long_factors_matter(folder, io):
 def test_hidden_states_of_the_image_tower(folder, io, layer):
     # the tower of a folder without an own last block has its blocks only
     sizes = weights.read_sizes(folder / "llava") | {"layer": layer, "select": "cls_patch"}
-    model = llava.build(sizes)
+    model = plain_llava.build(sizes)
     params = weights.load(folder / "llava", sizes, shapes_of(model))
     apply = functools.partial(
         model.apply, method=lambda m, x: m.image(x, llava.types.FeatureRequest("raw")).tokens
@@ -161,7 +161,7 @@ def test_greedy_ids(whole, io, case, padding):
     model, params = whole
     end = jnp.array([io["early"] if case == "generated_early" else 127])
     prompt = prompts(whole, io, padding=padding)
-    ids = decode.greedy(model.lm, params["lm"], prompt, end, steps=24)
+    ids = decode.generate(model.lm, params["lm"], (prompt,), end, steps=24)
     np.testing.assert_array_equal(ids, io[case])
     assert len(np.unique(ids)) > 10
 
@@ -187,10 +187,10 @@ def test_m3id_ids(whole, io):
     prompt, blind = prompts(whole, io, rows), prompts(whole, io, rows, without_image=True)
     numbers = decode.M3ID(float(io["m3id_alpha"]), float(io["m3id_decay"]), first_step=1)
     ends = jnp.array([-1])
-    ids = decode.m3id(model.lm, params, prompt, blind, ends, numbers, steps=12)
+    ids = decode.generate(model.lm, params, (prompt, blind), ends, numbers, steps=12)
     np.testing.assert_array_equal(ids, io["m3id"])
     assert 0 < io["m3id_gates"].sum() < io["m3id_gates"].size
-    greedy = decode.greedy(model.lm, params, prompt, ends, steps=12)
+    greedy = decode.generate(model.lm, params, (prompt,), ends, steps=12)
     assert (np.asarray(greedy) != ids).any()
 
 
@@ -271,7 +271,7 @@ def test_a_missing_image_tower_is_taken_from_the_folder_of_clip(folder, whole, t
     target = broken(folder / "original", tmp_path / "without", without_tower)
     name = json.loads((target / "config.json").read_text())["mm_vision_tower"]
     sizes = weights.read_sizes(target)
-    shapes = shapes_of(llava.build(sizes))
+    shapes = shapes_of(plain_llava.build(sizes))
     with pytest.raises(WeightsError, match=f"'{name}' as mm_vision_tower; download that CLIP to"):
         weights.load(target, sizes, shapes)
     broken(folder / "original", tmp_path / name, only_tower)  # beside it
@@ -295,13 +295,13 @@ def test_mistakes_are_found(folder, whole, io, monkeypatch, mistake):
         monkeypatch.setattr(rope, "rotate", interleaved)
     elif mistake == "class token":  # kept, and the last patch dropped
         monkeypatch.setattr(
-            llava.LLaVA,
+            plain_llava.LLaVA,
             "image_tokens",
             lambda m, x: m.projector(m.image(x, llava.types.FeatureRequest("raw")).tokens[:, :-1]),
         )
     elif mistake == "layer":
         sizes = weights.read_sizes(folder / "llava") | {"layer": -1}
-        model = llava.build(sizes)
+        model = plain_llava.build(sizes)
         params = weights.load(folder / "llava", sizes, shapes_of(model))
     elif mistake == "quick_gelu":
         monkeypatch.setitem(layers.ACTIVATIONS, "quick_gelu", layers.exact_gelu)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import vlc_jax
-from tests.support import llava_folder
+from tests.support import llava_folder, plain_llava
 from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.record import Conversation
-from vlc_jax.models import llava
 from vlc_jax.tools import export
 from vlc_jax.weights import llava as weights
 
@@ -45,8 +44,8 @@ def test_transformers_loads_what_was_trained_from_its_folder(there, tmp_path):
     theirs = np.load(tmp_path / "logits.npy")
 
     sizes = weights.read_sizes(exported)
-    again = llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(llava.init, again), jax.random.key(0))
+    again = plain_llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, again), jax.random.key(0))
     params = weights.load(exported, sizes, shapes)
     valid = jnp.ones((2, len(ids)), bool)
     apply = jax.jit(functools.partial(again.apply, method="text_logits"))

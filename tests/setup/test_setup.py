@@ -89,16 +89,6 @@ def test_a_workdir_is_a_source_of_its_own_tokenizer(tmp_path):
         data.make_tokenizer(config)
 
 
-def test_texts_come_from_the_config():
-    config = configured()
-    config.input.negatives.count = 2
-    texts = data.hard_texts(config)
-    assert (texts["negatives"].count, texts["positives"].count) == (2, 0)
-    config.input.negatives.fallback = "self"
-    with pytest.raises(UsageError, match="is for positives"):
-        data.hard_texts(config)
-
-
 def test_frozen_parameters_outside_the_towers_have_a_fingerprint_of_their_own():
     def fingerprints(scale):
         config = configured(batch_size=8, steps=1)

@@ -5,7 +5,6 @@ from ml_collections import ConfigDict
 
 from tests.support.numbered import Numbered
 from vlc_jax.configs.scenes import clip, llava, vlm2vec
-from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import resolve, validate
 
@@ -127,12 +126,6 @@ def test_no_clipping_is_zero_or_none():
         config = clip.get_config()
         config.optimizer.clip_norm = value
         validate.check(config, "eval")
-
-
-@pytest.mark.devices
-def test_a_mesh_that_the_devices_do_not_fill_is_refused():
-    with pytest.raises(UsageError, match=r"needs a multiple of 3 devices, found 8"):
-        sharding.make_mesh(fsdp=3)
 
 
 def test_records_without_an_image_are_for_models_that_read_a_text_alone():

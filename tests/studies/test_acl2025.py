@@ -47,7 +47,8 @@ def test_every_row_that_is_trained_is_a_config_at_both_sizes():
         for option, value in other.model.head.items():
             assert one.model.head[option] == value, (row.name, option)
         assert one.model.image.get("rope") == other.model.image.get("rope")
-        assert one.text.tokenizer_options == other.text.tokenizer_options
+        paths = (config.text.tokenizer_options.get("path") for config in (one, other))
+        assert one.text.tokenizer != "vectors" or len({*paths}) == 1
         assert other.input.hard_images == 0
 
 

@@ -25,20 +25,13 @@ def test_every_run_comes_after_the_one_it_starts_from():
         assert all(name.endswith(f"-{run.seed}") for name in (run.name, *run.needed))
 
 
-def test_parts_hold_what_the_papers_compare():
-    weights = {f"hp_hn_w{weight}" for weight in study_plan.NEGATIVE_WEIGHTS}
-    of_clip = {"clip_ft", "hn", "hp_hn", "hp_hn_swap_only", "hp_hn_replace_only"} | weights
-    b = {run.name: run for run in study_plan.runs("b")}
-    for suffix, base in (("", "clip"), ("_relations", "relations")):
-        assert {name for name, run in b.items() if run.base == base} >= {
-            name + suffix for name in of_clip
-        }
-    assert {run.name for run in study_plan.runs("a")} >= {
-        "clip",
-        "clip_ft_400",
-        "negclip",
-        "relations",
-    }
+def test_every_run_of_a_finding_and_of_the_sweep_is_in_both_worlds_of_the_plan():
+    of_findings = {name for _, run, other, *_ in study_page.FINDINGS for name in (run, other)}
+    for part, suffix in (("b", ""), ("e", "_synonyms")):
+        planned = {run.name for run in study_plan.runs(part)}
+        assert {f"{name}{suffix}" for name in of_findings | {*study_columns.SWEEP}} <= planned
+    weights = [run.config for run in study_plan.runs("b") if "hn_weight" in run.config]
+    assert len(weights) == 2 * len(study_plan.NEGATIVE_WEIGHTS)
 
 
 def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):

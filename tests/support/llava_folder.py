@@ -11,12 +11,11 @@ import numpy as np
 from ml_collections import ConfigDict
 from PIL import Image
 
-from tests.support import miniature, small_models, training
+from tests.support import miniature, plain_llava, small_models, training
 from tests.support.sets import mmvp, whatsup, winoground
 from vlc_jax.configs import default
 from vlc_jax.configs.eval import llava as llava_config
 from vlc_jax.evaluate import mode
-from vlc_jax.models import llava
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
@@ -38,11 +37,11 @@ SIZES = {
 }
 
 
-def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[llava.LLaVA, Any]:
+def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[plain_llava.LLaVA, Any]:
     """Writes the folder; returns the model and its parameters."""
     sizes = SIZES | {"select": select}
-    model = llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    model = plain_llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     params = small_models.normal(shapes, scale)
     weights.save(params, sizes, folder)
     write_tokenizer(folder)

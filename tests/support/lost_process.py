@@ -44,7 +44,7 @@ def arm(moment: str, what: str) -> None:
                 end(what)
             return step(*inputs)
 
-        return counted
+        return step._replace(program=counted)
 
     armed = {
         "restore": (Checkpoints, "_damage", ended),

@@ -57,7 +57,8 @@ def photos(tmp_path):
 def batch(config):
     """Caption -> positives and negatives of a training batch of this config."""
     with config.unlocked():
-        config.text.tokenizer, config.text.context_length = "bytes", 64
+        config.text.tokenizer, config.text.tokenizer_options = "bytes", {}
+        config.text.context_length = 64
         config.input.image_size = 8
     tokenizer, source = data.make_tokenizer(config), data.source(config, "train")
     captions = {c: r for i in range(len(source)) for r in [source[i]] for c in r.captions}

@@ -12,6 +12,7 @@ from jax.sharding import AxisType
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
 from vlc_jax.devices import sharding
+from vlc_jax.models.heads import Decoding
 from vlc_jax.setup.state import init_state
 from vlc_jax.setup.validate import check_microbatch
 from vlc_jax.train import step as train_step
@@ -103,7 +104,7 @@ def start(case):
         )
     state = State(np.int32(0), trained, jax.jit(run.optimization.optimizer.init)(trained), stats)
     batch = make_batch(names)
-    if run.model.head.reads_text_only:
+    if isinstance(run.model.head, Decoding):
         batch["has_image"] = np.arange(BATCH) % 5 != 1
     return run, jax.device_get((state, frozen)), batch
 

@@ -91,10 +91,3 @@ def test_models_that_read_padding_are_refused():
         config.pretrain, config.frozen, config.text.lengths = {}, (), (10,)
     with pytest.raises(UsageError, match="leave out padding, which this model"):
         resolve(config, "eval")
-
-
-def test_flops_of_a_shorter_batch_are_fewer():
-    training = resolve(captioner(), "train").training
-    assert list(training.flops_of_length) == [10, 14]
-    counts = [*training.flops_of_length.values(), training.flops_per_example]
-    assert counts == sorted(set(counts))

@@ -8,8 +8,6 @@ import pytest
 
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
-from vlc_jax.models import flops
-from vlc_jax.setup.model import flops_per_example, make_parameters
 from vlc_jax.train import step as train_step
 from vlc_jax.types import State
 
@@ -91,41 +89,6 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
     assert metrics["loss"] == pytest.approx(float(value), rel=1e-6)
     assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
     assert after.step == 1
-
-
-def test_flops_count_every_text_and_no_backward_pass_of_a_frozen_tower(start):
-    model = start[0]
-    config = configured("image")
-    config.input.negatives.count, config.input.positives.count = 2, 1
-    image, text = flops.image_tower(model.image), flops.text_tower(model.text)
-    assert flops_per_example(config, make_parameters(config, model)) == image + 3 * 4 * text
-    plain = configured()
-    assert flops_per_example(plain, make_parameters(plain, model)) == 3 * (image + text)
-
-
-def test_flops_count_the_head_on_stored_features_and_what_it_is_scored_with():
-    config = configured()
-    model = models.build("pacl", "mini", vocab_size=80)
-
-    def count():
-        return flops_per_example(config, make_parameters(config, model))
-
-    towers_and_head = count()
-    with config.unlocked():
-        config.input.source, config.sub_batches = "features", 2
-        config.frozen = ("image", "text")
-    fixed = {"frozen": ("image", "text")}
-    assert count() == flops.head(model, pairs=4, **fixed)
-    assert 0 < count() < towers_and_head
-    config.input.negatives.count = 2
-    with config.unlocked():
-        config.losses.hn_focal = default.loss(0.5)
-    own = count()
-    assert own == flops.head(model, pairs=4 + 2, texts=3, **fixed)
-    with config.unlocked():
-        config.losses.negclip = default.loss(1.0)
-    every = count()
-    assert every == flops.head(model, pairs=4 + 2 * 4, texts=3, **fixed)
 
 
 def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from tests.support import plain_llava
 from vlc_jax import losses, models, weights
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import llava
@@ -167,8 +168,8 @@ def paligemma(big_vision, tmp_path_factory):
 
 def logits_of(path, inputs, **changes):
     sizes = weights.llava.read_sizes(path)
-    model = llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(llava.init, model), jax.random.key(0))
+    model = plain_llava.build(sizes)
+    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
     params = weights.llava.load(path, sizes, shapes)
     image, text, is_answer = inputs
     ids = jnp.pad(text, ((0, 0), (IMAGE_TOKENS, 0)), constant_values=model.image_id)

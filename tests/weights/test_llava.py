@@ -9,10 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support import plain_llava
 from tests.support.archives import tensor
 from tests.support.small_models import GEMMA, GEMMA3, IMAGE, LM, SIGLIP, normal
 from vlc_jax.errors import WeightsError
-from vlc_jax.models import llava, lm
+from vlc_jax.models import lm
 from vlc_jax.weights import files, huggingface, lm_adapter, lm_config, rename
 from vlc_jax.weights import llava as weights
 
@@ -32,7 +33,9 @@ OVER_GEMMA3 = {"family": "gemma3_text", "lm": LM | GEMMA3, "kind": "gemma3", "si
 
 def shapes_of(sizes):
     if "image" in sizes:
-        return jax.eval_shape(functools.partial(llava.init, llava.build(sizes)), jax.random.key(0))
+        return jax.eval_shape(
+            functools.partial(plain_llava.init, plain_llava.build(sizes)), jax.random.key(0)
+        )
     decoder = lm.from_sizes(sizes["lm"])
     return {"lm": jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))}
 
@@ -277,7 +280,7 @@ PUBLISHED = {
 def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
     sizes = lm_config.read(PUBLISHED[name])
     assert count(sizes) == total
-    model = llava.build(sizes)
+    model = plain_llava.build(sizes)
     assert model.lm == lm.build(variant)
     assert model.num_image_tokens == tokens
 

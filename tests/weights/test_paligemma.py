@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.support import paligemma as theirs
+from tests.support import plain_llava
 from tests.support.small_models import GEMMA, LM, SIGLIP, normal
 from vlc_jax.errors import WeightsError
-from vlc_jax.models import llava
 from vlc_jax.weights import llava as weights
 from vlc_jax.weights import paligemma
 
@@ -27,7 +27,7 @@ SIZES = {
 
 
 def drawn(sizes=SIZES, dtype=np.float32):
-    init = functools.partial(llava.init, llava.build(sizes))
+    init = functools.partial(plain_llava.init, plain_llava.build(sizes))
     shapes = jax.eval_shape(init, jax.random.key(0))
     return shapes, normal(shapes, dtype=dtype)
 

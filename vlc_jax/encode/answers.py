@@ -113,10 +113,8 @@ class Answers:
             numbers: decode.M3ID | None,
         ) -> Int[Array, "images steps"]:
             prompts = _prompts(kind, model, image, ids, valid)
-            inputs = (*model.head.decoder_and_params(), *prompts, jnp.asarray(self._ends))
-            if numbers is None:
-                return decode.greedy(*inputs, steps=steps)
-            return decode.m3id(*inputs, numbers, steps=steps)
+            inputs = (*model.head.decoder_and_params(), prompts, jnp.asarray(self._ends), numbers)
+            return decode.generate(*inputs, steps=steps)
 
         return compiled(self._setup, answer)
 

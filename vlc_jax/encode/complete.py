@@ -133,4 +133,4 @@ def _greedy(
 ) -> Int[Array, "batch steps"]:
     embeds = continuation.apply(decoder, params, ids, method="embed")
     prompt = continuation.Prompt(embeds, valid)
-    return decode.greedy(decoder, params, prompt, ends, steps=steps)
+    return decode.generate(decoder, params, (prompt,), ends, steps=steps)

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc
+from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc, tiles
 
 Values = Callable[..., Float[Array, " batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
@@ -56,8 +56,10 @@ class Loss(NamedTuple):
         return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
 
 
-def _embeddings(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return o.image.pooled, o.text.pooled, o.logit_scale
+def _embeddings(
+    o: types.Outputs, m: masks.PairMasks, negative_text: jax.Array | None = None
+) -> tuple[jax.Array, tiles.Texts, jax.Array]:
+    return o.image.pooled, tiles.Texts(o.text.pooled, negative_text, m), o.logit_scale
 
 
 def _scores_and_bias(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -106,40 +108,42 @@ def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return o.own_scores, o.text.mask.sum(axis=1), m.mask
 
 
+_INFONCE = Loss(
+    infonce.dense,
+    lambda o, m: (o.scores, o.logit_scale, m),
+    chunked=infonce.chunked,
+    ring=infonce.ring,
+    embeddings=_embeddings,
+    check_options=infonce.check,
+)
+_SIGMOID = Loss(
+    sigmoid.dense,
+    lambda o, m: (*_scores_and_bias(o), m),
+    chunked=sigmoid.chunked,
+    ring=sigmoid.ring,
+    embeddings=lambda o, m: (*_embeddings(o, m), _bias(o)),
+)
+_ANALOGY = Loss(
+    svlc.analogy,
+    _analogy,
+    needs=("positive",),
+    mean_over="examples_with_hard_texts",
+    contrasts_all=("positive",),
+)
 # negclip and sigmoid_negatives are infonce and sigmoid with hard negatives contrasted with all
 # images of the batch. svlc_negative and hn_focal can be added to any of the four.
 LOSSES: dict[str, Loss] = {
-    "infonce": Loss(
-        infonce.dense,
-        lambda o, m: (o.scores, o.logit_scale, m),
-        chunked=infonce.chunked,
-        ring=infonce.ring,
-        embeddings=lambda o, m: (*_embeddings(o), m),
-        check_options=infonce.check,
-    ),
-    "negclip": Loss(
-        infonce.dense,
-        lambda o, m: (o.scores, o.logit_scale, m, o.negative_scores),
-        chunked=infonce.chunked,
-        ring=infonce.ring,
-        embeddings=lambda o, m: (*_embeddings(o), m, o.negative_text.pooled),
+    "infonce": _INFONCE,
+    "negclip": _INFONCE._replace(
+        inputs=lambda o, m: (o.scores, o.logit_scale, m, o.negative_scores),
+        embeddings=lambda o, m: _embeddings(o, m, o.negative_text.pooled),
         needs=("negative",),
         contrasts_all=("negative",),
-        check_options=infonce.check,
     ),
-    "sigmoid": Loss(
-        sigmoid.dense,
-        lambda o, m: (*_scores_and_bias(o), m),
-        chunked=sigmoid.chunked,
-        ring=sigmoid.ring,
-        embeddings=lambda o, m: (*_embeddings(o), _bias(o), m),
-    ),
-    "sigmoid_negatives": Loss(
-        sigmoid.dense,
-        lambda o, m: (*_scores_and_bias(o), m, o.negative_scores),
-        chunked=sigmoid.chunked,
-        ring=sigmoid.ring,
-        embeddings=lambda o, m: (*_embeddings(o), _bias(o), m, o.negative_text.pooled),
+    "sigmoid": _SIGMOID,
+    "sigmoid_negatives": _SIGMOID._replace(
+        inputs=lambda o, m: (*_scores_and_bias(o), m, o.negative_scores),
+        embeddings=lambda o, m: (*_embeddings(o, m, o.negative_text.pooled), _bias(o)),
         needs=("negative",),
         contrasts_all=("negative",),
     ),
@@ -153,20 +157,8 @@ LOSSES: dict[str, Loss] = {
         mean_over="examples_with_hard_texts",
         check_options=hn_focal.check,
     ),
-    "analogy": Loss(
-        svlc.analogy,
-        _analogy,
-        needs=("positive",),
-        mean_over="examples_with_hard_texts",
-        contrasts_all=("positive",),
-    ),
-    "analogy_symmetric": Loss(
-        svlc.analogy_symmetric,
-        _analogy,
-        needs=("positive",),
-        mean_over="examples_with_hard_texts",
-        contrasts_all=("positive",),
-    ),
+    "analogy": _ANALOGY,
+    "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
     "dac_mil": Loss(
         dac.mil,
         lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
@@ -185,11 +177,6 @@ LOSSES: dict[str, Loss] = {
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")
-
-
-def contrasted_with_all_images(names: Iterable[str]) -> set[HardText]:
-    """The hard texts that these losses score with all images of the batch."""
-    return {text for name in names for text in _lookup(name).contrasts_all}
 
 
 def total(
@@ -294,7 +281,8 @@ def _per_example(
         options["chunk"] = chunk
     if implementation == "ring":
         context = jax.sharding.get_abstract_mesh()
-        mesh = mesh if context.empty else context  # shard_map takes no other mesh inside set_mesh
+        # shard_map takes no other mesh inside set_mesh
+        mesh = mesh if context.empty else context
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
         options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}

@@ -28,8 +28,10 @@ def caption(
       between the two (InternVL 2.5, arXiv:2412.05271).
     """
     counts = jnp.where(mask, lengths, 0)
+    # with reduction=sample, 0 ** 0 would give a caption without scored tokens the weight 1
     weights = jnp.where(counts > 0, counts ** EXPONENTS[reduction], 0.0)
     mean = weights.sum() / jnp.maximum(mask.sum(), 1)
+    # a batch without scored tokens has the loss 0, not 0 / 0
     return -own_scores * weights / jnp.where(mean > 0, mean, 1.0)
 
 

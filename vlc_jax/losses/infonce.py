@@ -57,10 +57,8 @@ def dense(
 
 def chunked(
     image: Float[Array, "batch embed"],
-    text: Float[Array, "batch embed"],
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
-    pair_masks: masks.PairMasks,
-    negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
     direction: str = "both",
@@ -69,18 +67,14 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
     """
-    texts = tiles.Texts(text, negative_text, pair_masks)
-    rows, columns = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
-    own_logits = _own_logits(image, text, logit_scale)
-    return jnp.where(pair_masks.mask, _directed(rows, columns, direction) - own_logits, 0.0)
+    sums = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
+    return _from_sums(sums, image, texts, logit_scale, direction)
 
 
 def ring(
     image: Float[Array, "batch embed"],
-    text: Float[Array, "batch embed"],
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
-    pair_masks: masks.PairMasks,
-    negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
@@ -96,12 +90,9 @@ def ring(
     def local(
         ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, scale: jax.Array
     ) -> jax.Array:
-        rows, columns = tiles.over_ring(_tile, tiles.LOGSUMEXP, ring, image, texts, scale)
-        own_logits = _own_logits(image, texts.text, scale)
-        sums = _directed(rows, columns, direction)
-        return jnp.where(texts.pair_masks.mask, sums - own_logits, 0.0)
+        sums = tiles.over_ring(_tile, tiles.LOGSUMEXP, ring, image, texts, scale)
+        return _from_sums(sums, image, texts, scale, direction)
 
-    texts = tiles.Texts(text, negative_text, pair_masks)
     return tiles.on_ring(local, mesh, axes, image, texts, logit_scale)
 
 
@@ -135,10 +126,14 @@ def _directed(rows: jax.Array, columns: jax.Array, direction: str) -> jax.Array:
     return rows if direction == "image_to_text" else (rows + columns) / 2
 
 
-def _own_logits(
+def _from_sums(
+    sums: tuple[jax.Array, jax.Array],
     image: Float[Array, "batch embed"],
-    text: Float[Array, "batch embed"],
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
+    direction: str,
 ) -> Float[Array, " batch"]:
+    """The loss, from the logsumexp of all rows and of all columns."""
     # no einsum: accelerators would round its operands, and s_ii would differ from the tile's s_ii
-    return logit_scale * jnp.sum(image * text, axis=1)
+    own_logits = logit_scale * jnp.sum(image * texts.text, axis=1)
+    return jnp.where(texts.pair_masks.mask, _directed(*sums, direction) - own_logits, 0.0)

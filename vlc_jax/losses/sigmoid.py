@@ -35,11 +35,9 @@ def dense(
 
 def chunked(
     image: Float[Array, "batch embed"],
-    text: Float[Array, "batch embed"],
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    pair_masks: masks.PairMasks,
-    negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     chunk: int,
 ) -> Float[Array, " batch"]:
@@ -47,23 +45,21 @@ def chunked(
 
     Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
     """
-    texts = tiles.Texts(text, negative_text, pair_masks)
 
-    @jax.checkpoint  # else the backward pass keeps the logits of every chunk, the whole matrix
+    # else the backward pass keeps the logits of every chunk, the whole matrix
+    @jax.checkpoint
     def body(part: tuple[jax.Array, masks.PairMasks]) -> jax.Array:
         return _tile(*part, texts, (logit_scale, logit_bias))[0]
 
-    rows = jax.lax.map(body, tiles.split((image, pair_masks), chunk))
+    rows = jax.lax.map(body, tiles.split((image, texts.pair_masks), chunk))
     return rows.reshape(-1)[: len(image)]
 
 
 def ring(
     image: Float[Array, "batch embed"],
-    text: Float[Array, "batch embed"],
+    texts: tiles.Texts,
     logit_scale: Float[Array, ""],
     logit_bias: Float[Array, ""],
-    pair_masks: masks.PairMasks,
-    negative_text: Float[Array, "batch negatives embed"] | None = None,
     *,
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
@@ -77,7 +73,6 @@ def ring(
     def local(ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, numbers: tuple) -> jax.Array:
         return tiles.over_ring(_tile, tiles.SUM, ring, image, texts, numbers)[0]
 
-    texts = tiles.Texts(text, negative_text, pair_masks)
     return tiles.on_ring(local, mesh, axes, image, texts, (logit_scale, logit_bias))
 
 

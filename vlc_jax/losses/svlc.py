@@ -78,7 +78,8 @@ def _one_direction(scores: jax.Array, logit_scale: jax.Array, mask: jax.Array) -
 
 def _diagonal(x: jax.Array) -> jax.Array:
     """x[i, i, k] as (i, k)."""
-    return jnp.diagonal(x).T  # jnp.diagonal puts the axis of i last
+    # jnp.diagonal puts the axis of i last
+    return jnp.diagonal(x).T
 
 
 def _mean(losses: jax.Array, mask: jax.Array) -> jax.Array:

@@ -96,7 +96,8 @@ def build(
                 options[part][key] = value
     if vector_width is not None:
         options["text"] = _vector_options(vector_width, options["text"], overrides)
-    for part in ("image", "text"):  # after the short names: the more specific one wins
+    # after the short names: the more specific one wins
+    for part in ("image", "text"):
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
     texts = _text_tower(options["text"], vector_width, text_tower)
@@ -196,8 +197,7 @@ def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
     else:
         text_ = jnp.zeros((size, model.text.context_length), jnp.int32)
     batch = {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
-    head = model.head
-    if getattr(head, "num_functional_words", 0) or getattr(head, "scores", "") == "answer":
+    if model.head.reads_marks:
         batch["text_marks"] = jnp.zeros(text_.shape, jnp.int8)
     return batch
 

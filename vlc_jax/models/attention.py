@@ -13,7 +13,8 @@ from vlc_jax.errors import UsageError, known
 REQUESTS = ("auto", "xla", "cudnn")
 # Tokens masked out: none, all later ones, or the padding behind each example's text.
 MASKS = ("none", "causal", "lengths")
-TOLERANCE = 0.03  # absolute and relative; bfloat16 alone leaves up to .015 on values up to 4
+# absolute and relative; bfloat16 alone leaves up to .015 on values up to 4
+TOLERANCE = 0.03
 
 
 class Choice(NamedTuple):
@@ -55,7 +56,8 @@ def why_not_cudnn(platform: str, dtype: str, head_dim: int, mask: str) -> str | 
         return f"cuDNN is of NVIDIA GPUs, this is {platform}"
     if dtype not in ("bfloat16", "float16"):
         return f"cuDNN takes bfloat16 and float16, not {dtype}"
-    if head_dim % 8 or head_dim > 128:  # newer GPUs support more; no published tower has more
+    # newer GPUs support more; no published tower has more
+    if head_dim % 8 or head_dim > 128:
         return f"cuDNN takes multiples of 8 up to 128 channels a head, not {head_dim}"
     if mask == "lengths":
         return "masks of padding are left to XLA"

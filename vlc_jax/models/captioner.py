@@ -40,9 +40,9 @@ class DecoderHead(heads.Head):
     prefix: token ids that the decoder reads before the image; in a config also a text, to which the
       tokenizer `conversation` adds the start token.
     projection, side: see llava.Projector.
-    bidirectional: none | image | prompt, tokens with bidirectional attention, see llava.LLaVA. The
-      prompt is the image and the tokens of a text before its first mark, so that texts cannot share
-      the cache of an image.
+    bidirectional: none | image | prompt, tokens with bidirectional attention. The prompt is
+      the image and the tokens of a text before its first mark, so that texts cannot share the
+      cache of an image.
     param_dtype: dtype of the decoder's parameters: float32 | compute (the dtype of its matrix
       products). A frozen decoder in bfloat16 takes half the memory, with the same results.
     """
@@ -86,24 +86,15 @@ class DecoderHead(heads.Head):
         return lm.Decoder(**{**sizes, **more}, parent=None)
 
     @property
-    def reads_question(self) -> bool:
-        """True: the decoder reads a question after the image."""
-        return True
-
-    @property
-    def reads_text_only(self) -> bool:
-        """True: without an image, a text follows `start_of_text_only` tokens and the question."""
-        return True
+    def reads_shared(self) -> bool:
+        """False: each text is encoded with its image."""
+        return False
 
     @property
     def start_of_text_only(self) -> int:
-        """Number of prefix tokens that the decoder reads in rows without an image."""
+        """Number of prefix tokens that the decoder reads in rows without an image, before the
+        question and the text."""
         return 0
-
-    @property
-    def key_value_heads(self) -> int:
-        """Heads of keys and values, by which an axis "tensor" of a mesh splits the decoder."""
-        return self.language_model.groups
 
     def setup(self) -> None:
         self.lm = self.language_model.clone(parent=self)
@@ -151,6 +142,7 @@ class DecoderHead(heads.Head):
         if self.positions:
             tokens = tokens + self.position[None].astype(tokens.dtype)
         if self.prefix:
+            # of the tokens' dtype: concatenate would promote bfloat16 to float32
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
             tokens = jnp.concatenate([before, tokens], axis=1)
@@ -175,17 +167,10 @@ class DecoderHead(heads.Head):
     def _params(self) -> Any:
         """Parameters of the decoder, which is then called as a pure function: lax.map cannot call
         a bound module."""
-        if self.is_initializing():  # only a call of the bound module creates them
+        # only a call of the bound module creates them
+        if self.is_initializing():
             self.lm.text_logits(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
         return self.lm.variables["params"]
-
-    def _forward_flops(self, sizes: heads.FlopInputs, reads: int, attends: int) -> int:
-        """FLOPs of the projector and of a decoder that reads `reads` tokens with `attends` pairs of
-        query and key; without the logits."""
-        c, patches = self.language_model, self._num_image_tokens
-        projector = patches * c.width * (sizes.image + c.width * (self.projection == "mlp"))
-        block = 2 * c.width * c.head * (c.heads + c.groups) + 3 * c.width * c.mlp_width
-        return 2 * (projector + c.depth * (reads * block + 2 * attends * c.heads * c.head))
 
 
 class Captioner(DecoderHead):
@@ -209,6 +194,11 @@ class Captioner(DecoderHead):
     def reads_shared(self) -> bool:
         """True unless image tokens attend to the first tokens of a text."""
         return self.bidirectional != "prompt"
+
+    @property
+    def reads_marks(self) -> bool:
+        """True if only answers are scored, whose tokens the marks tell."""
+        return self.scores == "answer"
 
     @property
     def reads_pooled(self) -> tuple[bool, bool]:
@@ -313,18 +303,6 @@ class Captioner(DecoderHead):
         is_image = (slot >= len(self.prefix)) & (slot < before)
         mask = is_image if self.bidirectional == "image" else jnp.ones_like(is_image)
         return jnp.broadcast_to(mask[None], (images, len(slot)))
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of the projector and of the decoder over the image's own texts. Not counted: the
-        other pairs of a contrastive loss, and gradients of matrices that are not trained."""
-        c, before = self.language_model, self._num_image_tokens + len(self.prefix) + sizes.question
-        # the image is encoded once per text if its tokens attend to the text
-        prompts = sizes.texts if self.bidirectional == "prompt" else 1
-        reads = prompts * before + sizes.texts * sizes.length
-        attends = prompts * before**2 + sizes.texts * sizes.length * (before + sizes.length)
-        logits = 2 * sizes.texts * sizes.length * c.width * self.vocab_size
-        forward = self._forward_flops(sizes, reads, attends) + logits
-        return round((2 + sizes.trained) * forward)
 
 
 def mean_log_probability(

@@ -67,11 +67,10 @@ class CLIP(nn.Module):
         bias = None
         if self.logit_bias_init is not None:
             bias = self.param("logit_bias", constant(self.logit_bias_init), ())
-        conditioned = self.head.condition_on_own_captions(image, texts["text"])
         hard = {kind: text for kind, text in texts.items() if kind != "text"}
         flat = {kind: jax.tree.map(_flat, text) for kind, text in hard.items()}
-        scores = self.head.all_scores(conditioned, {"text": texts["text"], **flat})
-        more = {**hard}
+        scores, more = self.head.outputs(image, {"text": texts["text"], **flat})
+        more |= hard
         for kind in hard:
             name, (all_pairs, own_pairs) = kind.replace("text", "scores"), scores[kind]
             more[name] = all_pairs.reshape(-1, *batch[kind].shape[:2])
@@ -83,7 +82,6 @@ class CLIP(nn.Module):
             logit_scale=jnp.exp(log_scale),
             logit_bias=bias,
             own_scores=scores["text"][1][:, 0],
-            **self.head.outputs(image, texts["text"]),
             **more,
         )
 
@@ -95,7 +93,7 @@ class CLIP(nn.Module):
         """Image features for `score`, from normalised pixels; needs only the parameters of the
         image tower and of the head.
 
-        question: token ids of a question about each image, for heads with `reads_question`.
+        question: token ids of a question about each image, for heads with a decoder.
         """
         features = self.image(image, self.head.requests[0])
         return self.head.image(features._replace(question=self._question(question)))
@@ -162,6 +160,7 @@ class CLIP(nn.Module):
         if "text_marks" in batch:
             marks = _side_by_side([batch[f"{key}_marks"] for key in keys])
             features = features._replace(marks=_flat(marks))
+        # after the tower, whose features have no ids: only a decoder reads them
         features = features._replace(ids=self._ids(_flat(text)))
         return _by_kind(batch, keys, self.head.text(features, is_training=True))
 

@@ -42,7 +42,7 @@ def apply(decoder: lm.Decoder, params: Any, *arguments: Any, **options: Any) -> 
 
 
 def prefill(
-    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int, rope_length: int | None = None
+    decoder: lm.Decoder, params: Any, prompt: Prompt, steps: int
 ) -> tuple[Float[Array, "batch vocab"], lm.Cache]:
     """Logits after the last token of each prompt, and a cache with room for `steps` more slots."""
     batch, length = prompt.valid.shape
@@ -51,9 +51,9 @@ def prefill(
         params,
         prompt.embeds,
         cache=decoder.empty_cache(batch, length + steps),
-        rope_length=rope_length,
         **prompt.with_more_slots(steps),
     )
+    # of the last token only: logits of 700 tokens and 32,000 ids are 90 MB
     return apply(decoder, params, layers.at(hidden, prompt.last), method="logits")[:, 0], cache
 
 
@@ -71,7 +71,8 @@ def log_probabilities(
     not grow with their number. A single text runs with its prompt, without a cache, and so do all
     texts with `questions`, the mask of first tokens that the prompt attends to (PaliGemma).
     """
-    length, more = prompt.valid.shape[1], ids.shape[2] - 1  # the last id is predicted, not read
+    # the last id is predicted, not read
+    length, more = prompt.valid.shape[1], ids.shape[2] - 1
     later = prompt.with_more_slots(more)
 
     def read(ids: Int[Array, "batch length"]) -> Float[Array, "batch _ embed"]:

@@ -9,10 +9,9 @@ padding tokens (for SigLIP's tokens see models/vit.py). The column of a function
 "not") is a fixed vector of that word instead, one number per image token.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,8 @@ from vlc_jax import errors, types
 from vlc_jax.models import dcsm_network, heads, layers
 
 WORDS = ("above", "below", "left", "right", "small", "big", "not", "no", "without", "but", "absent")
-MOMENT_STEPS = 1000  # running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
+# running moments: plain mean of so many steps, then weight 1 / MOMENT_STEPS
+MOMENT_STEPS = 1000
 
 
 class DCSM(heads.Head):
@@ -70,6 +70,7 @@ class DCSM(heads.Head):
         if self.num_functional_words:
             shape = self.num_functional_words, self._map_patches
             self.word_vectors = self.param("functional_words", _word_vectors, shape)
+        # arrays and no modules: the network runs inside lax.map, which can call no bound module
         self.net = {
             name: self.param(name, init, shape)
             for name, (init, shape) in dcsm_network.parameters(
@@ -126,12 +127,20 @@ class DCSM(heads.Head):
             tokens, marks = insert_columns(tokens, marks, self.num_functional_words)
         return features._replace(tokens=jnp.where(marks[..., None] > 0, 0, tokens), marks=marks)
 
-    def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
-        """No further outputs; updates the running moments if "batch_stats" is mutable."""
+    def outputs(
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> tuple[heads.Scores, dict[str, Array]]:
+        """Scores of captions and hard texts, standardised together as in the authors' code;
+        updates the running moments if "batch_stats" is mutable."""
         is_update = self.is_mutable_collection("batch_stats") and not self.is_initializing()
         if self.standardise == "running" and is_update:
-            self._update_running_moments(*self._moments(image, text))
-        return {}
+            self._update_running_moments(*self._moments(image, texts["text"]))
+        scaling = self._scaling(image, [*texts.values()], is_training=True)
+        options = {"is_training": True, "scaling": scaling}
+        return {
+            kind: (self.score(image, text, **options), self.score_options(image, text, **options))
+            for kind, text in texts.items()
+        }, {}
 
     def _update_running_moments(self, mean: Float[Array, ""], square: Float[Array, ""]) -> None:
         """The mean of the first MOMENT_STEPS training steps, then an exponential moving average."""
@@ -141,43 +150,6 @@ class DCSM(heads.Head):
             running = self.running[name]
             running.value = running.value + share * (value - running.value)
         steps.value = steps.value + 1
-
-    def all_scores(
-        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
-    ) -> dict[str, tuple[Array, Array]]:
-        """Scores of captions and hard texts, standardised together as in the authors' code."""
-        scaling = self._scaling(image, [*texts.values()], is_training=True)
-        options = {"is_training": True, "scaling": scaling}
-        return {
-            kind: (self.score(image, text, **options), self.score_options(image, text, **options))
-            for kind, text in texts.items()
-        }
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of the maps, of the network on each map, and of the moments of all maps."""
-        trained = 2 - sum(sizes.frozen)  # towers
-        # a share below 1: functional words are frozen, and all else in the head is trained
-        trains_words = self.num_functional_words > 0 and sizes.trained == 1
-        patches = self._map_patches
-        total = (1 + trained) * 2 * sizes.pairs * patches * self.length * sizes.image
-        if self.standardise != "per_pair":
-            tokens = patches, sizes.texts * self.length
-            total += sum(
-                (1 if is_frozen else 3) * 2 * count * sizes.image**2
-                for count, is_frozen in zip(tokens, sizes.frozen, strict=True)
-            )
-        is_first, cells = True, patches * (self.length if self.layout == "flat" else 1)
-        shapes = dcsm_network.parameters(
-            self.network, self.layout, patches, self.length, self.hidden
-        )
-        for _, shape in shapes.values():
-            if len(shape) > 1:
-                uses = cells if len(shape) == 4 else 1
-                has_input_gradient = not is_first or trained or trains_words
-                passes = 3 if has_input_gradient else 2
-                total += passes * 2 * sizes.pairs * uses * math.prod(shape)
-                is_first = False
-        return total
 
     def score(
         self,
@@ -200,6 +172,7 @@ class DCSM(heads.Head):
             def of_chunk(images: tuple[Array, Array], texts: tuple[Array, Array, Array]) -> Array:
                 (patches, image_index), (tokens, columns, text_index) = images, texts
                 maps = jnp.einsum("npd,mtd->ptnm", patches, tokens, precision="highest")
+                # u is 0 in the columns of functional words: adding their vectors replaces them
                 maps += jnp.moveaxis(columns, 0, 2)[:, :, None]
                 keys = _keys(key, image_index, jnp.tile(text_index, (len(image_index), 1)))
                 return self._network(net, maps, scaling, keys)
@@ -240,7 +213,8 @@ class DCSM(heads.Head):
         products = jnp.einsum("npd,ntd->npt", image.tokens, text.tokens, precision="highest")
         is_word = text.marks > 0
         token = jnp.arange(is_word.shape[1])[None]
-        if self.functional_words == "insert":  # every inserted column shifts the tokens behind it
+        # every inserted column shifts the tokens behind it
+        if self.functional_words == "insert":
             token = token - jnp.cumsum(is_word, axis=1)
         columns = jnp.where(is_word, -text.marks, token)
         return {"similarity": products + self._word_columns(text), "columns": columns}
@@ -295,7 +269,8 @@ class DCSM(heads.Head):
             mean = maps.mean(axis=(0, 1), keepdims=True)
             scaling = mean, maps.std(axis=(0, 1), keepdims=True, ddof=1)
         x = ((maps - scaling[0]) / scaling[1]).reshape(*maps.shape[:2], -1)
-        drop = [None] * 5  # keys per map: two convolutions, two hidden layers, the score
+        # keys per map: two convolutions, two hidden layers, the score
+        drop = [None] * 5
         if keys is not None:
             drop = list(jax.vmap(lambda key: jax.random.split(key, 5), out_axes=1)(keys))
         if self.network == "cnn":

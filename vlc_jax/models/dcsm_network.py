@@ -40,7 +40,8 @@ def _product(x: Array, kernel: Array) -> Array:
 
 
 @jax.custom_vjp
-@jax.jit  # outside a jitted step, its many small operations would be compiled one by one
+# outside a jitted step, its many small operations would be compiled one by one
+@jax.jit
 def shifted(
     x: Float[Array, "channels height width maps"], kernel: Float[Array, "out channels 3 3"]
 ) -> Float[Array, "out height width maps"]:

@@ -29,46 +29,32 @@ class M3ID(NamedTuple):
     first_step: int | Int[Array, ""] = 1
 
 
-@partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
-def greedy(
+@partial(jax.jit, static_argnames=("decoder", "steps"))
+def generate(
     decoder: lm.Decoder,
     params: Any,
-    prompt: Prompt,
+    prompts: tuple[Prompt, ...],
     terminators: Int[Array, " ends"],
+    numbers: M3ID | None = None,
     *,
     steps: int,
-    rope_length: int | None = None,
 ) -> Int[Array, "batch steps"]:
     """Ids of the likeliest next tokens, up to and including the first of `terminators`.
 
     The rest of a row is filled with terminators[0]. The loop ends when every row has ended.
-    rope_length: see lm.Decoder.
+
+    prompts: one prompt per row; for M3ID a second one, the same without its image tokens.
+    numbers: M3ID instead of greedy decoding (Favero et al. 2024, arXiv:2403.14003): the image gets
+      more weight at uncertain and at later tokens. With l_c and l_u the log probabilities given the
+      text so far, with and without the image, the next token maximises
+      l_c + [max l_c < log alpha] (exp(decay t) - 1) (l_c - l_u).
     """
-    return _decode(decoder, params, (prompt,), terminators, None, steps, rope_length)
-
-
-@partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
-def m3id(
-    decoder: lm.Decoder,
-    params: Any,
-    prompt: Prompt,
-    without_image: Prompt,
-    terminators: Int[Array, " ends"],
-    numbers: M3ID,
-    *,
-    steps: int,
-    rope_length: int | None = None,
-) -> Int[Array, "batch steps"]:
-    """Greedy decoding by M3ID (Favero et al. 2024, arXiv:2403.14003): the image gets more weight at
-    uncertain and at later tokens.
-
-    With l_c and l_u the log probabilities given the text so far, with and without the image, the
-    next token maximises l_c + [max l_c < log alpha] (exp(decay t) - 1) (l_c - l_u).
-
-    without_image: the same prompts without their image tokens.
-    """
-    both = (prompt, without_image)
-    return _decode(decoder, params, both, terminators, numbers, steps, rope_length)
+    # no loop of fixed length: most answers end long before `steps`
+    return jax.lax.while_loop(
+        lambda state: (state.step < steps) & ~state.done.all(),
+        lambda state: _next_token(decoder, params, prompts, terminators, numbers, state),
+        _first_token(decoder, params, prompts, terminators, numbers, steps=steps),
+    ).ids
 
 
 def stream(
@@ -79,21 +65,18 @@ def stream(
     numbers: M3ID | None = None,
     *,
     steps: int,
-    rope_length: int | None = None,
 ) -> Iterator[int]:
-    """Yields the ids of `greedy`, or with `numbers` of `m3id`, one by one, without the terminator.
-
-    prompts: one row each, with the image and for M3ID also without it.
-    """
-    fixed = {"steps": steps, "rope_length": rope_length}
-    state = _first_token(decoder, params, prompts, terminators, numbers, **fixed)
+    """Yields the ids of `generate` for prompts of one row, one by one, without the terminator."""
+    state = _first_token(decoder, params, prompts, terminators, numbers, steps=steps)
     for _ in range(steps):
         if state.done[0]:
             return
         yield int(state.token[0])
-        if int(state.step) == steps:  # the caches have no slot for another token
+        # the caches have no slot for another token
+        if int(state.step) == steps:
             return
-        state = _next_token(decoder, params, prompts, terminators, numbers, state, **fixed)
+        # one program for all steps, since state.step is an array and no Python number
+        state = _next_token(decoder, params, prompts, terminators, numbers, state)
 
 
 class _State(NamedTuple):
@@ -107,25 +90,6 @@ class _State(NamedTuple):
     caches: tuple[lm.Cache, ...]
 
 
-def _decode(
-    decoder: lm.Decoder,
-    params: Any,
-    prompts: tuple[Prompt, ...],
-    terminators: Int[Array, " ends"],
-    numbers: M3ID | None,
-    steps: int,
-    rope_length: int | None,
-) -> Int[Array, "batch steps"]:
-    """Chosen tokens of each row, from the logits of all its prompts; each prompt is continued by
-    the chosen tokens."""
-    fixed = {"steps": steps, "rope_length": rope_length}
-    return jax.lax.while_loop(
-        lambda state: (state.step < steps) & ~state.done.all(),
-        lambda state: _next_token(decoder, params, prompts, terminators, numbers, state, **fixed),
-        _first_token(decoder, params, prompts, terminators, numbers, **fixed),
-    ).ids
-
-
 def m3id_weight(numbers: M3ID, step: Int[Array, ""]) -> Float[Array, ""]:
     """exp(decay t) - 1, the (1 - e^-x) / e^-x of the paper; t is `step` counted from first_step."""
     return jnp.expm1(numbers.decay * (step + numbers.first_step))
@@ -137,6 +101,7 @@ def _chosen(
     numbers: M3ID | None,
 ) -> Int[Array, " batch"]:
     if numbers is None:
+        # logits: the softmax over the vocabulary does not change their order
         return jnp.argmax(logits[0], axis=-1)
     with_image, without = (jax.nn.log_softmax(x) for x in logits)
     is_unsure = with_image.max(axis=-1, keepdims=True) < jnp.log(numbers.alpha)
@@ -144,7 +109,7 @@ def _chosen(
     return jnp.argmax(with_image + weight * (with_image - without), axis=-1)
 
 
-@partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
+@partial(jax.jit, static_argnames=("decoder", "steps"))
 def _first_token(
     decoder: lm.Decoder,
     params: Any,
@@ -153,19 +118,18 @@ def _first_token(
     numbers: M3ID | None,
     *,
     steps: int,
-    rope_length: int | None,
 ) -> _State:
     # steps - 1 slots: the last token is chosen, but never fed back
-    prefilled = [prefill(decoder, params, p, steps - 1, rope_length) for p in prompts]
+    prefilled = [prefill(decoder, params, p, steps - 1) for p in prompts]
     token = _chosen(tuple(logits for logits, _ in prefilled), jnp.zeros((), jnp.int32), numbers)
-    # terminators, not zeros: the loop of `_decode` may stop before it has written all columns
+    # terminators, not zeros: the loop of `generate` may stop before it has written all columns
     ids = jnp.full((len(token), steps), terminators[0]).at[:, 0].set(token)
     token, done = token.astype(ids.dtype), jnp.isin(token, terminators)
     caches = tuple(cache for _, cache in prefilled)
     return _State(jnp.ones((), jnp.int32), ids, token, done, caches)
 
 
-@partial(jax.jit, static_argnames=("decoder", "steps", "rope_length"))
+@partial(jax.jit, static_argnames="decoder")
 def _next_token(
     decoder: lm.Decoder,
     params: Any,
@@ -173,17 +137,15 @@ def _next_token(
     terminators: Int[Array, " ends"],
     numbers: M3ID | None,
     state: _State,
-    *,
-    steps: int,
-    rope_length: int | None,
 ) -> _State:
+    steps = state.ids.shape[1]
     embeds = apply(decoder, params, state.token[:, None], method="embed")
     logits, grown = [], []
     for prompt, cache in zip(prompts, state.caches, strict=True):
         valid, start = prompt.with_more_slots(steps - 1)["valid"], prompt.valid.shape[1]
         # the last token is not in the cache yet: its slot is start + step - 1
-        at = {"start": start + state.step - 1, "rope_length": rope_length}
-        hidden, cache = apply(decoder, params, embeds, valid, cache=cache, **at)
+        start += state.step - 1
+        hidden, cache = apply(decoder, params, embeds, valid, cache=cache, start=start)
         logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
         grown.append(cache)
     token = _chosen(tuple(logits), state.step, numbers)

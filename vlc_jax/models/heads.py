@@ -10,42 +10,32 @@ collection "batch_stats", below "head"; `outputs` updates them.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import types
+from vlc_jax.models import continuation, lm
 
-
-class FlopInputs(NamedTuple):
-    """Sizes that determine the FLOPs of a head, for one image of a batch.
-
-    patches, length: tokens of an image and of a text.   image, text: widths of their features.
-    texts: texts of the image itself, its caption included.   pairs: texts it is scored with.
-    question: tokens of the question about the image.
-    frozen: whether the image tower and the text tower are frozen (no gradient flows into them).
-    trained: share of the head's own parameters that are trained; the parameters of an adapter come
-      on top and count three times, once per pass.
-    """
-
-    patches: int
-    length: int
-    image: int
-    text: int
-    texts: int
-    pairs: int
-    frozen: tuple[bool, bool]
-    trained: float = 1.0
-    question: int = 0
+# kind of texts -> scores of all images with all texts, and of each image with its own texts
+Scores = dict[str, tuple[Float[Array, "images _"], Float[Array, "images _"]]]
 
 
 class Head(nn.Module):
     """Base of all heads, and the head of CLIP and SigLIP: cosine similarity, the dot product of
     pooled features of unit length.
+
+    A head scores: `requests`, `image`, `text`, `score` and `score_options`. The other members have
+    a default that most heads keep: `reads_pooled` and `embed` describe its features, `patch_maps`
+    explains its scores, `outputs`, `is_row_wise` and `reads_marks` are for training. A head with a
+    decoder also implements the protocol `Decoding`, one that writes text `Generating`.
     """
+
+    # a field of DCSM: words with a vector of their own
+    num_functional_words = 0
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -63,25 +53,14 @@ class Head(nn.Module):
         return tuple(request.tokens == "none" for request in self.requests)
 
     @property
+    def reads_marks(self) -> bool:
+        """True if the head needs the marks of a text's tokens (`TextFeatures.marks`)."""
+        return self.num_functional_words > 0
+
+    @property
     def is_row_wise(self) -> bool:
         """True if `image` and `text` compute the pooled features of each row independently and
         without random numbers; config.microbatch then splits them into micro-batches, too."""
-        return False
-
-    @property
-    def reads_question(self) -> bool:
-        """True if the head reads a question about the image (`ImageFeatures.question`)."""
-        return False
-
-    @property
-    def reads_shared(self) -> bool:
-        """True if `score_options` encodes the common prefix of an image's texts only once
-        (`TextFeatures.shared`)."""
-        return False
-
-    @property
-    def reads_text_only(self) -> bool:
-        """True if a row may have no image (`ImageFeatures.has_image`)."""
         return False
 
     def image(
@@ -98,38 +77,20 @@ class Head(nn.Module):
         del is_training
         return features
 
-    def condition_on_own_captions(
-        self, image: types.ImageFeatures, text: types.TextFeatures
-    ) -> types.ImageFeatures:
-        """Image features conditioned on their own captions, in training (PACL's own_caption).
-
-        Row i of `image` and row i of `text` are a pair.
-        """
-        del text
-        return image
-
-    def all_scores(
+    def outputs(
         self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
-    ) -> dict[str, tuple[Float[Array, "images _"], Float[Array, "images _"]]]:
-        """`score` and `score_options` for each kind of texts of a training batch."""
+    ) -> tuple[Scores, dict[str, Array]]:
+        """Scores of each kind of texts in a training batch, and further fields of types.Outputs.
+
+        texts: "text", the captions, one per image, and the kinds of hard texts.
+        """
         return {
             kind: (
                 self.score(image, text, is_training=True),
                 self.score_options(image, text, is_training=True),
             )
             for kind, text in texts.items()
-        }
-
-    def outputs(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Any]:
-        """Further fields of types.Outputs in training; row i of image and text are a pair."""
-        del image, text
-        return {}
-
-    def flops(self, sizes: FlopInputs) -> int:
-        """FLOPs of the head for one image of a training step, forward and backward, by the rules of
-        models/flops.py; 0 for the dot product."""
-        del sizes
-        return 0
+        }, {}
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -159,6 +120,50 @@ class Head(nn.Module):
         """
         del image, text
         return {}
+
+
+@runtime_checkable
+class Decoding(Protocol):
+    """A head with a decoder over image tokens and token ids.
+
+    It reads a question after the image (`ImageFeatures.question`), and rows without an image
+    (`ImageFeatures.has_image`).
+    """
+
+    @property
+    def language_model(self) -> lm.Decoder:
+        """The decoder, not bound to parameters."""
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """Token ids that the decoder reads before the image."""
+
+    @property
+    def reads_shared(self) -> bool:
+        """True if `score_options` encodes the common prefix of an image's texts only once
+        (`TextFeatures.shared`)."""
+
+
+@runtime_checkable
+class Generating(Decoding, Protocol):
+    """A head whose decoder writes answers to a prompt (models/decode.py)."""
+
+    def prompt(
+        self,
+        image: types.ImageFeatures,
+        ids: Int[Array, "images length"],
+        valid: Bool[Array, "images length"],
+        *,
+        has_image: bool = True,
+    ) -> continuation.Prompt:
+        """Embeddings of each image and of the question `ids` after it.
+
+        valid: True on tokens of `ids`, False on padding.   has_image: False masks the image tokens
+        only (M3ID); tokens before and after them stay.
+        """
+
+    def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
+        """The decoder and its parameters, for pure functions (`continuation`)."""
 
 
 class Tokens(Head):
@@ -210,7 +215,8 @@ def map_chunks(
     padding = -count % chunks
 
     def split(x: Array) -> Array:
-        if padding:  # copies of the last row, not zeros: a standard deviation of 0 gives 0 / 0
+        # copies of the last row, not zeros: a standard deviation of 0 gives 0 / 0
+        if padding:
             x = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)], mode="edge")
         # round-robin: row r goes to chunk r % chunks, so that where rows are sharded every device
         # has a share of every chunk

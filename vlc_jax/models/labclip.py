@@ -42,8 +42,3 @@ class LABCLIP(heads.Head):
         del is_training
         pooled: Float[Array, "texts embed"] = self.alignment(features.pooled)
         return features._replace(pooled=layers.l2_normalize(pooled))
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of A for all texts of the image, forward and backward, and of its scores."""
-        image, text = (3 - is_frozen for is_frozen in sizes.frozen)  # products, gradients included
-        return 2 * self.width * (text * sizes.texts * self.width + image * sizes.pairs)

@@ -49,6 +49,7 @@ REMAT = {
 def l2_normalize(x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
     """`x` scaled to length 1 along the last axis, in float32; a zero vector stays zero."""
     x = x.astype(jnp.float32)
+    # 1e-12 inside the root: at a zero vector the gradient stays finite, too
     return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
 
 

@@ -175,7 +175,8 @@ class Block(nn.Module):
             query, key = self._norm("query_norm")(query), self._norm("key_norm")(key)
         query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
         value = heads(self.groups, "value")
-        if cache is not None:  # rotated keys: a token's position never changes
+        # rotated keys: a token's position never changes
+        if cache is not None:
             at = (layer, 0, start, 0, 0)
             cache = Cache(
                 *(
@@ -256,6 +257,7 @@ class Decoder(nn.Module, kw_only=True):
         policy = layers.REMAT[errors.known("remat", self.remat, layers.REMAT)]
         small, dtypes = nn.initializers.normal(0.02), (self.dtype, self.param_dtype)
         self.token_embedding = nn.Embed(self.vocab, self.width, *dtypes, embedding_init=small)
+        # prevent_cse=False: in a scan XLA cannot merge the recomputed block with the first one
         block = Block if policy is None else nn.remat(Block, policy=policy, prevent_cse=False)
         self.blocks = nn.scan(
             block,
@@ -294,7 +296,8 @@ class Decoder(nn.Module, kw_only=True):
         table = self.token_embedding.embedding
         lookup = types.auto_sharded(
             lambda ids, table: jnp.take(table, ids, axis=0),
-            splits_rows=ids.ndim > 1,  # a single sequence has no batch axis
+            # a single sequence has no batch axis
+            splits_rows=ids.ndim > 1,
         )
         # cast after the lookup: casting the table would copy it, and sum its gradient in bfloat16
         x = lookup(ids, table).astype(self.dtype)
@@ -353,6 +356,7 @@ class Decoder(nn.Module, kw_only=True):
         vocabulary of 32,000 make 90 MB."""
         head = self.token_embedding.embedding.T if self.is_tied else self.output
         product = (hidden.astype(self.dtype), head.astype(self.dtype))
+        # float32 sums: bfloat16 logits above 128 are integers, and many tokens tie
         return jnp.matmul(*product, preferred_element_type=jnp.float32)
 
     def text_logits(

@@ -22,11 +22,14 @@ from jaxtyping import Array, Float
 from vlc_jax.errors import UsageError, known
 
 SHOWN = 8  # names in an error message
-LORA = "lora"  # the branch of the trained tree that holds the adapters
-ATTACHED = "adapter"  # beside a kernel, the branch of the parameters that `attach` makes
+# the branch of the trained tree that holds the adapters
+LORA = "lora"
+# beside a kernel, the branch of the parameters that `attach` makes
+ATTACHED = "adapter"
 # Kernels of layers.Dense: all of the towers and of language models; heads have other layers, too.
 _DENSE = r"(?!head/).*|head/(.*/)?(lm|projector)/.*"
-INITIALISATIONS = {  # of a, with PEFT's names; b starts at zero
+# of a, with PEFT's names; b starts at zero
+INITIALISATIONS = {
     # up to 1 / sqrt(inputs)
     "uniform": lambda key, shape: jax.random.uniform(key, shape, minval=-1) * shape[-2] ** -0.5,
     # standard deviation 1 / rank
@@ -167,6 +170,7 @@ def merge(params: Mapping[str, Any], trained: Mapping[str, Any], alpha: float) -
     for name, adapter in adapters(trained).items():
         matrix = _read(flat, slots[name])
         scale = alpha * slots[name].patch / adapter["a"].shape[-1]
+        # highest: accelerators would round the small factors to bfloat16 or TF32
         matrix += scale * jnp.matmul(adapter["a"], adapter["b"], precision="highest")
         if "magnitude" in adapter:
             length = jax.lax.stop_gradient(_norms(matrix))
@@ -221,7 +225,8 @@ def with_dropout(params: Mapping[str, Any], rate: float, key: jax.Array) -> dict
     flat = flatten_dict(dict(params), sep="/")
     branches = [path.removesuffix("/a") for path in flat if path.endswith(f"/{ATTACHED}/a")]
     for index, branch in enumerate(branches):
-        layers = flat[f"{branch}/a"].shape[:-2]  # scanned layers, each with a key of its own
+        # scanned layers, each with a key of its own
+        layers = flat[f"{branch}/a"].shape[:-2]
         keys = jax.random.split(jax.random.fold_in(key, index), layers)
         flat[f"{branch}/key"] = jax.random.key_data(keys)
         flat[f"{branch}/kept"] = jnp.full(layers, 1 - rate)
@@ -333,7 +338,8 @@ def _written(
     written, first = {}, 0
     for path, start, stop in slot.columns:
         part = matrix[..., first : first + stop - start]
-        kernel = flat[path]  # the sum of a bfloat16 kernel and its adapter is rounded to bfloat16
+        # the sum of a bfloat16 kernel and its adapter is rounded to bfloat16
+        kernel = flat[path]
         written[path] = kernel.at[..., start:stop].set(part.astype(kernel.dtype))
         first += stop - start
     return written

@@ -7,136 +7,54 @@ the embedded patches e_p of an image, not normalised, and the embedded text t of
     s_p = cos(e_p, t),   w_p = sigmoid(10 s_p),   v = sum_p w_p e_p,   score = cos(v, t).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from jaxtyping import Array, Float
 
 from vlc_jax import types
-from vlc_jax.models import heads, layers, rope
+from vlc_jax.models import heads, layers, patch_head
 
-EPSILON = 1e-12  # below any squared length that is not zero
-
-
-class PatchEmbedder(nn.Module):
-    """Patch embedder: layer norm, dropout, then a linear map plus a two-layer MLP."""
-
-    width: int
-    dropout: float = 0.1
-
-    @nn.compact
-    def __call__(
-        self, tokens: Float[Array, "images patches width"], *, is_training: bool
-    ) -> Float[Array, "images patches embed"]:
-        x = layers.layer_norm(1e-5, jnp.float32, "norm")(tokens)
-        x = nn.Dropout(self.dropout, deterministic=not is_training)(x)
-        hidden = nn.gelu(layers.Dense(self.width, name="up")(x), approximate=False)
-        linear = layers.Dense(self.width, name="linear")(x)
-        return linear + layers.Dense(self.width, name="down")(hidden)
+# below any squared length that is not zero
+EPSILON = 1e-12
 
 
-class TextEmbedder(nn.Module):
-    """Text (or token) embedder: layer norm, dropout, a linear map."""
-
-    width: int
-    dropout: float = 0.1
-
-    @nn.compact
-    def __call__(
-        self, text: Float[Array, "*texts width"], *, is_training: bool
-    ) -> Float[Array, "*texts embed"]:
-        x = layers.layer_norm(1e-5, jnp.float32, "norm")(text)
-        x = nn.Dropout(self.dropout, deterministic=not is_training)(x)
-        return layers.Dense(self.width, name="linear")(x)
-
-
-def embed_patches(
-    embedder: PatchEmbedder,
-    tokens: Float[Array, "images tokens width"],
-    chunk: int,
-    is_training: bool,
-    rotate: Callable[[Array], Array],
-) -> Float[Array, "images patches embed"]:
-    """`embedder(rotate(tokens))`, about `chunk` images at a time on each device, since activations
-    are several times as large as the result."""
-    if embedder.is_initializing():
-        return embedder(rotate(tokens), is_training=is_training)
-    variables, unbound = embedder.variables, embedder.clone(parent=None)
-    key = embedder.make_rng("dropout") if is_training and embedder.dropout else None
-
-    def share(rows: tuple[Array, Array], whole: tuple) -> Array:
-        variables, key = whole
-
-        def part(rows: tuple[Array, Array]) -> Array:
-            if key is None:
-                return unbound.apply(variables, rotate(rows[0]), is_training=is_training)
-            # a key per image, so that dropout does not depend on chunks and devices
-            return jax.vmap(with_dropout)(*rows)
-
-        def with_dropout(image: Array, index: Array) -> Array:
-            rngs = {"dropout": jax.random.fold_in(key, index)}
-            return unbound.apply(variables, rotate(image[None]), is_training=True, rngs=rngs)[0]
-
-        return heads.map_chunks(part, rows, chunk)
-
-    return types.map_sharded(share, (tokens, jnp.arange(len(tokens))), (variables, key))
-
-
-class PACL(heads.Head):
+class PACL(patch_head.PatchHead):
     """Patch embedder, text embedder, and cosine similarity with the patches pooled by the text.
 
-    width: width of the shared embedding; the authors use the towers' width (768 for L/14).
+    The fields of PatchHead, and further ones. The authors' width is the towers' (768 for L/14).
     pooling: in training. own_caption: each image is pooled by its own caption and then compared
       with all texts (as in the authors' training; the image features depend on the caption, and
       negatives never weight a patch); pairwise: each image is pooled by each text it is compared
       with, the formula above; uniform: all weights 1, as in the authors' published code.
     eval_pooling: sigmoid (the formula) | uniform (as in the published code).
-    stage: tokens of the image tower, normed | raw (before its last norm: LLM2CLIP's variant).
-    has_class_token: whether the tower's first token is a class token, which is dropped.
-    rope: none | feature_1d | feature_2d: rotary embedding of the tokens, before the embedder, with
-      `rope_base` and `rope_layout` (`rope.rotate_features`; defaults: the authors').
-      rope_after: rotate the embedded patches instead, in s_p only.
+    rope_after: rotate the embedded patches, in s_p only, and not the tokens.
     sharpness: the 10 of the formula.
-    chunk: images at a time on each device, for memory; changes no result.
     """
 
-    width: int
     pooling: Literal["own_caption", "pairwise", "uniform"] = "pairwise"
     eval_pooling: Literal["sigmoid", "uniform"] = "sigmoid"
-    stage: Literal["normed", "raw"] = "normed"
-    has_class_token: bool = True
-    rope: Literal["none", "feature_1d", "feature_2d"] = "none"
-    rope_base: float = 10_000.0
-    rope_layout: Literal["split", "interleaved", "halves"] = "split"
     rope_after: bool = False
     sharpness: float = 10.0
-    dropout: float = 0.1
-    chunk: int = 32
-
-    def setup(self) -> None:
-        self.patch_embedder = PatchEmbedder(self.width, self.dropout)
-        self.text_embedder = TextEmbedder(self.width, self.dropout)
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
         """Tokens of the image tower, and the pooled text, not normalised."""
         return types.FeatureRequest(self.stage), types.FeatureRequest(is_unit=False)
 
+    def rotated(
+        self, tokens: Float[Array, "images patches width"]
+    ) -> Float[Array, "images patches width"]:
+        """Tokens with their rotary positions; unchanged with rope=none, and with rope_after."""
+        return tokens if self.rope_after else super().rotated(tokens)
+
     def image(
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`tokens`: the embedded patches, not normalised; `pooled`: their sum, of unit length."""
-
-        def rotate(tokens: Array) -> Array:
-            tokens = tokens[:, 1:] if self.has_class_token else tokens
-            return tokens if self.rope == "none" or self.rope_after else self._rotated(tokens)
-
-        patches = embed_patches(
-            self.patch_embedder, features.tokens, self.chunk, is_training, rotate
-        )
+        patches = self.embed_patches(features.tokens, is_training)
         return types.ImageFeatures(layers.l2_normalize(patches.sum(axis=1)), patches)
 
     def text(
@@ -146,29 +64,17 @@ class PACL(heads.Head):
         embedded = self.text_embedder(features.pooled, is_training=is_training)
         return types.TextFeatures(layers.l2_normalize(embedded), None, features.mask)
 
-    def condition_on_own_captions(
-        self, image: types.ImageFeatures, text: types.TextFeatures
-    ) -> types.ImageFeatures:
-        """Images pooled once for all texts, with own_caption and uniform."""
-        if self.pooling == "pairwise":
-            return image
+    def outputs(
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> tuple[heads.Scores, dict[str, Array]]:
+        """Scores of images that own_caption and uniform pool once for all texts."""
         if self.pooling == "uniform":
-            return types.ImageFeatures(image.pooled)
-        weights = self.weights(image.tokens, text.pooled[:, None])[..., 0]
-        pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
-        return types.ImageFeatures(layers.l2_normalize(pooled))
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of both embedders, and of pooling the image by every text or by its own caption."""
-        patches, width = sizes.patches - self.has_class_token, self.width
-        embedders = patches * (2 * sizes.image + width) * width + sizes.texts * sizes.text * width
-        if self.pooling != "pairwise":
-            return 6 * (embedders + 2 * patches * width + sizes.pairs * width)
-        pairs = sizes.pairs * patches * width
-        if sizes.pairs <= patches:
-            return 6 * (embedders + 2 * pairs)
-        gram = 3 * patches**2 * width + 2 * sizes.pairs * patches**2  # see _quadratic
-        return 6 * (embedders + pairs) + 2 * gram
+            image = types.ImageFeatures(image.pooled)
+        elif self.pooling == "own_caption":
+            weights = self.weights(image.tokens, texts["text"].pooled[:, None])[..., 0]
+            pooled = jnp.einsum("ip,ipe->ie", weights, image.tokens, precision="highest")
+            image = types.ImageFeatures(layers.l2_normalize(pooled))
+        return super().outputs(image, texts)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -213,14 +119,11 @@ class PACL(heads.Head):
         most of the work, are computed once."""
         products = _products(patches, text)
         if self.rope_after and self.rope != "none":
-            rotated = self._rotated(patches)
+            rotated = super().rotated(patches)
             cosines = _products(rotated, text) * _inverse_length(rotated)
         else:
             cosines = products * _inverse_length(patches)
         return jax.nn.sigmoid(self.sharpness * cosines), products
-
-    def _rotated(self, tokens: Float[Array, "images patches width"]) -> Array:
-        return rope.rotate_features(tokens, self.rope, self.rope_base, self.rope_layout)
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
@@ -234,6 +137,7 @@ class PACL(heads.Head):
         weights, products = self._weigh(patches, text)
         dot = jnp.sum(weights * products, axis=1)
         squared = _squared_length(patches, weights)
+        # the maximum: rounding may make w' G w zero or negative
         return dot * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
 
 
@@ -286,6 +190,7 @@ def _products(
     patches: Float[Array, "images patches embed"],
     text: Float[Array, "images_or_1 texts embed"],
 ) -> Float[Array, "images patches texts"]:
+    # highest: accelerators would round float32 operands to bfloat16 or TF32
     if len(text) == 1:
         return jnp.einsum("ipe,te->ipt", patches, text[0], precision="highest")
     return jnp.einsum("ipe,ite->ipt", patches, text, precision="highest")

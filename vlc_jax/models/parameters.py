@@ -75,25 +75,12 @@ class Parameters(NamedTuple):
         if not jax.tree.leaves(trained):
             raise UsageError("config.frozen freezes every parameter; nothing to train")
         for path, leaf in traverse_util.flatten_dict(trained, sep="/").items():
-            if leaf.dtype != jnp.float32:  # bfloat16 would round away updates of a thousandth
+            # bfloat16 would round away updates of a thousandth
+            if leaf.dtype != jnp.float32:
                 raise UsageError(
                     f"{path} has dtype {leaf.dtype}; only frozen parameters may: train an "
                     "adapter (config.lora), freeze it, or set config.model.head.param_dtype=float32"
                 )
-
-    def frozen_towers(self) -> tuple[str, ...]:
-        """The towers ("image", "text") without trained parameters or adapters."""
-        trained = self.trained_shapes()
-        parts = trained.keys() | trained.get(lora.LORA, {}).keys()
-        return tuple(name for name in TOWERS if name not in parts)
-
-    def trained_share(self, part: str) -> float:
-        """Trained share of the parameters of a part of the model; adapter parameters count three
-        times (models.heads.FlopInputs)."""
-        whole, trained = self.shapes.get(part, {}), self.trained_shapes()
-        full, adapters = trained.get(part, {}), trained.get(lora.LORA, {}).get(part, {})
-        total, full, adapters = (_size(tree) for tree in (whole, full, adapters))
-        return (full + 3 * adapters) / max(total, 1)
 
     def init_trained(self, frozen: Any) -> dict[str, Any]:
         """The trained parameters before the first step; an adapter is initialised for `frozen`."""

@@ -73,7 +73,8 @@ def frequencies(
     if scaling.kind == "llama3":
         waves = scaling.original_length * plain / (2 * np.pi)  # in a text of the original length
         unscaled = (waves - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
-        unscaled = np.clip(unscaled, 0, 1)  # share of the frequency that is not divided
+        # share of the frequency that is not divided
+        unscaled = np.clip(unscaled, 0, 1)
         return plain * (unscaled + (1 - unscaled) / scaling.factor), 1.0
     if scaling.kind != "longrope":
         raise ValueError(f"a rope scaling is linear, llama3 or longrope, got {scaling.kind!r}")
@@ -90,6 +91,7 @@ def of_positions(
     positions: Int[Array, "batch length"], frequency: np.ndarray, factor: float = 1.0
 ) -> Rotation:
     """The rotation of tokens at integer positions, in the layout of language models (halves)."""
+    # float32: bfloat16 has all integers only up to 256
     angles = (
         positions[..., None].astype(jnp.float32) * jnp.asarray(frequency, jnp.float32)[None, None]
     )

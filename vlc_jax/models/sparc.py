@@ -10,6 +10,7 @@ The local loss (losses/sparc.py) contrasts c_l with the tokens of the same capti
 is CLIP's, on the means of patches and of tokens.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
@@ -17,40 +18,27 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import types
-from vlc_jax.models import heads, layers, rope
-from vlc_jax.models.pacl import PatchEmbedder, TextEmbedder, embed_patches
+from vlc_jax.models import heads, layers
+from vlc_jax.models.patch_head import PatchHead
 
-EPSILON = 1e-8  # added to both divisors, as in the authors' code
+# added to both divisors, as in the authors' code
+EPSILON = 1e-8
 
 
-class SPARC(heads.Head):
+class SPARC(PatchHead):
     """Patch and token embedders, and a score from grouped patches.
 
-    width: width of the shared embedding.
+    The fields of PatchHead, and further ones.
     scoring: local (cosine of the mean of c_l and the mean of the tokens) | global (cosine of the
       mean patch and the mean token). Training always uses global, for the global loss.
     mask_global_text: True: the mean of tokens excludes padding; False: it includes all positions,
       as in lst627/CLIP-Embeds.
     text_stage: normed | projected tokens of the text tower; the authors use no projection.
-    stage, has_class_token, rope, rope_base, rope_layout: as in PACL.   chunk: images at a time
-      on each device, for memory.
     """
 
-    width: int
     scoring: Literal["local", "global"] = "local"
     mask_global_text: bool = True
-    stage: Literal["normed", "raw"] = "normed"
     text_stage: Literal["normed", "projected"] = "normed"
-    has_class_token: bool = True
-    rope: Literal["none", "feature_1d", "feature_2d"] = "none"
-    rope_base: float = 10_000.0
-    rope_layout: Literal["split", "interleaved", "halves"] = "split"
-    dropout: float = 0.1
-    chunk: int = 32
-
-    def setup(self) -> None:
-        self.patch_embedder = PatchEmbedder(self.width, self.dropout)
-        self.text_embedder = TextEmbedder(self.width, self.dropout)
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -63,16 +51,7 @@ class SPARC(heads.Head):
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`tokens`: the embedded patches, not normalised; `pooled`: their mean, of unit length."""
-
-        def rotate(tokens: Array) -> Array:
-            tokens = tokens[:, 1:] if self.has_class_token else tokens
-            if self.rope == "none":
-                return tokens
-            return rope.rotate_features(tokens, self.rope, self.rope_base, self.rope_layout)
-
-        patches = embed_patches(
-            self.patch_embedder, features.tokens, self.chunk, is_training, rotate
-        )
+        patches = self.embed_patches(features.tokens, is_training)
         return types.ImageFeatures(layers.l2_normalize(patches.mean(axis=1)), patches)
 
     def text(
@@ -85,17 +64,11 @@ class SPARC(heads.Head):
         return features._replace(pooled=layers.l2_normalize(pooled), tokens=tokens)
 
     def outputs(
-        self, image: types.ImageFeatures, text: types.TextFeatures
-    ) -> dict[str, Float[Array, "texts length embed"]]:
-        """token_groups: c_l for each token of the image's caption."""
-        return {"token_groups": jax.vmap(grouped)(image.tokens, text.tokens)}
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of both embedders, the groups of the caption, and the local and global loss."""
-        patches, width = sizes.patches - self.has_class_token, self.width
-        embedders = patches * (2 * sizes.image + width) + sizes.texts * sizes.length * sizes.text
-        groups = sizes.length * (2 * patches + sizes.length)
-        return 6 * width * (embedders + groups + sizes.pairs)
+        self, image: types.ImageFeatures, texts: Mapping[str, types.TextFeatures]
+    ) -> tuple[heads.Scores, dict[str, Array]]:
+        """Also token_groups: c_l for each token of the image's caption."""
+        scores, _ = super().outputs(image, texts)
+        return scores, {"token_groups": jax.vmap(grouped)(image.tokens, texts["text"].tokens)}
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -160,6 +133,7 @@ def token_weights(
     low = similarity.min(axis=1, keepdims=True)
     span = similarity.max(axis=1, keepdims=True) - low
     scaled = (similarity - low) / (span + EPSILON)
+    # 1 / P: the weight of a patch if all were equally similar
     sparse = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
     return sparse / (sparse.sum(axis=1, keepdims=True) + EPSILON)
 

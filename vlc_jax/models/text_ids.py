@@ -20,7 +20,8 @@ class TokenIds(nn.Module, kw_only=True):
     context_length: int
     eos_id: int
 
-    embed: ClassVar[int] = 1  # width of `pooled`, which no score reads
+    # width of `pooled`, which no score reads
+    embed: ClassVar[int] = 1
     takes_shorter: ClassVar[bool] = False
 
     def __call__(

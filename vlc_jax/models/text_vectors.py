@@ -26,7 +26,8 @@ from vlc_jax import errors, types
 from vlc_jax.models import layers
 
 CONNECTORS = ("linear", "mlp2x_gelu", "llm2clip", "none")
-EPSILON = 1e-5  # of layer norms, torch's default, as in the authors' code
+# of layer norms, torch's default, as in the authors' code
+EPSILON = 1e-5
 
 
 class VectorTower(nn.Module, kw_only=True):
@@ -44,7 +45,8 @@ class VectorTower(nn.Module, kw_only=True):
     expansion: int = 2
     dtype: Any = jnp.float32
 
-    takes_shorter: ClassVar[bool] = False  # see TextTower; a vector has no padding
+    # see TextTower; a vector has no padding
+    takes_shorter: ClassVar[bool] = False
 
     @property
     def embed(self) -> int:

@@ -81,8 +81,10 @@ class Tower(nn.Module, kw_only=True):
             "post_norm": self.post_norm,
             "implementation": self.attention,
         }
+        # init makes the blocks one by one, so that parameters do not depend on scan_layers
         is_scanned = self.scan_layers and last > 0 and not self.is_initializing()
         if is_scanned:
+            # parent=None: the loop calls one block as a pure function of each block's parameters
             x = self._scan(layers.Block(**fields, parent=None), last, x, rotation, ends)
         make = layers.Block if policy is None else nn.remat(layers.Block, policy=policy)
         for index in range(last if is_scanned else 0, self.depth):

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
-from vlc_jax.models import captioner, continuation, heads, layers
+from vlc_jax.models import captioner, continuation, layers
 
 
 class VLM2Vec(captioner.DecoderHead):
@@ -74,13 +74,11 @@ class VLM2Vec(captioner.DecoderHead):
         rows, length = features.ids.shape
         # without the end token, except for an empty text (a missing negative), which is only that
         is_text = jnp.pad(features.mask[:, 1:], ((0, 0), (0, 1))) | (jnp.arange(length) == 0)[None]
-        embeds, valid = self.lm.embed(features.ids), is_text
-        if self.prefix:
-            before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32))
-            before = jnp.broadcast_to(before, (rows, *before.shape))
-            embeds = jnp.concatenate([before, embeds], axis=1)
-            valid = jnp.concatenate([jnp.ones(before.shape[:2], bool), valid], axis=1)
-        return types.TextFeatures(self._embedding(embeds, valid))
+        before = jnp.asarray(self.prefix, features.ids.dtype)
+        before = jnp.broadcast_to(before, (rows, len(self.prefix)))
+        ids = jnp.concatenate([before, features.ids], axis=1)
+        valid = jnp.concatenate([jnp.ones(before.shape, bool), is_text], axis=1)
+        return types.TextFeatures(self._embedding(self.lm.embed(ids), valid))
 
     def _embedding(
         self,
@@ -92,14 +90,7 @@ class VLM2Vec(captioner.DecoderHead):
         def last(embeds: Array, valid: Array, params: Any) -> Array:
             hidden, _ = continuation.apply(decoder, params, embeds, valid)
             at = continuation.Prompt(embeds, valid).last
+            # the last real token, not the last slot: questions and texts are padded
             return layers.l2_normalize(layers.at(hidden, at)[:, 0])
 
         return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params())
-
-    def flops(self, sizes: heads.FlopInputs) -> int:
-        """FLOPs of the projector, and of the decoder over the image with its question and over
-        texts, without gradients of untrained matrices."""
-        image = len(self.prefix) + self._num_image_tokens + sizes.question
-        text = len(self.prefix) + sizes.length
-        reads, attends = image + sizes.texts * text, image**2 + sizes.texts * text**2
-        return round((2 + sizes.trained) * self._forward_flops(sizes, reads, attends))

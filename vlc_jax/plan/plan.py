@@ -20,6 +20,7 @@ from vlc_jax.plan import hlo, step_jaxpr
 from vlc_jax.setup import plan_search
 from vlc_jax.setup.plan_search import Planned
 from vlc_jax.train import step as train_step
+from vlc_jax.train.flops import Flops
 
 GIB = 2**30
 SECONDS_PER_DAY = 86_400
@@ -51,7 +52,7 @@ class Plan(NamedTuple):
     """Memory per device and shortest time of a step.
 
     refusal: the compiler's error; None for a compiled program.
-    flops: executed by one device, rematerialised ones included.
+    flops: of one device.
     collectives: None if the compiler's text cannot be read.
     compute, traffic, interconnect: seconds; None for an unknown chip.
     """
@@ -60,7 +61,7 @@ class Plan(NamedTuple):
     memory: Memory
     compile_seconds: float
     refusal: str | None = None
-    flops: float = 0.0
+    flops: Flops = Flops(0.0, 0.0)
     program_bytes: float = 0.0
     collectives: Sequence[hlo.Collective] | None = ()
     compute: float | None = None
@@ -85,7 +86,7 @@ def make(planned: Planned) -> Plan:
     parts = {name: sharding.shard_bytes(part) for name, part in step.parts.items()}
     limit, start = runtime.memory_limit(device), time.monotonic()
     try:
-        program = _compile(planned, step)
+        compiled = _compile(planned, step)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -93,6 +94,7 @@ def make(planned: Planned) -> Plan:
         total = max(_used(str(error)), math.ceil(limit) + 1)
         memory = Memory(**parts, temporaries=None, total=total, limit=limit)
         return Plan(planned, memory, time.monotonic() - start, refusal=str(error))
+    program, flops = compiled
     seconds, sizes = time.monotonic() - start, program.memory_analysis()
     total = (
         sizes.argument_size_in_bytes
@@ -106,14 +108,11 @@ def make(planned: Planned) -> Plan:
         collectives = hlo.collectives(program.as_text(), count)
     except jax.errors.JaxRuntimeError:  # jax cannot read programs of a newer libtpu
         collectives = None
-    executed = step_jaxpr.executed_flops(planned)
-    if planned.is_scored:  # executed FLOPs are the analytic ones: nothing is rematerialised
-        planned = planned._replace(flops=round(executed))
     plan = Plan(
         planned,
         Memory(**parts, temporaries=sizes.temp_size_in_bytes, total=total, limit=limit),
         seconds,
-        flops=executed / count,
+        flops=Flops(flops.model / count, flops.executed / count),
         program_bytes=cost.get("bytes accessed", 0.0),
         collectives=collectives,
     )
@@ -121,7 +120,7 @@ def make(planned: Planned) -> Plan:
     if chip is None:
         return plan
     return plan._replace(
-        compute=plan.flops / chip.flops,
+        compute=plan.flops.executed / chip.flops,
         traffic=plan.program_bytes / chip.bandwidth,
         interconnect=None
         if collectives is None
@@ -129,13 +128,14 @@ def make(planned: Planned) -> Plan:
     )
 
 
-def _compile(planned: Planned, step: step_jaxpr.Program) -> jax.stages.Compiled:
+def _compile(planned: Planned, step: step_jaxpr.Program) -> train_step.Compiled:
     setup = planned.setup
     if not planned.is_scored:
         return train_step.compile_step(setup, *step.arguments)
     with jax.set_mesh(setup.mesh):
         replicated = sharding.replicated(setup.mesh)
-        return jax.jit(step.function, out_shardings=replicated).lower(*step.arguments).compile()
+        function = jax.jit(step.function, out_shardings=replicated)
+        return train_step.compile_and_count(function, *step.arguments)
 
 
 def run(steps: plan_search.Steps) -> bool:
@@ -218,8 +218,8 @@ def describe(plan: Plan) -> str:
         lines.append(f"largest arrays of the step, GiB, their share of one of {count:,} devices:")
         return "\n".join([*lines, *step_jaxpr.largest_arrays(planned), ADVICE])
     lines.append(
-        f"FLOPs of a device and step: {planned.flops / count:.3e} of the towers and the head, "
-        f"{plan.flops:.3e} with rematerialisation and the scores"
+        f"FLOPs of a device and step: {plan.flops.model:.3e} of the model, "
+        f"{plan.flops.executed:.3e} with rematerialisation"
     )
     lines += [
         f"  {one.kind} x {one.times}: {one.wire_bytes / 1e6:,.1f} MB sent, {one.cause}"
@@ -256,7 +256,7 @@ def rate(plan: Plan) -> Rate | None:
     planned, mesh = plan.planned, plan.planned.setup.mesh
     per_second = planned.batch_size / plan.seconds
     peak = runtime.chip(sharding.one_device(mesh)).flops
-    mfu = planned.flops / mesh.size / plan.seconds / peak
+    mfu = plan.flops.model / plan.seconds / peak
     steps = planned.steps
     examples = UNKNOWN_EXAMPLES if steps is None else steps * planned.batch_size
     days = examples / per_second / SECONDS_PER_DAY
@@ -309,7 +309,7 @@ def _largest(fitting: Sequence[Plan], size: int) -> str:
 
 def _time(plan: Plan) -> float:
     """Seconds per example, to compare plans; FLOPs per example for an unknown chip."""
-    time_ = plan.seconds if plan.seconds is not None else plan.flops
+    time_ = plan.seconds if plan.seconds is not None else plan.flops.executed
     return time_ / plan.planned.batch_size
 
 

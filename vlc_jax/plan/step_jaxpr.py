@@ -1,19 +1,19 @@
-"""FLOPs, large arrays and residuals of a step, computed from its jaxpr and from shapes."""
+"""Large arrays and residuals of a step, computed from its jaxpr and from shapes."""
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core, source_info_util
-from jax.interpreters import partial_eval
 
 from vlc_jax import losses
 from vlc_jax.devices import sharding
 from vlc_jax.encode import encoder
 from vlc_jax.setup.plan_search import Planned
 from vlc_jax.setup.state import state_shapes
+from vlc_jax.train import flops
 from vlc_jax.train import step as train_step
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
@@ -58,7 +58,7 @@ def largest_arrays(planned: Planned) -> list[str]:
     """
     setup = planned.setup
     sizes: dict[str, float] = {}
-    for equation, _ in _equations(_jaxpr(planned)):
+    for equation, _, _ in flops.equations(_jaxpr(planned)):
         for result in equation.outvars:
             if not hasattr(result.aval, "dtype") or not hasattr(result.aval.dtype, "itemsize"):
                 # a random key has no itemsize
@@ -136,52 +136,7 @@ def _is_on_device(aval: Any) -> bool:
     return hasattr(aval.dtype, "itemsize") and "host" not in str(aval.memory_space).lower()
 
 
-def executed_flops(planned: Planned) -> float:
-    """FLOPs of a step's matrix products and convolutions on all devices.
-
-    Every iteration of a loop counts, and so do rematerialised products.
-    """
-    total = 0.0
-    for equation, times in _equations(_jaxpr(planned)):
-        if equation.primitive.name == "dot_general":
-            ((contracted, _), _) = equation.params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
-            depth = math.prod(left[axis] for axis in contracted)
-        elif equation.primitive.name == "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape
-            features = equation.params["dimension_numbers"].rhs_spec[0]
-            depth = math.prod(kernel) // kernel[features]
-        else:
-            continue
-        total += 2 * times * depth * equation.outvars[0].aval.size
-    return total
-
-
-def _jaxpr(planned: Planned) -> Any:
-    """The jaxpr of the step after dead code elimination, which the compiler does, too.
-
-    Most of a captioner's trace is dead: scores of all pairs, which its loss does not read.
-    """
+def _jaxpr(planned: Planned) -> core.ClosedJaxpr:
     step = program(planned)
     with jax.set_mesh(planned.setup.mesh):
-        jaxpr = jax.make_jaxpr(step.function)(*step.arguments).jaxpr
-    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)[0]
-
-
-def _equations(jaxpr: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
-    """Yields each equation of a jaxpr and its inner jaxprs, with its number of executions.
-
-    The number is the sum over all devices.
-    """
-    for equation in jaxpr.eqns:
-        values = jax.tree.leaves(list(equation.params.values()))
-        inner = [getattr(value, "jaxpr", value) for value in values]
-        inner = [value for value in inner if hasattr(value, "eqns")]
-        turns = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        # its jaxpr is of one device
-        if equation.primitive.name == "shard_map":
-            turns = equation.params["mesh"].size
-        for value in inner:
-            yield from _equations(value, times * turns)
-        if not inner:
-            yield equation, times
+        return jax.make_jaxpr(step.function)(*step.arguments)

@@ -70,7 +70,7 @@ def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -
     results = [*results]
     beside = published_values.add(published, results) if published else []
     if rows := table.rows(results):
-        _print(table.to_rich(rows), is_whole=table.has_paper(rows))
+        _print(table.to_rich(rows), is_whole=True)
     for sentence in (*table.notes(results), *beside):
         rich.console.Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
@@ -79,7 +79,7 @@ def print_mixtures(path: Path) -> None:
     """Prints the headline metrics of every interpolation of weights in a workdir (WiSE-FT)."""
     rows = [row for rows in table.mixed(read_workdir.mixtures(path)) for row in rows]
     if rows:
-        rich.console.Console().print(table.to_rich(rows))
+        _print(table.to_rich(rows), is_whole=True)
 
 
 def write_comparison(

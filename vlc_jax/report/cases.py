@@ -15,7 +15,15 @@ from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
 from vlc_jax.report import compare, display, page
-from vlc_jax.report.read_workdir import NoCasesError, Run, has_scores, score_rows, unreadable
+from vlc_jax.report.read_workdir import (
+    NoCasesError,
+    Run,
+    groups,
+    has_scores,
+    score_matrix,
+    score_rows,
+    unreadable,
+)
 from vlc_jax.run import workdir_files
 
 MAX_SIDE = 320  # pixels; larger images are scaled down
@@ -164,13 +172,8 @@ class _Data:
         return [self._texts.setdefault(str(text), len(self._texts)) for text in row["captions"]]
 
     def _groups_of(self, row: dict[str, Any]) -> list[int]:
-        """Indices of a case's groups; labels of several kinds start with their kind."""
-        group = row.get("group")
-        if isinstance(group, dict):
-            labels = [f"{kind} {label}" for kind, label in group.items() if label is not None]
-        else:
-            labels = [str(group)] if group else []
-        return [self._groups.setdefault(label, len(self._groups)) for label in labels]
+        """Indices of a case's groups."""
+        return [self._groups.setdefault(label, len(self._groups)) for label in groups(row)]
 
     def _images(self, runs: Sequence[Run], name: str, case: str) -> Iterator[str]:
         """Data URIs of a case's images, from the first run that has any."""
@@ -213,12 +216,8 @@ def _data_uri(run: Run, file: Path) -> tuple[str, str]:
 
 def _range(rows: Iterable[dict[str, Any]]) -> list[float]:
     """Lowest and highest score, the range of the bars; zeros without scores."""
-    scores = [score for row in rows for score in _flat(row["scores"])]
+    scores = [score for row in rows for scores in score_matrix(row) for score in scores]
     return [_rounded(min(scores)), _rounded(max(scores))] if scores else [0.0, 0.0]
-
-
-def _flat(scores: list[Any]) -> list[float | int]:
-    return [x for row in scores for x in row] if isinstance(scores[0], list) else scores
 
 
 def _rounded(scores: Any) -> Any:

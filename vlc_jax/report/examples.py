@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlc_jax.report.read_workdir import Example
+from vlc_jax.report.read_workdir import Example, score_matrix
 
 PER_BENCHMARK = 4  # right and wrong cases mixed
 
@@ -43,21 +43,8 @@ def choose(examples: list[Example]) -> list[Example]:
 
 def show(examples: list[Example]) -> list[tuple[Example, list[ScoredImage]]]:
     """Examples with their images and scored captions; all bars share one scale."""
-    scores = [score for example in examples for row in _by_image(example) for score in row]
+    scores = [score for example in examples for row in score_matrix(example.row) for score in row]
     return [(example, _show(example, min(scores), max(scores))) for example in examples]
-
-
-def group_label(example: Example) -> str:
-    """Group of a case, or its kinds of groups with labels; "" without a group."""
-    group = example.row.get("group")
-    if isinstance(group, dict):
-        return ", ".join(f"{kind} {label}" for kind, label in group.items() if label is not None)
-    return str(group) if group else ""
-
-
-def _by_image(example: Example) -> list[list[float]]:
-    scores = example.row["scores"]
-    return scores if isinstance(scores[0], list) else [scores]
 
 
 def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
@@ -65,7 +52,7 @@ def _show(example: Example, low: float, high: float) -> list[ScoredImage]:
     if len(example.row["captions"]) == 1 and len(example.images) > 1:
         return _show_images(example, low, high)
     images = []
-    for k, (file, row) in enumerate(zip(example.images, _by_image(example), strict=False)):
+    for k, (file, row) in enumerate(zip(example.images, score_matrix(example.row), strict=False)):
         right = [k, *example.row.get("positives", ())]
         wrong = [i for i in range(len(row)) if i not in right]
         is_right = all(row[i] > row[j] for i in right for j in wrong)
@@ -97,7 +84,10 @@ def _text(row: Mapping[str, Any], name: str, k: int) -> str:
 
 def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]:
     """Images of one caption, the first of which is correct."""
-    caption, scores = str(example.row["captions"][0]), [row[0] for row in _by_image(example)]
+    caption, scores = (
+        str(example.row["captions"][0]),
+        [row[0] for row in score_matrix(example.row)],
+    )
     chosen = max(range(1, len(scores)), key=lambda k: scores[k])
     # a tie counts as an error
     chosen = 0 if scores[0] > scores[chosen] else chosen

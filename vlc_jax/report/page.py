@@ -21,6 +21,7 @@ from vlc_jax.report import (
     paired,
     patch_maps,
     plot,
+    read_workdir,
     score_histogram,
     summary,
     table,
@@ -102,7 +103,7 @@ def environment() -> jinja2.Environment:
         "number": table.number,
         "interval": table.interval,
         "paper_difference": table.paper_difference,
-        "group_label": examples.group_label,
+        "groups": read_workdir.groups,
         "difference": compare.difference_text,
     }
     return environment

@@ -324,8 +324,8 @@ def _bar(
     if row.paper is not None:
         axes.plot([row.paper], [y], "D", color=THEME["ink"], markersize=4.6, fillstyle="none")
         end = max(end, row.paper) if row.paper - end < 0.06 else end
-    # otherwise the number would cover the tick of chance
-    if row.chance is not None and 0 <= row.chance - end < 0.06:
+    # otherwise the text, about .01 of the axis per letter, would cover the tick of chance
+    if row.chance is not None and 0 <= row.chance - end < 0.02 + 0.01 * len(text):
         end = row.chance
     axes.annotate(
         text, (end, y), (5, 0), textcoords="offset points",

@@ -235,6 +235,20 @@ def has_scores(row: dict[str, Any]) -> bool:
     )
 
 
+def score_matrix(row: dict[str, Any]) -> list[list[float]]:
+    """Scores of a case, a list per image."""
+    scores = row["scores"]
+    return scores if isinstance(scores[0], list) else [scores]
+
+
+def groups(row: dict[str, Any]) -> list[str]:
+    """Groups of a case; labels of several kinds start with their kind."""
+    group = row.get("group")
+    if isinstance(group, dict):
+        return [f"{kind} {label}" for kind, label in group.items() if label is not None]
+    return [str(group)] if group else []
+
+
 def _outcome(run: Run) -> None:
     """Reads DONE or FAILED, the newer of the two."""
     done, failed = run.path / "DONE", run.path / "FAILED"

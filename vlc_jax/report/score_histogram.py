@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlc_jax.report import display
-from vlc_jax.report.read_workdir import Evaluation, Run, has_scores, score_rows
+from vlc_jax.report.read_workdir import Evaluation, Run, has_scores, score_matrix, score_rows
 
 BINS = 28
 HEIGHT = 100  # of the drawing, with bins of width 10; the page scales it
@@ -97,8 +97,7 @@ def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
 
 def _by_role(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """(role, score) of a case; for a pair of both images."""
-    scores = row["scores"]
-    rows = scores if isinstance(scores[0], list) else [scores]
+    rows = score_matrix(row)
     # several images of one caption, the first of which is correct
     if len(row["captions"]) == 1:
         rows = [[score for (score,) in rows]]

@@ -91,10 +91,9 @@ class MetricsWriter:
 class StepClock:
     """Throughput since the last reading: examples/s, MFU, fraction of time waiting for data."""
 
-    def __init__(self, batch_size: int, devices: int, train_flops: float, peak_flops: float):
-        """train_flops: per example, forward and backward.  peak_flops: FLOP/s of one device."""
-        self.batch_size, self.devices = batch_size, devices
-        self.train_flops, self.peak_flops = train_flops, peak_flops
+    def __init__(self, batch_size: int, devices: int, peak_flops: float):
+        """peak_flops: FLOP/s of one device."""
+        self.batch_size, self.devices, self.peak_flops = batch_size, devices, peak_flops
         self.elapsed = 0.0  # seconds of training until the last reading, without pauses
         self.steps = 0  # finished in `elapsed`
         self.ticks = 0  # finished steps, up to now
@@ -127,10 +126,10 @@ class StepClock:
         # The start moves by the pause, which must not lower examples/s and MFU.
         self._start += time.perf_counter() - start
 
-    def tick(self, train_flops: float | None = None) -> None:
-        """Counts one finished step; train_flops: per example, None for the default."""
+    def tick(self, flops: float) -> None:
+        """Counts one finished step; flops: of the model in this step, on all devices."""
         self._steps += 1
-        self._flops += self.batch_size * (train_flops or self.train_flops)
+        self._flops += flops
         self.ticks += 1
 
     def count_reads(self, counts: Mapping[str, int]) -> None:

@@ -144,19 +144,8 @@ def _training(
         steps=duration.total_steps(config, len(records.source)),
         log_every=config.log_every,
         checkpoint=config.checkpoint.to_dict(),
-        flops_per_example=model_setup.flops_per_example(config, parameters),
-        flops_of_length={
-            length: model_setup.flops_per_example(config, _of_length(parameters, length))
-            for length in config.text.lengths
-        },
         watchdog=(config.watchdog.seconds, config.watchdog.steps),
     )
-
-
-def _of_length(parameters: Parameters, length: int) -> Parameters:
-    """The same parameters, of the model with context length `length`; for counting FLOPs."""
-    model = parameters.model
-    return parameters._replace(model=model.clone(text=model.text.clone(context_length=length)))
 
 
 def _evaluation(config: ConfigDict) -> EvaluationSetup:

@@ -9,6 +9,8 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from vlc_jax.errors import ExitCode, UsageError
+from vlc_jax.input_pipeline.sources import SOURCES
+from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.setup import catalogue, config_of_run
 
 # What ml_collections searches for --config.FIELD; by default sys.argv, with flags of OPTIONS in it.
@@ -55,7 +57,11 @@ def parse_flags(argv: list[str]) -> list[str]:
         sys.exit(ExitCode.USAGE)
     except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
-        message = "unknown config field " + ". ".join(str(inner.args[0]).splitlines())
+        missing = str(inner.args[0])
+        message = "unknown config field " + ". ".join(missing.splitlines())
+        for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
+            if missing.strip("'") in table:  # a name in place of a field
+                message += f"; its options are set as --config.{field}_options.NAME=VALUE"
         print(f"Usage: {message}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     except (TypeError, ValueError, OSError, flags.Error) as error:

@@ -224,11 +224,16 @@ def source_options(config: ConfigDict, is_training: bool = False) -> dict[str, A
 
 def check_options(config: ConfigDict) -> None:
     """Raises UsageError for an unknown source or tokenizer, an unknown option or a wrong type."""
-    options = source_options(config, is_training=True)
-    with usage_errors():
-        lookup.check("source", SOURCES, options.pop("source"), options)
-        options = _options(config.text, config.text.tokenizer, config.text.tokenizer_options)
-        lookup.check("tokenizer", tokenizers.TOKENIZERS, config.text.tokenizer, options)
+    tables = {"input.source": SOURCES, "text.tokenizer": tokenizers.TOKENIZERS}
+    for field, table in tables.items():
+        side, kind = field.split(".")
+        name, further = config[side][kind], config[side][f"{kind}_options"]
+        try:
+            lookup.check(kind, table, name, _options(config[side], name, further))
+        except ValueError as error:
+            # the config's options may be those of the source or tokenizer that was there before
+            advice = f'--config.{field}_options="{{...}}" replaces all options'
+            raise UsageError(f"{error}; {advice}") from error
 
 
 def tokenizer_options(config: ConfigDict) -> dict[str, Any]:

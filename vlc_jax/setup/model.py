@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float, UInt8
 from ml_collections import ConfigDict
 
-from vlc_jax import losses, models
+from vlc_jax import models
 from vlc_jax.errors import known
 from vlc_jax.evaluators import Abilities
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
-from vlc_jax.models import attention, flops, text
+from vlc_jax.models import attention, heads, text
 from vlc_jax.models.parameters import TOWERS, Parameters
 from vlc_jax.models.tower import Tower
 from vlc_jax.setup import optimizer
@@ -90,9 +90,8 @@ def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
     the tokenizer marks answer tokens and the head reads the marks.
     """
     return Abilities(
-        writes=hasattr(model.head, "prompt") and hasattr(tokenizer, "decode"),
-        scores_answers=tokenizer.reads_conversations
-        and getattr(model.head, "scores", "") == "answer",
+        writes=isinstance(model.head, heads.Generating) and hasattr(tokenizer, "decode"),
+        scores_answers=tokenizer.reads_conversations and model.head.reads_marks,
     )
 
 
@@ -165,26 +164,3 @@ def learning_rate(config: ConfigDict, steps: int) -> Schedule:
     """The config's learning rate schedule over `steps`."""
     c = config.optimizer
     return optimizer.schedule(c.schedule, c.learning_rate, steps, c.warmup_steps)
-
-
-def flops_per_example(config: ConfigDict, parameters: Parameters) -> int:
-    """Training FLOPs of one row of the batch, all its texts included (models/flops.py).
-
-    A frozen tower costs its forward pass, or nothing if its features are stored.
-    """
-    negatives, positives = config.input.negatives, config.input.positives
-    of_negatives = negatives.count + negatives.of_positives * positives.count
-    contrasts = losses.contrasted_with_all_images(config.losses)
-    sub_batch = config.batch_size // config.sub_batches
-    pairs = sub_batch
-    for kind, count in (("negative", of_negatives), ("positive", positives.count)):
-        pairs += count * (sub_batch if kind in contrasts else 1)
-    texts = 1 + positives.count + of_negatives
-    frozen_towers = tuple(name for name in TOWERS if name in config.frozen)
-    stored = frozen_towers if config.input.source == "features" else ()
-    frozen = stored or parameters.frozen_towers()
-    towers = flops.train_step(parameters.model, texts=texts, frozen=frozen, stored=stored)
-    trained = parameters.trained_share("head")
-    question = parameters.model.text.context_length if config.input.question else 0
-    of_head = {"pairs": pairs, "texts": texts, "frozen": frozen, "question": question}
-    return towers + flops.head(parameters.model, **of_head, trained=trained)

@@ -14,7 +14,7 @@ from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import layers
 from vlc_jax.models.parameters import TOWERS, Parameters
-from vlc_jax.setup import data, duration, model, resolve, validate
+from vlc_jax.setup import data, duration, resolve, validate
 from vlc_jax.types.setup import Setup
 
 
@@ -23,8 +23,6 @@ class Planned(NamedTuple):
 
     flags: settings that differ from the config's: field -> value.
     batch: shapes of the global batch.   batch_size: rows of it.
-    flops: analytic FLOPs of a step, forward and backward, without rematerialisation; 0 for scoring,
-      whose FLOPs are read from the program.
     steps: of the whole run; None if it depends on the number of records.
     """
 
@@ -32,7 +30,6 @@ class Planned(NamedTuple):
     setup: Setup
     batch: Mapping[str, jax.ShapeDtypeStruct]
     batch_size: int
-    flops: int
     steps: int | None
     is_scored: bool = False
 
@@ -185,15 +182,11 @@ def _planned(
     batch, rows = batch_shapes(config, setup.mesh, setup.parameters), config.batch_size
     if is_scored:
         batch, rows = _scored_rows(batch, config.eval.batch_size), config.eval.batch_size
-        flops = 0
-    else:
-        flops = model.flops_per_example(config, setup.parameters) * rows
     return Planned(
         flags=flags,
         setup=setup,
         batch=batch,
         batch_size=rows,
-        flops=flops,
         # the length of an epoch is unknown: a plan does not open the source
         steps=duration.total_steps(config, 0) if config.epochs is None else None,
         is_scored=is_scored,

@@ -14,6 +14,7 @@ from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.models.heads import Decoding
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.setup import addresses, data, weights_config
 from vlc_jax.setup.model import abilities, configured_losses
@@ -172,12 +173,12 @@ def check_tensor(size: int, model: nn.Module) -> None:
     """Raises UsageError unless config.mesh.tensor=`size` can split the model's decoder."""
     if size == 1:
         return
-    heads = getattr(model.head, "key_value_heads", None)
-    if heads is None:
+    if not isinstance(model.head, Decoding):
         raise UsageError(
             f"config.mesh.tensor={size} splits the decoder of a captioner, and this model has none:"
             " set config.mesh.tensor=1; config.mesh.fsdp splits its parameters"
         )
+    heads = model.head.language_model.groups
     if heads % size:
         fitting = [n for n in range(1, heads + 1) if heads % n == 0]
         raise UsageError(
@@ -270,7 +271,7 @@ def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:
 def check_question(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError for config.input.question with a head that reads no question."""
     question = config.input.question
-    if question and not model.head.reads_question:
+    if question and not isinstance(model.head, Decoding):
         raise UsageError(
             f"config.input.question={question!r} is for a head that reads it behind the image: set "
             "config.model.name='captioner' or 'vlm2vec', or no question"
@@ -294,7 +295,7 @@ def check_text_only(
         "leave them out (config.input.source_options.text_only=False, or shards prepared without "
         "--text-only)"
     )
-    if not model.head.reads_text_only:
+    if not isinstance(model.head, Decoding):
         raise UsageError(
             "the training data have records without an image, which only captioner and vlm2vec "
             f"read: {leave_out}"
@@ -317,7 +318,7 @@ def check_text_only(
 def check_functional_words(config: ConfigDict, model: nn.Module) -> None:
     """Raises UsageError unless the head has a vector for each of config.text.functional_words."""
     num_words = len(config.text.functional_words.words)
-    num_vectors = getattr(model.head, "num_functional_words", 0)
+    num_vectors = model.head.num_functional_words
     if num_words != num_vectors:
         raise UsageError(
             f"config.text.functional_words.words are {num_words}, the head {config.model.name} has "

@@ -11,7 +11,8 @@ from vlc_jax.run.workdir import Workdir
 from vlc_jax.train.step import Batch
 from vlc_jax.types.setup import Setup
 
-POLL_SECONDS = 0.5  # interval at which a wait for data checks for signals
+# interval at which a wait for data checks for signals
+POLL_SECONDS = 0.5
 
 
 class BatchIterator:

@@ -142,12 +142,13 @@ class Run(NamedTuple):
                 step += 1
                 # metrics of step n-1 are read after step n is dispatched: the device never waits
                 # for the host
-                log.append(step, metrics)
+                log.append(step, metrics, one_step.flops(batch))
                 log.raise_if_stopped(stop)
                 if step < steps:  # read while the step runs
                     batch = batches.next(stop, log.clock)
         except PreemptedError:
-            if step > start:  # otherwise the state is on disk already, or initial
+            # otherwise the state is on disk already, or initial
+            if step > start:
                 self.save(step, state)
             raise
 
@@ -155,7 +156,8 @@ class Run(NamedTuple):
         self, one_step: train_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal
     ) -> None:
         """Compiles the step for a batch, unless a signal arrives."""
-        self.log.flush()  # a divergence of the previous step is reported before a long compilation
+        # a divergence of the previous step is reported before a long compilation
+        self.log.flush()
         with self.log.clock.paused():
             stop.interrupt(partial(one_step.compile, state, batch), has_begun=len(one_step) > 0)
 
@@ -205,6 +207,7 @@ def run_pretraining(
             train(first, folder, stop, allow_change)
     finally:
         folder.close()
-    sharding.any_process(False)  # barrier: process 0 has finished writing the last state
+    # barrier: process 0 has finished writing the last state
+    sharding.any_process(False)
     origin = setup.origin._replace(path=str(folder.path))
     return setup._replace(config={**setup.config, "init_from": folder.name}, origin=origin)

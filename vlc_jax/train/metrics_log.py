@@ -33,35 +33,33 @@ class MetricsLog:
         training = setup.training
         self.workdir, self.steps, self.log_every = workdir, training.steps, training.log_every
         peak, _ = runtime.peak_flops()
-        self.clock = StepClock(
-            training.batch_size, runtime.count(), float(training.flops_per_example), peak
-        )
+        self.clock = StepClock(training.batch_size, runtime.count(), peak)
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
         self.progress = ProgressLine(self.steps, is_shown=workdir.is_writer)
-        self._flops_of_length = training.flops_of_length
         self._rows_contrasted = training.batch_size // setup.optimization.sub_batches
         self._record_ids, self._checkpoints = record_ids, checkpoints
-        self._pending: tuple[int, dict] | None = None
+        self._pending: tuple[int, dict, float] | None = None
         self._is_stopped = False
 
-    def append(self, step: int, metrics: dict[str, jax.Array]) -> None:
-        """Reads the previous step's metrics and stores those of `step`, which may still run."""
+    def append(self, step: int, metrics: dict[str, jax.Array], flops: float) -> None:
+        """Reads the previous step's metrics and stores those of `step`, which may still run.
+
+        flops: of the model in this step (train.flops.Flops.model).
+        """
         self.flush()
-        self._pending = (step, metrics)
+        self._pending = (step, metrics, flops)
 
     def flush(self) -> None:
         """Reads and logs the pending metrics. Raises DivergedError if their step was not finite."""
         if self._pending is None:
             return
-        (step, metrics), self._pending = self._pending, None
+        (step, metrics, flops), self._pending = self._pending, None
         values = {name: float(value) for name, value in sharding.to_host(metrics).items()}
         self._is_stopped = bool(values.pop("stop"))
         if not values.pop("is_finite"):
             # before a row is written: a resumed run repeats the step, whose update was not applied
             self._raise_diverged(step, values)
-        length = int(values.get("text_length", 0))
-        flops = self._flops_of_length.get(length)
-        self.clock.tick(None if flops is None else float(flops))
+        self.clock.tick(flops)
         row = {f"train/{name}": value for name, value in values.items()}
         # InfoNCE of a random model is ln B, so that chance is 1 for any batch size
         row["train/loss_over_log_batch"] = values["loss"] / math.log(max(self._rows_contrasted, 2))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import optax
 
 from vlc_jax import losses, types
 from vlc_jax.devices import sharding
+from vlc_jax.train import flops
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
@@ -73,7 +74,8 @@ def make_step(setup: Setup) -> Step:
             "grad_norm": norm,
             "learning_rate": optimization.schedule(state.step),
             "is_finite": is_finite,
-            "stop": jnp.any(batch["stop"]),  # over processes, so that all stop at the same step
+            # over processes, so that all stop at the same step
+            "stop": jnp.any(batch["stop"]),
         }
 
     return step
@@ -145,12 +147,22 @@ def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
     return jax.tree.map(split, batch)
 
 
+class Compiled(NamedTuple):
+    """A compiled program and its FLOPs."""
+
+    program: jax.stages.Compiled
+    flops: flops.Flops
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.program(*arguments)
+
+
 class CompiledSteps:
     """The train step, compiled once per text shape of the batch."""
 
     def __init__(self, setup: Setup, frozen: Any) -> None:
         self._setup, self._frozen = setup, frozen
-        self._steps: dict[tuple[int, ...], Step] = {}
+        self._steps: dict[tuple[int, ...], Compiled] = {}
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -164,6 +176,10 @@ class CompiledSteps:
         step = compile_step(self._setup, state, self._frozen, batch)
         self._steps[batch["text"].shape] = step
 
+    def flops(self, batch: Batch) -> float:
+        """FLOPs of the compiled step of this batch's shape, for MFU."""
+        return self._steps[batch["text"].shape].flops.model
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
         return self._steps[batch["text"].shape](state, self._frozen, batch)
 
@@ -173,7 +189,7 @@ def compile_step(
     state: State,
     frozen: Any,
     batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct],
-) -> Step:
+) -> Compiled:
     """Compiles the train step for these arrays or shapes.
 
     `state` is donated; the new state has the same shardings.
@@ -184,5 +200,13 @@ def compile_step(
         out_shardings=(shardings, sharding.replicated(setup.mesh)),
         donate_argnums=0,
     )
-    with jax.set_mesh(setup.mesh):  # a mesh context is per thread, and this may run in another one
-        return step.lower(state, frozen, batch).compile()
+    # a mesh context is per thread, and this may run in another one
+    with jax.set_mesh(setup.mesh):
+        return compile_and_count(step, state, frozen, batch)
+
+
+def compile_and_count(function: Any, *arguments: Any) -> Compiled:
+    """Compiles a jitted function for these arguments, and counts the FLOPs of its trace."""
+    # trace and lower apart: the jaxpr is there already, and counting it costs no second trace
+    traced = function.trace(*arguments)
+    return Compiled(traced.lower().compile(), flops.count(traced.jaxpr))

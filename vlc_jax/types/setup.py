@@ -101,8 +101,6 @@ class TrainingSetup(NamedTuple):
 
     checkpoint: every, keep_last and keep_every (steps) of config.checkpoint.
     log_every: steps between rows of metrics.jsonl.
-    flops_per_example: of one row of the batch, forward and backward, with texts of full length.
-    flops_of_length: the same for each text length (config.text.lengths).
     watchdog: (seconds, multiple of the mean step time) without a finished step that count as a
       hang; 0 seconds: no watchdog.
     """
@@ -111,8 +109,6 @@ class TrainingSetup(NamedTuple):
     steps: int
     log_every: int
     checkpoint: Mapping[str, int | None]
-    flops_per_example: int
-    flops_of_length: Mapping[int, int]
     watchdog: tuple[float, float]
 
     @property

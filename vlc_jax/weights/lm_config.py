@@ -101,7 +101,7 @@ _TOWER_DEFAULTS = {
         "layer_norm_eps": 1e-6,
     },
 }
-# Fields of models.llava.image_tower that differ from CLIP's; the pooling is not used.
+# Fields of the image tower that differ from CLIP's; the pooling is not used.
 _SIGLIP_TOWER = {"pre_norm": False, "patch_bias": True, "pooling": "mean"}
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh"}  # transformers -> ours, where names differ
 SELECT = {"default": "patch", "full": "cls_patch", "cls": "cls"}  # "cls" is ours, and LLaVA forks'
@@ -112,7 +112,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     """{"family", "lm"} of a language model; for LLaVA also {"image", "layer", "image_id",
     "select"}, for PaliGemma and Gemma 3 `kind` (models.llava.KINDS), for Gemma 3 `side`.
 
-    lm, image: fields of models.lm.Decoder and of models.llava.image_tower, with the `depth` of the
+    lm, image: fields of models.lm.Decoder and of the image tower, with the `depth` of the
     file; layer: the selected hidden state.
     Raises WeightsError for models that models.lm and models.llava do not support.
     """

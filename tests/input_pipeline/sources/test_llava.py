@@ -193,7 +193,7 @@ def test_an_entry_without_an_image_is_kept_as_it_is(folder):
     source = training(folder, "talk.json", answers="conversation", text_only=True)
     turns = ((" What is <image> in HTML? ", "No tag."),)
     assert source[8].captions == [Conversation(turns, has_image=False)]
-    with pytest.raises(ValueError, match="text_only is True or False; got 'False'"):
+    with pytest.raises(ValueError, match="'text_only' is True or False; got 'False'"):
         training(folder, text_only="False")
     options = {"annotations": folder / "talk.json", "images": folder / "images", "text_only": True}
     with pytest.raises(ValueError, match="records of a benchmark have an image"):

@@ -25,7 +25,7 @@ def ended(monkeypatch):
 
 
 def make(tmp_path, said, **options):
-    clock = StepClock(1, 1, 1.0, 1.0)
+    clock = StepClock(1, 1, 1.0)
     options = {"seconds": 0.2, "factor": 2.0, **options}
     dog = Watchdog(clock, stacks=tmp_path / "stacks.txt", on_hang=said.append, **options)
     return clock, dog
@@ -65,7 +65,7 @@ def test_the_others_know_of_a_hang_before_this_process_ends(tmp_path, ended):
 def test_slow_storage_for_the_last_words_does_not_hold_it_up(tmp_path, ended, monkeypatch):
     monkeypatch.setattr(watchdog, "LAST_WORDS_SECONDS", 0.1)
     never = threading.Event()
-    clock = StepClock(1, 1, 1.0, 1.0)
+    clock = StepClock(1, 1, 1.0)
     Watchdog(clock, 0.1, 0.0, tmp_path / "no" / "folder", on_hang=lambda _: never.wait(60))
     assert ended.wait(30)
     never.set()
@@ -76,7 +76,7 @@ def test_a_pause_and_steps_are_no_hang(tmp_path, ended):
     with clock.paused():
         assert not ended.wait(1.5)
     for _ in range(60):
-        clock.tick()
+        clock.tick(1.0)
         assert not ended.wait(0.02)
     dog.close()
 
