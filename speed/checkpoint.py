@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
@@ -33,15 +33,8 @@ from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 from vlc_jax.setup.state import init_state, state_shapes
 
+Save, Wait = Callable[[int, Any], Any], Callable[[], Any]
 MEASURED = ("held up, s", "until it counts, s", "restore, s")
-
-
-class Side(NamedTuple):
-    """A way to write checkpoints."""
-
-    save: Callable[[int, Any], Any]
-    wait: Callable[[], Any]
-    restore: Callable[[], Any]
 
 
 def main() -> None:
@@ -74,7 +67,7 @@ def measure(title: str, where: str, state: Any, shapes: Any, rounds: int) -> Non
     """Prints a row of seconds per side, and the ratios by round."""
     sides = {"ours": ours(f"{where}/ours", shapes), "orbax": plain(f"{where}/orbax", shapes)}
     measured = harness.interleave(
-        {name: cycle(side, state) for name, side in sides.items()}, rounds
+        {name: cycle(*side, state) for name, side in sides.items()}, rounds
     )
     columns = {name: list(zip(*rows, strict=True)) for name, rows in measured.items()}
     print(f"\n{title:32}" + "".join(f"{name:>22}" for name in MEASURED))
@@ -85,32 +78,34 @@ def measure(title: str, where: str, state: Any, shapes: Any, rounds: int) -> Non
     print(f"{'ours / orbax':32}{spans}")
 
 
-def cycle(side: Side, state: Any) -> Callable[[], tuple[float, float, float]]:
+def cycle(
+    save: Save, wait: Wait, restore: Wait, state: Any
+) -> Callable[[], tuple[float, float, float]]:
     """A function that saves and restores once, and returns the seconds of MEASURED."""
     # a manager refuses to save a step that it has
     numbers = itertools.count(1)
 
     def run() -> tuple[float, float, float]:
         start = time.perf_counter()
-        side.save(next(numbers), state)
+        save(next(numbers), state)
         saved = time.perf_counter()
-        side.wait()
+        wait()
         complete = time.perf_counter()
         # the arrays of a restore may arrive after it has returned
-        jax.block_until_ready(side.restore())
+        jax.block_until_ready(restore())
         return saved - start, complete - start, time.perf_counter() - complete
 
     return run
 
 
-def ours(where: str, shapes: Any) -> Side:
+def ours(where: str, shapes: Any) -> tuple[Save, Wait, Wait]:
     is_store = stores.is_url(where)
     folders = StoreSteps(stores.folder(where)) if is_store else LocalSteps(Path(where))
     checkpoints = Checkpoints(folders, keep_last=1)
-    return Side(checkpoints.save, checkpoints.wait, lambda: checkpoints.restore(shapes))
+    return checkpoints.save, checkpoints.wait, lambda: checkpoints.restore(shapes)
 
 
-def plain(where: str, shapes: Any) -> Side:
+def plain(where: str, shapes: Any) -> tuple[Save, Wait, Wait]:
     options = ocp.CheckpointManagerOptions(max_to_keep=1, enable_async_checkpointing=True)
     manager = ocp.CheckpointManager(where, options=options)
 
@@ -120,7 +115,7 @@ def plain(where: str, shapes: Any) -> Side:
     def save(step: int, state: Any) -> None:
         manager.save(step, args=ocp.args.StandardSave(state))
 
-    return Side(save, manager.wait_until_finished, restore)
+    return save, manager.wait_until_finished, restore
 
 
 if __name__ == "__main__":

@@ -190,7 +190,9 @@ def centre_pixels(image: Image.Image) -> np.ndarray:
     return np.array(image.crop((left, top, left + 224, top + 224)))
 
 
-def random_tokens(rng: np.random.Generator, *shape: int, vocabulary: int, eos: int) -> np.ndarray:
+def random_tokens(
+    rng: np.random.Generator, shape: Sequence[int], vocabulary: int, eos: int
+) -> np.ndarray:
     """Random token ids that fill the context, with EOS last."""
     tokens = rng.integers(3, vocabulary - 2, shape, dtype=np.int32)
     tokens[..., -1] = eos

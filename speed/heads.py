@@ -16,7 +16,6 @@ more, since its threads wait for each other: `taskset -c 0` gives all sides one 
 """
 
 import argparse
-import math
 import statistics
 import sys
 from collections.abc import Callable
@@ -138,6 +137,7 @@ def build_jax(
     """Facts and step of one side in JAX; step is None above the limits."""
     import jax
 
+    from speed.train_step import random_arrays
     from vlc_jax import losses, models
     from vlc_jax.models.parameters import Parameters, merge_trees
     from vlc_jax.train import step as train_step
@@ -175,8 +175,9 @@ def build_jax(
     }
     if facts["planned"] > args.limit_gb * GIB or operations > args.limit_tflop * 1e12:
         return facts, None
-    params, frozen, features = random(params), random(frozen), random(features)
-    features["text"] = features["text"].at[:, -1].set(text.eos_id)
+    arrays = (random_arrays(each, text) for each in (params, frozen, features))
+    # on the device before the first step: else every step would copy them there
+    params, frozen, features = jax.device_put(tuple(arrays))
 
     def step() -> None:
         jax.block_until_ready(compiled(params, frozen, features, key))
@@ -231,27 +232,6 @@ def stored(model: Any, params: Any, batch: int) -> dict:
     features = jax.eval_shape(towers, {"params": params}, rows)
     del rows["image"]
     return rows | features | {"mask": jax.ShapeDtypeStruct((batch,), bool)}
-
-
-def random(shapes):
-    """Random arrays of the shapes: True, token ids, or normal with rows of norm about 1."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-
-    def draw(leaf):
-        if leaf.dtype == jnp.int8:  # marks: the first functional word, in the fourth column
-            return jnp.zeros(leaf.shape, jnp.int8).at[:, 3].set(1)
-        if leaf.dtype == bool:
-            return jnp.ones(leaf.shape, bool)
-        if leaf.dtype == jnp.int32:
-            return jnp.asarray(rng.integers(3, 60, leaf.shape), jnp.int32)
-        x = rng.standard_normal(leaf.shape, np.float32)
-        return jnp.asarray(x / math.sqrt(leaf.shape[-1] if leaf.shape else 1))
-
-    return jax.tree.map(draw, shapes)
 
 
 def build_torch(args: argparse.Namespace, head: str, sizes: Sizes) -> tuple[dict, Step]:

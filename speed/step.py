@@ -24,7 +24,6 @@ import resource
 import statistics
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,8 +145,6 @@ def build_jax(args: argparse.Namespace) -> Side:
     options = {"context_length": args.context} if args.context else {}
     model = models.build(variant=args.model, dtype=runtime.matrix_dtype(platform), **options)
     model = with_attention(model, args.attention, platform)
-    length = config.text.context_length = model.text.context_length
-    config.input.image_size = model.image.image_size
     step = train_step.build(config, model)
     facts = {
         "name": f"vlc_jax, jax {jax.__version__}, {jax.devices()[0].device_kind}",
@@ -155,7 +152,7 @@ def build_jax(args: argparse.Namespace) -> Side:
         "dtype": str(model.image.dtype),
         "attention": f"image {model.image.attention}, text {model.text.attention}",
         "train_flops": step.compiled.flops.model / args.batch,
-        "context": length,
+        "context": model.text.context_length,
         "compile_s": step.compile_seconds,
     }
     memory = resident_gb if runtime.is_cpu() else runtime.memory_gb
@@ -188,8 +185,8 @@ def build_torch(args: argparse.Namespace, platform: str) -> Side:
     size = size if isinstance(size, int) else size[0]
     image = torch.rand(args.batch, 3, size, size, device=device)
     length = args.context or model.context_length
-    tokens = partial(harness.random_tokens, np.random.default_rng(0), args.batch, length)
-    text = tokens(vocabulary=model.vocab_size, eos=model.vocab_size - 1)
+    shape, eos = (args.batch, length), model.vocab_size - 1
+    text = harness.random_tokens(np.random.default_rng(0), shape, model.vocab_size, eos)
     text = np.pad(text, ((0, 0), (0, model.context_length - length)))
     text = torch.from_numpy(text.astype(np.int64)).to(device)
 

@@ -4,12 +4,13 @@ Decodes and encodes every image of a case, and encodes every caption at 77 token
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 from PIL import Image
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from speed import harness
 from vlc_jax.tools.load_exported import without_torchvision
@@ -18,29 +19,16 @@ MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073])[:, None, None]
 DEVIATION = torch.tensor([0.26862954, 0.26130258, 0.27577711])[:, None, None]
 
 
-class Cases(Dataset):
-    """(pixels, captions) of each case."""
-
-    def __init__(self, folder: Path, rows: list[dict]):
-        self.folder, self.rows = folder, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, list[str]]:
-        row = self.rows[index]
-        return pixels(self.folder / row["image"]), row["captions"]
-
-
 def pixels(path: Path) -> torch.Tensor:
     """CLIP's transforms by torchvision: short side 224, central square, normalised."""
     cropped = harness.centre_pixels(Image.open(path))
     return (torch.from_numpy(cropped).permute(2, 0, 1).float() / 255 - MEAN) / DEVIATION
 
 
-def collate(batch: list) -> tuple[torch.Tensor, list[list[str]]]:
-    images, captions = zip(*batch, strict=True)
-    return torch.stack(images), list(captions)
+def collate(folder: Path, rows: list[dict]) -> tuple[torch.Tensor, list[list[str]]]:
+    """Pixels and captions of a batch of cases, in a worker of the DataLoader."""
+    images = [pixels(folder / row["image"]) for row in rows]
+    return torch.stack(images), [row["captions"] for row in rows]
 
 
 def build(folder: Path, batch_size: int, workers: int) -> tuple[dict, harness.Ask]:
@@ -57,9 +45,8 @@ def build(folder: Path, batch_size: int, workers: int) -> tuple[dict, harness.As
 
     @torch.inference_mode()
     def evaluate(name: str) -> torch.Tensor:
-        loader = DataLoader(
-            Cases(folder, cases[name]), batch_size, num_workers=workers, collate_fn=collate
-        )
+        decode = partial(collate, folder)
+        loader = DataLoader(cases[name], batch_size, num_workers=workers, collate_fn=decode)
         scores, all_images, all_texts = [], [], []
         for images, captions in loader:
             image = F.normalize(model.encode_image(images), dim=-1)

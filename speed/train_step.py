@@ -1,5 +1,6 @@
 """The training step of CLIP on random pairs that speed/step.py and speed/negatives.py time."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from ml_collections import ConfigDict
 from speed import harness
 from vlc_jax import setup
 from vlc_jax.devices import sharding
+from vlc_jax.setup.plan_search import batch_shapes
 from vlc_jax.setup.state import init_state
 from vlc_jax.train.step import compile_step
 
@@ -25,9 +27,15 @@ class TrainStep(NamedTuple):
 
 
 def build(config: ConfigDict, model: nn.Module) -> TrainStep:
+    config.text.context_length = model.text.context_length
+    config.input.image_size = model.image.image_size
     run = setup.of_model(config, model, config.steps)
     state = jax.jit(partial(init_state, run))({})
-    batch = sharding.put_batch(run.mesh, random_batch(config, model))
+    shapes = batch_shapes(config, run.mesh, run.parameters)
+    batch = random_arrays(shapes, model.text)
+    # a batch that stops the run leaves the state as it is
+    batch["stop"] = np.zeros(config.batch_size, bool)
+    batch = sharding.put_batch(run.mesh, batch)
     compiled, seconds = harness.timed(lambda: compile_step(run, state, {}, batch))
 
     def step() -> None:
@@ -40,20 +48,24 @@ def build(config: ConfigDict, model: nn.Module) -> TrainStep:
     return TrainStep(step, compiled, seconds["s"])
 
 
-def random_batch(config: ConfigDict, model: nn.Module) -> dict[str, np.ndarray]:
-    """A training batch with the numbers of hard texts of config.input."""
-    rng, rows = np.random.default_rng(0), config.batch_size
-    size, tower = model.image.image_size, model.text
-    tokens = partial(harness.random_tokens, rng, vocabulary=tower.vocab_size, eos=tower.eos_id)
-    batch = {
-        "image": rng.integers(0, 256, (rows, size, size, 3), dtype=np.uint8),
-        "text": tokens(rows, tower.context_length),
-        "id": rng.integers(0, 2**32, (rows, 2), dtype=np.uint32),
-        "mask": np.ones(rows, bool),
-        "stop": np.zeros(rows, bool),
-    }
-    for kind in ("negative", "positive"):
-        if count := config.input[f"{kind}s"].count:
-            batch[f"{kind}_text"] = tokens(rows, count, tower.context_length)
-            batch[f"{kind}_mask"] = np.ones((rows, count), bool)
-    return batch
+def random_arrays(shapes: Any, text: nn.Module) -> Any:
+    """Random arrays of the shapes: True, token ids, or normal with rows of norm about 1."""
+    rng = np.random.default_rng(0)
+
+    def draw(leaf: Any) -> np.ndarray:
+        if leaf.dtype == bool:
+            return np.ones(leaf.shape, bool)
+        if leaf.dtype == np.int8:
+            # marks: the first functional word, in the fourth column
+            marks = np.zeros(leaf.shape, np.int8)
+            marks[:, 3] = 1
+            return marks
+        if leaf.dtype == np.int32:
+            # of the whole vocabulary: the gradient of few rows of the table would collide
+            return harness.random_tokens(rng, leaf.shape, text.vocab_size, text.eos_id)
+        if leaf.dtype == np.float32:
+            x = rng.standard_normal(leaf.shape, np.float32)
+            return x / np.float32(math.sqrt(leaf.shape[-1] if leaf.shape else 1))
+        return rng.integers(0, np.iinfo(leaf.dtype).max, leaf.shape, leaf.dtype, endpoint=True)
+
+    return jax.tree.map(draw, shapes)
