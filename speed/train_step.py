@@ -27,15 +27,13 @@ class TrainStep(NamedTuple):
 
 
 def build(config: ConfigDict, model: nn.Module) -> TrainStep:
+    """Compiles the step of a run with `config` whose texts and images fit `model`."""
     config.text.context_length = model.text.context_length
     config.input.image_size = model.image.image_size
     run = setup.of_model(config, model, config.steps)
     state = jax.jit(partial(init_state, run))({})
     shapes = batch_shapes(config, run.mesh, run.parameters)
-    batch = random_arrays(shapes, model.text)
-    # a batch that stops the run leaves the state as it is
-    batch["stop"] = np.zeros(config.batch_size, bool)
-    batch = sharding.put_batch(run.mesh, batch)
+    batch = sharding.put_batch(run.mesh, random_arrays(shapes, model.text))
     compiled, seconds = harness.timed(lambda: compile_step(run, state, {}, batch))
 
     def step() -> None:
