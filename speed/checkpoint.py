@@ -9,9 +9,7 @@ AdamW, interleaved by round. Nothing computes between two saves, so a writing th
 to itself. The page cache is not dropped: restores read from memory where it suffices.
 """
 
-import argparse
-import os
-import platform
+import itertools
 import shutil
 import statistics
 import sys
@@ -20,39 +18,42 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+import jax
+import orbax.checkpoint as ocp
 
-import jax  # noqa: E402
-import orbax.checkpoint as ocp  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
-from vlc_jax import models, setup  # noqa: E402
-from vlc_jax.configs import default  # noqa: E402
-from vlc_jax.input_pipeline import stores  # noqa: E402
-from vlc_jax.run.checkpoint import Checkpoints  # noqa: E402
-from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps  # noqa: E402
-from vlc_jax.setup.state import init_state, state_shapes  # noqa: E402
+from speed import harness
+from vlc_jax import models, setup
+from vlc_jax.configs import default
+from vlc_jax.input_pipeline import stores
+from vlc_jax.run.checkpoint import Checkpoints
+from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
+from vlc_jax.setup.state import init_state, state_shapes
 
 MEASURED = ("held up, s", "until it counts, s", "restore, s")
 
 
+class Side(NamedTuple):
+    """A way to write checkpoints."""
+
+    save: Callable[[int, Any], Any]
+    wait: Callable[[], Any]
+    restore: Callable[[], Any]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__, rounds=3)
     parser.add_argument("--model", default="B/16", help="a variant of vlc_jax/models/variants.py")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="on the disk to measure; default: /tmp")
     parser.add_argument("--store", help="URL of a further folder to measure")
     args = parser.parse_args()
     state, shapes = make_state(args.model)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, jax "
-        f"{jax.__version__}, orbax {ocp.__version__}; {args.model}, a state of {size / 1e6:,.0f} MB"
-    )
+    harness.print_machine(f"jax {jax.__version__}", f"orbax {ocp.__version__}")
+    print(f"{args.model}, a state of {size / 1e6:,.0f} MB")
     local = Path(tempfile.mkdtemp(dir=args.folder))
     try:
         measure("local disk", str(local), state, shapes, args.rounds)
@@ -72,40 +73,41 @@ def make_state(variant: str) -> tuple[Any, Any]:
 def measure(title: str, where: str, state: Any, shapes: Any, rounds: int) -> None:
     """Prints a row of seconds per side, and the ratios by round."""
     sides = {"ours": ours(f"{where}/ours", shapes), "orbax": plain(f"{where}/orbax", shapes)}
-    seconds: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
-    for step in range(1, rounds + 2):
-        for name, (save, wait, restore) in sides.items():
-            times = [time.perf_counter()]
-            for work in (lambda: save(step, state), wait, lambda: jax.block_until_ready(restore())):  # noqa: B023
-                work()
-                times.append(time.perf_counter())
-            if step > 1:  # the first round allocates memory
-                seconds[name].append(
-                    (times[1] - times[0], times[2] - times[0], times[3] - times[2])
-                )
-    print(f"\n{title:32}" + "".join(f"{name:>22}" for name in MEASURED))
-    for name, rows in seconds.items():
-        columns = [statistics.median(column) for column in zip(*rows, strict=True)]
-        print(f"{name:32}" + "".join(f"{value:22.2f}" for value in columns))
-    ratios = [
-        [mine / theirs for mine, theirs in zip(a, b, strict=True)]
-        for a, b in zip(seconds["ours"], seconds["orbax"], strict=True)
-    ]
-    spans = [(statistics.median(r), min(r), max(r)) for r in zip(*ratios, strict=True)]
-    print(
-        f"{'ours / orbax':32}"
-        + "".join(f"{f'{m:.2f} ({lo:.2f} to {hi:.2f})':>22}" for m, lo, hi in spans)
+    measured = harness.interleave(
+        {name: cycle(side, state) for name, side in sides.items()}, rounds
     )
+    columns = {name: list(zip(*rows, strict=True)) for name, rows in measured.items()}
+    print(f"\n{title:32}" + "".join(f"{name:>22}" for name in MEASURED))
+    for name, values in columns.items():
+        print(f"{name:32}" + "".join(f"{statistics.median(each):22.2f}" for each in values))
+    ratios = map(harness.ratio, columns["ours"], columns["orbax"])
+    spans = "".join(f"{f'{each.median:.2f} ({each.span})':>22}" for each in ratios)
+    print(f"{'ours / orbax':32}{spans}")
 
 
-Side = tuple[Callable[[int, Any], Any], Callable[[], Any], Callable[[], Any]]
+def cycle(side: Side, state: Any) -> Callable[[], tuple[float, float, float]]:
+    """A function that saves and restores once, and returns the seconds of MEASURED."""
+    # a manager refuses to save a step that it has
+    numbers = itertools.count(1)
+
+    def run() -> tuple[float, float, float]:
+        start = time.perf_counter()
+        side.save(next(numbers), state)
+        saved = time.perf_counter()
+        side.wait()
+        complete = time.perf_counter()
+        # the arrays of a restore may arrive after it has returned
+        jax.block_until_ready(side.restore())
+        return saved - start, complete - start, time.perf_counter() - complete
+
+    return run
 
 
 def ours(where: str, shapes: Any) -> Side:
     is_store = stores.is_url(where)
     folders = StoreSteps(stores.folder(where)) if is_store else LocalSteps(Path(where))
     checkpoints = Checkpoints(folders, keep_last=1)
-    return checkpoints.save, checkpoints.wait, lambda: checkpoints.restore(shapes)
+    return Side(checkpoints.save, checkpoints.wait, lambda: checkpoints.restore(shapes))
 
 
 def plain(where: str, shapes: Any) -> Side:
@@ -118,7 +120,7 @@ def plain(where: str, shapes: Any) -> Side:
     def save(step: int, state: Any) -> None:
         manager.save(step, args=ocp.args.StandardSave(state))
 
-    return save, manager.wait_until_finished, restore
+    return Side(save, manager.wait_until_finished, restore)
 
 
 if __name__ == "__main__":

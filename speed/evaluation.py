@@ -18,32 +18,26 @@ GPU.
 
 import argparse
 import json
-import os
-import platform
 import random
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import numpy as np
 from flax import linen as nn
-from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
-from speed.worker import Worker  # noqa: E402
-from vlc_jax import evaluators, models  # noqa: E402
-from vlc_jax.devices import chips  # noqa: E402
-from vlc_jax.encode.encoder import Encoder, short_lengths, text_lengths  # noqa: E402
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
-from vlc_jax.setup import init_from, resolve  # noqa: E402
-from vlc_jax.setup.weights_config import config_of_weights  # noqa: E402
-from vlc_jax.train import flops  # noqa: E402
-from vlc_jax.types.setup import Setup  # noqa: E402
+from speed import harness
+from vlc_jax import evaluators, models
+from vlc_jax.devices import chips
+from vlc_jax.encode.encoder import Encoder, short_lengths, text_lengths
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
+from vlc_jax.setup import init_from, resolve
+from vlc_jax.setup.weights_config import config_of_weights
+from vlc_jax.train import flops
+from vlc_jax.types.setup import Setup
 
 SHARES = {"replace": 0.4, "swap": 0.3, "order": 0.2, "retrieval": 0.1}  # of the cases
 CAPTIONS = 5  # per image
@@ -61,18 +55,14 @@ GOALS = {"B/32": 60, "L/14": 180}  # seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__, has_workers=True)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=64, help="batch size of the plain loop")
-    parser.add_argument(
-        "--workers", type=int, default=2, help="workers of the plain loop's DataLoader"
-    )
-    parser.add_argument("--torch-python", default=sys.executable)
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--workers", type=int, default=2, help="of the plain loop's DataLoader")
     args = parser.parse_args()
     if args.worker:
-        work(Path(args.worker))
+        harness.serve(build, Path(args.worker[0]))
         return
     with tempfile.TemporaryDirectory() as folder:
         compare(args, Path(folder))
@@ -81,43 +71,27 @@ def main() -> None:
 def compare(args: argparse.Namespace, folder: Path) -> None:
     """Runs both sides, prints their times and the estimate."""
     cases = write_data(folder, args.cases, args.images)
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    print(f"{platform.machine()}, {cores} cores, load {load:.1f}")
-    texts = {text for rows in cases.values() for row in rows for text in row["captions"]}
-    queries = sum(len(row["captions"]) for rows in cases.values() for row in rows)
+    harness.print_machine()
+    texts = [text for rows in cases.values() for row in rows for text in row["captions"]]
     count = sum(map(len, cases.values()))
     print(f"{count:,} cases with {args.images:,} images, ", end="")
-    print(f"{queries:,} captions, {len(texts):,} different ones")
-    loop = ROOT / "speed/torch_evaluation.py"
-    options = (str(folder), str(args.batch_size), str(args.workers))
-    sides = {"torch": Worker("torch", (args.torch_python, loop, *options))}  # writes the weights
-    folder.joinpath("vocabulary").write_text(sides["torch"].facts["vocabulary"])
-    ours = (sys.executable, __file__, "--worker", str(folder))
-    sides["ours"] = Worker("ours", ours, JAX_PLATFORMS="cpu")
-    print(f"{'':12}{'ours s':>9}{'torch s':>9}{'ratio':>7}{'CPU s':>9}{'CPU s':>9}{'ratio':>7}")
-    total, difference = dict.fromkeys(("ours", "torch"), np.zeros(2)), 0.0
-    for name in cases:
-        answers = {side: worker.ask(name) for side, worker in sides.items()}
-        times = {side: np.array([a["s"], a["cpu"]]) for side, a in answers.items()}
-        total = {side: total[side] + times[side] for side in total}
-        scores = [np.load(answers[side]["scores"]) for side in ("ours", "torch")]
-        difference = max(difference, float(np.abs(scores[0] - scores[1]).max()))
-        print_line(name, times)
-    print_line("all", total)
-    again, known = sides["ours"].ask("again"), sides["ours"].ask("known")
-    print(f"ours: compiled in {sides['ours'].facts['compile']:.1f} s before")
+    print(f"{len(texts):,} captions, {len(set(texts)):,} different ones")
+    # torch comes first: it writes the weights that ours reads
+    loop = (args.torch_python, "torch_evaluation.py", folder, args.batch_size, args.workers)
+    torch = harness.Worker("torch", *loop)
+    (folder / "vocabulary").write_text(torch.facts["vocabulary"])
+    ours = harness.Worker(
+        "ours", sys.executable, "evaluation.py", "--worker", folder, JAX_PLATFORMS="cpu"
+    )
+    sides = {"torch": torch, "ours": ours}
+    difference = harness.compare_scores(sides, {name: name for name in cases}, 12)
+    again, known = ours.ask("again"), ours.ask("known")
+    print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
     print(f"ours a second time, from the cache: {again['s']:.1f} s")
     print(f"largest difference of a score: {difference:.1e}")
-    for worker in sides.values():
-        worker.close()
-    predict(sides["ours"].facts, known["cpu"] / (count + queries))
-
-
-def print_line(name: str, times: dict[str, np.ndarray]) -> None:
-    """Prints wall and CPU seconds of both sides, and ratios to ours."""
-    pairs = zip(times["ours"], times["torch"], strict=True)
-    columns = (f"{a:9.1f}{b:9.1f}{b / a:6.1f}x" for a, b in pairs)
-    print(f"{name:12}{''.join(columns)}", flush=True)
+    torch.close()
+    ours.close()
+    predict(ours.facts, known["cpu"] / (count + len(texts)))
 
 
 def predict(facts: dict, row_seconds: float) -> None:
@@ -168,10 +142,7 @@ def write_data(folder: Path, count: int, images: int) -> dict[str, list[dict]]:
     """Writes images and cases.json: benchmark -> [{image: name, captions: correct one first}]."""
     rng = np.random.default_rng(0)
     for number in range(images):
-        coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
-        pixels = np.asarray(coarse.resize((640, 480), Image.Resampling.BICUBIC), np.int16)
-        noisy = np.clip(pixels + rng.normal(0, 6, pixels.shape), 0, 255).astype(np.uint8)
-        Image.fromarray(noisy).save(folder / f"{number}.jpg", quality=90)
+        harness.photo(rng, 640, 480).save(folder / f"{number}.jpg", quality=90)
     words = random.Random(0)
     captions = [[caption(words) for _ in range(CAPTIONS)] for _ in range(images)]
     cases: dict[str, list[dict]] = {}
@@ -209,72 +180,52 @@ def options(name: str, text: list[str], words: random.Random) -> list[list[str]]
     return [text]
 
 
-def work(folder: Path) -> None:
-    """Our side: answers each line of stdin, a benchmark's name, with a line of JSON."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    facts, ask = build(folder)
-    print(json.dumps(facts), file=answers, flush=True)
-    for line in sys.stdin:
-        print(json.dumps(ask(line.strip())), file=answers, flush=True)
+def build(folder: Path) -> tuple[dict, harness.Ask]:
+    """Facts of our side, and a function that evaluates a benchmark by name.
 
-
-def build(folder: Path) -> tuple[dict, Callable[[str], dict]]:
-    """Facts, and a function that evaluates a benchmark by name.
-
-    "again" evaluates all benchmarks from the cache's files, "known" from memory."""
+    "again" evaluates all benchmarks from the cache's files, "known" from memory.
+    """
     vocabulary = (folder / "vocabulary").read_text()
-    config = config_of_weights(
-        folder / "weights.pt",
-        tokenizer=vocabulary,
-        family="clip",
-        variant="B/32",
-        image_size=224,
-        activation="gelu",
-    )
+    shape = {"family": "clip", "variant": "B/32", "image_size": 224, "activation": "gelu"}
+    config = config_of_weights(folder / "weights.pt", tokenizer=vocabulary, **shape)
     with config.unlocked():
         config.eval.cache = str(folder / "cache")
     setup = resolve(config, "weights")
     variables = {"params": init_from.load_complete(setup), "batch_stats": {}}
     rows = json.loads((folder / "cases.json").read_text())
     benchmarks = {
-        name: Benchmark(
-            name,
-            [
-                Case(str(n), (folder / row["image"],), tuple(row["captions"]))
-                for n, row in enumerate(rows[name])
-            ],
-            "1",
-        )
-        for name in rows
+        name: Benchmark(name, [case_of(folder, n, row) for n, row in enumerate(each)], "1")
+        for name, each in rows.items()
     }
 
-    def evaluate(encoder: Encoder, scorer: evaluators.Scorer, name: str) -> np.ndarray:
-        encoder.prepare(variables, benchmarks[name])
-        reader = "retrieval" if name == "retrieval" else "choice"
-        result = evaluators.evaluate(reader, benchmarks[name], scorer)
-        return np.array([row["scores"][0] for row in result.per_example])
+    def evaluate(encoder: Encoder, scorer: evaluators.Scorer, *names: str) -> list[float]:
+        scores = []
+        for name in names:
+            encoder.prepare(variables, benchmarks[name])
+            reader = "retrieval" if name == "retrieval" else "choice"
+            result = evaluators.evaluate(reader, benchmarks[name], scorer)
+            scores += [float(row["scores"][0]) for row in result.per_example]
+        return scores
 
     encoder = Encoder(setup, once=True)
     scorer = encoder.scorer(variables)
-    start = time.perf_counter()
-    warm_up(scorer)
-    facts = {"compile": time.perf_counter() - start, **rates(setup, folder, rows)}
+    _, compiling = harness.timed(lambda: warm_up(scorer))
+
+    def answer(name: str) -> list[float]:
+        if name == "again":
+            second = Encoder(setup, once=True)
+            return evaluate(second, second.scorer(variables), *benchmarks)
+        return evaluate(encoder, scorer, *(benchmarks if name == "known" else (name,)))
 
     def ask(name: str) -> dict:
-        before = time.perf_counter(), time.process_time()
-        if name == "known":
-            scores = np.concatenate([evaluate(encoder, scorer, each) for each in benchmarks])
-        elif name == "again":
-            second = Encoder(setup, once=True)
-            known = second.scorer(variables)
-            scores = np.concatenate([evaluate(second, known, each) for each in benchmarks])
-        else:
-            scores = evaluate(encoder, scorer, name)
-        seconds = time.perf_counter() - before[0], time.process_time() - before[1]
-        np.save(folder / f"ours_{name}.npy", scores)
-        return {"s": seconds[0], "cpu": seconds[1], "scores": str(folder / f"ours_{name}.npy")}
+        scores, seconds = harness.timed(lambda: answer(name))
+        return {**seconds, "scores": scores}
 
-    return facts, ask
+    return {"compile": compiling["s"], **rates(setup, folder, rows)}, ask
+
+
+def case_of(folder: Path, number: int, row: dict) -> Case:
+    return Case(str(number), (folder / row["image"],), tuple(row["captions"]))
 
 
 def warm_up(scorer: evaluators.Scorer) -> None:
@@ -290,20 +241,16 @@ def rates(setup: Setup, folder: Path, rows: dict[str, list[dict]]) -> dict:
     captions = (row["captions"] for each in rows.values() for row in each)
     texts = list(dict.fromkeys(text for options in captions for text in options))
     text_tower = setup.model.text
-    cut = short_lengths(
-        {"text": setup.tokenizer(texts)},
-        text_tower.eos_id,
-        text_lengths(text_tower.context_length),
-    )
+    lengths = text_lengths(text_tower.context_length)
+    cut = short_lengths({"text": setup.tokenizer(texts)}, text_tower.eos_id, lengths)
     files = sorted(folder.glob("*.jpg"))[:64]
-    start = time.process_time()
-    for file in files:
-        setup.evaluation.transform(file, None)
-    decoded = time.process_time()
-    setup.tokenizer([f"{text} {number}" for number, text in enumerate(texts)])
+    transform = setup.evaluation.transform
+    _, decoding = harness.timed(lambda: [transform(file, None) for file in files])
+    new = [f"{text} {number}" for number, text in enumerate(texts)]
+    _, tokenizing = harness.timed(lambda: setup.tokenizer(new))
     return {
-        "decode": len(files) / (decoded - start),
-        "tokenize": len(texts) / (time.process_time() - decoded),
+        "decode": len(files) / decoding["cpu"],
+        "tokenize": len(texts) / tokenizing["cpu"],
         "lengths": {str(length): cut.count(length) for length in sorted(set(cut))},
     }
 

@@ -16,22 +16,19 @@ more, since its threads wait for each other: `taskset -c 0` gives all sides one 
 """
 
 import argparse
-import json
 import math
-import os
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
-from speed.head_sizes import Sizes  # noqa: E402
-from speed.worker import Worker  # noqa: E402
+from speed import harness
+from speed.harness import GIB
+from speed.head_sizes import Sizes
 
 SIDES = {
     "dcsm": ("ours", "naive", "torch"),
@@ -40,27 +37,22 @@ SIDES = {
     "sparc": ("ours", "torch"),
 }
 LENGTH = {"dcsm": 30}  # text tokens, as in the authors' code; other heads: the variant's
-GIB = 2**30
 Step = Callable[[], None] | None  # None: too large to run here
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__, rounds=5, has_workers=True)
     parser.add_argument("--heads", nargs="+", default=list(SIDES), choices=SIDES)
     parser.add_argument("--models", nargs="+", default=["B/32", "B/16", "L/14-336"])
     parser.add_argument("--batches", nargs="+", type=int, default=[16, 256, 1024])
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit-gb", type=float, default=4.0, help="GiB of temporaries to run")
     parser.add_argument("--limit-tflop", type=float, default=1.0, help="FLOPs of a step to run")
     parser.add_argument("--no-torch", action="store_true")
-    parser.add_argument("--torch-python", default=sys.executable)
-    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        work(args)
+        harness.serve(serve, args)
         return
-    cores = len(os.sched_getaffinity(0))
-    print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}")
+    harness.print_machine()
     print(f"{'head':9}{'model':10}{'batch':>6} {'side':8}{'s':>8}{'CPU s':>8}{'GiB':>7}", end="")
     print(f"{'planned':>9}   ratio to ours (range)")
     for head in args.heads:
@@ -71,44 +63,52 @@ def main() -> None:
 
 def compare(args: argparse.Namespace, head: str, model: str, batch: int) -> None:
     """Measures all sides of one case, interleaved, and prints a line per side."""
-    names = [name for name in SIDES[head] if name != "torch" or not args.no_torch]
-    workers, sizes = {}, []
-    limits = ("--limit-gb", str(args.limit_gb), "--limit-tflop", str(args.limit_tflop))
-    for name in names:
+    workers: dict[str, harness.Worker] = {}
+    sizes: list[int] = []
+    limits = ("--limit-gb", args.limit_gb, "--limit-tflop", args.limit_tflop)
+    for name in SIDES[head]:
+        if name == "torch" and args.no_torch:
+            continue
         python = args.torch_python if name == "torch" else sys.executable
-        case = (name, head, model, str(batch), *sizes)
-        command = (python, __file__, "--worker", *case, *limits)
-        workers[name] = Worker(name, command, JAX_PLATFORMS="cpu")
-        sizes = sizes or [str(size) for size in workers[name].facts["sizes"]]
-    running = {name: worker for name, worker in workers.items() if worker.facts["can_run"]}
-    answers = {name: [] for name in running}
-    for _ in range(args.rounds):
-        for name, worker in running.items():
-            answers[name].append(worker.ask("step"))
+        case = ("--worker", name, head, model, batch, *sizes)
+        # without JAX_PLATFORMS our sides would take a GPU, and torch the CPU
+        workers[name] = harness.Worker(
+            name, python, "heads.py", *case, *limits, JAX_PLATFORMS="cpu"
+        )
+        sizes = sizes or workers[name].facts["sizes"]
+    steps = {
+        name: partial(worker.ask, "step")
+        for name, worker in workers.items()
+        if worker.facts["can_run"]
+    }
+    # workers take their first step before the first round
+    answers = harness.interleave(steps, args.rounds, warm_up=0)
+    columns = {
+        name: {key: [each[key] for each in rows] for key in ("s", "cpu", "peak")}
+        for name, rows in answers.items()
+    }
     for name, worker in workers.items():
-        planned = worker.facts["planned"]
         line = f"{head:9}{model:10}{batch:6d} {name:8}"
-        if name in running:
-            rounds = answers[name]
-            seconds, cpu = (statistics.median(a[key] for a in rounds) for key in ("s", "cpu"))
-            peak = max(a["peak"] for a in rounds) / GIB
-            line += f"{seconds:8.3f}{cpu:8.3f}{peak:7.2f}"
-        else:
-            line += f"{'-':>8}{'-':>8}{'-':>7}"
-        line += f"{'-':>9}" if planned is None else f"{planned / GIB:9.2f}"
-        if name in running and name != "ours" and "ours" in running:
-            pairs = list(zip(answers[name], answers["ours"], strict=True))
-            wall = [a["s"] / b["s"] for a, b in pairs]
-            of_cpu = statistics.median(a["cpu"] / b["cpu"] for a, b in pairs)
-            line += f"   {statistics.median(wall):.1f} x ({min(wall):.1f} to {max(wall):.1f})"
-            line += f", CPU {of_cpu:.1f} x"
+        line += describe(columns.get(name), worker.facts["planned"])
+        if name in columns and name != "ours" and "ours" in columns:
+            wall, cpu = (harness.ratio(columns[name][k], columns["ours"][k]) for k in ("s", "cpu"))
+            line += f"   {wall.median:.1f} x ({wall.low:.1f} to {wall.high:.1f})"
+            line += f", CPU {cpu.median:.1f} x"
         print(line, flush=True)
         worker.close()
 
 
-def work(args: argparse.Namespace) -> None:
-    """Answers each line of stdin with a line of JSON; output of libraries goes to stderr."""
-    answers, sys.stdout = sys.stdout, sys.stderr
+def describe(measured: dict[str, list[float]] | None, planned: int | None) -> str:
+    """Columns of a side: seconds, CPU seconds and memory of a step, and planned memory."""
+    line = f"{'-':>8}{'-':>8}{'-':>7}"
+    if measured:
+        seconds, cpu = (statistics.median(measured[key]) for key in ("s", "cpu"))
+        line = f"{seconds:8.3f}{cpu:8.3f}{max(measured['peak']) / GIB:7.2f}"
+    return line + (f"{'-':>9}" if planned is None else f"{planned / GIB:9.2f}")
+
+
+def serve(args: argparse.Namespace) -> tuple[dict, harness.Ask]:
+    """Facts of one side of a case, and a function that takes a step."""
     side, head, model, batch, *sizes = args.worker
     if side == "torch":
         facts, step = build_torch(args, head, Sizes(*map(int, sizes)))
@@ -116,14 +116,14 @@ def work(args: argparse.Namespace) -> None:
         facts, step = build_jax(args, side, head, model, int(batch))
     if step:
         step()  # the first step allocates memory
-    print(json.dumps({**facts, "can_run": bool(step)}), file=answers, flush=True)
-    for _ in sys.stdin:
+
+    def ask(_: str) -> dict:
         before = memory("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak, to VmRSS
-        start, cpu = time.perf_counter(), time.process_time()
-        step()
-        answer = {"s": time.perf_counter() - start, "cpu": time.process_time() - cpu}
-        print(json.dumps({**answer, "peak": memory("VmHWM") - before}), file=answers, flush=True)
+        _, seconds = harness.timed(step)
+        return {**seconds, "peak": memory("VmHWM") - before}
+
+    return {**facts, "can_run": bool(step)}, ask
 
 
 def memory(name: str) -> int:
@@ -160,7 +160,7 @@ def build_jax(
         outputs = model.apply(variables, batch, rngs={"dropout": key})
         return losses.total({name: {"weight": 1.0} for name in names}, outputs, batch)[0]
 
-    features = stored(model, batch)
+    features = stored(model, shapes, batch)
     key = jax.random.key(0)
     gradient = jax.jit(jax.value_and_grad(loss))
     compiled = train_step.compile_and_count(gradient, params, frozen, features, key)
@@ -220,25 +220,17 @@ def naive_head(name: str, side: str) -> type:
     return {"dcsm": NaiveDCSM, "pacl": NaivePACL}[name]
 
 
-def stored(model, batch: int) -> dict:
-    """Shapes of the stored features that `model.head` requests."""
+def stored(model: Any, params: Any, batch: int) -> dict:
+    """Shapes of the stored features that `model.head` requests, and of the texts."""
     import jax
 
-    sizes = model.image.grid**2 + (model.image.pooling == "cls"), model.text.context_length
-    rows = {"text": jax.ShapeDtypeStruct((batch, sizes[1]), "int32")}
-    if model.head.reads_marks:
-        rows["text_marks"] = jax.ShapeDtypeStruct((batch, sizes[1]), "int8")
-    rows["mask"] = jax.ShapeDtypeStruct((batch,), bool)
-    towers = {"image": model.image, "text": model.text}
-    for (part, tower), request, count in zip(
-        towers.items(), model.head.requests, sizes, strict=True
-    ):
-        embed = tower.projection or tower.width
-        rows[f"{part}_pooled"] = jax.ShapeDtypeStruct((batch, embed), "float32")
-        if request.tokens != "none":
-            width = embed if request.tokens == "projected" else tower.width
-            rows[f"{part}_tokens"] = jax.ShapeDtypeStruct((batch, count, width), "float32")
-    return rows
+    from vlc_jax import models
+
+    rows = jax.eval_shape(lambda: models.example_batch(model, batch))
+    towers = partial(model.apply, method="tower_features")
+    features = jax.eval_shape(towers, {"params": params}, rows)
+    del rows["image"]
+    return rows | features | {"mask": jax.ShapeDtypeStruct((batch,), bool)}
 
 
 def random(shapes):

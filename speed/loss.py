@@ -11,53 +11,44 @@ embeddings have width 512 and are sharded over all devices.
 """
 
 import argparse
-import os
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+import jax
+import jax.numpy as jnp
+import numpy as np
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
-from vlc_jax import losses, types  # noqa: E402
-from vlc_jax.devices import sharding  # noqa: E402
+from speed import harness
+from speed.harness import GIB
+from vlc_jax import losses, types
+from vlc_jax.devices import sharding
 
 EMBED = 512
 TEXTS = ("negative", "positive")
 ON_TOKENS = ("sparc_local", "caption")  # losses without embeddings; speed/heads.py has the first
-GIB = 2**30
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__, rounds=5)
     names = [name for name in losses.LOSSES if name not in ON_TOKENS]
     parser.add_argument("--losses", nargs="+", choices=names, default=names, metavar="LOSS")
     parser.add_argument("--batches", nargs="+", type=int, default=[1024, 4096, 32768])
     parser.add_argument("--devices", type=int, default=1, help="simulated CPU devices")
     parser.add_argument("--chunk", type=int, default=256, help="images at a time")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit-gb", type=float, default=8.0)
     parser.add_argument("--limit-tflop", type=float, default=0.5)
     args = parser.parse_args()
-    jax.config.update("jax_num_cpu_devices", args.devices)  # before the first use of a device
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"jax {jax.__version__}, {jax.device_count()} x {jax.devices()[0].device_kind}"
-    )
-    print(
-        f"{'loss':20}{'batch':>8} {'implementation':16}{'ms':>9}{'x dense':>9}"
-        f"{'range':>15}{'GiB':>9}"
-    )
+    # before the first use of a device, which fixes their number
+    jax.config.update("jax_num_cpu_devices", args.devices)
+    devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    harness.print_machine(f"jax {jax.__version__}", devices)
+    columns = f"{'ms':>9}{'x dense':>9}{'range':>15}{'GiB':>9}"
+    print(f"{'loss':20}{'batch':>8} {'implementation':16}{columns}")
     mesh = sharding.make_mesh()
     for batch in args.batches:
         arrays = embeddings(mesh, batch)
@@ -133,31 +124,20 @@ def measure(
     pairs = batch * batch * (1 + len(loss.contrasts_all))
     is_small = 6 * EMBED * pairs <= args.limit_tflop * 1e12
     run = {
-        each: step
+        # dispatch is asynchronous: the time ends when the arrays are there
+        each: lambda step=step: harness.timed(lambda: jax.block_until_ready(step()))[1]["s"]
         for each, (step, planned) in sides.items()
         if is_small and planned * mesh.size <= args.limit_gb * GIB
     }
-    seconds: dict[str, list[float]] = {each: [] for each in run}
-    for round_ in range(args.rounds + 1):
-        for each, step in run.items():
-            start = time.perf_counter()
-            jax.block_until_ready(step())
-            if round_:  # the first round allocates memory
-                seconds[each].append(time.perf_counter() - start)
+    seconds = harness.interleave(run, args.rounds)
     for each, (_, planned) in sides.items():
-        row = f"{name:20}{batch:8,} {each:16}"
-        if each not in run:
-            print(f"{row}{'not run':>9}{'':24}{planned / GIB:9.3f}")
-            continue
-        row += f"{1e3 * statistics.median(seconds[each]):9.1f}"
-        if "dense" in run:
-            ratios = [a / b for a, b in zip(seconds[each], seconds["dense"], strict=True)]
-            row += (
-                f"{statistics.median(ratios):9.2f}{f'{min(ratios):.2f} to {max(ratios):.2f}':>15}"
-            )
-        else:
-            row += f"{'':24}"
-        print(f"{row}{planned / GIB:9.3f}", flush=True)
+        time, span = "not run", f"{'':24}"
+        if each in run:
+            time = f"{1e3 * statistics.median(seconds[each]):.1f}"
+        if each in run and "dense" in run:
+            ratio = harness.ratio(seconds[each], seconds["dense"])
+            span = f"{ratio.median:9.2f}{ratio.span:>15}"
+        print(f"{name:20}{batch:8,} {each:16}{time:>9}{span}{planned / GIB:9.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,22 +15,17 @@ seconds of both sides, their ratios, our compile time, and the largest differenc
 
 import argparse
 import json
-import os
-import platform
 import random
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
-from speed.worker import Worker  # noqa: E402
-from vlc_jax.input_pipeline.benchmarks import Benchmark, Case  # noqa: E402
+from speed import harness
+from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 
 CAPTIONS = 4  # per image
 COLOURS = ("red", "blue", "green", "black", "white", "yellow", "brown", "grey")
@@ -39,17 +34,12 @@ PLACES = ("to the left of", "to the right of", "behind", "in front of", "under",
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=1000, help="image-caption pairs")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="rounds over which the pairs are split"
-    )
+    parser = harness.parser(__doc__, rounds=5, has_workers=True)
+    parser.add_argument("--pairs", type=int, default=1000, help="image-caption pairs of all rounds")
     parser.add_argument("--batch-size", type=int, default=8, help="batch size of the plain loop")
-    parser.add_argument("--torch-python", default=sys.executable)
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        work(Path(args.worker))
+        harness.serve(build, Path(args.worker[0]))
         return
     with tempfile.TemporaryDirectory() as folder:
         compare(args, Path(folder))
@@ -60,47 +50,30 @@ def compare(args: argparse.Namespace, folder: Path) -> None:
     images = args.pairs // (CAPTIONS * args.rounds)
     rounds = [write_cases(folder, number, images) for number in range(args.rounds)]
     (folder / "cases.json").write_text(json.dumps(rounds))
-    loop = ROOT / "speed/torch_mllm.py"
-    sides = {"torch": Worker("torch", (args.torch_python, loop, folder, str(args.batch_size)))}
-    ours = (sys.executable, __file__, "--worker", str(folder))
-    sides["ours"] = Worker("ours", ours, JAX_PLATFORMS="cpu")
-    facts = {name: worker.facts for name, worker in sides.items()}
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    print(f"{platform.machine()}, {cores} cores, load {load:.1f}")
-    print(f"{facts['torch']['versions']}; {facts['ours']['versions']}")
-    print(f"{facts['torch']['parameters']:,} parameters")
+    # torch comes first: it writes the model that ours reads
+    loop = (args.torch_python, "torch_mllm.py", folder, args.batch_size)
+    torch = harness.Worker("torch", *loop)
+    ours = harness.Worker(
+        "ours", sys.executable, "mllm.py", "--worker", folder, JAX_PLATFORMS="cpu"
+    )
+    harness.print_machine(torch.facts["versions"], ours.facts["versions"])
+    print(f"{torch.facts['parameters']:,} parameters")
     print(f"{images * args.rounds * CAPTIONS:,} pairs of {images * args.rounds:,} images")
-    print(f"{'':8}{'ours s':>9}{'torch s':>9}{'ratio':>7}{'CPU s':>9}{'CPU s':>9}{'ratio':>7}")
-    total, difference = dict.fromkeys(sides, np.zeros(2)), 0.0
-    for number in range(args.rounds):
-        answers = {name: worker.ask(str(number)) for name, worker in sides.items()}
-        times = {name: np.array([a["s"], a["cpu"]]) for name, a in answers.items()}
-        total = {name: total[name] + times[name] for name in total}
-        scores = [np.array(answers[name]["scores"]) for name in ("ours", "torch")]
-        difference = max(difference, float(np.abs(scores[0] - scores[1]).max()))
-        print_line(f"round {number + 1}", times)
-    print_line("all", total)
-    print(f"ours: compiled in {facts['ours']['compile']:.1f} s before")
+    questions = {f"round {number + 1}": str(number) for number in range(args.rounds)}
+    difference = harness.compare_scores({"torch": torch, "ours": ours}, questions, 8)
+    print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
     print(f"largest difference of a score: {difference:.1e}")
-    for worker in sides.values():
-        worker.close()
-
-
-def print_line(name: str, times: dict[str, np.ndarray]) -> None:
-    """Prints wall and CPU seconds of both sides, and ratios to ours."""
-    pairs = zip(times["ours"], times["torch"], strict=True)
-    columns = (f"{a:9.1f}{b:9.1f}{b / a:6.1f}x" for a, b in pairs)
-    print(f"{name:8}{''.join(columns)}", flush=True)
+    torch.close()
+    ours.close()
 
 
 def write_cases(folder: Path, number: int, images: int) -> list[dict]:
-    """Writes noise images, 320 x 240; returns their names with four captions each."""
+    """Writes smooth images, 320 x 240; returns their names with four captions each."""
     rng, words = np.random.default_rng(number), random.Random(number)
     cases = []
     for index in range(images):
         name = f"{number}_{index}.jpg"
-        coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
-        coarse.resize((320, 240), Image.Resampling.BICUBIC).save(folder / name, quality=90)
+        harness.photo(rng, 320, 240, noise=0).save(folder / name, quality=90)
         captions = [caption(words) for _ in range(CAPTIONS)]
         cases.append({"image": name, "captions": captions})
     return cases
@@ -111,9 +84,8 @@ def caption(words: random.Random) -> str:
     return f"a {x} {a} {words.choice(PLACES)} the {y} {b}"
 
 
-def work(folder: Path) -> None:
-    """Our side: answers each line of stdin, a round's number, with a line of JSON."""
-    answers, sys.stdout = sys.stdout, sys.stderr
+def build(folder: Path) -> tuple[dict, harness.Ask]:
+    """Facts of our side, and a function that scores the pairs of a round."""
     import flax
     import jax
 
@@ -130,24 +102,21 @@ def work(folder: Path) -> None:
         result = evaluators.evaluate("choice", Benchmark("speed", cases, "1"), scorer)
         return [score for row in result.per_example for score in row["scores"]]
 
-    start = time.perf_counter()
+    # an image of the same size and captions of the same length: compiles every shape
+    warm = [Case("0", (np.zeros((240, 320, 3), np.uint8),), tuple(rounds[0][0]["captions"]))]
     scorer = Encoder(setup, once=True).scorer(variables)
-    evaluate([Case("0", (np.zeros((240, 320, 3), np.uint8),), tuple(rounds[0][0]["captions"]))])
-    facts = {"compile": time.perf_counter() - start}
-    facts["versions"] = f"jax {jax.__version__}, flax {flax.__version__}"
-    print(json.dumps(facts), file=answers, flush=True)
+    _, compiling = harness.timed(lambda: evaluate(warm))
 
-    for line in sys.stdin:
-        rows = rounds[int(line)]
+    def ask(number: str) -> dict:
         cases = [
             Case(str(n), (folder / row["image"],), tuple(row["captions"]))
-            for n, row in enumerate(rows)
+            for n, row in enumerate(rounds[int(number)])
         ]
-        before = time.perf_counter(), time.process_time()
-        scores = evaluate(cases)
-        after = time.perf_counter(), time.process_time()
-        answer = {"s": after[0] - before[0], "cpu": after[1] - before[1], "scores": scores}
-        print(json.dumps(answer), file=answers, flush=True)
+        scores, seconds = harness.timed(lambda: evaluate(cases))
+        return {**seconds, "scores": scores}
+
+    versions = f"jax {jax.__version__}, flax {flax.__version__}"
+    return {"compile": compiling["s"], "versions": versions}, ask
 
 
 if __name__ == "__main__":

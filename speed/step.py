@@ -20,22 +20,19 @@ and open_clip, such as .venv-parity/bin/python after `make parity`.
 
 import argparse
 import importlib.metadata
-import json
-import os
-import platform
 import resource
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+import numpy as np
 
-from speed.worker import Worker  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
+
+from speed import harness
 
 OPEN_CLIP = {
     "S/16": "ViT-S-16",
@@ -56,62 +53,48 @@ class Side(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__, rounds=10, has_workers=True)
     parser.add_argument("--model", default="B/32", help="a variant of vlc_jax/models/variants.py")
     parser.add_argument("--batch", type=int, default=16, help="pairs per step")
-    parser.add_argument(
-        "--context", type=int, default=None, help="text tokens; default: the variant's"
-    )
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--context", type=int, help="text tokens; default: the variant's")
     parser.add_argument("--attention", default="auto", help="config.model.attention of our side")
     parser.add_argument("--no-torch", action="store_true", help="only ours")
-    parser.add_argument("--torch-python", default=sys.executable)
-    parser.add_argument("--worker", choices=sorted(WORKERS), help=argparse.SUPPRESS)
-    parser.add_argument("--platform", help=argparse.SUPPRESS)  # torch's platform: JAX's
     args = parser.parse_args()
     if args.worker:
-        work(WORKERS[args.worker], args)
+        harness.serve(serve, args)
         return
+    case = ("--model", args.model, "--batch", args.batch, "--attention", args.attention)
+    case += ("--context", args.context) if args.context else ()
     # without it JAX takes three quarters of the GPU's memory, and torch runs out of it
-    ours = Worker(
-        "jax", command(sys.executable, "jax", args), XLA_PYTHON_CLIENT_PREALLOCATE="false"
-    )
-    args.platform = ours.facts["platform"]
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    worker = ("step.py", *case, "--worker")
+    ours = harness.Worker("jax", sys.executable, *worker, "jax", **environment)
     describe(args, ours.facts)
+    sides = {
+        "peak": lambda: ours.ask("peak")["flops"],
+        "ours": lambda: ours.ask("step")["s"],
+    }
     theirs = None
     if not args.no_torch:
-        theirs = Worker("torch", command(args.torch_python, "torch", args))
-    peaks, our_seconds, their_seconds = [], [], []
-    for _ in range(args.rounds):
-        peaks.append(ours.ask("peak")["flops"])
-        our_seconds.append(ours.ask("step")["seconds"])
-        if theirs:
-            their_seconds.append(theirs.ask("step")["seconds"])
-    report(args, ours.facts | ours.ask("memory"), peaks, our_seconds)
+        platform = ours.facts["platform"]
+        theirs = harness.Worker("torch", args.torch_python, *worker, "torch", platform)
+        sides["torch"] = lambda: theirs.ask("step")["s"]
+    # workers take their first step before the first round
+    measured = harness.interleave(sides, args.rounds, warm_up=0)
+    report(args, ours.facts | ours.ask("memory"), measured["peak"], measured["ours"])
     if theirs:
-        facts = theirs.facts | theirs.ask("memory")
-        ratios = [b / a for a, b in zip(our_seconds, their_seconds, strict=True)]
-        rate = args.batch / statistics.median(their_seconds)
-        print(f"{facts['name']}: {rate:.2f} examples/s, peak memory {facts['memory_gb']:.2f} GB")
-        print(
-            f"ours / torch, round by round: {statistics.median(ratios):.2f} x "
-            f"(min {min(ratios):.2f}, max {max(ratios):.2f})"
-        )
+        rate = args.batch / statistics.median(measured["torch"])
+        memory = theirs.ask("memory")["memory_gb"]
+        print(f"{theirs.facts['name']}: {rate:.2f} examples/s, peak memory {memory:.2f} GB")
+        ratio = harness.ratio(measured["torch"], measured["ours"])
+        print(f"ours / torch, round by round: {ratio}")
         theirs.close()
     ours.close()
 
 
-def command(python: str, name: str, args: argparse.Namespace) -> list[str]:
-    """Command line of the worker `name`."""
-    options = ["--context", str(args.context)] if args.context else []
-    options += ["--platform", args.platform] if args.platform else []
-    case = ["--worker", name, "--model", args.model, "--batch", str(args.batch)]
-    return [python, __file__, *case, "--attention", args.attention, *options]
-
-
 def describe(args: argparse.Namespace, facts: dict) -> None:
     """Prints the case once our side is compiled, which on a GPU may take longer than all rounds."""
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    harness.print_machine()
     print(
         f"{facts['name']}, {args.model}, batch {args.batch}, {facts['context']} text tokens, "
         f"{facts['dtype']}, attention: {facts['attention']}",
@@ -128,24 +111,19 @@ def report(args: argparse.Namespace, facts: dict, peaks: list[float], seconds: l
     )
 
 
-def work(build: Callable[[argparse.Namespace], Side], args: argparse.Namespace) -> None:
-    """Answers each line of stdin with a line of JSON; output of libraries goes to stderr."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    facts, step, peak, memory = build(args)
-    step()  # the first step allocates memory
-    print(json.dumps(facts), file=answers, flush=True)
-    for question in sys.stdin:
-        start = time.perf_counter()
-        if question.strip() == "step":
-            step()  # after a wait the first step finds cold caches; training never waits
-            start = time.perf_counter()
-            step()
-            answer = {"seconds": time.perf_counter() - start}
-        elif question.strip() == "peak":
-            answer = {"flops": peak()}
-        else:
-            answer = {"memory_gb": memory()}
-        print(json.dumps(answer), file=answers, flush=True)
+def serve(args: argparse.Namespace) -> tuple[dict, harness.Ask]:
+    """Facts and answers of one side."""
+    name, *platform = args.worker
+    side = build_jax(args) if name == "jax" else build_torch(args, *platform)
+    side.step()  # the first step allocates memory
+
+    def ask(question: str) -> dict:
+        if question == "step":
+            side.step()  # after a wait the first step finds cold caches; training never waits
+            return harness.timed(side.step)[1]
+        return {"flops": side.peak()} if question == "peak" else {"memory_gb": side.memory()}
+
+    return side.facts, ask
 
 
 def resident_gb() -> float:
@@ -155,67 +133,46 @@ def resident_gb() -> float:
 
 def build_jax(args: argparse.Namespace) -> Side:
     import jax
-    import numpy as np
 
-    from vlc_jax import models, setup
+    from speed import train_step
+    from vlc_jax import models
     from vlc_jax.configs import default
-    from vlc_jax.devices import runtime, sharding
+    from vlc_jax.devices import runtime
     from vlc_jax.setup.model import with_attention
-    from vlc_jax.setup.state import init_state
-    from vlc_jax.train import step as train_step
 
     runtime.connect(None, None, None)  # as vlc_jax.main does
-    platform, batch_size = runtime.platform_name(), args.batch
-    config = default.get_config()
-    config.batch_size = batch_size
+    platform, config = runtime.platform_name(), default.get_config()
+    config.batch_size = args.batch
     options = {"context_length": args.context} if args.context else {}
     model = models.build(variant=args.model, dtype=runtime.matrix_dtype(platform), **options)
     model = with_attention(model, args.attention, platform)
-    size, length = model.image.image_size, model.text.context_length
-    config.input.image_size, config.text.context_length = size, length
-    run = setup.of_model(config, model, config.steps)
-    state = jax.jit(partial(init_state, run))({})
-    rng = np.random.default_rng(0)
-    text = captions(batch_size, length, model.text.vocab_size, model.text.eos_id)
-    batch = {
-        "image": rng.integers(0, 256, (batch_size, size, size, 3), dtype=np.uint8),
-        "text": text.astype(np.int32),
-        "mask": np.ones(batch_size, bool),
-        "stop": np.zeros(batch_size, bool),
-    }
-    batch = sharding.put_batch(run.mesh, batch)
-    start = time.perf_counter()
-    compiled = train_step.compile_step(run, state, {}, batch)
-    seconds = time.perf_counter() - start
-
-    def step() -> None:
-        nonlocal state
-        state, metrics = compiled(state, {}, batch)
-        jax.block_until_ready((state, metrics))
-
+    length = config.text.context_length = model.text.context_length
+    config.input.image_size = model.image.image_size
+    step = train_step.build(config, model)
     facts = {
         "name": f"vlc_jax, jax {jax.__version__}, {jax.devices()[0].device_kind}",
         "platform": platform,
         "dtype": str(model.image.dtype),
         "attention": f"image {model.image.attention}, text {model.text.attention}",
-        "train_flops": compiled.flops.model / batch_size,
+        "train_flops": step.compiled.flops.model / args.batch,
         "context": length,
-        "compile_s": seconds,
+        "compile_s": step.compile_seconds,
     }
     memory = resident_gb if runtime.is_cpu() else runtime.memory_gb
-    return Side(facts, step, lambda: runtime.peak_flops()[0] * jax.device_count(), memory)
+    return Side(facts, step.run, lambda: runtime.peak_flops()[0] * jax.device_count(), memory)
 
 
-def build_torch(args: argparse.Namespace) -> Side:
+def build_torch(args: argparse.Namespace, platform: str) -> Side:
+    """open_clip on JAX's platform."""
     from vlc_jax.tools.load_exported import without_torchvision
 
+    # before open_clip, which imports torchvision if it can
     without_torchvision()
-    import numpy as np
     import open_clip
     import torch
 
     torch.manual_seed(0)
-    is_gpu = args.platform == "gpu"
+    is_gpu = platform == "gpu"
     device = "cuda" if is_gpu else "cpu"
     if is_gpu:  # as in open_clip's training
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = True
@@ -231,7 +188,8 @@ def build_torch(args: argparse.Namespace) -> Side:
     size = size if isinstance(size, int) else size[0]
     image = torch.rand(args.batch, 3, size, size, device=device)
     length = args.context or model.context_length
-    text = captions(args.batch, length, model.vocab_size, model.vocab_size - 1)
+    tokens = partial(harness.random_tokens, np.random.default_rng(0), args.batch, length)
+    text = tokens(vocabulary=model.vocab_size, eos=model.vocab_size - 1)
     text = np.pad(text, ((0, 0), (0, model.context_length - length)))
     text = torch.from_numpy(text.astype(np.int64)).to(device)
 
@@ -252,17 +210,6 @@ def build_torch(args: argparse.Namespace) -> Side:
     memory = (lambda: torch.cuda.max_memory_allocated() / 1e9) if is_gpu else resident_gb
     return Side({"name": name}, step, lambda: 0.0, memory)
 
-
-def captions(count: int, length: int, vocabulary: int, eos: int):
-    """Random token ids that fill the context, with EOS last."""
-    import numpy as np
-
-    text = np.random.default_rng(0).integers(3, vocabulary - 2, (count, length))
-    text[:, -1] = eos
-    return text
-
-
-WORKERS = {"jax": build_jax, "torch": build_torch}
 
 if __name__ == "__main__":
     main()

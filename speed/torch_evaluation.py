@@ -2,20 +2,16 @@
 
 Decodes and encodes every image of a case, and encodes every caption at 77 tokens."""
 
-from __future__ import annotations
-
 import json
-import resource
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
+from speed import harness
 from vlc_jax.tools.load_exported import without_torchvision
 
 MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073])[:, None, None]
@@ -38,12 +34,7 @@ class Cases(Dataset):
 
 def pixels(path: Path) -> torch.Tensor:
     """CLIP's transforms by torchvision: short side 224, central square, normalised."""
-    picture = Image.open(path).convert("RGB")
-    scale = 224 / min(picture.size)
-    width, height = (max(224, int(scale * side)) for side in picture.size)
-    picture = picture.resize((width, height), Image.Resampling.BICUBIC)
-    left, top = (width - 224) // 2, (height - 224) // 2
-    cropped = np.array(picture.crop((left, top, left + 224, top + 224)))
+    cropped = harness.centre_pixels(Image.open(path))
     return (torch.from_numpy(cropped).permute(2, 0, 1).float() / 255 - MEAN) / DEVIATION
 
 
@@ -52,10 +43,8 @@ def collate(batch: list) -> tuple[torch.Tensor, list[list[str]]]:
     return torch.stack(images), list(captions)
 
 
-def main() -> None:
-    """Answers each line of stdin, a benchmark's name, with a line of JSON."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    folder, batch_size, workers = Path(sys.argv[1]), *map(int, sys.argv[2:4])
+def build(folder: Path, batch_size: int, workers: int) -> tuple[dict, harness.Ask]:
+    """Facts, and a function that evaluates a benchmark by name; writes the model's weights."""
     without_torchvision()
     import open_clip
 
@@ -65,7 +54,6 @@ def main() -> None:
     tokenizer = open_clip.get_tokenizer("ViT-B-32")
     vocabulary = next(Path(open_clip.__file__).parent.glob("bpe_simple_vocab*"))
     cases = json.loads((folder / "cases.json").read_text())
-    print(json.dumps({"vocabulary": str(vocabulary)}), file=answers, flush=True)
 
     @torch.inference_mode()
     def evaluate(name: str) -> torch.Tensor:
@@ -87,21 +75,12 @@ def main() -> None:
             return (torch.cat(all_images) @ torch.cat(all_texts).T).diagonal()
         return torch.cat(scores)
 
-    for line in sys.stdin:
-        name = line.strip()
-        start, cpu = time.perf_counter(), cpu_seconds()
-        scores = evaluate(name)
-        answer = {"s": time.perf_counter() - start, "cpu": cpu_seconds() - cpu}
-        np.save(folder / f"torch_{name}.npy", scores.numpy())
-        answer["scores"] = str(folder / f"torch_{name}.npy")
-        print(json.dumps(answer), file=answers, flush=True)
+    def ask(name: str) -> dict:
+        scores, seconds = harness.timed(lambda: evaluate(name))
+        return {**seconds, "scores": scores.tolist()}
 
-
-def cpu_seconds() -> float:
-    """CPU seconds of this process and of finished workers."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+    return {"vocabulary": str(vocabulary)}, ask
 
 
 if __name__ == "__main__":
-    main()
+    harness.serve(build, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,6 +1,7 @@
 """Training losses of the heads in torch, as in their authors' code, for speed/heads.py."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ def floats_per_pair(head: str, sizes: Sizes) -> int:
 def make_step(head: str, sizes: Sizes) -> Callable[[], None]:
     """A function that computes loss and gradient of a head on random features."""
     torch.manual_seed(0)
+    pacl_own = partial(pacl, pools_own=True)
     build = {"dcsm": dcsm, "pacl": pacl, "pacl_own": pacl_own, "sparc": sparc}[head]
     net, loss = build(sizes)
 
@@ -81,32 +83,22 @@ def dcsm(sizes: Sizes) -> tuple[nn.Module, Loss]:
     return net, loss
 
 
-def pacl(sizes: Sizes) -> tuple[nn.Module, Loss]:
-    """Patches weighted and pooled for every text."""
+def pacl(sizes: Sizes, *, pools_own: bool = False) -> tuple[nn.Module, Loss]:
+    """Patches weighted and pooled for every text, or by the image's own caption for all texts."""
     net = connectors(sizes, sizes.embed)
     image = torch.randn(sizes.batch, sizes.patches, sizes.width)
     text = torch.randn(sizes.batch, sizes.embed)
 
     def loss() -> torch.Tensor:
         e, t = net["image"](image), F.normalize(net["text"](text), dim=-1)
-        weights = torch.sigmoid(10 * torch.einsum("ipd,jd->ijp", F.normalize(e, dim=-1), t))
+        patches = F.normalize(e, dim=-1)
+        if pools_own:
+            weights = torch.sigmoid(10 * torch.einsum("ipd,id->ip", patches, t))
+            v = F.normalize((weights[..., None] * e).sum(1), dim=-1)
+            return infonce(10 * v @ t.T) / 2
+        weights = torch.sigmoid(10 * torch.einsum("ipd,jd->ijp", patches, t))
         v = F.normalize((weights[..., None] * e[:, None]).sum(2), dim=-1)
         return infonce(10 * (v * t[None]).sum(-1)) / 2
-
-    return net, loss
-
-
-def pacl_own(sizes: Sizes) -> tuple[nn.Module, Loss]:
-    """Patches weighted and pooled by the image's own caption only, for all texts."""
-    net = connectors(sizes, sizes.embed)
-    image = torch.randn(sizes.batch, sizes.patches, sizes.width)
-    text = torch.randn(sizes.batch, sizes.embed)
-
-    def loss() -> torch.Tensor:
-        e, t = net["image"](image), F.normalize(net["text"](text), dim=-1)
-        weights = torch.sigmoid(10 * torch.einsum("ipd,id->ip", F.normalize(e, dim=-1), t))
-        v = F.normalize((weights[..., None] * e).sum(1), dim=-1)
-        return infonce(10 * v @ t.T) / 2
 
     return net, loss
 

@@ -2,18 +2,16 @@
 
 Each image-caption pair has its own prompt."""
 
-from __future__ import annotations
-
 import json
-import resource
 import sys
-import time
 from pathlib import Path
 
 import tokenizers
 import torch
 import transformers
 from PIL import Image
+
+from speed import harness
 
 IMAGE_TOKENS, VOCAB, IMAGE_ID = 256, 32_064, 32_000
 QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
@@ -25,7 +23,7 @@ WORDS = (
 )  # fmt: skip
 
 
-def build(folder: Path) -> torch.nn.Module:
+def write_model(folder: Path) -> torch.nn.Module:
     """Writes the folder of a LLaVA with random weights, and its tokenizer."""
     torch.manual_seed(0)
     config = transformers.LlavaConfig(
@@ -56,21 +54,14 @@ def build(folder: Path) -> torch.nn.Module:
     return model
 
 
-def main() -> None:
-    """Answers each line of stdin, a round's number, with a line of JSON."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    folder, batch_size = Path(sys.argv[1]), int(sys.argv[2])
-    model = build(folder / "llava")
+def build(folder: Path, batch_size: int) -> tuple[dict, harness.Ask]:
+    """Facts, and a function that scores the pairs of a round."""
+    model = write_model(folder / "llava")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "llava/tokenizer.json"))
     processor = transformers.CLIPImageProcessorPil(
         size={"shortest_edge": 224}, crop_size={"height": 224, "width": 224}
     )
     rounds = json.loads((folder / "cases.json").read_text())
-    facts = {
-        "versions": f"transformers {transformers.__version__}, torch {torch.__version__}",
-        "parameters": sum(x.numel() for x in model.parameters()),
-    }
-    print(json.dumps(facts), file=answers, flush=True)
 
     def ids(caption: str) -> list[int]:
         before, behind = "<s>USER: ", f"\n{QUESTION.format(caption)} ASSISTANT: Yes</s>"
@@ -94,21 +85,21 @@ def main() -> None:
             scores.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
         return scores
 
-    for line in sys.stdin:
-        cases = rounds[int(line)]
+    def ask(number: str) -> dict:
+        cases = rounds[int(number)]
         pairs = [(row["image"], caption) for row in cases for caption in row["captions"]]
-        start, cpu = time.perf_counter(), cpu_seconds()
-        scores = []
-        for first in range(0, len(pairs), batch_size):
-            scores += score(pairs[first : first + batch_size])
-        answer = {"s": time.perf_counter() - start, "cpu": cpu_seconds() - cpu, "scores": scores}
-        print(json.dumps(answer), file=answers, flush=True)
+        starts = range(0, len(pairs), batch_size)
+        scores, seconds = harness.timed(
+            lambda: [x for first in starts for x in score(pairs[first : first + batch_size])]
+        )
+        return {**seconds, "scores": scores}
 
-
-def cpu_seconds() -> float:
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    return spent.ru_utime + spent.ru_stime
+    facts = {
+        "versions": f"transformers {transformers.__version__}, torch {torch.__version__}",
+        "parameters": sum(x.numel() for x in model.parameters()),
+    }
+    return facts, ask
 
 
 if __name__ == "__main__":
-    main()
+    harness.serve(build, Path(sys.argv[1]), int(sys.argv[2]))
