@@ -187,6 +187,29 @@ def test_a_pair_is_right_if_both_of_it_are():
     assert {value.value for value in impossible} == {5.9}
 
 
+def test_a_group_score_is_at_most_the_text_and_the_image_score():
+    fields = ("source", "benchmark", "subset", "model")
+    rows = [v for v in VALUES if v.metric in ("text_score", "image_score", "group_score")]
+    for key, row in by_key(rows, *fields, "table").items():
+        if len(row) == 3:
+            by_name = {value.metric: value.number for value in row}
+            text, image = by_name["text_score"], by_name["image_score"]
+            assert max(0, text + image - 1) - 1e-5 <= by_name["group_score"], key
+            assert by_name["group_score"] <= min(text, image), key
+
+
+def test_more_candidates_are_never_worse():
+    directions = defaultdict(list)
+    for value in VALUES:
+        if value.source == "vl_compo" and value.benchmark.endswith("_retrieval"):
+            direction, _, k = value.metric.rpartition("_r")
+            directions[value.model, value.benchmark, direction].append((int(k), value.value))
+    assert len(directions) == 202 * 2 * 2
+    for found in directions.values():
+        recalls = [recall for _, recall in sorted(found)]
+        assert recalls == sorted(recalls)
+
+
 def test_tables_agree_but_where_it_is_listed():
     """Papers on one cell differ by rounding alone; the same with protocols, if not listed."""
     papers = [

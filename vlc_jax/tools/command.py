@@ -16,15 +16,6 @@ from vlc_jax.setup import command_line
 WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")
 
 
-def parser(name: str, text: str | None) -> argparse.ArgumentParser:
-    """The parser of the command `vlc-jax NAME`; text: its help, with line breaks."""
-    return argparse.ArgumentParser(
-        prog=f"vlc-jax {name}",
-        description=text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds the options that select a model."""
     parser.add_argument("--model", required=True, help="workdir, exported folder or weights")

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def command_line_parser() -> argparse.ArgumentParser:
     """The parser of the options above."""
-    parser = command.parser("embed", __doc__)
+    parser = command_line.parser("embed", __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--images", type=Path, help="folder, or table: JSONL, TSV, CSV, COCO JSON")
     source.add_argument("--texts", type=Path, help="table, or .txt file with a text per line")

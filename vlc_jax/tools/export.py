@@ -30,7 +30,7 @@ from safetensors.numpy import save_file
 
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
@@ -61,7 +61,7 @@ CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats th
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command.parser("export", __doc__)
+    parser = command_line.parser("export", __doc__)
     parser.add_argument("--workdir", required=True, type=Path, help="of a finished or stopped run")
     parser.add_argument("--to", required=True, choices=TARGETS)
     parser.add_argument("--out", required=True, type=Path, help="a new folder")

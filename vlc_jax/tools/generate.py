@@ -18,7 +18,7 @@ from vlc_jax.tools import command
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command.parser("generate", __doc__)
+    parser = command_line.parser("generate", __doc__)
     parser.add_argument("--image", required=True, metavar="FILE")
     parser.add_argument("--prompt", default="", metavar="TEXT", help="a question about the image")
     parser.add_argument("--max_tokens", type=command_line.positive, default=128, metavar="N")

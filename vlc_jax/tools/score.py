@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.tools import command
 
 
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = command.parser("score", __doc__)
+    parser = command_line.parser("score", __doc__)
     parser.add_argument("--images", required=True, nargs="+", metavar="FILE")
     parser.add_argument("--texts", required=True, nargs="+", metavar="TEXT")
     parser.add_argument("--json", action="store_true", help="numbers instead of a table")

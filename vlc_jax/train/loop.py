@@ -132,7 +132,8 @@ class Run(NamedTuple):
                     self.evaluate(step, state)
                 if step == steps:
                     return
-                if not one_step.has(batch):  # texts of another length
+                # texts of another length than any before (config.text.lengths)
+                if not one_step.has(batch):
                     self.compile(one_step, state, batch, stop)
                 # a step must cause no implicit transfer; log and batches transfer outside
                 with jax.transfer_guard("disallow"):

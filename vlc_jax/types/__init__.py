@@ -76,7 +76,7 @@ class TextFeatures(NamedTuple):
       only for heads that read it.
     ids: only for heads that request them.
     shared: ids of the common prefix of all texts of an image, padded on the left with NOT_ASKED, a
-      row per image; only for heads that read the prefix once (`Head.reads_shared`).
+      row per image; only for heads that read the prefix once (`Decoding.reads_shared`).
     """
 
     pooled: Float[Array, "*texts embed"]
