@@ -50,7 +50,8 @@ SCENES = ("in the park", "on a street", "in a kitchen", "near the sea", "at nigh
 # Winoground, MMVP, BiVLC, ColorSwap, retrieval on COCO and Flickr30k; distinct images and texts.
 SUITE = {"images": 87_000, "texts": 439_000}
 CORES = 16  # of a machine with one H200
-UTILISATION = 0.35  # share of the GPU's peak, assumed
+# share of the GPU's peak: assumed, not measured
+UTILISATION = 0.35
 GOALS = {"B/32": 60, "L/14": 180}  # seconds
 
 
@@ -102,8 +103,10 @@ def predict(facts: dict, row_seconds: float) -> None:
     rate = UTILISATION * chips.CHIPS["NVIDIA H200"].flops
     images, texts = SUITE["images"], SUITE["texts"]
     decode = images / facts["decode"] / CORES
-    tokenize = texts / facts["tokenize"]  # tokenization runs on one thread
-    rest = row_seconds * (images + texts)  # a lower bound: some rows are requested more than once
+    # not divided by the cores: tokenization runs on one thread
+    tokenize = texts / facts["tokenize"]
+    # a lower bound: some rows are requested more than once
+    rest = row_seconds * (images + texts)
     print(f"measured here: {facts['decode']:.0f} images/s and core decoded, ", end="")
     print(f"{facts['tokenize']:,.0f} texts/s tokenized, {1e6 * row_seconds:.0f} us per row scored")
     print(f"core suite, {images:,} images and {texts:,} texts, on one H200 with {CORES} cores:")
@@ -116,6 +119,7 @@ def predict(facts: dict, row_seconds: float) -> None:
             "full": sum(lengths.values()) * tower_flops(net, "text"),
         }
         text = {name: texts * x / sum(lengths.values()) / rate for name, x in text.items()}
+        # the host decodes and tokenizes while the GPU encodes: the slower of both counts
         whole = max(image, decode) + max(text["cut"], tokenize) + rest
         print(
             f"  {variant}: {whole:.0f} s (goal {goal}): image tower {image:.1f} beside decoding "
@@ -207,12 +211,14 @@ def build(folder: Path) -> tuple[dict, harness.Ask]:
             scores += [float(row["scores"][0]) for row in result.per_example]
         return scores
 
+    # one encoder for all benchmarks: it encodes what they share once
     encoder = Encoder(setup, once=True)
     scorer = encoder.scorer(variables)
     _, compiling = harness.timed(lambda: warm_up(scorer))
 
     def answer(name: str) -> list[float]:
         if name == "again":
+            # a new encoder remembers nothing, and reads the files of the first
             second = Encoder(setup, once=True)
             return evaluate(second, second.scorer(variables), *benchmarks)
         return evaluate(encoder, scorer, *(benchmarks if name == "known" else (name,)))

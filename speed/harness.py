@@ -64,6 +64,7 @@ class Worker:
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # torch's interpreter has this checkout nowhere else
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             text=True,
         )

@@ -35,7 +35,8 @@ SIDES = {
     "pacl_own": ("ours", "torch"),
     "sparc": ("ours", "torch"),
 }
-LENGTH = {"dcsm": 30}  # text tokens, as in the authors' code; other heads: the variant's
+# text tokens, as in the authors' code; other heads: the variant's
+LENGTH = {"dcsm": 30}
 Step = Callable[[], None] | None  # None: too large to run here
 
 
@@ -114,11 +115,13 @@ def serve(args: argparse.Namespace) -> tuple[dict, harness.Ask]:
     else:
         facts, step = build_jax(args, side, head, model, int(batch))
     if step:
-        step()  # the first step allocates memory
+        # the first step allocates memory, and would count as the peak of the first round
+        step()
 
     def ask(_: str) -> dict:
         before = memory("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak, to VmRSS
+        # resets VmHWM, the peak, to VmRSS: else the peak of the compiler hides that of the step
+        Path("/proc/self/clear_refs").write_text("5")
         _, seconds = harness.timed(step)
         return {**seconds, "peak": memory("VmHWM") - before}
 
@@ -236,7 +239,8 @@ def stored(model: Any, params: Any, batch: int) -> dict:
 
 def build_torch(args: argparse.Namespace, head: str, sizes: Sizes) -> tuple[dict, Step]:
     """Facts and step of the torch side; "planned" counts tensors with values for every pair."""
-    from speed import torch_heads  # torch, from the interpreter of --torch-python
+    # here, since only the interpreter of --torch-python has torch
+    from speed import torch_heads
 
     planned = 4 * sizes.batch**2 * torch_heads.floats_per_pair(head, sizes)
     facts = {"planned": planned or None}

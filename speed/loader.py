@@ -40,7 +40,8 @@ def main() -> None:
     parser = harness.parser(__doc__, rounds=9, has_workers=True)
     parser.add_argument("--images", type=int, default=64, help="JPEG files per round")
     parser.add_argument("--scenes", type=int, default=1000, help="scenes per round")
-    parser.set_defaults(torch_python="")  # without the flag, only ours
+    # not this interpreter, as elsewhere: without the flag, only ours is measured
+    parser.set_defaults(torch_python="")
     args = parser.parse_args()
     harness.print_machine()
     files = jpeg_files(args.images)

@@ -30,7 +30,8 @@ from vlc_jax.devices import sharding
 
 EMBED = 512
 TEXTS = ("negative", "positive")
-ON_TOKENS = ("sparc_local", "caption")  # losses without embeddings; speed/heads.py has the first
+# losses without embeddings; speed/heads.py has the first
+ON_TOKENS = ("sparc_local", "caption")
 
 
 def main() -> None:

@@ -51,7 +51,8 @@ def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], None], 
 
 def fastest(step: Callable[[], None], steps: int) -> float:
     """Seconds of the fastest of several steps."""
-    step()  # warms the caches after another side's step
+    # another side's step has emptied the caches, which training never does
+    step()
     return min(harness.timed(step)[1]["s"] for _ in range(steps))
 
 
@@ -80,7 +81,8 @@ def time_generators(args: argparse.Namespace) -> None:
     for side in ("negatives", "positives"):
         for name, make in sampling.generator_table(side).items():
             if name == "svlc_fill_mask":
-                continue  # its speed is that of its language model
+                # its speed is that of its language model
+                continue
             generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()
             rates, fractions = zip(*_rates(generator, captions, args.rounds), strict=True)
             fraction = sum(fractions) / len(fractions)
@@ -114,7 +116,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2, help="steps per round; the fastest counts")
     parser.add_argument("--captions", type=int, default=2000, help="for the generators")
     args = parser.parse_args()
-    runtime.connect(None, None, None)  # as vlc_jax.main does
+    # before the first use of a device, as vlc_jax.main does
+    runtime.connect(None, None, None)
     harness.print_machine(f"jax {jax.__version__}", jax.devices()[0].device_kind)
     time_steps(args)
     time_generators(args)

@@ -114,11 +114,13 @@ def serve(args: argparse.Namespace) -> tuple[dict, harness.Ask]:
     """Facts and answers of one side."""
     name, *platform = args.worker
     side = build_jax(args) if name == "jax" else build_torch(args, *platform)
-    side.step()  # the first step allocates memory
+    # the first step allocates memory
+    side.step()
 
     def ask(question: str) -> dict:
         if question == "step":
-            side.step()  # after a wait the first step finds cold caches; training never waits
+            # after a wait the first step finds cold caches; training never waits
+            side.step()
             return harness.timed(side.step)[1]
         return {"flops": side.peak()} if question == "peak" else {"memory_gb": side.memory()}
 
@@ -139,7 +141,8 @@ def build_jax(args: argparse.Namespace) -> Side:
     from vlc_jax.devices import runtime
     from vlc_jax.setup.model import with_attention
 
-    runtime.connect(None, None, None)  # as vlc_jax.main does
+    # before the first use of a device, as vlc_jax.main does
+    runtime.connect(None, None, None)
     platform, config = runtime.platform_name(), default.get_config()
     config.batch_size = args.batch
     options = {"context_length": args.context} if args.context else {}
@@ -171,7 +174,8 @@ def build_torch(args: argparse.Namespace, platform: str) -> Side:
     torch.manual_seed(0)
     is_gpu = platform == "gpu"
     device = "cuda" if is_gpu else "cpu"
-    if is_gpu:  # as in open_clip's training
+    if is_gpu:
+        # as in open_clip's training; torch's default is slower
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = True
     model = open_clip.create_model(OPEN_CLIP[args.model], pretrained=None, device=device)
     loss = open_clip.ClipLoss()
@@ -200,6 +204,7 @@ def build_torch(args: argparse.Namespace, platform: str) -> Side:
         with torch.no_grad():
             model.logit_scale.clamp_(0, 4.6052)
         if is_gpu:
+            # kernels run asynchronously: without it only their launches would be timed
             torch.cuda.synchronize()
 
     name = f"open_clip {importlib.metadata.version('open_clip_torch')}, torch {torch.__version__}"

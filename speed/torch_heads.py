@@ -14,7 +14,8 @@ Loss = Callable[[], torch.Tensor]
 
 def floats_per_pair(head: str, sizes: Sizes) -> int:
     """Floats stored per image-text pair; 0 if memory does not grow with the number of pairs."""
-    if head == "dcsm":  # three maps; 4 channels after each convolution and ReLU
+    if head == "dcsm":
+        # three maps; 4 channels after each convolution and ReLU
         return (sizes.patches + 1) * sizes.length * (3 + 4 * 4)
     return sizes.patches * sizes.embed if head == "pacl" else 0
 
@@ -73,7 +74,8 @@ def dcsm(sizes: Sizes) -> tuple[nn.Module, Loss]:
     def loss() -> torch.Tensor:
         maps = torch.einsum("npd,mtd->nmpt", image, text)
         replaced = []
-        for j in range(batch):  # per caption, as in the authors' code
+        # per caption, as in the authors' code
+        for j in range(batch):
             k, column = 3 + j % 5, table[j % 11][None, :, None].expand(batch, rows, 1)
             replaced.append(torch.cat([maps[:, j, :, :k], column, maps[:, j, :, k + 1 :]], -1))
         maps = torch.stack(replaced, 1)

@@ -15,6 +15,7 @@ from speed.torch_evaluation import collate
 
 def build(folder: Path, batch_size: int) -> tuple[dict, harness.Ask]:
     """Facts, and a function that reads all files once and returns the images per CPU second."""
+    # as ours: one thread
     torch.set_num_threads(1)
     rows = [{"image": path, "captions": ["a photo"]} for path in folder.glob("*.jpg")]
     # no worker process: as ours, it has one core

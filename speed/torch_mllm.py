@@ -39,7 +39,8 @@ def write_model(folder: Path) -> torch.nn.Module:
     )  # fmt: skip
     model = transformers.LlavaForConditionalGeneration(config).eval()
     with torch.no_grad():
-        for name, x in model.named_parameters():  # else all scores are nearly equal
+        # with the library's small initial weights all scores are nearly equal
+        for name, x in model.named_parameters():
             if x.ndim > 1:
                 x.normal_(0, 0.5 if "embed_tokens" in name else x.shape[-1] ** -0.5)
     model.save_pretrained(folder)
@@ -80,7 +81,8 @@ def build(folder: Path, batch_size: int) -> tuple[dict, harness.Ask]:
         logits = model(input_ids=input_ids, attention_mask=mask, pixel_values=pixels).logits
         log_p = logits.log_softmax(-1)
         scores = []
-        for i, row in enumerate(rows):  # mean log p of "Yes" and the end token
+        # mean log p of "Yes" and the end token
+        for i, row in enumerate(rows):
             last = range(len(row) - 2, len(row))
             scores.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
         return scores
