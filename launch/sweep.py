@@ -191,11 +191,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.search:
             request |= {"metric": args.metric, "minimize": args.minimize}
             trials = Search(
-                args.out,
-                args.search,
-                minimize=args.minimize,
-                count=args.trials,
-                task=args.task,
+                args.out, args.search, minimize=args.minimize, count=args.trials, task=args.task
             )
         else:
             trials = Grid(args.grid, args.task)

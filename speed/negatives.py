@@ -59,8 +59,7 @@ def fastest(step: Callable[[], None], steps: int) -> float:
 def time_steps(args: argparse.Namespace) -> None:
     steps = {name: make_step(args, name) for name in STEPS if name in ("CLIP", *args.cases)}
     seconds = harness.interleave(
-        {name: partial(fastest, step, args.steps) for name, (step, _) in steps.items()},
-        args.rounds,
+        {name: partial(fastest, step, args.steps) for name, (step, _) in steps.items()}, args.rounds
     )
     print(f"{args.model}, batch {args.batch}")
     print(f"{'step':32}{'ms':>8}{'x CLIP':>9}{'range':>14}{'x FLOPs':>9}{'measured / FLOPs':>18}")

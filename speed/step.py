@@ -69,10 +69,7 @@ def main() -> None:
     worker = ("step.py", *case, "--worker")
     ours = harness.Worker("jax", sys.executable, *worker, "jax", **environment)
     describe(args, ours.facts)
-    sides = {
-        "peak": lambda: ours.ask("peak")["flops"],
-        "ours": lambda: ours.ask("step")["s"],
-    }
+    sides = {"peak": lambda: ours.ask("peak")["flops"], "ours": lambda: ours.ask("step")["s"]}
     theirs = None
     if not args.no_torch:
         platform = ours.facts["platform"]

@@ -167,11 +167,7 @@ class Study:
 
 
 def train(
-    run: Run,
-    out: Path,
-    share: scheduler.Share,
-    more: Sequence[str],
-    processes: scheduler.Scheduler,
+    run: Run, out: Path, share: scheduler.Share, more: Sequence[str], processes: scheduler.Scheduler
 ) -> bool:
     """Trains a run, unless it is done; True if it is done in the end."""
     folder = out / run.name

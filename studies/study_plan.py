@@ -12,11 +12,7 @@ from studies import study_columns
 NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")
 PAIRS = "pairs=24000"  # pairs of images with stored features
 HEADS = {  # config with the arguments of the stored features -> run -> further arguments
-    "dcsm:": {
-        "dcsm": "layout=flat",
-        "dcsm_grid": "layout=grid",
-        "dcsm_no_rows": "functional=none",
-    },
+    "dcsm:": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid", "dcsm_no_rows": "functional=none"},
     "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
     "pacl:": {
         "pacl": "steps=500",

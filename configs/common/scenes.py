@@ -6,10 +6,7 @@ from vlc_jax.configs import default
 
 
 def make(
-    steps: int = 1000,
-    world: str = "scenes-mini",
-    split: str = "validation",
-    pooling: str = "cls",
+    steps: int = 1000, world: str = "scenes-mini", split: str = "validation", pooling: str = "cls"
 ) -> ConfigDict:
     """CLIP trained on the scenes for `steps` steps; arguments as in configs/scenes/clip.py."""
     config = default.get_config()

@@ -40,10 +40,7 @@ def flickr30k_retrieval(files: published.Files, **options: Any) -> Benchmark:
 
 
 def _retrieval(
-    files: published.Files,
-    prepare: bool = False,
-    text_shuffle: str | None = None,
-    **shuffle: Any,
+    files: published.Files, prepare: bool = False, text_shuffle: str | None = None, **shuffle: Any
 ) -> Benchmark:
     is_prepared = prepare or text_shuffle is not None  # ARO shuffles preprocessed captions
 

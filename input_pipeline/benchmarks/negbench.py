@@ -42,10 +42,7 @@ CHOICE = published.Origin(
     overlap="COCO val2017",
 )
 RETRIEVAL = dataclasses.replace(
-    CHOICE,
-    protocol="retrieval",
-    files=tuple(RETRIEVAL_FILES.values()),
-    images="coco/val2017",
+    CHOICE, protocol="retrieval", files=tuple(RETRIEVAL_FILES.values()), images="coco/val2017"
 )
 
 

@@ -54,10 +54,7 @@ def to_items(benchmark: Benchmark, preprocess: Any = None) -> ItemsOf:
 
 
 def from_items(
-    items: Items,
-    name: str,
-    correct: int | Sequence[int] = 0,
-    groups: Sequence[Any] | None = None,
+    items: Items, name: str, correct: int | Sequence[int] = 0, groups: Sequence[Any] | None = None
 ) -> Benchmark:
     """A benchmark from items; image options are Pillow images, paths, bytes or uint8 arrays.
 

@@ -200,10 +200,7 @@ class Files:
         return rows
 
     def benchmark(
-        self,
-        cases: Iterable[Case],
-        averages: Mapping[str, Average] | None = None,
-        **fields: Any,
+        self, cases: Iterable[Case], averages: Mapping[str, Average] | None = None, **fields: Any
     ) -> Benchmark:
         """The benchmark of the first `count` cases (per subset); None: all cases.
 

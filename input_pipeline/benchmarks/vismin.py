@@ -14,10 +14,7 @@ from vlc_jax.input_pipeline.record import DataError
 
 SOLUTION = "sim_solution.csv"
 # Condition of the text score in the table (text i, image j) -> texts are swapped.
-SWAPPED = {
-    "T0_I0 > T1_I0 & T1_I1 > T0_I1": False,
-    "T1_I0 > T0_I0 & T0_I1 > T1_I1": True,
-}
+SWAPPED = {"T0_I0 > T1_I0 & T1_I1 > T0_I1": False, "T1_I0 > T0_I0 & T0_I1 > T1_I1": True}
 ORIGIN = published.Origin(
     protocol="pairs",
     folder="vismin",

@@ -170,9 +170,7 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
         parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help="see above")
     if "annotations" in dataset.files:
         parser.add_argument(
-            "--exclude",
-            metavar="TXT",
-            help="images to leave out (vlc-jax leaks --write)",
+            "--exclude", metavar="TXT", help="images to leave out (vlc-jax leaks --write)"
         )
     parser.add_argument("--split", default="train", help=dataset.splits)
     parser.add_argument("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")

@@ -80,10 +80,7 @@ def generator_table(side: str) -> Mapping[str, Callable[..., Generator]]:
 
 
 def make_generator(
-    side: str,
-    table: Mapping[str, Callable[..., Generator]],
-    name: str,
-    options: Mapping[str, Any],
+    side: str, table: Mapping[str, Callable[..., Generator]], name: str, options: Mapping[str, Any]
 ) -> Generator:
     """Builds a generator. Raises ValueError for unknown names and options and wrong types."""
     if name in table:

@@ -85,7 +85,7 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{self.looked_at:,} of {self.total:,} records looked at: "
-            f"{self.looked_at - len(self.bad):,} usable, {len(self.bad):,} bad",
+            f"{self.looked_at - len(self.bad):,} usable, {len(self.bad):,} bad"
         ]
         usable_records = self.looked_at - len(self.bad)
         if usable_records:

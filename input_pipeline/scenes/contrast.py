@@ -16,12 +16,7 @@ from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene
 
 DRAWS = ("uniform_word_list", "base_words", "no_true_synonyms")
-SHUFFLES = (
-    "nouns_and_adjectives",
-    "all_but_nouns_and_adjectives",
-    "within_trigrams",
-    "trigrams",
-)
+SHUFFLES = ("nouns_and_adjectives", "all_but_nouns_and_adjectives", "within_trigrams", "trigrams")
 ATTRIBUTES = ("colour", "size", "texture")
 ROLES = ("shape", *ATTRIBUTES, "relation", "place", "number")
 SYNONYM_SETS = ("a", "b", "ab")

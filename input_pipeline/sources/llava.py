@@ -52,8 +52,6 @@ class LlavaSource(PublishedSource):
         exclude: str | Path | None = None,
     ) -> None:
         lookup.check_known("kind of answers", [answers], ANSWERS)
-        if not isinstance(text_only, bool):
-            raise ValueError(f"text_only is True or False; got {text_only!r}")
         self._answers, self._text_only = answers, text_only
         self.has_text_only = False  # `_conversations` sets it
         first, *self._more_files = _parts(annotations)

@@ -142,11 +142,7 @@ def sha256(path: Path, progress: Progress | None = None) -> str:
 
 def _stamp(path: Path) -> dict[str, int]:
     status = path.stat()
-    return {
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "ctime_ns": status.st_ctime_ns,
-    }
+    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
 
 
 def _remove_leftovers(folder: Path) -> None:

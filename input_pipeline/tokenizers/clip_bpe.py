@@ -90,11 +90,7 @@ class ClipTokenizer(Tokenizer):
         import tokenizers
         from tokenizers import models, pre_tokenizers
 
-        model = models.BPE(
-            vocab=self._vocabulary,
-            merges=self._merges,
-            end_of_word_suffix="</w>",
-        )
+        model = models.BPE(vocab=self._vocabulary, merges=self._merges, end_of_word_suffix="</w>")
         tokenizer = tokenizers.Tokenizer(model)
         split = pre_tokenizers.Split(tokenizers.Regex(self._PATTERN), "removed", invert=True)
         to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -140,8 +140,7 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
     helpers.python("-m", "vlc_jax.report", ours, local, "--out", tmp_path / "page", code=0)
     watched = tmp_path / "watched"
     helpers.python(
-        *("-m", "vlc_jax.main", "--mode", "eval", "--workdir", watched, "--watch", ours),
-        code=0,
+        *("-m", "vlc_jax.main", "--mode", "eval", "--workdir", watched, "--watch", ours), code=0
     )
     assert (watched / "evals" / "scenes_retrieval" / "6.json").exists()
 

@@ -61,8 +61,7 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
 def test_the_evaluation_of_the_last_step_has_all_the_time(step, seconds):
     asked = []
     evaluation = SimpleNamespace(
-        is_complete=lambda step: False,
-        run=lambda variables, step, seconds: asked.append(seconds),
+        is_complete=lambda step: False, run=lambda variables, step, seconds: asked.append(seconds)
     )
     setup = SimpleNamespace(
         training=SimpleNamespace(steps=10),

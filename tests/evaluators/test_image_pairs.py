@@ -67,7 +67,7 @@ def test_geometry_changes_no_accuracy_and_is_there_only_if_asked_for():
     assert {name: more[name] for name in plain} == plain
     # All cosines are the same but for rounding, which ranks nothing worth knowing.
     assert {name.split("/")[0] for name in more.keys() - plain.keys()} <= {
-        *("image_cosine", "agreement", "agreement_macro", "margin_correlation"),
+        *("image_cosine", "agreement", "agreement_macro", "margin_correlation")
     }
 
 

@@ -204,11 +204,7 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
 )
 def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options):
     head, variables, image, text, both = make(
-        marks=MARKS,
-        scores="answer",
-        prefix=(7, 3),
-        bidirectional=bidirectional,
-        **options,
+        marks=MARKS, scores="answer", prefix=(7, 3), bidirectional=bidirectional, **options
     )
     slots = 2 + PATCHES
     questions = (1, 3, 0)  # tokens before the answers of MARKS

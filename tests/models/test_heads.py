@@ -22,12 +22,7 @@ HEADS = {
     "labclip": {"width": EMBED},
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
-    "dcsm": {
-        "patches": PATCHES,
-        "length": LENGTH,
-        "num_functional_words": 2,
-        "hidden": 32,
-    },
+    "dcsm": {"patches": PATCHES, "length": LENGTH, "num_functional_words": 2, "hidden": 32},
     "captioner": {
         "vocab_size": 9,
         "patches": PATCHES,

@@ -64,8 +64,7 @@ def assert_same(found, expected, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("part", "dora"),
-    [("decoder", False), ("decoder", True), ("packed", False), ("scanned", True)],
+    ("part", "dora"), [("decoder", False), ("decoder", True), ("packed", False), ("scanned", True)]
 )
 def test_factors_give_the_values_and_gradients_of_merged_matrices(make, part, dora):
     full = "norm/scale"

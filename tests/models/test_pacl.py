@@ -18,8 +18,7 @@ IMAGES, TEXTS, PATCHES, WIDTH, EMBED = 5, 4, 9, 8, 6
 def features():
     rng = np.random.default_rng(0)
     image = types.ImageFeatures(
-        np.zeros((IMAGES, EMBED), "f4"),
-        rng.normal(size=(IMAGES, PATCHES + 1, WIDTH)).astype("f4"),
+        np.zeros((IMAGES, EMBED), "f4"), rng.normal(size=(IMAGES, PATCHES + 1, WIDTH)).astype("f4")
     )
     text = types.TextFeatures(rng.normal(size=(TEXTS, EMBED)).astype("f4"))
     return image, text
@@ -40,8 +39,7 @@ def begin(head, features):
 def init(head, features):
     rng = np.random.default_rng(1)  # no parameter is zero
     return jax.tree.map(
-        lambda x: np.asarray(x) + 0.3 * rng.normal(size=x.shape).astype("f4"),
-        begin(head, features),
+        lambda x: np.asarray(x) + 0.3 * rng.normal(size=x.shape).astype("f4"), begin(head, features)
     )
 
 

@@ -74,9 +74,7 @@ def test_padding_changes_neither_the_local_loss_nor_its_gradient():
 
     both = jax.jit(jax.value_and_grad(value, argnums=(0, 1)))
     for a, b in zip(
-        jax.tree.leaves(both(groups, tokens)),
-        jax.tree.leaves(both(groups, other)),
-        strict=True,
+        jax.tree.leaves(both(groups, tokens)), jax.tree.leaves(both(groups, other)), strict=True
     ):
         np.testing.assert_allclose(a, b, atol=1e-6)
 

@@ -22,11 +22,7 @@ pytestmark = pytest.mark.slow
 IMAGE = {"width": 32, "mlp_width": 48, "depth": 3, "heads": 4, "image_size": 24, "patch_size": 8}
 TEXT = {"width": 32, "mlp_width": 40, "depth": 2, "heads": 4, "context_length": 12,
         "vocab_size": 60, "eos_id": 59}  # fmt: skip
-CLIP = {
-    "variant": "B/32",
-    "image": {**IMAGE, "projection": 16},
-    "text": {**TEXT, "projection": 16},
-}
+CLIP = {"variant": "B/32", "image": {**IMAGE, "projection": 16}, "text": {**TEXT, "projection": 16}}
 SIGLIP = {"variant": "SigLIP-B/16", "image": IMAGE, "text": {**TEXT, "projection": 32}}
 EVA02_TEXT = {**TEXT, "projection": 512}  # open_clip has image towers of the published sizes only
 CASES = {

@@ -19,11 +19,7 @@ ORIGINAL = {
 KINDS = {  # template -> changes of the sizes, of config.json, words of the vocabulary, crop
     "llava_hf": ({}, {}, ("</s>", "<s>"), "centre"),
     "llava_v1": ({}, ORIGINAL, ("</s>", "<s>"), "pad"),
-    "llama_3_v": (
-        *({}, {}),
-        ("<|eot_id|>", "<|end_of_text|>", "<|begin_of_text|>"),
-        "centre",
-    ),
+    "llama_3_v": (*({}, {}), ("<|eot_id|>", "<|end_of_text|>", "<|begin_of_text|>"), "centre"),
     "phi_3_v": (PHI, {}, ("<|end|>", "<s>"), "centre"),
 }
 

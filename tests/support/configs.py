@@ -51,11 +51,7 @@ ARGUMENTS = {
         ",weights=ViT.pt",
     ),
     **dict.fromkeys(  # no language model
-        [
-            "configs/dac.py:data=coco",
-            "configs/svlc.py:data=coco",
-            "configs/svlc_pos.py:data=coco",
-        ],
+        ["configs/dac.py:data=coco", "configs/svlc.py:data=coco", "configs/svlc_pos.py:data=coco"],
         ",negatives=rule,weights=ViT.pt",
     ),
     **dict.fromkeys(("configs/llava/stage1.py", "configs/llava/stage2.py"), ",weights=CLIP"),

@@ -26,10 +26,7 @@ def words(config: str, workdir: Path | str, *flags: str) -> list[str]:
 
 def environment(devices: int = 1) -> dict[str, str]:
     """Of a run on simulated devices; on one, what an earlier run compiled is compiled no more."""
-    chosen = {
-        "JAX_PLATFORMS": "cpu",
-        "JAX_NUM_CPU_DEVICES": str(devices),
-    }
+    chosen = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
     return {**os.environ, **chosen, **compilations.cache_variables(ROOT)}
 
 

@@ -201,11 +201,7 @@ def test_another_model_is_refused(run):
     running = setup.model.clone(head=setup.model.head.clone(standardise="running"))
     for changed, error, message in (
         ({"origin": setup.origin._replace(model_name="pacl")}, UsageError, "name is 'pacl'"),
-        (
-            {"model": setup.model.clone(text=text)},
-            UsageError,
-            "set config.model.text.padding_mask",
-        ),
+        ({"model": setup.model.clone(text=text)}, UsageError, "set config.model.text.padding_mask"),
         (
             {"parameters": setup.parameters._replace(model=running)},
             WeightsError,

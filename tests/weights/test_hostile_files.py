@@ -157,10 +157,7 @@ NPZ = {
     ),
     "a header of 20,000 letters": (zipped({"a.npy": npy(" " * 20_000)}), "damaged"),
     "version 9": (zipped({"a.npy": npy(described((2,)), b"", (9, 0))}), "version"),
-    "a bomb": (
-        zipped({"a.npy": bytes(10**7)}, zipfile.ZIP_DEFLATED),
-        "cannot hold",
-    ),
+    "a bomb": (zipped({"a.npy": bytes(10**7)}, zipfile.ZIP_DEFLATED), "cannot hold"),
     "4 GB": (with_field(MEMBER, 24, b"\xf0" * 4), "cannot hold"),
     "4 GB of the file": (with_field(MEMBER, 20, b"\xf0" * 4), "cannot hold"),
     "a locked member": (with_field(MEMBER, 8, b"\1\0"), "encrypted"),

@@ -79,11 +79,7 @@ def _prefixes(
 
 
 def score_in_blocks(
-    score: Score,
-    image: ImageFeatures,
-    text: TextFeatures,
-    height: int,
-    width: int,
+    score: Score, image: ImageFeatures, text: TextFeatures, height: int, width: int
 ) -> np.ndarray:
     """`score` of every image with every text, float32 (images, texts), in blocks of one shape.
 
@@ -102,10 +98,7 @@ def score_in_blocks(
 
 
 def score_options_in_blocks(
-    score_options: Score,
-    image: ImageFeatures,
-    text: TextFeatures,
-    rows: int,
+    score_options: Score, image: ImageFeatures, text: TextFeatures, rows: int
 ) -> np.ndarray:
     """`score_options` of n images with k texts each, (n, k), in blocks of `rows` images.
 

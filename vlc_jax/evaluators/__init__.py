@@ -166,9 +166,7 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         correct="superposition",
     ),
     "binding": Protocol(
-        binding.evaluate,
-        summary=("probe_accuracy", "score_accuracy"),
-        correct="score",
+        binding.evaluate, summary=("probe_accuracy", "score_accuracy"), correct="score"
     ),
 }
 

@@ -240,13 +240,7 @@ def _metrics(
     twice = [group for group in labels for _ in (0, 1)]
     per_metric = {
         "pair_accuracy": (labels, credit.prod(axis=1), 1 / 4, tied.any(axis=1), clusters),
-        "individual_accuracy": (
-            twice,
-            credit.ravel(),
-            1 / 2,
-            tied.ravel(),
-            np.repeat(clusters, 2),
-        ),
+        "individual_accuracy": (twice, credit.ravel(), 1 / 2, tied.ravel(), np.repeat(clusters, 2)),
     }
     for name, sides in () if is_written else relaxed(scores).items():
         first, second = sides.T

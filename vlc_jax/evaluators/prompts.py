@@ -91,10 +91,7 @@ _WHATSUP = {
         "Is the {first} to the left of or to the right of the {second}?",
         " Answer left or right.",
     ),
-    "on_under": (
-        "Is the {first} on or under the {second}?",
-        " Choose from the two options.",
-    ),
+    "on_under": ("Is the {first} on or under the {second}?", " Choose from the two options."),
     "front_behind": (
         "Is the {first} in front of or behind the {second}?",
         " Answer front or behind.",

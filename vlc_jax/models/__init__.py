@@ -161,10 +161,7 @@ def _check_head(name: str, kind: type[nn.Module], options: Mapping[str, Any]) ->
 
 
 def _head(
-    kind: type[nn.Module],
-    options: Mapping[str, Any],
-    image: vit.ImageTower,
-    text_tower: TextTower,
+    kind: type[nn.Module], options: Mapping[str, Any], image: vit.ImageTower, text_tower: TextTower
 ) -> nn.Module:
     """The head; fields that describe the towers are filled in unless they are among `options`."""
     has_class_token = image.pooling == "cls"

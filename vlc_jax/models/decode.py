@@ -96,9 +96,7 @@ def m3id_weight(numbers: M3ID, step: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def _chosen(
-    logits: tuple[Float[Array, "batch vocab"], ...],
-    step: Int[Array, ""],
-    numbers: M3ID | None,
+    logits: tuple[Float[Array, "batch vocab"], ...], step: Int[Array, ""], numbers: M3ID | None
 ) -> Int[Array, " batch"]:
     if numbers is None:
         # logits: the softmax over the vocabulary does not change their order

@@ -198,10 +198,7 @@ def dot_options(
 
 
 def map_chunks(
-    score: Callable[[Any], Float[Array, " part *axes"]],
-    rows: Any,
-    chunk: int,
-    remat: bool = True,
+    score: Callable[[Any], Float[Array, " part *axes"]], rows: Any, chunk: int, remat: bool = True
 ) -> Float[Array, " images *axes"]:
     """`score` of all rows of a tree of arrays: lax.map over chunks of about `chunk` rows.
 

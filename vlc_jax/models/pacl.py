@@ -187,8 +187,7 @@ def _inverse_length(x: Float[Array, "images patches embed"]) -> Float[Array, "im
 
 
 def _products(
-    patches: Float[Array, "images patches embed"],
-    text: Float[Array, "images_or_1 texts embed"],
+    patches: Float[Array, "images patches embed"], text: Float[Array, "images_or_1 texts embed"]
 ) -> Float[Array, "images patches texts"]:
     # highest: accelerators would round float32 operands to bfloat16 or TF32
     if len(text) == 1:

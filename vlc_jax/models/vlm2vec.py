@@ -81,9 +81,7 @@ class VLM2Vec(captioner.DecoderHead):
         return types.TextFeatures(self._embedding(self.lm.embed(ids), valid))
 
     def _embedding(
-        self,
-        embeds: Float[Array, "batch length width"],
-        valid: Bool[Array, "batch length"],
+        self, embeds: Float[Array, "batch length width"], valid: Bool[Array, "batch length"]
     ) -> Float[Array, "batch width"]:
         decoder = self.language_model
 

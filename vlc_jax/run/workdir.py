@@ -181,10 +181,7 @@ class Workdir:
                 file.write(row.encode() + b"\n")
 
     def check_config(
-        self,
-        config: Mapping[str, Any],
-        allow_change: bool,
-        fields: Sequence[str] | None = None,
+        self, config: Mapping[str, Any], allow_change: bool, fields: Sequence[str] | None = None
     ) -> None:
         """Compares `config` with the config.json of the run that is resumed or evaluated.
 

@@ -22,12 +22,7 @@ from vlc_jax.setup import (
     weights_config,
 )
 from vlc_jax.setup import model as model_setup
-from vlc_jax.types.setup import (
-    EvaluationSetup,
-    Interpolation,
-    Setup,
-    TrainingSetup,
-)
+from vlc_jax.types.setup import EvaluationSetup, Interpolation, Setup, TrainingSetup
 
 Mode = Literal["train", "eval", "weights", "plan"]
 

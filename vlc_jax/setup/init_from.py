@@ -269,11 +269,7 @@ def load_trained(setup: Setup, shapes: Mapping[str, Any]) -> dict[str, Any]:
     return sharding.put_like(params, like)
 
 
-def load_latest(
-    setup: Setup,
-    workdir: Path,
-    on_event: Callable[..., None] | None = None,
-) -> Latest:
+def load_latest(setup: Setup, workdir: Path, on_event: Callable[..., None] | None = None) -> Latest:
     """Parameters of a workdir's latest valid checkpoint, or of config.init_from if it has none.
 
     Changes nothing in the workdir. Raises UsageError if there is neither.

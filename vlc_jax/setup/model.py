@@ -39,10 +39,7 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
     if tokenizer.width:
         text_options = {"vector_width": tokenizer.width}
     else:
-        text_options = {
-            "context_length": config.text.context_length,
-            "eos_id": tokenizer.eos_id,
-        }
+        text_options = {"context_length": config.text.context_length, "eos_id": tokenizer.eos_id}
     return models.build(**overrides, **text_options, image_size=config.input.image_size)
 
 

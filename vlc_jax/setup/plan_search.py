@@ -45,10 +45,7 @@ SEARCHED: dict[str, tuple[str, Values]] = {
             if name != "offload" or runtime.has_pinned_host(devices[0])
         ],
     ),
-    "fsdp": (
-        "mesh.fsdp",
-        lambda config, devices: [n for n in (1, 8, 64) if len(devices) % n == 0],
-    ),
+    "fsdp": ("mesh.fsdp", lambda config, devices: [n for n in (1, 8, 64) if len(devices) % n == 0]),
     "implementation": (
         "losses.{}.implementation",
         lambda config, devices: ("dense", "ring") if len(devices) > 1 else ("dense", "chunked"),
@@ -173,10 +170,7 @@ def _largest_batch(
 
 
 def _planned(
-    config: ConfigDict,
-    flags: Mapping[str, Any],
-    devices: Sequence[Any],
-    is_scored: bool = False,
+    config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any], is_scored: bool = False
 ) -> Planned:
     setup = resolve(config, "plan", devices)
     batch, rows = batch_shapes(config, setup.mesh, setup.parameters), config.batch_size

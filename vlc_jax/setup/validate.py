@@ -231,12 +231,7 @@ def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:
     return tuple(shares)
 
 
-def check_model(
-    config: ConfigDict,
-    mode: str,
-    tokenizer: Tokenizer,
-    model: nn.Module,
-) -> None:
+def check_model(config: ConfigDict, mode: str, tokenizer: Tokenizer, model: nn.Module) -> None:
     """Raises UsageError if the tokenizer does not fit the model, or if a benchmark needs an ability
     that the model lacks. mode: as in `setup.resolve`."""
     if not tokenizer.width:
@@ -279,10 +274,7 @@ def check_question(config: ConfigDict, model: nn.Module) -> None:
 
 
 def check_text_only(
-    config: ConfigDict,
-    source: Source,
-    tokenizer: Tokenizer,
-    model: nn.Module,
+    config: ConfigDict, source: Source, tokenizer: Tokenizer, model: nn.Module
 ) -> None:
     """Raises UsageError for records without an image if the model cannot read them.
 

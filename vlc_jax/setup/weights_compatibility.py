@@ -81,11 +81,7 @@ def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: st
 
 
 def check_sizes(
-    ours: Metadata,
-    model: nn.Module,
-    theirs: Mapping[str, int],
-    path: str | Path,
-    variant: str = "",
+    ours: Metadata, model: nn.Module, theirs: Mapping[str, int], path: str | Path, variant: str = ""
 ) -> None:
     """Raises UsageError if the towers at `path` have other sizes (keys of `sizes`).
 

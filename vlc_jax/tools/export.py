@@ -224,11 +224,7 @@ def describe(setup: Setup, is_siglip: bool) -> folder.Model:
 
 
 def write(
-    out: Path,
-    target: str,
-    arrays: dict[str, np.ndarray],
-    facts: folder.Model,
-    setup: Setup,
+    out: Path, target: str, arrays: dict[str, np.ndarray], facts: folder.Model, setup: Setup
 ) -> None:
     """Writes arrays and configs into the folder `out`."""
     if target.startswith("big_vision"):

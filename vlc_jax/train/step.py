@@ -185,10 +185,7 @@ class CompiledSteps:
 
 
 def compile_step(
-    setup: Setup,
-    state: State,
-    frozen: Any,
-    batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct],
+    setup: Setup, state: State, frozen: Any, batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct]
 ) -> Compiled:
     """Compiles the train step for these arrays or shapes.
 

@@ -107,9 +107,7 @@ FORMATS: dict[str, Format] = {
         huggingface.IGNORED,
     ),
     "hf_llm2clip": Format(
-        llm2clip.NAMES,
-        lambda a: llm2clip.rules(a.patch_size),
-        huggingface.IGNORED,
+        llm2clip.NAMES, lambda a: llm2clip.rules(a.patch_size), huggingface.IGNORED
     ),
     "big_vision_scan": Format(
         ("params/img/MAPHead_0/probe", "params/img/Transformer/encoderblock/LayerNorm_0/scale"),
@@ -151,11 +149,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
 
 
 def load(
-    path: str | Path,
-    shapes: Mapping[str, Any],
-    architecture: Architecture,
-    *,
-    is_cut: bool = False,
+    path: str | Path, shapes: Mapping[str, Any], architecture: Architecture, *, is_cut: bool = False
 ) -> tuple[dict[str, Any], str]:
     """Parameters of a file or folder, a float32 tree like `shapes`, and the name of their format.
 

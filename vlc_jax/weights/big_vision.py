@@ -95,10 +95,7 @@ def dense(theirs: str, ours: str) -> list[Rule]:
 
 
 def _mlp(theirs: str, ours: str) -> list[Rule]:
-    return [
-        *dense(f"{theirs}/Dense_0", f"{ours}/up"),
-        *dense(f"{theirs}/Dense_1", f"{ours}/down"),
-    ]
+    return [*dense(f"{theirs}/Dense_0", f"{ours}/up"), *dense(f"{theirs}/Dense_1", f"{ours}/down")]
 
 
 def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:

@@ -264,11 +264,7 @@ def _check_names(expanded: Expanded, named: Mapping[str, Any], shapes: Mapping[s
 
 
 def _arrays_of(
-    rule_: Rule,
-    layers: range | None,
-    named: Named,
-    shapes: Mapping[str, Any],
-    dtype: Any,
+    rule_: Rule, layers: range | None, named: Named, shapes: Mapping[str, Any], dtype: Any
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The parameters of one rule, layers stacked on axis 0."""
     stacks: dict[str, np.ndarray] = {}

@@ -9,10 +9,7 @@ IGNORED = (r".*attn_mask", "input_resolution", "context_length", "vocab_size")
 
 def norm(theirs: str, ours: str) -> list[Rule]:
     """Rules of a layer norm."""
-    return [
-        rule(f"{theirs}.weight", f"{ours}/scale"),
-        rule(f"{theirs}.bias", f"{ours}/bias"),
-    ]
+    return [rule(f"{theirs}.weight", f"{ours}/scale"), rule(f"{theirs}.bias", f"{ours}/bias")]
 
 
 def dense(theirs: str, ours: str) -> list[Rule]:

@@ -17,10 +17,7 @@ TAGGED = {
         "DT/DET JJ/ADJ NN/NOUN VBD/VERB IN/ADP DT/DET JJ/ADJ NN/NOUN ./PUNCT",
         [[0, 3], [5, 8]],
     ),
-    "a yellow and blue hydrant": (
-        "DT/DET JJ/ADJ CC/CCONJ JJ/ADJ NN/NOUN",
-        [[0, 5]],
-    ),
+    "a yellow and blue hydrant": ("DT/DET JJ/ADJ CC/CCONJ JJ/ADJ NN/NOUN", [[0, 5]]),
     "Two dogs are running, while three cats are sleeping.": (
         "CD/NUM NNS/NOUN VBP/AUX VBG/VERB ,/PUNCT IN/SCONJ CD/NUM NNS/NOUN VBP/AUX VBG/VERB"
         " ./PUNCT",
@@ -39,10 +36,7 @@ TAGGED = {
         "DT/DET NN/NOUN CC/CCONJ DT/DET NN/NOUN IN/ADP DT/DET NN/NOUN",
         [[0, 2], [3, 5], [6, 8]],
     ),
-    "a big and a small dog": (
-        "DT/DET JJ/ADJ CC/CCONJ DT/DET JJ/ADJ NN/NOUN",
-        [[0, 2], [3, 6]],
-    ),
+    "a big and a small dog": ("DT/DET JJ/ADJ CC/CCONJ DT/DET JJ/ADJ NN/NOUN", [[0, 2], [3, 6]]),
     "a dog": ("DT/DET NN/NOUN", [[0, 2]]),
 }
 

@@ -155,7 +155,4 @@ def test_a_mirror_leaves_the_files_of_others(local, remote):
     (local / "config.json").write_text(json.dumps({}))
     append(local / "logs" / "host_001.log", "mine")
     copies.flush()
-    assert remote.list().keys() == {
-        "logs/host_000.log",
-        "logs/host_001.log",
-    }
+    assert remote.list().keys() == {"logs/host_000.log", "logs/host_001.log"}

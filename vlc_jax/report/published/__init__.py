@@ -242,10 +242,7 @@ def _difference(row: table.Row, candidates: Sequence[Value], alike: Sequence[Val
 
 
 def _sentences(
-    model: str,
-    origins: dict[str, dict[str, None]],
-    left_out: Iterable[str],
-    without: Iterable[str],
+    model: str, origins: dict[str, dict[str, None]], left_out: Iterable[str], without: Iterable[str]
 ) -> list[str]:
     sentences = [
         f"Paper: {model}. {origin}: {', '.join(names)}." for origin, names in origins.items()
