@@ -225,9 +225,8 @@ def _model() -> ConfigDict:
             # xla | cudnn (NVIDIA GPUs, bfloat16 or float16) | auto: cudnn where a trial before the
             # run works and agrees with XLA; the log has the choice and its reason.
             "attention": "auto",
-            "logit_scale_init": placeholder(
-                float
-            ),  # linear; None: the variant's (1/0.07, SigLIP 10)
+            # linear; None: the variant's (1/0.07, SigLIP 10)
+            "logit_scale_init": placeholder(float),
             # linear; clamped to [1, this] after each update as CLIP does; None: no clamp
             "logit_scale_max": 100.0,
             "logit_bias_init": placeholder(float),  # None: the variant's (CLIP has no bias)
