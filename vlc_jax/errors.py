@@ -7,7 +7,8 @@ one line. Any other is a bug of ours and keeps its traceback.
 import difflib
 import enum
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class ExitCode(enum.IntEnum):
@@ -65,6 +66,15 @@ class PreemptedError(Exception):
     """SIGTERM or SIGINT arrived; the run saves its state and ends."""
 
     exit_code = ExitCode.PREEMPTED
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turns a ValueError of the input pipeline, which has no exit codes, into a UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def exit_code(error: BaseException) -> ExitCode | None:

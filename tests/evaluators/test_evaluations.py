@@ -135,6 +135,11 @@ def test_unknown_option_names_the_nearest(constant_scorer):
         evaluators.evaluate("choice", tiny_benchmark("choice"), constant_scorer, ties="half")
 
 
+def test_a_value_of_another_type_is_refused():
+    with pytest.raises(errors.UsageError, match="'first_step' is an integer; got 'x', str"):
+        evaluators.check("pairs", {"protocol": "multiple_choice", "first_step": "x"})
+
+
 def test_a_protocol_that_asks_takes_the_place_of_the_readers_own():
     assert evaluators.protocol("choice", "keywords") == "keywords"
     assert "first_step" in evaluators.protocol_options("pairs", "multiple_choice")

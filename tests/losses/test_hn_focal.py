@@ -69,6 +69,7 @@ def test_gradient_is_finite_where_the_softmax_saturates(logit, gamma):
     ("option", "message"),
     [
         ({"gama": 2.0}, "unknown option of the loss hn_focal 'gama'; did you mean 'gamma'"),
+        ({"gamma": "big"}, "the option 'gamma' is a number; got 'big', str"),
         ({"gamma": -1.0}, "gamma of hn_focal is 0 or at least 1; got -1.0"),
         ({"gamma": 0.5}, "gamma of hn_focal is 0 or at least 1; got 0.5"),
         ({"label_smoothing": 1.0}, "at least 0 and below 1; got 1.0"),

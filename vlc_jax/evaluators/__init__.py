@@ -25,6 +25,7 @@ from vlc_jax.evaluators import (
 )
 from vlc_jax.evaluators.scorer import Abilities, Ability, Decoding, Scorer
 from vlc_jax.evaluators.stats import Estimate, EvalResult
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.case import Benchmark
 
 __all__ = [
@@ -223,6 +224,8 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
     name = protocol(default, options.get("protocol", ""))
     row, of_vqascore = PROTOCOLS[name], options.get("vqascore")
     values = {**row.options, **options}
+    with errors.usage_errors():
+        lookup.check_types("protocol", name, row.evaluate, options)
     row.check(**values)
     if of_vqascore is not None:
         if name in ASKING:

@@ -11,6 +11,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc, tiles
 
 Values = Callable[..., Float[Array, " batch"]]
@@ -230,6 +231,8 @@ def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
         defaults = _option_defaults(loss)
         for option in options:
             errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))
+        with errors.usage_errors():
+            lookup.check_types("loss", name, loss.dense, options)
         if not 0 <= options.get("weight", -1) < float("inf"):
             raise errors.UsageError(
                 f"the loss {name} needs a weight from 0 on; got {dict(options)}"

@@ -2,8 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import jax
 from ml_collections import ConfigDict
 
 from vlc_jax import evaluators
-from vlc_jax.errors import UsageError, known
+from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline import benchmarks as benchmark_readers
 from vlc_jax.input_pipeline import lookup, tokenizers
 from vlc_jax.input_pipeline.benchmarks import Benchmark
@@ -362,15 +361,6 @@ def check_features(source: Source, key: dict[str, Any]) -> None:
             "the features at config.input.source_options.path are of other towers or pixels: "
             f"{lines}; store them again (vlc-jax cache_features) or change the config"
         )
-
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    """Turns a ValueError of the input pipeline, which has no exit codes, into a UsageError."""
-    try:
-        yield
-    except ValueError as error:
-        raise UsageError(str(error)) from error
 
 
 def _text_options(config: ConfigDict, side: str) -> dict[str, Any]:

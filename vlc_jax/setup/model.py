@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, UInt8
 from ml_collections import ConfigDict
 
 from vlc_jax import models
-from vlc_jax.errors import known
+from vlc_jax.errors import known, usage_errors
 from vlc_jax.evaluators import Abilities
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
@@ -21,7 +21,6 @@ from vlc_jax.models import attention, heads, text
 from vlc_jax.models.parameters import TOWERS, Parameters
 from vlc_jax.models.tower import Tower
 from vlc_jax.setup import optimizer
-from vlc_jax.setup.data import usage_errors
 from vlc_jax.types.setup import Optimization
 
 Schedule = Callable[[Any], Array]

@@ -13,12 +13,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax import weights
-from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline import tokenizers
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.text import TextTower
-from vlc_jax.setup.data import Tokenizer, image_transform, usage_errors
+from vlc_jax.setup.data import Tokenizer, image_transform
 
 # Maximum of embedding rows beyond the tokenizer's ids: tables are padded to round sizes.
 MAX_SPARE_ROWS = 1024

@@ -27,7 +27,7 @@ import numpy as np
 from absl import flags
 
 from vlc_jax.encode.batches import BatchEncoder
-from vlc_jax.errors import UsageError, known
+from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.loader import stored_features
@@ -36,7 +36,6 @@ from vlc_jax.input_pipeline.sources.features import HARD_IMAGE
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.setup import command_line as config_flag
 from vlc_jax.setup import init_from, resolve
-from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup

@@ -36,7 +36,7 @@ import numpy as np
 from vlc_jax.devices import runtime
 from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
@@ -45,7 +45,6 @@ from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.stores.row_file import RowFile
 from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.run import workdir_files
-from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 
 # Embeddings of a batch, and {row: reason} of the items that cannot be read.

@@ -28,13 +28,13 @@ from typing import Any
 from absl import flags
 
 from vlc_jax.encode import llm2vec, text_encoders
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
 from vlc_jax.setup import command_line as config_flag
-from vlc_jax.setup.data import all_texts, usage_errors
+from vlc_jax.setup.data import all_texts
 from vlc_jax.tools import command
 
 FLAGS = flags.FLAGS

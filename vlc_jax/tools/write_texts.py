@@ -22,12 +22,11 @@ import numpy as np
 
 from vlc_jax.devices import runtime
 from vlc_jax.encode import complete
-from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import addresses, command_line, text_job
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import lm
-from vlc_jax.setup.data import usage_errors
 from vlc_jax.tools import command
 from vlc_jax.weights import files, llava, lm_config
 
