@@ -112,6 +112,7 @@ def read_caption(text: str) -> Caption:
     turns = document if has_image else document["text_only"]
     is_valid = (
         isinstance(turns, list)
+        and len(turns) > 0  # a key "text_only" may be repeated, the last time with []
         and all(
             isinstance(turn, list)
             and [type(x) for x in turn] in ([str, str], [str, str, bool])

@@ -59,6 +59,8 @@ def parse_flags(argv: list[str]) -> list[str]:
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         missing = str(inner.args[0])
         message = "unknown config field " + ". ".join(missing.splitlines())
+        if missing.strip("'") == "plan":
+            message += "; it is set with --plan_topology, --plan_step and --plan_search"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
             if missing.strip("'") in table:  # a name in place of a field
                 message += f"; its options are set as --config.{field}_options.NAME=VALUE"
@@ -97,7 +99,20 @@ def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
             if name not in table:
                 table[name] = ConfigDict()
             table = table[name]
-        table[last] = _value(text)
+            if not isinstance(table, ConfigDict):
+                raise UsageError(f"--config.{group}.{option}={text}: {name!r} has no options")
+        # a path may be a number: text stays text
+        value = text if isinstance(table.get(last), str) and not _is_quoted(text) else _value(text)
+        try:
+            table[last] = value
+        except TypeError as error:
+            kind = table.get_type(last).__name__
+            raise UsageError(f"--config.{group}.{option} needs {kind}; got {text!r}") from error
+
+
+def _is_quoted(text: str) -> bool:
+    """True for a text as a Python literal."""
+    return isinstance(_value(text), str) and _value(text) != text
 
 
 def _value(text: str) -> Any:

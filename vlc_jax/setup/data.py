@@ -227,6 +227,10 @@ def check_options(config: ConfigDict) -> None:
     for field, table in tables.items():
         side, kind = field.split(".")
         name, further = config[side][kind], config[side][f"{kind}_options"]
+        own = {"source": "split", "tokenizer": "context_length"}[kind]  # passed beside the options
+        if own in further:
+            place = "config.text.context_length" if kind == "tokenizer" else "split of a benchmark"
+            raise UsageError(f"config.{field}_options has no {own!r}: set {place}")
         try:
             lookup.check(kind, table, name, _options(config[side], name, further))
         except ValueError as error:
