@@ -148,7 +148,8 @@ def start_from(config: ConfigDict, run: str) -> None:
     config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})
     if unknown := sorted(saved["text"].keys() - config.text.keys()):
         raise ValueError(
-            f"init_from={run} is of another version of vlc_jax, with text.{unknown[0]}"
+            f"init_from={run} is of another version of vlc_jax, with text.{unknown[0]}: export it "
+            "with that version, or train it on with a config of this one and --allow_config_change"
         )
     config.text.update(saved["text"])
     for field in pretrained.OF_MODEL:

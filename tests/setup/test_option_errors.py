@@ -9,7 +9,7 @@ from vlc_jax.setup import command_line, data
 
 
 @pytest.mark.parametrize(
-    "field, option", [("input.source", "split"), ("text.tokenizer", "context_length")]
+    ("field", "option"), [("input.source", "split"), ("text.tokenizer", "context_length")]
 )
 def test_an_argument_of_the_run_is_no_option(field, option):
     config = default.get_config()
@@ -24,6 +24,8 @@ def test_values_of_another_type():
     command_line.set_option(config, group, "path", "x")
     command_line.set_option(config, group, "path", "2024")
     assert config.input.source_options.path == "2024"
+    command_line.set_option(config, group, "path", "None")
+    assert config.input.source_options.path is None
     command_line.set_option(config, group, "holdout", "0.5")
     with pytest.raises(UsageError, match=r"source_options\.holdout needs float; got 'abc'"):
         command_line.set_option(config, group, "holdout", "abc")
@@ -32,12 +34,14 @@ def test_values_of_another_type():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
-def test_the_old_place_of_a_plan(capsys):
+@pytest.mark.parametrize(
+    ("flag", "place"),
+    [("plan.topology=v5e:4x4", "--plan_topology"), ("platform=cpu", "JAX_PLATFORMS")],
+)
+def test_a_field_of_earlier_versions_has_another_place(flag, place, capsys):
     with pytest.raises(SystemExit):
-        command_line.parse_flags(
-            ["vlc", "--config", "configs/scenes/clip.py", "--config.plan.topology=v5e:4x4"]
-        )
-    assert "--plan_topology" in capsys.readouterr().err
+        command_line.parse_flags(["vlc", "--config", "configs/scenes/clip.py", f"--config.{flag}"])
+    assert place in capsys.readouterr().err
 
 
 def test_a_conversation_without_turns():

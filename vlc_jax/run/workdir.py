@@ -371,8 +371,9 @@ def check_version(config: Mapping[str, Any], path: Path) -> None:
     if "plan" in config:  # a field of every config of those versions
         raise UsageError(
             f"{path} is of an earlier version of vlc_jax, with other fields for the options of "
-            "source and tokenizer: take that version, or train on with a config of this version "
-            "and --allow_config_change"
+            "source and tokenizer: take that version, or start its training once with a config of "
+            "this version and --allow_config_change, which continues from its checkpoint and "
+            "rewrites config.json"
         )
 
 

@@ -29,6 +29,12 @@ OPTIONS = re.compile(
     r"\.([^=]+)(?:=(.*))?",
     re.DOTALL,
 )
+# Settings of a process, no longer of a config.
+ELSEWHERE = {
+    "plan": "--plan_topology, --plan_step and --plan_search",
+    "platform": "the environment variable JAX_PLATFORMS",
+    "compilation_cache": "the environment variable JAX_COMPILATION_CACHE_DIR",
+}
 
 
 def config() -> ConfigDict:
@@ -59,8 +65,8 @@ def parse_flags(argv: list[str]) -> list[str]:
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         missing = str(inner.args[0])
         message = "unknown config field " + ". ".join(missing.splitlines())
-        if missing.strip("'") == "plan":
-            message += "; it is set with --plan_topology, --plan_step and --plan_search"
+        if place := ELSEWHERE.get(missing.strip("'")):
+            message += f"; it is set with {place}"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
             if missing.strip("'") in table:  # a name in place of a field
                 message += f"; its options are set as --config.{field}_options.NAME=VALUE"
@@ -102,7 +108,8 @@ def set_option(config: ConfigDict, group: str, option: str, text: str) -> None:
             if not isinstance(table, ConfigDict):
                 raise UsageError(f"--config.{group}.{option}={text}: {name!r} has no options")
         # a path may be a number: text stays text
-        value = text if isinstance(table.get(last), str) and not _is_quoted(text) else _value(text)
+        is_text = isinstance(table.get(last), str) and text != "None" and not _is_quoted(text)
+        value = text if is_text else _value(text)
         try:
             table[last] = value
         except TypeError as error:
