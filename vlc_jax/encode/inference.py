@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -37,6 +37,7 @@ _KEPT_BATCHES = 8
 
 # A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an ImageQuestion is one of
 # them with a question, for a model that reads it.
+T = TypeVar("T")
 AnyImage = str | os.PathLike | Image.Image | ImageLike
 
 
@@ -267,7 +268,7 @@ def _image(image: AnyImage) -> ImageLike:
     return Path(image) if isinstance(image, str | os.PathLike) else image
 
 
-def _texts(texts: Sequence[Caption]) -> list[Caption]:
+def _texts(texts: Sequence[T]) -> list[T]:
     if isinstance(texts, str):
         raise UsageError("texts are a list, even of one; got str")
     return list(texts)
