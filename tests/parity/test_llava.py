@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 
 from tests.support import plain_llava
+from vlc_jax import types
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import captioner, decode, layers, llava, lm, lora, rope
 from vlc_jax.weights import llava as weights
@@ -121,7 +122,7 @@ def test_hidden_states_of_the_image_tower(folder, io, layer):
     model = plain_llava.build(sizes)
     params = weights.load(folder / "llava", sizes, shapes_of(model))
     apply = functools.partial(
-        model.apply, method=lambda m, x: m.image(x, llava.types.FeatureRequest("raw")).tokens
+        model.apply, method=lambda m, x: m.image(x, types.FeatureRequest("raw")).tokens
     )
     tokens = jax.jit(apply)({"params": params}, jnp.asarray(io["images"]))
     np.testing.assert_allclose(tokens, io[f"hidden_{layer}"], atol=2e-5)
@@ -297,7 +298,7 @@ def test_mistakes_are_found(folder, whole, io, monkeypatch, mistake):
         monkeypatch.setattr(
             plain_llava.LLaVA,
             "image_tokens",
-            lambda m, x: m.projector(m.image(x, llava.types.FeatureRequest("raw")).tokens[:, :-1]),
+            lambda m, x: m.projector(m.image(x, types.FeatureRequest("raw")).tokens[:, :-1]),
         )
     elif mistake == "layer":
         sizes = weights.read_sizes(folder / "llava") | {"layer": -1}
