@@ -71,13 +71,14 @@ class VLM2Vec(captioner.DecoderHead):
     ) -> types.TextFeatures:
         """`pooled`: the embedding of each text, float32, of unit length."""
         del is_training
-        rows, length = features.ids.shape
+        length = features.ids.shape[1]
         # without the end token, except for an empty text (a missing negative), which is only that
         is_text = jnp.pad(features.mask[:, 1:], ((0, 0), (0, 1))) | (jnp.arange(length) == 0)[None]
-        before = jnp.asarray(self.prefix, features.ids.dtype)
-        before = jnp.broadcast_to(before, (rows, len(self.prefix)))
+        # from the ids: on a mesh of explicit axes all parts of a concatenation are sharded alike
+        prefix = jnp.asarray(self.prefix, features.ids.dtype)
+        before = jnp.zeros_like(features.ids[:, :1]) + prefix[None]
         ids = jnp.concatenate([before, features.ids], axis=1)
-        valid = jnp.concatenate([jnp.ones(before.shape, bool), is_text], axis=1)
+        valid = jnp.concatenate([jnp.ones_like(before, bool), is_text], axis=1)
         return types.TextFeatures(self._embedding(self.lm.embed(ids), valid))
 
     def _embedding(
