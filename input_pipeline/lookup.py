@@ -27,12 +27,19 @@ def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **optio
 
 
 def check(
-    kind: str, table: Mapping[str, Callable[..., Any]], name: str, options: Mapping[str, Any]
+    kind: str,
+    table: Mapping[str, Callable[..., Any]],
+    name: str,
+    options: Mapping[str, Any],
+    passed: Sequence[str] = (),
 ) -> None:
-    """Raises ValueError for an unknown name, an unknown option, or a value of another type."""
+    """Raises ValueError for an unknown name, an unknown option, or a value of another type.
+
+    passed: parameters that the caller sets itself; they are no options.
+    """
     if name not in table:
         raise ValueError(f"no {kind} {name!r}{nearest(name, table)}; known: {sorted(table)}")
-    parameters = inspect.signature(table[name]).parameters
+    parameters = inspect.signature(table[name]).parameters.keys() - {*passed}
     for option in options:
         if option not in parameters:
             raise ValueError(

@@ -46,7 +46,7 @@ class Tokenizer(Protocol):
 
     @property
     def has_marks(self) -> bool:
-        """Whether tokens of answers or functional words have marks."""
+        """True if tokens of answers or functional words have marks."""
         return self.reads_conversations or bool(self.words)
 
     def marks(self, texts: Sequence[Caption]) -> np.ndarray:

@@ -1,17 +1,13 @@
 """Every shipped config is trained for two shrunken steps."""
 
 import re
-from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
 from tests.support import helpers
 from tests.support.configs import CASES, load, shrink
-from vlc_jax.run.processes.preemption import StopSignal
-from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import resolve
-from vlc_jax.train import loop
+from tests.support.training import train
 
 slow = pytest.mark.slow
 
@@ -21,16 +17,7 @@ def pretrained(tmp_path_factory):
     """The workdir of a shrunken run that methods start from."""
     folder = tmp_path_factory.mktemp("pretrained")
     config = shrink(load("configs/scenes/clip.py", folder), folder)
-    return run(config, folder / "run")
-
-
-def run(config: ConfigDict, folder: Path) -> Path:
-    workdir = Workdir(folder)
-    try:
-        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    return workdir.path
+    return train(config, folder / "run")
 
 
 FAST = ("configs/hp_hn.py",)
@@ -59,7 +46,7 @@ def test_config_trains_two_steps(case, pretrained, tmp_path):
             config.init_from = str(pretrained)
         if case != "configs/scenes/clip.py":  # which evaluates every benchmark
             config.evals = ConfigDict({name: config.evals[name] for name in [*config.evals][:1]})
-    workdir = run(config, tmp_path / "run")
+    workdir = train(config, tmp_path / "run")
     assert (workdir / "DONE").exists()
     (row,) = helpers.rows(workdir / "metrics.jsonl")
     for name in config.losses:

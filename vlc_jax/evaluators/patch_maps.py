@@ -72,8 +72,8 @@ def write(
         if is_writer:
             arrays = label_columns(of_pairs, num_images, case_captions, labels, tokenizer.words)
             arrays |= {"pixels": np.stack([pixels(x) for x in cases[file].images])}
-            shown = np.array([*map(str, case_captions)])
-            _save(file, {**arrays, "step": np.array(step), "captions": shown})
+            texts_of_case = np.array([*map(str, case_captions)])
+            _save(file, {**arrays, "step": np.array(step), "captions": texts_of_case})
 
 
 def captions_of(case: Case) -> tuple[str, ...]:

@@ -65,8 +65,8 @@ def parse_flags(argv: list[str]) -> list[str]:
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         missing = str(inner.args[0])
         message = "unknown config field " + ". ".join(missing.splitlines())
-        if place := ELSEWHERE.get(missing.strip("'")):
-            message += f"; it is set with {place}"
+        if setting := ELSEWHERE.get(missing.strip("'")):
+            message += f"; it is set with {setting}"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
             if missing.strip("'") in table:  # a name in place of a field
                 message += f"; its options are set as --config.{field}_options.NAME=VALUE"

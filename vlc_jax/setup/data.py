@@ -227,12 +227,9 @@ def check_options(config: ConfigDict) -> None:
     for field, table in tables.items():
         side, kind = field.split(".")
         name, further = config[side][kind], config[side][f"{kind}_options"]
-        own = {"source": "split", "tokenizer": "context_length"}[kind]  # passed beside the options
-        if own in further:
-            place = "config.text.context_length" if kind == "tokenizer" else "split of a benchmark"
-            raise UsageError(f"config.{field}_options has no {own!r}: set {place}")
         try:
-            lookup.check(kind, table, name, _options(config[side], name, further))
+            options = _options(config[side], name, further)
+            lookup.check(kind, table, name, options, passed=("split", "context_length"))
         except ValueError as error:
             # the config's options may be those of the source or tokenizer that was there before
             advice = f'--config.{field}_options="{{...}}" replaces all options'
