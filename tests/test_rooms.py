@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUND = ("types", "errors")  # and the contracts of the input pipeline: everybody imports them
 CONTRACTS = tuple(f"vlc_jax.input_pipeline.{name}" for name in ("record", "batch", "case"))
 PARTS = ("losses", "weights", "evaluators", "devices", "run")  # they never import each other
-MODES = ("train", "evaluate", "encode", "plan")
+MODES = ("train", "evaluation", "encode", "plan")
 # room -> the rooms that it may import beside GROUND and itself
 RULES: dict[str, tuple[str, ...]] = {
     "types": (),
@@ -23,12 +23,12 @@ RULES: dict[str, tuple[str, ...]] = {
     "models": ("devices",),
     "setup": ("configs", "input_pipeline", "models", *PARTS),
     "encode": ("input_pipeline", "models", "setup", *PARTS),
-    "evaluate": ("input_pipeline", "models", "setup", "encode", "report", *PARTS),
-    "train": ("input_pipeline", "models", "setup", "evaluate", *PARTS),
+    "evaluation": ("input_pipeline", "models", "setup", "encode", "report", *PARTS),
+    "train": ("input_pipeline", "models", "setup", "evaluation", *PARTS),
     "plan": ("models", "setup", "encode", "train", *PARTS),
     "report": ("input_pipeline", "run"),
     "tools": ("configs", "input_pipeline", "models", "setup", "report", *MODES, *PARTS),
-    "main": ("input_pipeline", "setup", "train", "evaluate", "plan", *PARTS),
+    "main": ("input_pipeline", "setup", "train", "evaluation", "plan", *PARTS),
     "__main__": ("main", "run"),
     "": ("encode",),  # vlc_jax.load
 }

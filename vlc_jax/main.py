@@ -31,7 +31,7 @@ from ml_collections import ConfigDict
 from vlc_jax import errors
 from vlc_jax.devices import runtime
 from vlc_jax.errors import ExitCode, PeerError, UsageError
-from vlc_jax.evaluate import mode, watch
+from vlc_jax.evaluation import mode, watch
 from vlc_jax.input_pipeline import stores
 from vlc_jax.plan import plan
 from vlc_jax.run import terminal

@@ -13,7 +13,7 @@ from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, heads
 from vlc_jax.configs.scenes import clip, text_vectors
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.evaluate import mode
+from vlc_jax.evaluation import mode
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config

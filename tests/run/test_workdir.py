@@ -13,7 +13,7 @@ import pytest
 from tests.support import helpers
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.run import workdir
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
 from vlc_jax.train import loop

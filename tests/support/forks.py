@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.support import compilations, interpreter
 
 IMPORTED = (
-    *("vlc_jax.evaluate.mode", "vlc_jax.train.loop", "vlc_jax.report", "vlc_jax.tools.export"),
+    *("vlc_jax.evaluation.mode", "vlc_jax.train.loop", "vlc_jax.report", "vlc_jax.tools.export"),
     *(
         "vlc_jax.configs.scenes.clip",
         "vlc_jax.input_pipeline.commands.prepare",

@@ -15,7 +15,7 @@ from tests.support import miniature, plain_llava, small_models, training
 from tests.support.sets import mmvp, whatsup, winoground
 from vlc_jax.configs import default
 from vlc_jax.configs.eval import llava as llava_config
-from vlc_jax.evaluate import mode
+from vlc_jax.evaluation import mode
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve

@@ -13,7 +13,7 @@ import sys
 import time
 
 from vlc_jax import main
-from vlc_jax.evaluate import benchmarks
+from vlc_jax.evaluation import benchmarks
 from vlc_jax.run import workdir
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.processes import peers

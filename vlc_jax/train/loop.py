@@ -9,7 +9,7 @@ import numpy as np
 
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import ExitCode, PreemptedError, UsageError
-from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.processes.watchdog import Watchdog

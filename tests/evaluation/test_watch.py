@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from vlc_jax.errors import PreemptedError
-from vlc_jax.evaluate import watch
+from vlc_jax.evaluation import watch
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run.workdir import Workdir, read_object, write_json
 from vlc_jax.setup import init_from

@@ -6,8 +6,8 @@ from pathlib import Path
 import jax
 
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluate.benchmarks import Evaluation
-from vlc_jax.evaluate.mode import claim
+from vlc_jax.evaluation.benchmarks import Evaluation
+from vlc_jax.evaluation.mode import claim
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.processes.preemption import StopSignal

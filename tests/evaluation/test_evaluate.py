@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluate import benchmarks
-from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.evaluation import benchmarks
+from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.train import loop
 from vlc_jax.types import State

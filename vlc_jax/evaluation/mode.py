@@ -6,8 +6,8 @@ from typing import Any
 from vlc_jax import models
 from vlc_jax.devices import runtime
 from vlc_jax.encode import text_encoders
-from vlc_jax.evaluate import wise_ft
-from vlc_jax.evaluate.benchmarks import Evaluation
+from vlc_jax.evaluation import wise_ft
+from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
