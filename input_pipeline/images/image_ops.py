@@ -113,6 +113,11 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
     if isinstance(image, Image.Image):
         return _upright(image, _to_rgb(image, "a picture"))
     if isinstance(image, Crop):
+        left, top, right, bottom = image.box
+        if not (left < right and top < bottom and (right - left) * (bottom - top) <= MAX_PIXELS):
+            raise DataError(
+                f"no crop of {image.image} to {image.box} has 1 to {MAX_PIXELS:,} pixels"
+            )
         return open_rgb(image.image).crop(image.box)
     if isinstance(image, ImageQuestion):
         return open_rgb(image.image)
