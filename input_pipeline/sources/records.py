@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.record import Caption, DataError, Record, read_caption
 from vlc_jax.input_pipeline.sources import (
     cells,
@@ -228,7 +229,11 @@ class RecordsSource:
             return f"{row.get(self._image)}#{self._table.number(row_index)}"
         if row.get(self._id) in (None, ""):
             raise DataError(f"{self._table.name(row_index)} has no {self._id!r}, its id")
-        return str(row[self._id])
+        try:
+            record_validation.check_text(record_id := str(row[self._id]), "an id")
+        except DataError as error:
+            raise DataError(f"{self._table.name(row_index)}: {error}") from None
+        return record_id
 
     def _check_columns(self) -> None:
         known = self._table.columns()
