@@ -60,7 +60,10 @@ class PublishedSource(RecordsSource):
             # the file is somebody else's: it must not reach the files of this machine
             record_validation.path_below(self._folder, image)
         except DataError as error:
-            raise DataError(f"{name}: {self._image!r}: {error}") from None
+            raise DataError(
+                f"{name}: {self._image!r}: {error}; images of a table of your own may be elsewhere: "
+                "read it with the source records"
+            ) from None
         return image
 
     def _load(self, path: Path) -> Any:
