@@ -38,6 +38,7 @@ SHALLOW = "--config.model.image={'depth': 1}"
 POOLED = "--config.model.image={'depth': 1, 'pooling': 'mean'}"  # a shallow one, too
 SHALLOW_TEXT = "--config.model.text={'depth': 1}"
 SMALL = (*SHORT, SHALLOW, SHALLOW_TEXT)
+OWN = ("--config.epochs=1", *SMALL[1:])
 EVALS = {name: {"count": 8} for name in ("scenes_retrieval", "scenes_relation_swap")}
 # texts of a run, and a run on them
 VECTORS = (*SHORT, SHALLOW, f"--config.evals={EVALS}")
@@ -61,8 +62,8 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     ),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
-    "python -m vlc_jax.main --config configs/records.py": SMALL,
-    "vlc-jax --config records": SMALL,
+    "python -m vlc_jax.main --config configs/records.py": OWN,
+    "vlc-jax --config records": OWN,
     "vlc-jax --config hp_hn": (  # this one trains CLIP first
         *SHORT,
         SHALLOW,
