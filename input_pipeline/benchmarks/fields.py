@@ -6,15 +6,14 @@ A message is the rule and the value; `published.Files` puts file and case before
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError, check_text, path_below
 
 
 def text(value: Any) -> None:
     """A text that a tokenizer, a terminal and a file can take."""
     if not isinstance(value, str):
         raise DataError(f"a text is needed; got {shown(value)}")
-    record_validation.check_text(value)
+    check_text(value)
 
 
 def texts(value: Any) -> None:
@@ -28,7 +27,7 @@ def texts(value: Any) -> None:
 def image_name(value: Any) -> None:
     """The name of an image below the folder of images."""
     text(value)
-    record_validation.path_below(Path(), value)
+    path_below(Path(), value)
 
 
 def image_id(value: Any) -> None:

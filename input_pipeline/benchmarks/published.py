@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.benchmarks import fields as kinds
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
-from vlc_jax.input_pipeline.record import DataError, PackedImage
+from vlc_jax.input_pipeline.record import DataError, PackedImage, path_below
 from vlc_jax.input_pipeline.sources import json_annotations
 
 # averages of `Files.benchmark`: accuracy_macro is the mean over subsets
@@ -198,7 +197,7 @@ class Files:
             raise DataError(f"{self.place}: images have names; got {kinds.shown(name)}")
         # no stat here: sets have tens of thousands of images, and storage may be slow
         try:
-            return record_validation.path_below(self.images, name)
+            return path_below(self.images, name)
         except DataError as error:
             raise DataError(f"{self.place} has {error}") from None
 
@@ -241,12 +240,12 @@ class Files:
     ) -> Benchmark:
         """The benchmark of the first `count` cases (per subset); None: all cases.
 
-        Notes a difference from the published number of cases, unless `count` is set."""
+        Notes a difference from the published number of cases; with `count`, the share taken."""
         if self.count is not None and self.count < 1:
             raise ValueError(f"count must be at least 1; got {self.count}")
         # checked one by one, while `place` is the file of the case
         cases = tuple(map(self._checked, self._first(cases)))
-        notes = () if self.count is not None else tuple(self._differences(cases))
+        notes = tuple(self._differences(cases))
         ids = Counter(case.id for case in cases)
         if twice := next((name for name, times in ids.items() if times > 1), None):
             raise DataError(f"{self.place} has the case {twice} twice")
@@ -284,8 +283,14 @@ class Files:
         return first
 
     def _differences(self, cases: Sequence[Case]) -> Iterable[str]:
-        """Yields a note per number of cases that differs from the published one."""
+        """Yields a note per number of cases that differs from the published one; with `count`, one
+        note of all."""
         published = self.origin.cases
+        if self.count is not None:
+            whole = sum(published.values()) if isinstance(published, Mapping) else published
+            if whole is not None and len(cases) < whole:
+                yield f"{len(cases):,} of {whole:,} cases (count={self.count})"
+            return
         if isinstance(published, Mapping):
             numbers = Counter(case.group["subset"] for case in cases)
             for subset in numbers:

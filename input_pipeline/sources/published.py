@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError, path_below
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
@@ -58,11 +57,11 @@ class PublishedSource(RecordsSource):
         image = super()._image_name(row, name)
         try:
             # the file is somebody else's: it must not reach the files of this machine
-            record_validation.path_below(self._folder, image)
+            path_below(self._folder, image)
         except DataError as error:
             raise DataError(
-                f"{name}: {self._image!r}: {error}; images of a table of your own may be elsewhere: "
-                "read it with the source records"
+                f"{name}: {self._image!r}: {error}; the source records reads tables of your "
+                "own, whose images may be elsewhere"
             ) from None
         return image
 

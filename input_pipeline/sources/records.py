@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.record import Caption, DataError, Record, read_caption
+from vlc_jax.input_pipeline.record import Caption, DataError, Record, check_text, read_caption
 from vlc_jax.input_pipeline.sources import (
     cells,
     id_index,
@@ -230,7 +229,7 @@ class RecordsSource:
         if row.get(self._id) in (None, ""):
             raise DataError(f"{self._table.name(row_index)} has no {self._id!r}, its id")
         try:
-            record_validation.check_text(record_id := str(row[self._id]), "an id")
+            check_text(record_id := str(row[self._id]), "an id")
         except DataError as error:
             raise DataError(f"{self._table.name(row_index)}: {error}") from None
         return record_id

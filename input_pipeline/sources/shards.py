@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup, record_validation, stores
-from vlc_jax.input_pipeline.record import DataError, Record, read_caption
+from vlc_jax.input_pipeline import lookup, stores
+from vlc_jax.input_pipeline.record import DataError, Record, path_below, read_caption
 from vlc_jax.input_pipeline.sources import id_index, order
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
@@ -105,7 +105,7 @@ def _check_entries(folder: Path, manifest: dict[str, Any]) -> None:
                 "ids": {"name": str(ids), "bytes": int(), "sha256": str()},
             }:
                 for file in (name, ids):
-                    record_validation.path_below(folder, file)
+                    path_below(folder, file)
             case _:
                 raise DataError(f"shard {number} lacks name, count, bytes, sha256 or ids")
 
