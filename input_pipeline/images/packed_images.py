@@ -7,6 +7,9 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 
+# of the texts of a file; the largest published have some megabytes
+MAX_BYTES = 2**30
+_ROWS = 4_096  # unpacked at a time
 # ParquetFile is not thread-safe, and several threads decode images.
 _reading = threading.Lock()
 
@@ -45,7 +48,15 @@ def read_rows(file: Path, columns: tuple[str, ...] | None = None) -> list[dict[s
         for column in columns or ():
             if column not in names:
                 raise DataError(f"{file} has no column {column!r}; it has {names}")
-        return parquet.read(columns=list(columns or names)).to_pylist()
+        rows: list[dict[str, Any]] = []
+        unpacked = 0
+        # in parts: 1 KB of Parquet can repeat a text a billion times
+        for part in parquet.iter_batches(_ROWS, columns=list(columns or names)):
+            unpacked += part.nbytes
+            if unpacked > MAX_BYTES:
+                raise DataError(f"{file} unpacks to more than {MAX_BYTES:,} bytes of annotations")
+            rows += part.to_pylist()
+        return rows
     # ValueError: texts and names that are not UTF-8
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{file} is damaged: {error}") from error
