@@ -23,6 +23,7 @@ from vlc_jax.input_pipeline.sources import json_annotations
 
 # averages of `Files.benchmark`: accuracy_macro is the mean over subsets
 SUBSET_MACRO = {"macro": Average(("subset",))}
+_LAST, _ENDS = "\x04", "\r\n"  # end of transmission, which no field of a table is; of lines
 # Check of a field's value, a function of `fields`
 Kind = Callable[[Any], None]
 # summary of pairs of images and captions, as Winoground's metrics are called
@@ -139,13 +140,17 @@ class Files:
 
     def table(self, name: str, *fields: str, **others: Kind) -> list[dict[str, str]]:
         """Rows of a CSV file; quoted fields may contain line breaks."""
-        # newline="": line breaks inside quoted fields stay as they are; strict: a quotation mark
-        # without its partner is an error and does not swallow the rows after it
-        table = csv.DictReader(io.StringIO(self._text(name), newline=""), strict=True)
+        # A last row shows whether the rows before it are whole: a quotation mark without its
+        # partner swallows it. csv's own strict mode refuses rows that the authors published.
+        text = f"{self._text(name).rstrip(_ENDS)}\n{_LAST}\n"
+        # newline="": line breaks inside quoted fields stay as they are
+        table = csv.DictReader(io.StringIO(text, newline=""))
         try:
             rows = list(table)
         except csv.Error as error:
             raise DataError(f"line {table.line_num} of {self.place}: {error}") from error
+        if rows and _LAST not in rows.pop().values():
+            raise DataError(f"{self.place} ends inside a quotation: a quotation mark is missing")
         return self.check(name, rows, fields, **others)
 
     def packed(

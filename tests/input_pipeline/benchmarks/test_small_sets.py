@@ -266,3 +266,14 @@ def test_a_wrong_row_is_named_by_file_and_case(all_sets, tmp_path, name, file, c
     (tmp_path / file).write_text(json.dumps(document))
     with pytest.raises(DataError, match=f"{file}: {message}"):
         read(name, tmp_path)
+
+
+def test_a_quotation_mark_without_its_partner_swallows_no_rows(all_sets, tmp_path):
+    shutil.copytree(all_sets / "clevr_bind", tmp_path / "clevr_bind")
+    path = tmp_path / "clevr_bind" / "two_object" / "gen.csv"
+    head, first, *others = path.read_text().splitlines()
+    assert '"' not in path.read_text()
+    before, comma, cell = first.rpartition(",")
+    path.write_text("\n".join([head, f'{before}{comma}"{cell}', *others]))
+    with pytest.raises(DataError, match=r"gen\.csv ends inside a quotation"):
+        read("clevr_bind", tmp_path)
