@@ -286,9 +286,10 @@ def _plain_cell(line: Line, index: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
-    # changes the prompt, not the cases
+    # vqascore: changes the prompt, not the cases; root: the version is of the files' content
     if isinstance(parts["options"], Mapping):
-        parts["options"] = {k: v for k, v in parts["options"].items() if k != "vqascore"}
+        left_out = ("vqascore", "root")
+        parts["options"] = {k: v for k, v in parts["options"].items() if k not in left_out}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
     return summary.flatten(parts) | {"cases": json.dumps(count)}
