@@ -113,8 +113,8 @@ def read(name: str, setup: BenchmarkSetup) -> Benchmark:
 def evaluate_table(task: Task, table: Mapping[str, Any]) -> dict[str, Any]:
     """The result of scores that exist: case id -> scores (`score_table.scorer`)."""
     handles, scorer = score_table.scorer(task.protocol, task.benchmark, table)
-    rows = sorted((case, np.asarray(row, np.float64).tolist()) for case, row in table.items())
-    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+    scores = {case: np.ravel(score_table.numbers(row)).tolist() for case, row in table.items()}
+    digest = hashlib.sha256(json.dumps(scores, sort_keys=True).encode()).hexdigest()[:16]
     weights = f"{task.scorer} {digest}"
     return task.finished(weights) or task.run(handles, scorer, weights, table=digest)
 

@@ -31,11 +31,13 @@ def scorer(
     """(the benchmark with handles in place of images, the Scorer of these handles).
 
     table: id of a case -> its scores, one per text, image after image (a list, or a list per
-      image), as `vlc-jax scores` writes them.
+      image), as `vlc-jax scores` writes them; or {"scores": ..., "captions": ...}, whose captions
+      are compared with the case's.
 
     Raises:
       UsageError: a protocol that compares cases with each other. DataError: a case without scores,
-        scores without a case, another number of scores, or one that is no finite number.
+        scores without a case, other captions, another number of scores, or one that is no finite
+        number.
     """
     if protocol not in OF_CASES:
         raise UsageError(
@@ -92,13 +94,27 @@ def _check_names(benchmark: Benchmark, table: Mapping[str, Any]) -> None:
         )
 
 
+def numbers(row: Any) -> Any:
+    """The scores of a row of a table."""
+    return row["scores"] if isinstance(row, Mapping) else row
+
+
 def _scores(protocol: str, case: Case, row: Any) -> np.ndarray:
     """Scores (images, texts) of a case."""
-    shape = (len(case.images), len(texts_of(protocol, case)))
+    texts, captions = (
+        texts_of(protocol, case),
+        row.get("captions") if isinstance(row, Mapping) else None,
+    )
+    if captions is not None and [*map(str, texts)] != [*map(str, captions)]:
+        raise DataError(
+            f"case {case.id!r} has the captions {[*texts]!r:.200}, the correct one first; the "
+            f"table has {captions!r:.200}"
+        )
+    shape, row = (len(case.images), len(texts)), numbers(row)
     try:
         scores = np.asarray(row, np.float64)
     except (TypeError, ValueError):
-        scores = np.array([np.nan])
+        raise DataError(f"scores are numbers; case {case.id!r} has {row!r:.80}") from None
     if scores.size != shape[0] * shape[1]:
         raise DataError(
             f"case {case.id!r} has {shape[0]} images and {shape[1]} texts, so "

@@ -205,6 +205,12 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return rows
 
 
+def without_config(run_names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Names of runs whose config is missing; results of vlc_jax.evaluate have none."""
+    pairs = zip(run_names, runs, strict=True)
+    return [name for name, run in pairs if not run.config and "scorer" not in run.env]
+
+
 def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal; if it is narrow, intervals are below their values."""
     paper = ["paper", "− paper"] if has_paper(lines) else []
