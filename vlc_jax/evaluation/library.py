@@ -6,6 +6,7 @@ The folder is read by `vlc-jax report` and `vlc-jax scores` like the workdir of 
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,13 @@ def evaluate(
             raise UsageError(f"benchmark {each}: {error}") from error
     if isinstance(model, Mapping) and len(setups) > 1:
         raise UsageError(f"a table of scores is of one benchmark; got {', '.join(setups)}")
+    read = {each: foreign_models.read(each, setup) for each, setup in setups.items()}
     if isinstance(model, Model):
+        setups = {
+            each: setup._replace(read=partial(read.get, each)) for each, setup in setups.items()
+        }
         return _of_model(model, setups, folder, name, batch_size, examples)
     scorer = name or _name(model)
-    read = {each: foreign_models.read(each, setup) for each, setup in setups.items()}
     _claim(folder, {"name": scorer})
     done = Results()
     for each, benchmark in read.items():
@@ -114,7 +118,9 @@ def _of_model(
     evaluation = model._setup.evaluation._replace(
         benchmarks=setups, batch_size=batch_size or model._batch_size, examples=examples
     )
-    _claim(folder, {"name": name or repr(model), "fingerprint": model.fingerprint})
+    of_config = model.config["model"]
+    name = name or f"{of_config['name']} {of_config['variant']}"
+    _claim(folder, {"name": name, "fingerprint": model.fingerprint})
     with closing(Workdir(folder)) as workdir:
         setup = model._setup._replace(evaluation=evaluation)
         benchmarks = Evaluation(setup, workdir, StopSignal(), model.fingerprint)
