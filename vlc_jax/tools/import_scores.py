@@ -8,7 +8,7 @@ TABLE: Parquet, CSV, TSV or JSONL with a row per case: `case` (or `id`), the cas
 as JSON: "[0.31, 0.27]"). Optional columns: `captions`, compared with the benchmark's; `benchmark`
 and `run`, to take the rows of one of each. This is the form that `vlc-jax scores` writes and the
 form of evals/<benchmark>/<step>.scores.jsonl. Ids and captions of a benchmark, for the program that
-computes the scores: vlc_jax.input_pipeline.benchmarks.READERS["sugarcrepe"](root="sets").cases.
+computes the scores: vlc_jax.input_pipeline.benchmarks.sugarcrepe.sugarcrepe(root="sets").cases.
 Exit codes: 0 done, 2 usage, 3 data (a case without scores, scores without a case).
 """
 

@@ -3,9 +3,9 @@
   vlc-jax mteb --model runs/clip --name me/clip --tasks SugarCrepe Winoground --out mteb
 
 Writes OUT/results/me__clip/<fingerprint of the model>/<task>.json and model_meta.json beside it,
-which mteb.ResultCache(OUT).load_results reads; a finished task is not
-run again. Needs an environment with `mteb` (2.26; `pip install mteb`) beside ours; mteb downloads
-the data of the tasks. How its metrics differ from ours: docs/benchmarks.md.
+which mteb.ResultCache(OUT).load_results reads; a finished task is not run again. Needs an
+environment with `mteb` (2.26; `pip install mteb`) beside ours; mteb downloads the data of its
+tasks. How its metrics differ from ours: docs/benchmarks.md.
 """
 
 import sys
