@@ -47,8 +47,8 @@ def scorer(
     Raises UsageError for anything else. The Scorer's functions raise UsageError for results of
     another shape, with NaN or infinity, or that are no numbers.
     """
-    if batch_size is not None and batch_size < 1:
-        raise UsageError(f"batch_size is at least 1; got {batch_size}")
+    if batch_size is not None and not (isinstance(batch_size, int) and batch_size >= 1):
+        raise UsageError(f"batch_size is a number of at least 1; got {batch_size!r}")
     if isinstance(model, Scorer):
         return model
     calls = _Calls(memo, advance)

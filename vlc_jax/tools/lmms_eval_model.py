@@ -7,7 +7,9 @@ tokenizer=, family=, variant=, image_size=, activation= for weights, as in vlc_j
 JAX share a GPU: set XLA_PYTHON_CLIENT_PREALLOCATE=false if a task uses torch there.
 
 An answer is greedy: of the sampling options of a task only a temperature of 0 is accepted, and
-`max_new_tokens` and `until` are used. One image per question; videos are refused.
+`max_new_tokens` and `until` are used. One image per question; videos are refused. Tasks of the
+output type multiple_choice end with an error in lmms_eval 0.7.3, which turns the losses of any
+model into text (lmms_eval.api.instance.unwrap_generation_output).
 """
 
 import itertools
