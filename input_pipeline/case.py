@@ -1,5 +1,6 @@
 """THE case contract: one question of an evaluation set, the correct caption first."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +51,7 @@ class Benchmark:
     """Evaluation set: a named list of cases, always the same for the same `version`.
 
     `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
-    `str.format` replaces by the class name.
+    `str.format` replaces by the class name. Classes may have equal names, as two pairs of ImageNet.
     averages: name -> mean over groups; metric "accuracy" then has "accuracy_<name>", too.
     together: kinds of groups that are correct if all their cases are: kind "set" gives the metric
       "set_accuracy".
@@ -77,6 +78,15 @@ class Benchmark:
         """Zero-shot prompts: every class in every template, grouped by class."""
         templates = self.templates or ("{}",)
         return [template.format(name) for name in self.classes for template in templates]
+
+    @property
+    def class_labels(self) -> tuple[str, ...]:
+        """The classes, equal names told apart by their label: "missile (657)"."""
+        times = Counter(self.classes)
+        return tuple(
+            f"{name} ({label})" if times[name] > 1 else name
+            for label, name in enumerate(self.classes)
+        )
 
     @property
     def texts(self) -> list[Caption]:

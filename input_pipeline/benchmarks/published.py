@@ -18,6 +18,7 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.stores import text_file
 
 # averages of `Files.benchmark`: accuracy_macro is the mean over subsets
 SUBSET_MACRO = {"macro": Average(("subset",))}
@@ -117,7 +118,7 @@ class Files:
     def json_lines(self, name: str, *fields: str) -> list[dict[str, Any]]:
         """One JSON object per line, each with all the fields."""
         rows = []
-        for number, line in enumerate(self._text(name).splitlines(), 1):
+        for number, line in enumerate(self._text(name).split("\n"), 1):
             if line.strip():
                 try:
                     rows.append(json.loads(line))
@@ -247,12 +248,7 @@ class Files:
             yield f"{len(cases):,} cases; published are {published:,}"
 
     def _text(self, name: str) -> str:
-        path = self.path(name)
-        try:
-            # Excel and some Windows editors begin UTF-8 files with a byte order mark
-            return path.read_text("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not UTF-8: {error}") from error
+        return text_file.read(self.path(name))
 
 
 Reader = Callable[..., Benchmark]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
 
 
@@ -58,7 +59,7 @@ def open_hf(path: str | Path):
 
     data = tokenizer.read_file(path, "Hugging Face tokenizer.json")
     try:
-        library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+        library = tokenizers.Tokenizer.from_str(text_file.decode(data, Path(path)))
     except Exception as error:  # the library raises nothing narrower
         raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error}") from error
     library.no_truncation()

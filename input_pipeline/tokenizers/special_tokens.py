@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
+
 _KNOWN_SPECIAL = {
     "eos_token": ("<|endoftext|>", "</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<end_of_text>"),
     "pad_token": ("<pad>", "[PAD]", "<|pad|>"),
@@ -37,8 +40,8 @@ def _declared(kind: str, path: Path) -> str | None:
         file = path.parent / sibling
         if file.exists():
             try:
-                token = json.loads(file.read_text("utf-8")).get(kind)
-            except (ValueError, AttributeError, RecursionError) as error:
+                token = json.loads(text_file.read(file)).get(kind)
+            except (ValueError, AttributeError, RecursionError, DataError) as error:
                 raise ValueError(f"{file} is not a JSON object: {error}") from error
             if token is not None:
                 name = token.get("content") if isinstance(token, dict) else token
