@@ -25,8 +25,9 @@ def retrieval(
 ) -> Benchmark:
     """Image <-> caption retrieval among the first `count` records of any source.
 
-    A case is one image with all its captions, which a table may have in several rows. Unlike in training, no record is skipped, since that
-    would change the benchmark: a record without captions raises DataError.
+    A case is one image with all its captions, which a table may have in several rows. Unlike in
+    training, no record is skipped, since that would change the benchmark: a record without captions
+    raises DataError.
     """
     records = open_source(source, split, options)
     cases = []
@@ -57,8 +58,8 @@ def zeroshot(
     templates: prompts with {} (or CLIP_benchmark's {c}) for the class: a list, a text file with one
       per line, a .json file with a list, FILE.json:NAME, or a single template.
 
-    Equal class names, of which ImageNet's published ones have two pairs, are named in a note. Raises
-    ValueError unless class names are one per class, and for classes that are no words (n01440764)
+    Equal class names, of which ImageNet's published ones have two pairs, are named in a note.
+    Raises ValueError unless class names are one per class, and for classes that are no words (n01440764)
     without class_names.
     """
     records = _labelled(source, split, options)
@@ -174,8 +175,8 @@ def _notes_on_classes(classes: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"several classes have the name {', '.join(names[:3])}{', ...' if names[3:] else ''}: their "
-        "prompts tie, and the first of them counts, as in open_clip and CLIP_benchmark",
+        f"several classes have the name {', '.join(names[:3])}{', ...' if names[3:] else ''}: "
+        "their prompts tie, and the first of them counts, as with argmax",
     )
 
 

@@ -15,8 +15,8 @@ class ClassFoldersSource:
 
     classes: the names of the folders, sorted; `meta["label"]` is the index of an image's class.
     templates: captions, with the class name (underscores as spaces) in place of {}.
-    Files without the suffix of an image are left out and, unless hidden, counted in the log. Raises ValueError for a missing split or fewer than two classes, DataError for a class without
-    images.
+    Files without the suffix of an image are left out and, unless hidden, counted in the log. Raises
+    ValueError for a missing split or fewer than two classes, DataError for a class without images.
     """
 
     def __init__(

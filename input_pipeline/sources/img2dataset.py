@@ -94,7 +94,9 @@ class Img2datasetSource:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         total = len(self) + left_out.total()
         if not len(self):
-            raise DataError(f"{tars}: no image in {len(self._paths)} tars, {total} samples: {reasons}")
+            raise DataError(
+                f"{tars}: no image in {len(self._paths)} tars, {total} samples: {reasons}"
+            )
         if left_out:
             logging.getLogger(__name__).warning(
                 "%s: of %d samples are left out: %s", tars, total, reasons

@@ -170,10 +170,14 @@ class JsonLinesTable(Table):
             row = json_annotations.parse(text)
         except json.JSONDecodeError as error:
             if text.endswith("},"):
-                raise ValueError("a comma behind the object, which JSON lines do not have") from error
+                raise ValueError(
+                    "a comma behind the object, which JSON lines do not have"
+                ) from error
             raise
         if isinstance(row, list):
-            raise ValueError("a row is one JSON object; got a list: the name of a list ends in .json")
+            raise ValueError(
+                "a row is one JSON object; got a list: the name of a list ends in .json"
+            )
         if not isinstance(row, dict):
             raise ValueError(f"a row is one JSON object; got {type(row).__name__}")
         return row
@@ -209,7 +213,7 @@ class DelimitedTable(Table):
         for name, times in collections.Counter(filter(None, self._header)).items():
             if times > 1:
                 raise DataError(
-                    f"{path} has {times} columns {name!r}; a column is named once: rename the others"
+                    f"{path} has {times} columns {name!r}; names are unique: rename the others"
                 )
         self._start, self._stop = spans[1:, 0], spans[1:, 1]
 
@@ -251,9 +255,7 @@ class DelimitedTable(Table):
         """
         if len(lines) < 2 or columns < 2:
             return False
-        first, *others = (
-            line.decode("utf-8", "replace").split(self._delimiter) for line in lines
-        )
+        first, *others = (line.decode("utf-8", "replace").split(self._delimiter) for line in lines)
         named = [n for n, field in enumerate(first) if _IMAGE_NAME.search(field)]
         return any(
             len(other) == columns

@@ -29,8 +29,8 @@ def evaluate(
     """Top-1 accuracy, top-5 accuracy (with more than five classes) and mean per-class recall.
 
     `recall/<class>` is the recall of a class. tie: see `ties`. Among classes of equal names, whose
-    prompts tie for every model, the first wins, as with the argmax of open_clip and CLIP_benchmark
-    ("half" shares the credit).
+    prompts tie for every model, the first wins, as with argmax ("half" shares the credit). In
+    open_clip and CLIP_benchmark the one wins that torch.topk happens to list first.
 
     Raises:
       UsageError: an unknown tie policy.

@@ -263,10 +263,15 @@ def test_a_count_of_zero_is_refused(photos, capsys, flag):
     assert "an integer of at least 1" in capsys.readouterr().err
 
 
-def test_a_table_with_semicolons_says_so(tmp_path, capsys):
-    (tmp_path / "rows.csv").write_text("image;caption\na.jpg;a cat\n")
-    assert check.main([str(tmp_path / "rows.csv")]) == 2
-    assert "separated by commas" in capsys.readouterr().err
+def test_rows_of_one_image_are_counted(photos, capsys):
+    rows = [f"p{i % 12:02d}.jpg,text {i}" for i in range(30)]
+    (photos / "rows.csv").write_text("\n".join(["image,caption", *rows]))
+    words = [str(photos / "rows.csv"), "--image-folder", str(photos / "images")]
+    assert check.main(words) == 0
+    assert "30 rows of 12 images: the rows of one image are one record" in capsys.readouterr().out
+    assert check.main([*words, "--option", "join_rows=False"]) == 0
+    assert "30 of 30 records" in (text := capsys.readouterr().out)
+    assert "30 rows of" not in text
 
 
 def test_given_texts_that_no_record_has_are_noticed_before_training():
