@@ -59,8 +59,8 @@ def zeroshot(
       per line, a .json file with a list, FILE.json:NAME, or a single template.
 
     Equal class names, of which ImageNet's published ones have two pairs, are named in a note.
-    Raises ValueError unless class names are one per class, and for classes that are no words (n01440764)
-    without class_names.
+    Raises ValueError unless class names are one per class, and for classes that are no words
+    (n01440764) without class_names.
     """
     records = _labelled(source, split, options)
     classes, prompts = tuple(records.classes), tuple(records.templates)

@@ -14,6 +14,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.stores import text_file
 
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
 # letters; numpy pads every key to the longest
@@ -81,7 +82,8 @@ class Img2datasetSource:
             meta = json.loads(document) if document else {}
             if not isinstance(meta, dict):
                 raise ValueError(f"its .json holds a {type(meta).__name__} and no object")
-            caption = text.decode("utf-8") if offsets_sizes[2] else meta.get("caption")
+            written = text.decode(text_file.encoding(text)).removeprefix("\ufeff")
+            caption = written if offsets_sizes[2] else meta.get("caption")
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
         if not isinstance(caption, str):

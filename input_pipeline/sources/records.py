@@ -6,6 +6,7 @@ import difflib
 import functools
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,10 @@ class RecordsSource:
             index, first = joined_rows.order(keys["image"], self._index)
             if len(first) <= len(index):
                 self._index, self._first = index, first
+                logging.getLogger(__name__).info(
+                    "%s: %d rows of %s are %d records, one per image",
+                    self._table.path, len(index), self._split, len(self),
+                )  # fmt: skip
         if self._id is not None:
             self._check_unique(keys["id"])
 

@@ -7,11 +7,8 @@ table caches the positions (`sources/table_index.py`).
 
 import collections
 import csv
-import io
 import json
-import logging
 import os
-import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.sources import delimited, json_annotations
 from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 from vlc_jax.input_pipeline.stores import text_file
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
-SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 # bytes read at a time while looking for line ends
 _CHUNK = 1 << 24
 # rows read at a time in a pass over all, and between two updates of the progress
@@ -33,7 +29,6 @@ _BLOCK = 1 << 12
 # Excel and some Windows editors begin UTF-8 files with it
 _BOM = b"\xef\xbb\xbf"
 _DAMAGE = (ValueError, RecursionError, csv.Error)  # errors of a row that cannot be parsed
-_IMAGE_NAME = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)\"?\s*$", re.IGNORECASE)
 
 
 class Table:
@@ -145,7 +140,7 @@ class JsonLinesTable(Table):
     """One JSON object per line; blank lines do not count."""
 
     def __init__(self, path: Path) -> None:
-        _check_encoding(path)
+        check_encoding(path)
         super().__init__(path, TableIndex(path, "jsonl"))
         self._start, self._stop = self._positions(self._spans).T
 
@@ -194,7 +189,7 @@ class DelimitedTable(Table):
     def __init__(
         self, path: Path, delimiter: str, quoting: bool, header: Sequence[str] | None = None
     ) -> None:
-        _check_encoding(path)
+        check_encoding(path)
         quotes = "quotes" if quoting else "no quotes"
         named = "" if header is None else f" {list(header)}"
         super().__init__(path, TableIndex(path, f"{delimiter!r} {quotes}{named}"))
@@ -220,9 +215,9 @@ class DelimitedTable(Table):
     def _spans(self) -> np.ndarray:
         """int64 (rows, 2): first byte of each row, the header's included, and the byte after it."""
         with self.path.open("rb") as file:
-            return self._spans_of(_CountedLines(file), self.path.stat().st_size)
+            return self._spans_of(delimited.CountedLines(file), self.path.stat().st_size)
 
-    def _spans_of(self, lines: "_CountedLines", size: int) -> np.ndarray:
+    def _spans_of(self, lines: delimited.CountedLines, size: int) -> np.ndarray:
         assert self.index is not None
         spans: list[tuple[int, int]] = []
         reader, progress = self._reader(lines), self.index.progress
@@ -232,7 +227,7 @@ class DelimitedTable(Table):
             start = lines.begin_row()
             try:
                 fields = next(reader)
-                is_torn = self._holds_rows(lines.of_row, columns)
+                is_torn = delimited.holds_rows(lines.of_row, columns, self._delimiter)
             except StopIteration:
                 progress.end()
                 return np.array(spans, np.int64).reshape(-1, 2)
@@ -248,20 +243,6 @@ class DelimitedTable(Table):
                 spans.append((start, lines.position))
                 if not len(spans) % _BLOCK:
                     progress.show(lines.position / size, len(spans))
-
-    def _holds_rows(self, lines: Sequence[bytes], columns: int) -> bool:
-        """True if lines behind the first of a row look like rows: as many fields, and of a table
-        with commas, which a text may hold, an image's name in a column where the first has one.
-        """
-        if len(lines) < 2 or columns < 2:
-            return False
-        first, *others = (line.decode("utf-8", "replace").split(self._delimiter) for line in lines)
-        named = [n for n, field in enumerate(first) if _IMAGE_NAME.search(field)]
-        return any(
-            len(other) == columns
-            and (self._delimiter == "\t" or any(_IMAGE_NAME.search(other[n]) for n in named))
-            for other in others
-        )
 
     def rows(self) -> Iterator[dict[str, Any] | None]:
         taken: list[bytes] = []
@@ -393,7 +374,7 @@ def open_table(path: Path, quoting: bool = True) -> Table:
     if suffix in (".jsonl", ".ndjson"):
         rows: Table = JsonLinesTable(path)
     elif suffix in (".csv", ".tsv"):
-        rows = DelimitedTable(path, _separator(path), quoting)
+        rows = DelimitedTable(path, delimited.separator(path), quoting)
     elif suffix == ".json":
         rows = MemoryTable(path, _json_rows(path))
     else:
@@ -416,60 +397,13 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     return json_annotations.coco_rows(path, document)
 
 
-def _check_encoding(path: Path) -> None:
+def check_encoding(path: Path) -> None:
+    """Raises DataError for a table in UTF-16."""
     with path.open("rb") as file:
         encoding = text_file.encoding(file.read(4))
     # rows are found by the bytes of their line ends
     if encoding != "utf-8":
         raise DataError(f"{path} is {encoding.upper()}, a table is UTF-8: save it as UTF-8")
-
-
-def _separator(path: Path) -> str:
-    """The separator of a table's columns: the suffix's, or the only one that its header has."""
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open("rb") as file:
-        header = file.readline(_CHUNK).decode("utf-8-sig", "replace").rstrip()
-    others = [separator for separator in SEPARATORS if separator in header]
-    if usual in others or len(others) != 1:
-        return usual
-    logging.getLogger(__name__).warning(
-        "%s: columns of a %s are separated by %s; these are separated by %s and read so",
-        path, path.suffix, SEPARATORS[usual], SEPARATORS[others[0]],
-    )  # fmt: skip
-    return others[0]
-
-
-class _CountedLines:
-    """Iterator over the lines of a binary file as text.
-
-    position: after the last line.   of_row: lines since `begin_row`, as bytes.
-    """
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file = file
-        self._waiting: collections.deque[bytes] = collections.deque()
-        self.position = 0
-        self.of_row: list[bytes] = []
-
-    def __iter__(self) -> "_CountedLines":
-        return self
-
-    def __next__(self) -> str:
-        line = self._waiting.popleft() if self._waiting else next(self._file)
-        self.position += len(line)
-        self.of_row.append(line)
-        return line.decode("utf-8")
-
-    def begin_row(self) -> int:
-        """Position of the next line, which begins a row."""
-        self.of_row.clear()
-        return self.position
-
-    def give_back(self) -> None:
-        """Makes all lines of the row but its first the next ones."""
-        further = self.of_row[1:]
-        self._waiting.extendleft(reversed(further))
-        self.position -= sum(map(len, further))
 
 
 def _line_ends(path: Path) -> np.ndarray:

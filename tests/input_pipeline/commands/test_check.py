@@ -274,6 +274,16 @@ def test_rows_of_one_image_are_counted(photos, capsys):
     assert "30 rows of" not in text
 
 
+@pytest.mark.parametrize(("rows", "warns"), [([1], True), ([], False), ([*range(12)], False)])
+def test_a_few_captions_of_several_lines_are_named(photos, capsys, rows, warns):
+    texts = [f'"a dog\nnumber {i} runs"' if i in rows else "a dog" for i in range(12)]
+    table = [f"p{i:02d}.jpg,{text}" for i, text in enumerate(texts)]
+    (photos / "rows.csv").write_text("\n".join(["image,caption", *table]))
+    assert check.main([str(photos / "rows.csv"), "--image-folder", str(photos / "images")]) == 0
+    warning = "1 of 12 captions have several lines, the first that of p01.jpg#2; if a quotation"
+    assert (warning in capsys.readouterr().out) == warns
+
+
 def test_given_texts_that_no_record_has_are_noticed_before_training():
     report = inspection.Report(total=9, looked_at=9, with_positives=1)
     asked, made = (

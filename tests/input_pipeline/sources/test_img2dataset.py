@@ -200,9 +200,11 @@ def test_every_format_that_pillow_reads_is_an_image_and_others_are_not_called_a_
 
 def test_a_key_with_dots_ends_at_the_last_one(folder):
     members = [(f"a.b/photo.{n}.{kind}", kind.encode()) for n in "12" for kind in ("jpg", "txt")]
-    write_members(folder / "00002.tar", [*members, ("c.jpg", b"3"), ("c.mask.png", b"4")])
+    members += [("c.jpg", b"3"), ("c.mask.png", b"4")]
+    members.append(("c.txt", "caf\u00e9".encode("utf-8-sig")))
+    write_members(folder / "00002.tar", members)
     source = open_tars(folder)
     ids = [source[i].id for i in range(10, len(source))]
     assert ids == ["00002/c", "00002/a.b/photo.1", "00002/a.b/photo.2"]
     assert [source[i].image for i in range(10, 13)] == [b"3", b"jpg", b"jpg"]
-    assert source[11].captions == ["txt"]
+    assert [source[i].captions for i in range(10, 13)] == [["caf\u00e9"], ["txt"], ["txt"]]

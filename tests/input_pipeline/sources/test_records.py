@@ -356,13 +356,16 @@ def test_a_row_per_caption_gives_the_records_of_lists_of_captions(folder, kind):
         source[12]
 
 
-def test_only_tables_with_rows_of_one_image_are_other_data_than_before(folder):
+def test_only_tables_with_rows_of_one_image_are_other_data_than_before(folder, caplog):
+    caplog.set_level("INFO")
     path = write(folder, "jsonl")
     apart = RecordsSource(path=path, join_rows=False).fingerprint
     assert RecordsSource(path=path).fingerprint == apart
     path = write_jsonl(folder / "twice.jsonl", [*table(), *table()])
     apart = RecordsSource(path=path, join_rows=False).fingerprint
+    assert not caplog.text
     assert RecordsSource(path=path).fingerprint != apart
+    assert "24 rows of train are 12 records, one per image" in caplog.text
 
 
 def test_damaged_rows_and_rows_without_image_are_joined_with_no_other(folder):
