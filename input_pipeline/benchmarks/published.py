@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import io
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,7 +120,7 @@ class Files:
         for number, line in enumerate(self._text(name).split("\n"), 1):
             if line.strip():
                 try:
-                    rows.append(json.loads(line))
+                    rows.append(json_annotations.parse(line))
                 except (ValueError, RecursionError) as error:
                     raise DataError(f"line {number} of {self.path(name)}: {error}") from error
         return self.check(name, rows, fields)
@@ -130,6 +129,9 @@ class Files:
         """Rows of a CSV or TSV file; quoted fields may contain line breaks."""
         # newline="": line breaks inside quoted fields stay as they are
         reader = csv.DictReader(io.StringIO(self._text(name), newline=""), delimiter=delimiter)
+        twice = [field for field in fields if (reader.fieldnames or ()).count(field) > 1]
+        if twice:
+            raise DataError(f"{self.folder / name} has the column {twice[0]!r} twice")
         return self.check(name, list(reader), fields)
 
     def packed(self, pattern: str, *fields: str) -> list[tuple[Path, int, dict[str, Any]]]:

@@ -27,7 +27,7 @@ def load(path: Path) -> Any:
     if start and start[0] not in "[{":
         raise ValueError(f"{path} is not JSON; it begins with {start.partition(chr(10))[0][:80]!r}")
     try:
-        return json.loads(text_file.read(path))
+        return parse(text_file.read(path))
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not JSON: {error}; is it cut short, or one object per line (.jsonl)?"
