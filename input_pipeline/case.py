@@ -80,15 +80,6 @@ class Benchmark:
         return [template.format(name) for name in self.classes for template in templates]
 
     @property
-    def class_labels(self) -> tuple[str, ...]:
-        """The classes, equal names told apart by their label: "missile (657)"."""
-        times = Counter(self.classes)
-        return tuple(
-            f"{name} ({label})" if times[name] > 1 else name
-            for label, name in enumerate(self.classes)
-        )
-
-    @property
     def texts(self) -> list[Caption]:
         """All texts of the benchmark, without repetitions."""
         case_texts = (
@@ -98,6 +89,14 @@ class Benchmark:
             if text is not None
         )
         return list(dict.fromkeys([*self.prompts, *case_texts]))
+
+
+def distinct_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """Class names in which equal ones are told apart by their label: "missile (657)"."""
+    times = Counter(classes)
+    return tuple(
+        f"{name} ({label})" if times[name] > 1 else name for label, name in enumerate(classes)
+    )
 
 
 def image_file(case_id: str, index: int) -> str:

@@ -13,7 +13,7 @@ from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
-from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 
 # n01440764, 17, class_3
@@ -73,8 +73,8 @@ def zeroshot(
         prompts = prompt_texts.templates(templates)
     if (class_names, templates) != (None, None):
         version += f"/{hashlib.sha256(json.dumps([classes, prompts]).encode()).hexdigest()[:16]}"
-    labels = Benchmark("", (), "", classes).class_labels
-    cases = _cases_of_classes(records, count, labels if class_names is not None else None)
+    names = distinct_names(classes) if class_names is not None else None
+    cases = _cases_of_classes(records, count, names)
     notes = _notes_on_classes(classes)
     return Benchmark("zeroshot", cases, f"{version}/{len(cases)}", classes, prompts, notes=notes)
 

@@ -16,7 +16,7 @@ from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.cases import chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -47,7 +47,7 @@ def evaluate(
     scores = stats.require_finite(np.concatenate(scored), benchmark.name)
     ranked = scores if tie == "half" else _first_of_equal(scores, benchmark.classes)
     standing, number = ties.standing(ranked, labels), len(benchmark.classes)
-    classes = benchmark.class_labels
+    classes = distinct_names(benchmark.classes)
     names = [classes[label] for label in labels]
     right, chance = standing.among_best(1, tie), np.full(len(labels), 1 / number)
     per_class = groups.Decisions(names, right, chance, standing.tied(1))
@@ -89,6 +89,8 @@ def class_scorer(
 
 def _first_of_equal(scores: np.ndarray, classes: Sequence[str]) -> np.ndarray:
     """Scores in which a class comes just behind the classes before it that have its name."""
+    if len({*classes}) == len(classes):
+        return scores
     ranked, seen = scores.copy(), Counter[str]()
     for label, name in enumerate(classes):
         for _ in range(seen[name]):

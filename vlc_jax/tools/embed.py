@@ -187,7 +187,7 @@ def read_bad(out: Path) -> list[dict[str, Any]]:
     """The content of X.bad.jsonl."""
     bad = []
     if bad_file(out).exists():
-        for line in bad_file(out).read_text("utf-8").split("\n"):
+        for line in bad_file(out).read_text("utf-8").splitlines():
             # the truncated last line of a killed run
             with contextlib.suppress(ValueError):
                 bad.append(json.loads(line))
