@@ -67,7 +67,10 @@ def zeroshot(
     version = records.fingerprint
     if class_names is None:
         _check_words(classes)
-    else:
+        # folders have underscores for spaces, as in the captions of their source
+        if any("_" in name for name in classes):
+            class_names = [name.replace("_", " ") for name in classes]
+    if class_names is not None:
         classes = prompt_texts.class_names(class_names, classes)
     if templates is not None:
         prompts = prompt_texts.templates(templates)

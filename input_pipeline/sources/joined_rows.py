@@ -30,6 +30,12 @@ def order(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[by_image], np.append(starts, len(rows))
 
 
+def num_shared(keys: np.ndarray, chosen: np.ndarray) -> int:
+    """Number of images with some rows chosen and others not. keys: uint64; chosen: bool, (rows,)"""
+    shared = np.intersect1d(keys[chosen], keys[~chosen])
+    return len(np.setdiff1d(shared, [row_keys.UNREADABLE, *_NO_IMAGE]))
+
+
 def with_different_keys(keys: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
     """The rows in increasing order, without those that have the key of another one of their image.
 

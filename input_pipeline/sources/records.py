@@ -329,6 +329,8 @@ class RecordsSource:
         keys = dict(zip(key_names, row_keys.read(self._table, texts).values(), strict=True))
         if by_split:
             chosen = self._belongs(keys[divides])
+            if join_rows:
+                self._warn_of_shared(joined_rows.num_shared(keys["image"], chosen))
         left_out = 0
         if excluded:
             is_excluded = chosen & np.isin(keys["identity"], row_keys.hashes([*excluded]))
@@ -366,7 +368,16 @@ class RecordsSource:
             )
         readable = keys != row_keys.UNREADABLE
         names = np.unique(splits[readable])
-        return {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
+        counts = {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
+        self._warn_of_shared(sum(counts.values()) - len(np.unique(keys[readable])))
+        return counts
+
+    def _warn_of_shared(self, images: int) -> None:
+        if images:
+            logging.getLogger(__name__).warning(
+                "%s: %d images are in more than one split; were rows divided instead of images?",
+                self._table.path, images,
+            )  # fmt: skip
 
     def _texts(self, *key_names: str) -> dict[str, row_keys.Text]:
         """Functions row -> text to hash, by cache keys that name everything the text depends on."""

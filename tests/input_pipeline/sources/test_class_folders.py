@@ -90,3 +90,14 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     assert (
         "1 of 6 files have no suffix of an image, such as 7.heic, and are left out" in caplog.text
     )
+
+
+def test_prompts_have_spaces_where_folders_have_underscores(folder):
+    picture(folder / "val" / "great_white_shark" / "0.jpg")
+    benchmark = READERS["zeroshot"](source="class_folders", path=folder, split="val")
+    assert benchmark.prompts[0] == "a photo of a great white shark"
+    assert benchmark.cases[0].group == "great white shark"
+    linear = READERS["linear_probe"](
+        source="class_folders", path=folder, split="val", train_split="val"
+    )
+    assert linear.classes[0] == "great_white_shark"

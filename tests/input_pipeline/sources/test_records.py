@@ -262,6 +262,22 @@ def test_a_split_column_selects_rows_and_an_unknown_split_lists_the_known(folder
         RecordsSource("test", **options)
 
 
+def test_an_image_in_two_splits_is_counted_in_a_warning(folder, caplog):
+    part = lambda i: "val" if i % 4 == 0 else "train"  # noqa: E731
+    rows = [*table(part=part), *table(part=part)]
+    options = {"path": folder / "a.jsonl", "split_column": "part"}
+    write_jsonl(options["path"], rows)
+    source = RecordsSource("val", **options)
+    assert source.images_per_split() == {"train": 9, "val": 3}
+    assert not caplog.text
+    rows[12]["part"] = "train"
+    write_jsonl(options["path"], rows)
+    for source in (RecordsSource("val", **options), RecordsSource("all", **options)):
+        source.images_per_split()
+        assert "1 images are in more than one split; were rows divided" in caplog.text
+        caplog.clear()
+
+
 def test_holdout_divides_images_and_not_rows(folder):
     double = [row | {"caption": text} for row in table() for text in ("one", "other")]
     options = {"path": write_jsonl(folder / "a.jsonl", double)}
