@@ -108,7 +108,8 @@ def linear_probe(
         validation = _cases_of_classes(parts["validation"], None)
     cases = _cases_of_classes(parts["test"], count)
     classes = tuple(parts["train"].classes)
-    if any(tuple(records.classes) != classes for records in parts.values()):
+    differ = any(tuple(records.classes) != classes for records in parts.values())
+    if differ:
         # classes that training lacks come last, and the probe refuses their cases
         others = (name for records in parts.values() for name in records.classes)
         classes = tuple(dict.fromkeys([*classes, *others]))
@@ -117,7 +118,7 @@ def linear_probe(
             validation = _relabelled(validation, parts["validation"].classes, classes)
     sizes = f"{len(cases)}/{len(training)}/{len(validation)}"
     version = "/".join([*(records.fingerprint for records in parts.values()), sizes])
-    if classes != tuple(parts["test"].classes):
+    if differ:
         # results from before labels went by name are others
         version += "/by_name"
     return Benchmark(

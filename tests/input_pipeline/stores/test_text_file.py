@@ -84,9 +84,9 @@ def test_texts_are_the_same_in_every_encoding(tmp_path, name, encoding):
     (tmp_path / "a.jpg").touch()
     path = tmp_path / name
     path.write_bytes(ENCODINGS[encoding](text))
-    found = read(path)
-    assert [each.strip() for each in found] == [each.strip() for each in expected]
-    assert not any("\ufeff" in each for each in found)
+    texts = read(path)
+    assert [each.strip() for each in texts] == [each.strip() for each in expected]
+    assert not any("\ufeff" in each for each in texts)
 
 
 def test_another_encoding_is_named(tmp_path):
