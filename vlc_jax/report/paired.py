@@ -133,7 +133,7 @@ def lines(runs: Sequence[Run]) -> list[Line]:
             if len(ids) == len(first) == len(second):
                 right = [[part[case][0] for case in ids] for part in (first, second)]
                 difference = differ(*map(np.array, right), [first[case][1] for case in ids])
-                differences.append(Line(benchmark, metric, index, difference))
+                differences.append(Line(table.name_of(result), metric, index, difference))
     return differences
 
 
