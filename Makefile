@@ -50,7 +50,7 @@ lint: $(VENV)/.built  ## Style of every file, types of the library.
 	$(VENV)/bin/pyrefly check --summary=none
 
 site: $(SITE)/.built  ## The docs as web pages: runs/site/index.html
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet --site-dir runs/site
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --site-dir runs/site
 
 lock:  ## Renew requirements.lock and requirements-docs.txt from pyproject.toml (needs uv).
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \
