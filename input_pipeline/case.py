@@ -1,5 +1,6 @@
 """THE case contract: one question of an evaluation set, the correct caption first."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +51,7 @@ class Benchmark:
     """Evaluation set: a named list of cases, always the same for the same `version`.
 
     `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
-    `str.format` replaces by the class name.
+    `str.format` replaces by the class name. Classes may have equal names, as two pairs of ImageNet.
     averages: name -> mean over groups; metric "accuracy" then has "accuracy_<name>", too.
     together: kinds of groups that are correct if all their cases are: kind "set" gives the metric
       "set_accuracy".
@@ -88,6 +89,14 @@ class Benchmark:
             if text is not None
         )
         return list(dict.fromkeys([*self.prompts, *case_texts]))
+
+
+def distinct_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """Class names in which equal ones are told apart by their label: "missile (657)"."""
+    times = Counter(classes)
+    return tuple(
+        f"{name} ({label})" if times[name] > 1 else name for label, name in enumerate(classes)
+    )
 
 
 def image_file(case_id: str, index: int) -> str:

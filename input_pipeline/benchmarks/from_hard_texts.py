@@ -22,7 +22,7 @@ def choice(
     split: str = "test", count: int | None = None, source: str = "records", **options: Any
 ) -> Benchmark:
     """Each caption of the first `count` records against its hard negatives."""
-    cases, records = [], open_source(source, split, options)
+    cases, records = [], _open_rows(source, split, options)
     for index, record in first_records(records, count):
         for caption, negatives, _ in _hard_texts(record):
             if not negatives:
@@ -37,7 +37,7 @@ def triplet(
     """Each caption with a hard negative and a hard positive.
 
     A caption with n negatives and n positives makes n cases, negative k with positive k."""
-    cases, records = [], open_source(source, split, options)
+    cases, records = [], _open_rows(source, split, options)
     for index, record in first_records(records, count):
         for caption, negatives, positives in _hard_texts(record):
             for kind, texts in (("negatives", negatives), ("positives", positives)):
@@ -67,8 +67,8 @@ def pairs(
       {"image_column": "image_1", "caption_column": "caption_1"}. Without it the second image and
       caption are those of the record's first hard image.
     """
-    records = open_source(source, split, options)
-    others = open_source(source, split, {**options, **second}) if second else None
+    records = _open_rows(source, split, options)
+    others = _open_rows(source, split, {**options, **second}) if second else None
     if others is not None and len(others) != len(records):
         raise ValueError(
             f"the two images of a pair are of one row, but {len(records)} rows have the first and "
@@ -102,6 +102,12 @@ READERS = {  # name -> (reader, protocol)
     "triplet": (triplet, "triplet"),
     "pairs": (pairs, "pairs"),
 }
+
+
+def _open_rows(source: str, split: str, options: Mapping[str, Any]) -> Source:
+    """The records of a source; of a table, a record per row, whose group is that of its texts."""
+    rows = {"join_rows": False} if source == "records" else {}
+    return open_source(source, split, rows | options)
 
 
 def _hard_texts(record: Record) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:

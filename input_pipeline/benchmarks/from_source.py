@@ -1,8 +1,11 @@
 """Benchmarks from a training-style source: retrieval, zero-shot classification, linear probes."""
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,11 @@ from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
-from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
+
+# n01440764, 17, class_3
+_NO_WORD = re.compile(r"n\d{8}|(class|label)?[\d\W_]+")
 
 
 def retrieval(
@@ -19,8 +25,9 @@ def retrieval(
 ) -> Benchmark:
     """Image <-> caption retrieval among the first `count` records of any source.
 
-    A case is one image with all its captions. Unlike in training, no record is skipped, since that
-    would change the benchmark: a record without captions raises DataError.
+    A case is one image with all its captions, which a table may have in several rows. Unlike in
+    training, no record is skipped, since that would change the benchmark: a record without captions
+    raises DataError.
     """
     records = open_source(source, split, options)
     cases = []
@@ -28,7 +35,8 @@ def retrieval(
         captions = tuple(record.captions[position] for position in caption_positions(record))
         name, meta = case_id(index, record.id), {"record": record.id}
         cases.append(Case(name, (record.image,), captions, record.group, meta))
-    return Benchmark("retrieval", tuple(cases), f"{records.fingerprint}/{len(cases)}")
+    notes = _notes_on_images(cases)
+    return Benchmark("retrieval", tuple(cases), f"{records.fingerprint}/{len(cases)}", notes=notes)
 
 
 def zeroshot(
@@ -50,19 +58,28 @@ def zeroshot(
     templates: prompts with {} (or CLIP_benchmark's {c}) for the class: a list, a text file with one
       per line, a .json file with a list, FILE.json:NAME, or a single template.
 
-    Raises ValueError unless class names are distinct and one per class.
+    Equal class names, of which ImageNet's published ones have two pairs, are named in a note.
+    Raises ValueError unless class names are one per class, and for classes that are no words
+    (n01440764) without class_names.
     """
     records = _labelled(source, split, options)
     classes, prompts = tuple(records.classes), tuple(records.templates)
     version = records.fingerprint
+    if class_names is None:
+        _check_words(classes)
+        # folders have underscores for spaces, as in the captions of their source
+        if any("_" in name for name in classes):
+            class_names = [name.replace("_", " ") for name in classes]
     if class_names is not None:
         classes = prompt_texts.class_names(class_names, classes)
     if templates is not None:
         prompts = prompt_texts.templates(templates)
     if (class_names, templates) != (None, None):
         version += f"/{hashlib.sha256(json.dumps([classes, prompts]).encode()).hexdigest()[:16]}"
-    cases = _cases_of_classes(records, count, classes if class_names is not None else None)
-    return Benchmark("zeroshot", cases, f"{version}/{len(cases)}", classes, prompts)
+    names = distinct_names(classes) if class_names is not None else None
+    cases = _cases_of_classes(records, count, names)
+    notes = _notes_on_classes(classes)
+    return Benchmark("zeroshot", cases, f"{version}/{len(cases)}", classes, prompts, notes=notes)
 
 
 def linear_probe(
@@ -77,7 +94,8 @@ def linear_probe(
     """Linear probe of frozen image features, on a source with labels (`zeroshot`).
 
     train_split, train_count: records to fit the probe. validation_split: records to choose its
-    regularisation; by default every fifth training record.
+    regularisation; by default every fifth training record. Splits may differ in their classes:
+    labels are those of training, by name.
     """
     parts = {"test": _labelled(source, split, options)}
     parts["train"] = _labelled(source, train_split, options)
@@ -89,9 +107,20 @@ def linear_probe(
         parts["validation"] = _labelled(source, validation_split, options)
         validation = _cases_of_classes(parts["validation"], None)
     cases = _cases_of_classes(parts["test"], count)
+    classes = tuple(parts["train"].classes)
+    differ = any(tuple(records.classes) != classes for records in parts.values())
+    if differ:
+        # classes that training lacks come last, and the probe refuses their cases
+        others = (name for records in parts.values() for name in records.classes)
+        classes = tuple(dict.fromkeys([*classes, *others]))
+        cases = _relabelled(cases, parts["test"].classes, classes)
+        if "validation" in parts:
+            validation = _relabelled(validation, parts["validation"].classes, classes)
     sizes = f"{len(cases)}/{len(training)}/{len(validation)}"
     version = "/".join([*(records.fingerprint for records in parts.values()), sizes])
-    classes = tuple(parts["test"].classes)
+    if differ:
+        # results from before labels went by name are others
+        version += "/by_name"
     return Benchmark(
         "linear_probe", cases, version, classes, training=training, validation=validation
     )
@@ -122,6 +151,49 @@ def _cases_of_classes(
         meta = {"label": label, "record": record.id}
         cases.append(Case(case_id(index, record.id), (record.image,), (), group, meta))
     return tuple(cases)
+
+
+def _relabelled(
+    cases: Sequence[Case], names: Sequence[str], classes: Sequence[str]
+) -> tuple[Case, ...]:
+    """The cases with labels of `classes` in place of labels of `names`, by name."""
+    labels = {name: label for label, name in enumerate(classes)}
+    return tuple(
+        dataclasses.replace(case, meta=case.meta | {"label": labels[names[case.meta["label"]]]})
+        for case in cases
+    )
+
+
+def _check_words(classes: Sequence[str]) -> None:
+    """Raises ValueError if most classes are numbers or WordNet's ids, which make no prompt."""
+    numbers = [name for name in classes if _NO_WORD.fullmatch(name)]
+    if 2 * len(numbers) > len(classes):
+        raise ValueError(
+            f"classes such as {numbers[0]!r} are no words for a prompt: name them by class_names "
+            "(docs/benchmarks.md, zero-shot classification; for digits the same numbers)"
+        )
+
+
+def _notes_on_classes(classes: Sequence[str]) -> tuple[str, ...]:
+    names = [repr(name) for name, times in Counter(classes).items() if times > 1]
+    if not names:
+        return ()
+    return (
+        f"several classes have the name {', '.join(names[:3])}{', ...' if names[3:] else ''}: "
+        "their prompts tie, and the first of them counts, as with argmax",
+    )
+
+
+def _notes_on_images(cases: Sequence[Case]) -> tuple[str, ...]:
+    """A note on images that several cases show: the captions of one are wrong for the other."""
+    times = Counter(case.images[0] for case in cases if isinstance(case.images[0], Hashable))
+    repeated = sum(times.values()) - len(times)
+    if not repeated:
+        return ()
+    return (
+        f"{repeated:,} of {len(cases):,} cases show an image of another case, whose captions count "
+        "as wrong for it",
+    )
 
 
 def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:

@@ -1,10 +1,12 @@
 """Class names and templates of zero-shot prompts, from a config or from files."""
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 
 Texts = str | Path | Sequence[str]
 
@@ -13,7 +15,8 @@ def class_names(names_or_file: Texts, known: Sequence[str]) -> tuple[str, ...]:
     """A name for each of the classes `known`, in their order.
 
     names_or_file: the names, or a file of them; a JSON object maps known names to new names.
-    Raises ValueError unless names are one per class and distinct: equal names would tie.
+    Raises ValueError unless names are one per class. Equal names are allowed: ImageNet's published
+    ones have two pairs.
     """
     names = _read(names_or_file, "class_names")
     if isinstance(names, dict):
@@ -28,12 +31,6 @@ def class_names(names_or_file: Texts, known: Sequence[str]) -> tuple[str, ...]:
         raise ValueError(
             f"class_names are one per class, in the order of the labels: the source has "
             f"{len(known)} classes ({', '.join(known[:2])}, ...), got {len(names)} names"
-        )
-    # two classes of one name have one prompt: neither could be right alone
-    name, times = Counter(names).most_common(1)[0]
-    if times > 1:
-        raise ValueError(
-            f"class_names are different, or their prompts tie; {name!r} is there twice"
         )
     return names
 
@@ -63,12 +60,12 @@ def _read(texts_or_file: Texts, option: str) -> Any:
             raise ValueError(f"{option}: {path}.json has no {name!r}; it has {known}")
         return entries[name]
     try:
-        text = Path(texts_or_file).read_text("utf-8")
         if Path(texts_or_file).suffix == ".json":
-            return json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
+            return json.loads(text_file.read(Path(texts_or_file)))
+        lines = text_file.lines(Path(texts_or_file))
+    except (OSError, ValueError, RecursionError, DataError) as error:
         raise ValueError(f"{option}: cannot read {texts_or_file}: {error}") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _texts(value: Any, option: str) -> tuple[str, ...]:

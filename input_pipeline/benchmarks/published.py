@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import io
 import itertools
-import json
 import os
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
 from vlc_jax.input_pipeline.record import DataError, PackedImage, path_below
 from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.stores import text_file
 
 # averages of `Files.benchmark`: accuracy_macro is the mean over subsets
 SUBSET_MACRO = {"macro": Average(("subset",))}
@@ -129,11 +129,10 @@ class Files:
     def json_lines(self, name: str, *fields: str, **others: Kind) -> list[dict[str, Any]]:
         """One JSON object per line, each with all the fields."""
         rows = []
-        # not splitlines: it also splits at U+2028, which a text may hold
         for number, line in enumerate(self._text(name).split("\n"), 1):
             if line.strip():
                 try:
-                    rows.append(json.loads(line))
+                    rows.append(json_annotations.parse(line))
                 except (ValueError, RecursionError) as error:
                     raise DataError(f"line {number} of {self.place}: {error}") from error
         return self.check(name, rows, fields, **others)
@@ -145,6 +144,9 @@ class Files:
         text = f"{self._text(name).rstrip(_ENDS)}\n{_LAST}\n"
         # newline="": line breaks inside quoted fields stay as they are
         table = csv.DictReader(io.StringIO(text, newline=""))
+        twice = [field for field in fields if (table.fieldnames or ()).count(field) > 1]
+        if twice:
+            raise DataError(f"{self.place} has the column {twice[0]!r} twice")
         try:
             rows = list(table)
         except csv.Error as error:
@@ -307,12 +309,7 @@ class Files:
             yield f"{len(cases):,} cases; published are {published:,}"
 
     def _text(self, name: str) -> str:
-        path = self.path(name)
-        try:
-            # Excel and some Windows editors begin UTF-8 files with a byte order mark
-            return path.read_text("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not UTF-8: {error}") from error
+        return text_file.read(self.path(name))
 
 
 Reader = Callable[..., Benchmark]

@@ -124,6 +124,11 @@ def _run(options: argparse.Namespace) -> int:
         )
     print(report)
     if isinstance(source, RecordsSource):
+        if source.rows > len(source):
+            print(
+                f"{source.rows:,} rows of {len(source):,} images: the rows of one image are one "
+                "record (join_rows=False: a record per row)"
+            )
         counts = source.images_per_split().items()
         print("different images:", ", ".join(f"{split} {number:,}" for split, number in counts))
     if options.picture and report.samples:

@@ -47,10 +47,10 @@ def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """["size=64", "path=a.jsonl"] -> {"size": 64, "path": "a.jsonl"}.
 
-    A value is parsed as JSON if possible, else it is text. Raises ValueError for a pair without
-    "=".
+    A value is parsed as JSON if possible, or True, False or None; else it is text. Raises
+    ValueError for a pair without "=".
     """
-    options = {}
+    options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
@@ -58,7 +58,8 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         try:
             options[name] = json.loads(value)
         except ValueError:
-            options[name] = value
+            # as configs and messages write them
+            options[name] = {"True": True, "False": False, "None": None}.get(value, value)
     return options
 
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import tail_paths
 
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 # Karpathy's splits for training, never for evaluation; restval is the part of COCO's val2014 that
 # everybody trains on.
 _TRAINING = ("train", "restval")
@@ -69,7 +69,7 @@ def _of_row(row: dict[str, Any]) -> Iterator[str]:
 def _names(value: Any) -> Iterator[str]:
     """Image file names among the texts of a document, at any depth."""
     if isinstance(value, str):
-        if value.lower().endswith(_SUFFIXES) and "://" not in value:
+        if value.lower().endswith(image_ops.suffixes()) and "://" not in value:
             yield value
     elif isinstance(value, Mapping):
         for entry in value.values():

@@ -16,7 +16,7 @@ from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.hard_texts.llm import log, prompts
 from vlc_jax.input_pipeline.hard_texts.llm.answers import Answer, Complete, Question
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset, listing
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.stores import progress, text_file
 
 # Of English, OpenAI's rule of thumb: --dry-run needs no tokenizer.
 _LETTERS_PER_TOKEN = 4
@@ -89,7 +89,7 @@ def make(
                 f"{path} already has a column {name!r}, which the result would overwrite; rename "
                 "it, or use the original table"
             )
-    prompt = Path(options.prompt).read_text("utf-8") if options.prompt else preset.prompt
+    prompt = text_file.read(Path(options.prompt)) if options.prompt else preset.prompt
     if prompts.PLACE not in prompt:
         raise ValueError(f"{options.prompt} has no {prompts.PLACE}, the place of the caption")
     fields = {"max_tokens": options.max_tokens or preset.max_tokens, **fields}

@@ -7,6 +7,7 @@ constants are here.
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import stat
@@ -48,6 +49,8 @@ MAX_PIXELS = 89_478_485
 MAX_BYTES = 8 * MAX_PIXELS
 
 _ORIENTATION_TAG = 0x0112
+# of TIFF
+_PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
 _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -76,6 +79,13 @@ _DAMAGE = (
     struct.error,
     zlib.error,
 )
+
+
+@functools.cache
+def suffixes() -> tuple[str, ...]:
+    """Suffixes of the names of image files that can be read: ".jpg", ".jpeg", ..."""
+    formats = Image.registered_extensions().items()
+    return tuple(sorted(suffix for suffix, name in formats if name in FORMATS))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -402,6 +412,14 @@ def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
         levels = np.asarray(picture)
         if levels.min() < 0 or levels.max() > 65_535:
             raise DataError(f"{name} has grey levels outside 0..65535: save 8 or 16 bits")
+        if 0 < levels.max() < 256:
+            raise DataError(
+                f"{name} has 16 or 32 bits and no grey level above {levels.max()}, which would be "
+                "black: save it with 8 bits"
+            )
+        # Pillow inverts only 8 bits
+        if getattr(picture, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO:
+            levels = 65_535 - levels.astype(np.int64)
         return Image.fromarray((levels >> 8).astype(np.uint8)).convert("RGB")
     # dropped like an alpha channel; Pillow warns otherwise
     picture.info.pop("transparency", None)

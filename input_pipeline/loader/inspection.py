@@ -25,6 +25,8 @@ _UNKNOWN_WARNING = 0.05
 _UNKNOWN_LIMIT = 0.5
 # share of captions as long as the context above which a warning is printed
 _CUT_WARNING = 0.01
+# share of captions with several lines up to which a warning is printed: more are no accident
+_LINES_WARNING = 0.01
 
 
 class Sample(NamedTuple):
@@ -44,6 +46,7 @@ class Report:
     bad: dict[str, str] = field(default_factory=dict)  # record id -> reason
     captions: int = 0
     words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
+    several_lines: list[str] = field(default_factory=list)  # ids of records, one per such caption
     sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
     without_image: int = 0  # records
     with_negatives: int = 0
@@ -118,6 +121,13 @@ class Report:
             lines.append(
                 f"{self.full_captions / self.captions:.0%} of the captions reach the "
                 f"context length of {self.context_length} tokens and may be cut"
+            )
+        count = len(self.several_lines)
+        if 0 < count <= max(1, _LINES_WARNING * self.captions):
+            lines.append(
+                f"{count:,} of {self.captions:,} captions have several lines, the first that of "
+                f"{self.several_lines[0]}; if a quotation mark is not closed there, set "
+                "quoting=False"
             )
         return lines
 
@@ -232,6 +242,9 @@ def _count(
     tokenizer: Tokenizer | None,
 ) -> None:
     report.captions += len(texts)
+    report.several_lines += [
+        record.id for text in texts if isinstance(text, str) and "\n" in text.strip()
+    ]
     report.words.update(len(str(text).split()) for text in texts)
     # a single number for pooled features
     size = "x".join(map(str, pixels.shape[1::-1]))

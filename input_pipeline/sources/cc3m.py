@@ -29,6 +29,7 @@ class Cc3mSource(PublishedSource):
     _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
+        tables.check_encoding(path)
         with path.open("rb") as file:
             first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
         delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","

@@ -1,8 +1,10 @@
 """Cells of a table that hold lists: hard texts, their kinds, ids of hard images."""
 
 import ast
+import contextlib
 import itertools
 import json
+import re
 import threading
 from typing import Any, NamedTuple
 
@@ -11,22 +13,43 @@ from vlc_jax.input_pipeline.record import DataError
 # Python 3.11 has one parser depth counter for all threads: if the garbage collector lets another
 # thread parse in between, the count is off, and Python raises SystemError.
 _one_at_a_time = threading.Lock()
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+# ['a' 'b'], as pandas writes an array of texts
+_ARRAY = re.compile(rf"\[\s*{_TEXT}(?:\s*{_TEXT})+\s*\]", re.DOTALL)
+_IS_LIST = re.compile(r"""\[\s*(\]$|['"].*(['"]\s*\]|['"],\s*['"].*)$)""", re.DOTALL)
 
 
 def read(row: dict[str, Any], column: str | None, name: str) -> Any:
     """A cell's value; parses lists, which CSV and TSV hold as JSON or Python literals."""
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
-        # most JSON lists are Python literals, too, but not lists with null or true
-        try:
-            with _one_at_a_time:
-                return ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            try:
-                return json.loads(value)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{name}: {column!r} is not a list: {error}") from error
+        return _parse(value.strip(), column, name)
     return value
+
+
+def read_captions(value: Any, column: str, name: str) -> Any:
+    """A cell of captions: a text that is a list of texts, as pandas writes one, becomes a list.
+
+    A text such as "[a sign] beside a road" is a caption. Raises DataError for a list that is cut
+    short or damaged.
+    """
+    if not isinstance(value, str) or not _IS_LIST.match(value.strip()):
+        return value
+    return _parse(value.strip(), column, name)
+
+
+def _parse(text: str, column: str | None, name: str) -> Any:
+    # JSON first: Python would read an emoji that JSON escapes as two broken letters
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(text)
+    try:
+        with _one_at_a_time:
+            # Python alone would join the texts of an array into one
+            if _ARRAY.fullmatch(text):
+                return [ast.literal_eval(each) for each in re.findall(_TEXT, text, re.DOTALL)]
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise DataError(f"{name}: {column!r} is not a list: {error}") from error
 
 
 def per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:

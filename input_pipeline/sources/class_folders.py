@@ -5,9 +5,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
-
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+from vlc_jax.input_pipeline.sources import json_annotations
 
 
 class ClassFoldersSource:
@@ -15,8 +15,8 @@ class ClassFoldersSource:
 
     classes: the names of the folders, sorted; `meta["label"]` is the index of an image's class.
     templates: captions, with the class name (underscores as spaces) in place of {}.
-    Raises ValueError for a missing split or fewer than two classes, DataError for a class without
-    images.
+    Files without the suffix of an image are left out and, unless hidden, counted in the log. Raises
+    ValueError for a missing split or fewer than two classes, DataError for a class without images.
     """
 
     def __init__(
@@ -37,11 +37,13 @@ class ClassFoldersSource:
         if len(self.classes) < 2:
             raise ValueError(f"{folder} has {len(self.classes)} folders of classes; at least two")
         self.templates, self._folder = tuple(templates), folder
-        self._files = [
-            (label, name)
-            for label, class_name in enumerate(self.classes)
-            for name in _images(folder / class_name)
-        ]
+        self._files = []
+        others: list[str] = []
+        for label, class_name in enumerate(self.classes):
+            names = _images(folder / class_name, others)
+            self._files += [(label, name) for name in names]
+        reason = f"files have no suffix of an image, such as {others[0] if others else ''},"
+        json_annotations.mention(folder, len(others), len(others) + len(self._files), reason)
         names = "\n".join(f"{label}/{name}" for label, name in self._files)
         content = hashlib.sha256("\n".join([*self.classes, names, *self.templates]).encode())
         self.fingerprint = f"class_folders/{split}/{content.hexdigest()[:16]}"
@@ -61,11 +63,15 @@ class ClassFoldersSource:
         )
 
 
-def _images(folder: Path) -> list[str]:
-    """Names of the images in a folder, sorted: the order does not depend on the file system."""
-    names = sorted(
-        each.name for each in os.scandir(folder) if each.name.lower().endswith(_SUFFIXES)
-    )
+def _images(folder: Path, others: list[str]) -> list[str]:
+    """Names of the images in a folder, sorted: the order does not depend on the file system.
+
+    Adds other files' names to `others`.
+    """
+    suffixes = image_ops.suffixes()
+    files = sorted(each.name for each in os.scandir(folder))
+    names = [name for name in files if name.lower().endswith(suffixes)]
     if not names:
-        raise DataError(f"{folder} has no images ({', '.join(_SUFFIXES)})")
+        raise DataError(f"{folder} has no images ({', '.join(suffixes)})")
+    others += {*files}.difference(names, [name for name in files if name.startswith(".")])
     return names

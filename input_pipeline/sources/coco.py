@@ -87,7 +87,9 @@ class CocoSource(PublishedSource):
             row["image"] = f"{folder}/{Path(row['image']).name}"
             row["split"] = folder[:-4]
         for side, files in self._files.items():
-            self.digests |= _attach_texts(rows, document["annotations"], side, files)
+            self.digests |= _attach_texts(
+                rows, json_annotations.captioned_annotations(document), side, files
+            )
         return tables.MemoryTable(path, rows)
 
     def _candidate_paths(self, image: str) -> list[Path]:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource
+from vlc_jax.input_pipeline.stores import text_file
 
 
 class Flickr30kSource(PublishedSource):
@@ -37,7 +38,7 @@ class Flickr30kSource(PublishedSource):
 
     def _token_rows(self, path: Path) -> list[dict[str, Any]]:
         captions: dict[str, list[str]] = {}
-        lines = path.read_text("utf-8-sig", errors="replace").splitlines()
+        lines = text_file.read(path, errors="replace").split("\n")
         for number, line in enumerate(lines, start=1):
             if not line.strip() or (number == 1 and line.startswith("image_name|")):
                 continue

@@ -8,7 +8,7 @@ file:a_cat.jpg  any other name, without its folders
 import re
 from pathlib import Path, PurePosixPath
 
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 
 _COCO = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpe?g", re.IGNORECASE)
 _VISUAL_GENOME = re.compile(r"(?:^|/)VG_100K(?:_2)?/(\d+)\.jpe?g$", re.IGNORECASE)
@@ -29,14 +29,11 @@ def image_identity(name: str) -> str:
 def read_image_list(path: Path) -> frozenset[str]:
     """Reads a list of images, one per line: identities, or file names.
 
-    Raises ValueError for a missing file, DataError for a file that is not UTF-8 text.
+    Raises ValueError for a missing file, DataError for a file that is no text.
     """
     if not path.is_file():
         raise ValueError(f"exclude: no file {path}")
-    try:
-        lines = [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
+    lines = [line.strip() for line in text_file.lines(path)]
     return frozenset(
         line if line.startswith(_KINDS) else image_identity(line) for line in lines if line
     )

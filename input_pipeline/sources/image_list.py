@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image
-
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -38,6 +36,7 @@ def read(path: Path, column: str = "image", folder: Path | None = None) -> Image
             image_column=column,
             caption_column=(),
             meta_columns=column,
+            join_rows=False,
         )
         names = [source[index].meta[column] for index in range(len(source))]
         folder = path.parent if folder is None else folder
@@ -48,8 +47,7 @@ def read(path: Path, column: str = "image", folder: Path | None = None) -> Image
 
 def _below(folder: Path) -> list[str]:
     """Names of the files with an image suffix, relative to the folder, sorted."""
-    formats = Image.registered_extensions().items()
-    suffixes = tuple(suffix for suffix, name in formats if name in image_ops.FORMATS)
+    suffixes = image_ops.suffixes()
     images = [
         os.path.relpath(os.path.join(parent, name), folder)
         for parent, _, names in os.walk(folder)

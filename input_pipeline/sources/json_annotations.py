@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 
 _FOLDER = re.compile(r"(train|val)20\d\d")  # of COCO's images
 _MAX_LISTED = 8  # names in a message
@@ -21,17 +22,33 @@ _MAX_LISTED = 8  # names in a message
 def load(path: Path) -> Any:
     """Loads a JSON document. Raises ValueError for other files, DataError for a damaged one."""
     with path.open("rb") as file:
-        start = file.readline(200).removeprefix(b"\xef\xbb\xbf").strip()
+        start = text_file.decode(file.read(200), path, errors="replace").strip()
     # before parsing: a large archive named by mistake is refused by its first bytes
-    if start and start[:1] not in (b"[", b"{"):
-        text = start.decode("utf-8", "replace")
-        raise ValueError(f"{path} is not JSON; it begins with {text[:80]!r}")
+    if start and start[0] not in "[{":
+        raise ValueError(f"{path} is not JSON; it begins with {start.partition(chr(10))[0][:80]!r}")
     try:
-        return json.loads(path.read_bytes())
+        return parse(text_file.read(path))
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not JSON: {error}; is it cut short, or one object per line (.jsonl)?"
         ) from error
+
+
+def parse(text: str) -> Any:
+    """Parses a JSON text. Raises ValueError for a name that an object has twice, too."""
+    return _STRICT.decode(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has {twice!r} twice")
+    return document
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def describe(document: Any) -> str:
@@ -63,10 +80,12 @@ def describe(document: Any) -> str:
 
 
 def is_coco_captions(document: Any) -> bool:
-    """True if a document is COCO captions: `images`, and `annotations` without boxes."""
+    """True if a document is COCO captions: `images`, and `annotations` some of which have a caption
+    (none need be there)."""
     if not isinstance(document, dict) or not {"images", "annotations"} <= document.keys():
         return False
-    return not document["annotations"] or "bbox" not in _first(document["annotations"])
+    entries = document["annotations"]
+    return not entries or (isinstance(entries, list) and any(map(_has_caption, entries)))
 
 
 def is_karpathy(document: Any) -> bool:
@@ -75,10 +94,16 @@ def is_karpathy(document: Any) -> bool:
 
 
 def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of COCO captions: one per captioned image, with all its captions. Raises DataError."""
+    """Rows of COCO captions: one per captioned image, with all its captions.
+
+    Boxes are not read. Annotations without a caption but with a box, as in a file that joins
+    captions and instances, are left out. Raises DataError.
+    """
     captions: dict[Any, list[str]] = collections.defaultdict(list)
     try:
-        for annotation in document["annotations"]:
+        boxes = sum("bbox" in annotation for annotation in document["annotations"])
+        captioned = captioned_annotations(document)
+        for annotation in captioned:
             captions[annotation["image_id"]].append(annotation["caption"])
         rows = [
             {"id": str(image["id"]), "image": image["file_name"]}
@@ -96,9 +121,21 @@ def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
             f"{path}: {len(captions)} captioned image ids are not among `images` (or are there "
             f"twice), the first is {next(iter(captions))}"
         )
+    if boxes:
+        logging.getLogger(__name__).warning(
+            "%s: %d of %d annotations have a box, which is not read: every caption belongs to the "
+            "whole image", path, boxes, len(document["annotations"]),
+        )  # fmt: skip
+    no_caption = len(document["annotations"]) - len(captioned)
+    mention(path, no_caption, len(document["annotations"]), "annotations have no caption")
     left_out = len(document["images"]) - len(rows)
     mention(path, left_out, len(document["images"]), "images have no caption")
     return rows
+
+
+def captioned_annotations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The annotations of COCO captions without those that only have a box."""
+    return [each for each in document["annotations"] if _has_caption(each) or "bbox" not in each]
 
 
 def coco_folders(path: Path, document: dict[str, Any]) -> dict[str, str]:
@@ -138,6 +175,10 @@ def mention(path: Path, left_out: int, total: int, reason: str) -> None:
         logging.getLogger(__name__).warning(
             "%s: %d of %d %s and are left out", path, left_out, total, reason
         )
+
+
+def _has_caption(annotation: Any) -> bool:
+    return isinstance(annotation, dict) and "caption" in annotation
 
 
 def _first(entries: Any) -> dict[str, Any]:

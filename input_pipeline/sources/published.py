@@ -23,6 +23,7 @@ class PublishedSource(RecordsSource):
     """
 
     _folder_option = "images"
+    _joins_rows = False
     _split_advice = "the file is not divided; take 'train' or 'all', which are the whole file"
     _expected_file: ClassVar[str]  # the annotation file and where it comes from
     _columns: Mapping[str, Any] = {}

@@ -1,10 +1,12 @@
 """Records from a table of image names and captions and a folder of images."""
 
 import collections
+import dataclasses
 import difflib
 import functools
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from vlc_jax.input_pipeline.sources import (
     id_index,
     image_files,
     image_identity,
+    joined_rows,
     json_annotations,
     row_keys,
     tables,
@@ -48,21 +51,26 @@ HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
 class RecordsSource:
-    """Source of your own data: a record per row of a table, or per image of COCO captions.
+    """Source of your own data: a record per image of a table, or of COCO captions.
 
     path: the table: JSONL, TSV, CSV or JSON, by the suffix of its name (`sources/tables.py`).
     image_folder: where relative image names start; default: the folder of the table. The table is
       your own: its names may be absolute, or lead out of the folder with "..".
     image_column: the image's file name.
-    caption_column: the caption, or a JSON list of captions of the image; several columns may be
-      named. COCO captions JSON has the columns id, image and caption (all captions of an image).
-    id_column: unique names of the records; default: image name and row number.
+    caption_column: the caption, or a list of captions of the image; several columns may be named.
+      COCO captions JSON has the columns id, image and caption (all captions of an image).
+    join_rows: whether the rows of one image are one record, with the captions and hard texts of all
+      of them and the id of the first; else each row is a record.
+    id_column: names of the rows, unique or one for all rows of an image; default: image name and
+      row number.
     negatives_column, positives_column: hard negative / positive captions: a list of strings (for
       every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
     negative_kinds_column, positive_kinds_column: the generator of each text, by which training
       selects it: one name for all, or lists of the same shape.
-    hard_images_column: a list of record ids. group_column: any value to split results by.
-    meta_columns: columns that are copied to the record's `meta`.
+    hard_images_column: a list of ids. group_column: any value to split results by, one for all
+      rows of an image.
+    meta_columns: columns that are copied to the record's `meta`, as a list where rows of its image
+      differ.
     split_column: the column of split names; only rows of `split` are taken, and "train+restval"
       takes both.
     holdout: without a split column, this share of the images (by a hash of their names: see
@@ -73,7 +81,8 @@ class RecordsSource:
     quoting: whether quotation marks in CSV and TSV group a field.
 
     `digests` maps the path of every file read to its sha256, `image_sizes` the names of some image
-    files, spread over the source, to their size in bytes. Raises ValueError for missing files,
+    files, spread over the source, to their size in bytes. `rows` is the number of rows that the
+    records are made of. Raises ValueError for missing files,
     folders, columns and splits, DataError for unusable data.
     """
 
@@ -81,6 +90,8 @@ class RecordsSource:
     _folder_option = "image_folder"
     # True if a single text or id must be a list, too
     _only_lists = False
+    # False if every row of the file is a record by its definition
+    _joins_rows = True
     _split_advice = (
         "select its rows with split_column='...' or holdout=0.05, or name another file "
         "and split='all'"
@@ -106,6 +117,7 @@ class RecordsSource:
         holdout: float = 0.0,
         exclude: str | Path | None = None,
         quoting: bool = True,
+        join_rows: bool = True,
     ) -> None:
         if not str(path):
             raise ValueError("this source needs `path`, the table of image names and captions")
@@ -132,18 +144,34 @@ class RecordsSource:
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
         self._check_columns()
-        self._index = self._select(excluded)
+        # rows of the records; position of each record's first row, None: each row is a record
+        self._index: np.ndarray
+        self._first: np.ndarray | None = None
+        self._select(excluded, join_rows and self._joins_rows)
+        self.rows = len(self._index)
         self.fingerprint = self._fingerprint()
         self.image_sizes = image_files.sizes(
             self._checked_images(), self._candidate_paths, self._folder_option
         )
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._index if self._first is None else self._first[1:])
 
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming the row, for a row that does not make a record."""
-        row_index = int(self._index[index])
+        if self._first is None:
+            return self._record(int(self._index[index]))
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"record {index} of {len(self)}")
+        first, stop = self._first[index % len(self) :][:2]
+        parts = [self._record(int(row)) for row in self._index[first:stop]]
+        record = joined_rows.join(parts, self._table.name(int(self._index[first])))
+        names = dict.fromkeys(map(self._first_id, record.hard_images))
+        names.pop(record.id, None)
+        return dataclasses.replace(record, hard_images=[*names])
+
+    def _record(self, row_index: int) -> Record:
+        """The record of one row."""
         row, name = self._table[row_index], self._table.name(row_index)
         captions = self._read_captions(row, name)
         cell = cells.Cells(row, name, self._only_lists)
@@ -164,12 +192,31 @@ class RecordsSource:
         )
 
     def find(self, record_id: str) -> Record:
-        """Raises DataError if there is no such record, or if it cannot be read."""
-        for index in self._id_index[record_id]:
-            record = self[index]
-            if record.id == record_id:
-                return record
-        raise DataError(f"{self._table.path} has no record {record_id!r} in split {self._split!r}")
+        """The record of a row's id. Raises DataError if there is none, or if it cannot be read."""
+        position = self._position(record_id)
+        if position is None:
+            raise DataError(
+                f"{self._table.path} has no record {record_id!r} in split {self._split!r}"
+            )
+        return self[position]
+
+    def _position(self, record_id: str) -> int | None:
+        """Position of the record with a row of this id."""
+        for position in self._id_index[record_id]:
+            row_index = int(self._index[position])
+            if self._record_id(self._table[row_index], row_index) == record_id:
+                if self._first is None:
+                    return position
+                return int(np.searchsorted(self._first, position, side="right")) - 1
+        return None
+
+    def _first_id(self, record_id: str) -> str:
+        """The id of the record with a row of this id; an unknown id unchanged."""
+        position = self._position(record_id)
+        if position is None:
+            return record_id
+        row_index = int(self._index[self._first[position]])
+        return self._record_id(self._table[row_index], row_index)
 
     @functools.cached_property
     def _id_index(self) -> id_index.IdIndex:
@@ -202,7 +249,7 @@ class RecordsSource:
         for column in self._captions:
             if column not in row:
                 raise DataError(f"{name} has no {column!r}; it has {list(row)}")
-            value = row[column]
+            value = cells.read_captions(row[column], column, name)
             if value is None:
                 raise DataError(f"{name}: its {column!r} is null, or an empty cell")
             captions += value if isinstance(value, list) else [value]
@@ -256,15 +303,17 @@ class RecordsSource:
                     usual = [name for name in USUAL_NAMES.get(option, ()) if name in known]
                     near = usual or difflib.get_close_matches(column, known, 1, cutoff=0.5)
                     hint = f"; did you mean {option}={near[0]!r}?" if near else ""
-                    if len(known) == 1 and ";" in known[0]:
-                        hint = "; columns of a .csv are separated by commas, not by ';'"
+                    if not known:
+                        self._table[0]  # raises the reason why it cannot be read
                     raise ValueError(
                         f"{self._table.path} has no column {column!r} ({option}); "
                         f"columns: {known}{hint}"
                     )
 
-    def _select(self, excluded: frozenset[str]) -> np.ndarray:
-        """Indices of the rows of the split, int64 (records,). Checks that ids are unique."""
+    def _select(self, excluded: frozenset[str], join_rows: bool) -> None:
+        """Sets the indices of the rows of the split, int64 (rows,), those of a record side by side,
+        and the positions of its first rows. Checks that ids are unique.
+        """
         everything = self._split == "all"
         if not (everything or self._split == "train" or self._split_column or self._has_holdout):
             raise ValueError(f"split {self._split!r} of {self._table.path}: {self._split_advice}")
@@ -278,13 +327,17 @@ class RecordsSource:
             )
         by_split = not everything and (self._split_column is not None or self._has_holdout)
         # Keys need a pass over all rows: only if the choice of rows depends on their content.
-        key_names = ["split" if self._split_column is not None else "image"] if by_split else []
+        divides = "split" if self._split_column is not None else "image"
+        key_names = [divides] if by_split else []
+        key_names += ["image"] if join_rows and "image" not in key_names else []
         key_names += ["identity"] if excluded else []
         key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []
         texts = self._texts(*key_names)
         keys = dict(zip(key_names, row_keys.read(self._table, texts).values(), strict=True))
         if by_split:
-            chosen = self._belongs(keys[key_names[0]])
+            chosen = self._belongs(keys[divides])
+            if join_rows:
+                self._warn_of_shared(joined_rows.num_shared(keys["image"], chosen))
         left_out = 0
         if excluded:
             is_excluded = chosen & np.isin(keys["identity"], row_keys.hashes([*excluded]))
@@ -293,11 +346,19 @@ class RecordsSource:
         if left_out and not chosen.any():
             raise ValueError(f"{self._table.path}: `exclude` leaves no row of {self._split!r}")
         if by_split:
-            self._check_split(chosen, keys[key_names[0]])
-        if self._id is not None:
-            self._check_unique(keys["id"], chosen)
+            self._check_split(chosen, keys[divides])
         json_annotations.mention(self._table.path, left_out, len(self._table), "rows are excluded")
-        return np.flatnonzero(chosen)
+        self._index = np.flatnonzero(chosen)
+        if join_rows:
+            index, first = joined_rows.order(keys["image"], self._index)
+            if len(first) <= len(index):
+                self._index, self._first = index, first
+                logging.getLogger(__name__).info(
+                    "%s: %d rows of %s are %d records, one per image",
+                    self._table.path, len(index), self._split, len(self),
+                )  # fmt: skip
+        if self._id is not None:
+            self._check_unique(keys["id"])
 
     def _identity(self, row: dict[str, Any]) -> str:
         return image_identity.image_identity(str(row.get(self._image)))
@@ -314,7 +375,16 @@ class RecordsSource:
             )
         readable = keys != row_keys.UNREADABLE
         names = np.unique(splits[readable])
-        return {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
+        counts = {str(s): len(np.unique(keys[readable & (splits == s)])) for s in names}
+        self._warn_of_shared(sum(counts.values()) - len(np.unique(keys[readable])))
+        return counts
+
+    def _warn_of_shared(self, images: int) -> None:
+        if images:
+            logging.getLogger(__name__).warning(
+                "%s: %d images are in more than one split; were rows divided instead of images?",
+                self._table.path, images,
+            )  # fmt: skip
 
     def _texts(self, *key_names: str) -> dict[str, row_keys.Text]:
         """Functions row -> text to hash, by cache keys that name everything the text depends on."""
@@ -354,9 +424,11 @@ class RecordsSource:
             + (f"; splits: {counts}; 'all' takes every row" if splits else "")
         )
 
-    def _check_unique(self, keys: np.ndarray, chosen: np.ndarray) -> None:
-        rows = np.flatnonzero(chosen & (keys != row_keys.UNREADABLE))
-        index = row_keys.first_repeated(keys, rows)
+    def _check_unique(self, keys: np.ndarray) -> None:
+        rows = self._index
+        if self._first is not None:
+            rows = joined_rows.with_different_keys(keys, rows, self._first)
+        index = row_keys.first_repeated(keys, rows[keys[rows] != row_keys.UNREADABLE])
         if index is not None:
             record_id = self._table[index][self._id]
             raise DataError(
@@ -374,12 +446,15 @@ class RecordsSource:
         if self._has_holdout and holdouts.is_exact(len(self._table)):
             # runs from before the exact rule held out other rows
             options.append("exact")
+        if self._first is not None:
+            # runs from before rows were joined had other records
+            options.append("joined")
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     def _checked_images(self) -> Iterator[str | DataError | None]:
         """Names of images spread over the source; None for text-only, an error for damaged rows."""
-        for row_index in self._index[:: max(1, len(self) // _CHECKED_IMAGES)]:
+        for row_index in self._index[:: max(1, len(self._index) // _CHECKED_IMAGES)]:
             try:
                 row, name = self._table[int(row_index)], self._table.name(int(row_index))
                 yield self._image_name(row, name) if self._has_image(row) else None

@@ -17,7 +17,7 @@ import numpy as np
 from vlc_jax.input_pipeline.stores.progress import Progress
 
 # of the files; raised when an array of the same name would hold something else
-_VERSION = 1
+_VERSION = 2
 # bytes; a smaller table is read in a fraction of a second and gets no files
 _SMALL = 1 << 22
 # seconds; a file changed more recently may change again within one timestamp

@@ -5,8 +5,8 @@ small and quick to pickle to a worker process; a row is parsed when it is read. 
 table caches the positions (`sources/table_index.py`).
 """
 
+import collections
 import csv
-import io
 import json
 import os
 import weakref
@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.sources import delimited, json_annotations
 from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
+from vlc_jax.input_pipeline.stores import text_file
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
 # bytes read at a time while looking for line ends
@@ -139,6 +140,7 @@ class JsonLinesTable(Table):
     """One JSON object per line; blank lines do not count."""
 
     def __init__(self, path: Path) -> None:
+        check_encoding(path)
         super().__init__(path, TableIndex(path, "jsonl"))
         self._start, self._stop = self._positions(self._spans).T
 
@@ -158,9 +160,21 @@ class JsonLinesTable(Table):
                 yield None
 
     def parse(self, line: bytes) -> dict[str, Any]:
-        row = json.loads(line.removeprefix(_BOM).decode("utf-8"))
+        text = line.removeprefix(_BOM).decode("utf-8").strip()
+        try:
+            row = json_annotations.parse(text)
+        except json.JSONDecodeError as error:
+            if text.endswith("},"):
+                raise ValueError(
+                    "a comma behind the object, which JSON lines do not have"
+                ) from error
+            raise
+        if isinstance(row, list):
+            raise ValueError(
+                "a row is one JSON object; got a list: the name of a list ends in .json"
+            )
         if not isinstance(row, dict):
-            raise ValueError(f"a row is a JSON object; got {type(row).__name__}")
+            raise ValueError(f"a row is one JSON object; got {type(row).__name__}")
         return row
 
 
@@ -168,64 +182,93 @@ class DelimitedTable(Table):
     """CSV (commas) or TSV (tabs) with a header row; quoted fields may hold line breaks.
 
     With `quoting` off a quotation mark is an ordinary character (files that do not escape them).
-    `header` names the columns of a file without a header row.
+    `header` names the columns of a file without a header row. A quotation mark that is not closed
+    in its row damages this row only: lines that are rows of their own are not taken into a field.
     """
 
     def __init__(
         self, path: Path, delimiter: str, quoting: bool, header: Sequence[str] | None = None
     ) -> None:
+        check_encoding(path)
         quotes = "quotes" if quoting else "no quotes"
         named = "" if header is None else f" {list(header)}"
         super().__init__(path, TableIndex(path, f"{delimiter!r} {quotes}{named}"))
         self._delimiter = delimiter
         self._quoting = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+        self._header = list(header or [])
         spans = self._positions(self._spans)
         self._start, self._stop = spans[:, 0], spans[:, 1]
         if header is not None or not len(spans):
-            self._header = list(header or [])
             return
         try:
             self._header = self._fields(self._bytes(0).removeprefix(_BOM))
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"the header of {path} cannot be read: {error}") from error
+        # unnamed columns are nobody's
+        for name, times in collections.Counter(filter(None, self._header)).items():
+            if times > 1:
+                raise DataError(
+                    f"{path} has {times} columns {name!r}; names are unique: rename the others"
+                )
         self._start, self._stop = spans[1:, 0], spans[1:, 1]
 
     def _spans(self) -> np.ndarray:
         """int64 (rows, 2): first byte of each row, the header's included, and the byte after it."""
         with self.path.open("rb") as file:
-            return self._spans_of(_CountedLines(file), self.path.stat().st_size)
+            return self._spans_of(delimited.CountedLines(file), self.path.stat().st_size)
 
-    def _spans_of(self, lines: "_CountedLines", size: int) -> np.ndarray:
+    def _spans_of(self, lines: delimited.CountedLines, size: int) -> np.ndarray:
         assert self.index is not None
         spans: list[tuple[int, int]] = []
         reader, progress = self._reader(lines), self.index.progress
+        columns = len(self._header)
         progress.begin()
         while True:
-            start = lines.position
+            start = lines.begin_row()
             try:
                 fields = next(reader)
+                is_torn = delimited.holds_rows(lines.of_row, columns, self._delimiter)
             except StopIteration:
                 progress.end()
                 return np.array(spans, np.int64).reshape(-1, 2)
             except (csv.Error, UnicodeDecodeError):
                 # it still counts as a row; reading it raises
-                fields = ["damaged"]
+                fields, is_torn = ["damaged"], True
+            if is_torn:
+                # an unclosed quotation mark would take the next rows with it
+                lines.give_back()
             # a blank line has none
             if fields:
+                columns = columns or len(fields)
                 spans.append((start, lines.position))
                 if not len(spans) % _BLOCK:
                     progress.show(lines.position / size, len(spans))
 
     def rows(self) -> Iterator[dict[str, Any] | None]:
+        taken: list[bytes] = []
+
+        def text(line: bytes) -> str:
+            taken.append(line)
+            return line.decode()
+
         # map, unlike a generator, continues after a line that is not UTF-8
-        reader = self._reader(map(bytes.decode, self._lines()))
+        reader = self._reader(map(text, self._lines()))
         while True:
+            taken.clear()
             try:
-                yield self._row(next(reader))
+                row = self._row(next(reader))
             except StopIteration:
                 return
             except _DAMAGE:
-                yield None
+                row = None
+            # behind an unclosed quotation mark the reader went on into the next rows
+            yield from [row] if len(taken) == 1 else map(self._parsed, taken)
+
+    def _parsed(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            return self.parse(line)
+        except _DAMAGE:
+            return None
 
     def parse(self, line: bytes) -> dict[str, Any]:
         return self._row(self._fields(line))
@@ -242,7 +285,15 @@ class DelimitedTable(Table):
         return list(self._header)
 
     def _fields(self, line: bytes) -> list[str]:
-        return next(self._reader([line.decode("utf-8")]))
+        try:
+            return next(self._reader([line.decode("utf-8")]))
+        except csv.Error as error:
+            if not self._quoting == csv.QUOTE_MINIMAL or b'"' not in line:
+                raise
+            raise csv.Error(
+                f"{error}; a quotation mark that is not closed in its field? With the option "
+                "quoting=False quotation marks are ordinary characters"
+            ) from error
 
     def _reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
         # strict: text behind a closing quotation mark is an error and not a guess.
@@ -323,7 +374,7 @@ def open_table(path: Path, quoting: bool = True) -> Table:
     if suffix in (".jsonl", ".ndjson"):
         rows: Table = JsonLinesTable(path)
     elif suffix in (".csv", ".tsv"):
-        rows = DelimitedTable(path, "\t" if suffix == ".tsv" else ",", quoting)
+        rows = DelimitedTable(path, delimited.separator(path), quoting)
     elif suffix == ".json":
         rows = MemoryTable(path, _json_rows(path))
     else:
@@ -346,20 +397,13 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     return json_annotations.coco_rows(path, document)
 
 
-class _CountedLines:
-    """Iterator over the lines of a binary file as text, with the position after the last one."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file = file
-        self.position = 0
-
-    def __iter__(self) -> "_CountedLines":
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._file)
-        self.position += len(line)
-        return line.decode("utf-8")
+def check_encoding(path: Path) -> None:
+    """Raises DataError for a table in UTF-16."""
+    with path.open("rb") as file:
+        encoding = text_file.encoding(file.read(4))
+    # rows are found by the bytes of their line ends
+    if encoding != "utf-8":
+        raise DataError(f"{path} is {encoding.upper()}, a table is UTF-8: save it as UTF-8")
 
 
 def _line_ends(path: Path) -> np.ndarray:

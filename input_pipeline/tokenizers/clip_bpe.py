@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers import clean as cleaning
 from vlc_jax.input_pipeline.tokenizers.tokenizer import (
     MAX_VOCABULARY_FILE,
@@ -156,7 +158,7 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
             model = json.loads(data)["model"]
             merges, ids = model["merges"], model["vocab"]
         elif path.suffix == ".txt":
-            lines = data.decode("utf-8").split("\n")
+            lines = text_file.decode(data, path).split("\n")
             merges, ids = lines[lines[0].startswith("#version") :], json.loads(numbers)
         else:
             # The first line is a header. CLIP uses only the first 48,894 merges (merges[1:49152 -
@@ -173,6 +175,7 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
         TypeError,
         AttributeError,
         RecursionError,
+        DataError,
     ) as error:
         raise ValueError(f"{path} is not CLIP's list of merges: {error!r}") from error
     if len(pairs) != _MERGES or any(len(pair) != 2 for pair in pairs):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer, trial
 
 # ids; the largest published vocabularies have about 260,000, and an embedding row each
@@ -84,10 +85,11 @@ def open_hf(path: str | Path):
 
     data = tokenizer.read_file(path, "Hugging Face tokenizer.json", tokenizer.MAX_VOCABULARY_FILE)
     try:
-        document = json.loads(data)
+        text = text_file.decode(data, Path(path))
+        document = json.loads(text)
         patterns = _texts_of([document.get("normalizer"), document.get("pre_tokenizer")])
         is_growing = _growth(document.get("normalizer")) > _MAX_GROWTH
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, DataError) as error:
         raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error!r}") from error
     if is_growing:
         raise ValueError(
@@ -96,9 +98,9 @@ def open_hf(path: str | Path):
         )
     # what the file replaces or splits at, too
     probe = " ".join(patterns)[:5_000]
-    if problem := trial.problem("tokenizers", data, (*_TEXTS, probe)):
+    if problem := trial.problem("tokenizers", text.encode(), (*_TEXTS, probe)):
         raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {problem}")
-    library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+    library = tokenizers.Tokenizer.from_str(text)
     library.no_truncation()
     library.no_padding()
     return library, data

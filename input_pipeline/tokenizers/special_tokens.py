@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers.tokenizer import read_file
 
 _KNOWN_SPECIAL = {
@@ -39,8 +41,9 @@ def _declared(kind: str, path: Path) -> str | None:
         file = path.parent / sibling
         if file.exists():
             try:
-                token = json.loads(read_file(file, "declaration of special tokens")).get(kind)
-            except (ValueError, AttributeError, RecursionError) as error:
+                data = read_file(file, "declaration of special tokens")
+                token = json.loads(text_file.decode(data, file)).get(kind)
+            except (ValueError, AttributeError, RecursionError, DataError) as error:
                 raise ValueError(f"{file} is not a JSON object: {error}") from error
             if token is not None:
                 name = token.get("content") if isinstance(token, dict) else token

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
 SUFFIXES = (".npy", ".safetensors")
@@ -264,11 +265,9 @@ def read_texts(path: Path) -> list[str]:
     Raises ValueError for a missing file, DataError for malformed content.
     """
     try:
-        lines = path.read_text("utf-8").split("\n")
+        lines = text_file.lines(path)
     except OSError as error:
         raise ValueError(f"cannot read the texts {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error.reason}") from error
     if path.suffix != ".jsonl":
         return [line for line in lines if line.strip()]
     return list(_json_texts(path, lines))

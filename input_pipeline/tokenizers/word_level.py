@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers import tokenizer
 
 _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
@@ -26,7 +27,7 @@ class WordTokenizer(tokenizer.Tokenizer):
         if bool(words) == (path is not None):
             raise ValueError("a word tokenizer needs either `words` or `path`, a file of words")
         if path is not None:
-            words = tokenizer.read_file(path, "word list").decode("utf-8").split()
+            words = text_file.decode(tokenizer.read_file(path, "word list"), Path(path)).split()
         words = list(words)
         if len(set(words)) != len(words):
             twice = next(word for word in words if words.count(word) > 1)

@@ -56,6 +56,21 @@ def test_accuracy_and_mean_per_class_recall_differ_when_classes_do():
     assert not result.per_example[3]["correct"]
 
 
+def test_of_classes_with_one_name_the_first_counts_as_in_an_argmax():
+    classes = ("cat", "dog", "cat", "cow", "cat", "pig")
+    image = lambda name: np.eye(3, dtype=np.float32)[0 if int(name) in (0, 2, 4) else 1]  # noqa: E731
+    text = lambda prompt: np.array(["cat" in prompt, "dog" in prompt, 0], np.float32)  # noqa: E731
+    scorer = vector_scorer(image, text)
+    result = zeroshot.evaluate(benchmark([0, 2, 4, 1], classes), scorer)
+    assert [row["correct"] for row in result.per_example] == [True, False, False, True]
+    assert result.metrics["accuracy_top5"].value == 1
+    assert result.metrics["recall/cat (0)"].value == 1
+    assert result.metrics["recall/cat (2)"].value == 0
+    assert result.metrics["mean_per_class_recall"].value == 1 / 2
+    half = zeroshot.evaluate(benchmark([0, 2, 4, 1], classes), scorer, tie="half")
+    assert half.metrics["accuracy"].value == pytest.approx((3 * 1 / 3 + 1) / 4)
+
+
 def test_top5_needs_more_than_five_classes():
     result = zeroshot.evaluate(benchmark([0], CLASSES[:5]), eye_scorer())
     assert "accuracy_top5" not in result.metrics

@@ -6,7 +6,8 @@ get one embedding per class: the prompts' embeddings are normalised, averaged, a
 different prompts cannot be averaged: the scores of a class's prompts are averaged instead.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from vlc_jax.evaluators import groups, stats, ties
 from vlc_jax.evaluators.cases import chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
-from vlc_jax.input_pipeline.case import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
 
@@ -27,7 +28,9 @@ def evaluate(
 ) -> stats.EvalResult:
     """Top-1 accuracy, top-5 accuracy (with more than five classes) and mean per-class recall.
 
-    `recall/<class>` is the recall of a class. tie: see `ties`.
+    `recall/<class>` is the recall of a class. tie: see `ties`. Among classes of equal names, whose
+    prompts tie for every model, the first wins, as with argmax ("half" shares the credit). In
+    open_clip and CLIP_benchmark the one wins that torch.topk happens to list first.
 
     Raises:
       UsageError: an unknown tie policy.
@@ -42,8 +45,10 @@ def evaluate(
         for part in chunked(benchmark.cases, chunk)
     ]
     scores = stats.require_finite(np.concatenate(scored), benchmark.name)
-    standing, number = ties.standing(scores, labels), len(benchmark.classes)
-    names = [benchmark.classes[label] for label in labels]
+    ranked = scores if tie == "half" else _first_of_equal(scores, benchmark.classes)
+    standing, number = ties.standing(ranked, labels), len(benchmark.classes)
+    classes = distinct_names(benchmark.classes)
+    names = [classes[label] for label in labels]
     right, chance = standing.among_best(1, tie), np.full(len(labels), 1 / number)
     per_class = groups.Decisions(names, right, chance, standing.tied(1))
     recall = groups.metrics("recall", per_class, benchmark)
@@ -55,7 +60,9 @@ def evaluate(
     metrics["mean_per_class_recall"] = recall.pop("recall_macro")
     rank, tied = standing.rank("strict").astype(int), standing.tied(1)
     outcomes = zip(labels.tolist(), rank.tolist(), tied.tolist(), strict=True)
-    rows = [_row(benchmark, n, scores[n], *outcome) for n, outcome in enumerate(outcomes)]
+    rows = [
+        _row(benchmark.cases[n], classes, scores[n], *outcome) for n, outcome in enumerate(outcomes)
+    ]
     details = {"tie": tie, "classes": number, "templates": len(benchmark.templates or ("{}",))}
     return stats.EvalResult(metrics | recall, rows, details)
 
@@ -78,6 +85,18 @@ def class_scorer(
         return scores.reshape(len(scores), -1, len(templates)).mean(axis=2)
 
     return mean_of_scores
+
+
+def _first_of_equal(scores: np.ndarray, classes: Sequence[str]) -> np.ndarray:
+    """Scores in which a class comes just behind the classes before it that have its name."""
+    if len({*classes}) == len(classes):
+        return scores
+    ranked, seen = scores.copy(), Counter[str]()
+    for label, name in enumerate(classes):
+        for _ in range(seen[name]):
+            ranked[:, label] = np.nextafter(ranked[:, label], -np.inf)
+        seen[name] += 1
+    return ranked
 
 
 def _labels(benchmark: Benchmark) -> np.ndarray:
@@ -104,11 +123,11 @@ def _labels(benchmark: Benchmark) -> np.ndarray:
 
 
 def _row(
-    benchmark: Benchmark, n: int, scores: np.ndarray, label: int, rank: int, tied: bool
+    case: Case, classes: Sequence[str], scores: np.ndarray, label: int, rank: int, tied: bool
 ) -> dict[str, object]:
     """Per-example row: the correct class first, then the best wrong ones."""
-    case, order = benchmark.cases[n], np.argsort(-scores, kind="stable")
+    order = np.argsort(-scores, kind="stable")
     columns = [label, *order[order != label][:WRONG_PER_ROW]]
-    names = [benchmark.classes[c] for c in columns]
+    names = [classes[c] for c in columns]
     group = names[0] if case.group is None else case.group
     return row(case, names, scores[columns].tolist(), rank == 1, tied, group=group, rank=rank)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import json_annotations, tables
+from vlc_jax.input_pipeline.sources import cells, json_annotations, tables
+from vlc_jax.input_pipeline.stores import text_file
 
 
 def read(path: Path, column: str = "caption") -> list[str]:
@@ -31,17 +32,14 @@ def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], 
     For COCO captions a row is an image (id, image, caption: a list), for lines a caption.
     """
     if path.suffix.lower() == ".txt":
-        try:
-            lines = path.read_text("utf-8-sig").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not UTF-8: {error.reason}") from error
-        yield from (({"caption": text}, {index: text}) for index, text in enumerate(lines))
+        for index, text in enumerate(text_file.lines(path)):
+            yield {"caption": text}, {index: text}
         return
     document = json_annotations.load(path) if path.suffix.lower() == ".json" else None
     if json_annotations.is_coco_captions(document):
         images = json_annotations.coco_rows(path, document)
         of_image = collections.defaultdict(list)
-        for index, annotation in enumerate(document["annotations"]):
+        for index, annotation in enumerate(json_annotations.captioned_annotations(document)):
             of_image[str(annotation["image_id"])].append(index)
         for row in images:
             where = f"image {row['id']} of {path}"
@@ -53,7 +51,7 @@ def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], 
         raise ValueError(f"{path} has no column {column!r} but {known}; see --column")
     for number in range(len(table)):
         row = table[number]
-        value = row.get(column)
+        value = cells.read_captions(row.get(column), column, table.name(number))
         texts = value if isinstance(value, list) else [value]
         yield row, _numbered(table.name(number), range(first, first + len(texts)), texts)
         first += len(texts)

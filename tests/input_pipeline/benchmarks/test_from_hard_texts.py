@@ -62,6 +62,19 @@ def test_triplets_are_of_the_first_of_both_and_so_on(tmp_path):
     ]
 
 
+def test_rows_of_one_image_stay_cases_of_their_own_groups(tmp_path):
+    rows = [ROWS[0], ROWS[1] | {"name": "0.png"}, ROWS[2]]
+    options = write(tmp_path, rows)
+    for reader, count in (("choice", 3), ("triplet", 6)):
+        cases = READERS[reader]("all", **options).cases
+        assert len(cases) == count
+        assert [case.group for case in cases] == [
+            r["kind"] for r in rows for _ in range(count // 3)
+        ]
+    second = {"image_column": "other", "caption_column": "other says"}
+    assert len(READERS["pairs"]("all", second=second, **options).cases) == 3
+
+
 def test_a_pair_is_two_images_of_a_row_or_an_image_and_its_hard_image(tmp_path):
     second = {"image_column": "other", "caption_column": "other says"}
     options = write(tmp_path, ROWS)

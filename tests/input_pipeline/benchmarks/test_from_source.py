@@ -42,6 +42,27 @@ def test_retrieval_refuses_to_skip_a_record_in_silence(table):
         from_source.retrieval("all", path=str(table))
 
 
+def test_retrieval_among_rows_equals_that_among_lists_of_captions(table):
+    benchmark = from_source.retrieval("all", path=str(table))
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    apart = [row | {"caption": text} for row in rows for text in row["caption"]]
+    flat = table.with_name("flat.jsonl")
+    flat.write_text("".join(json.dumps(row) + "\n" for row in apart))
+    joined = from_source.retrieval("all", path=str(flat))
+    contents = [
+        [(case.images, case.captions) for case in each.cases] for each in (benchmark, joined)
+    ]
+    assert contents[0] == contents[1]
+    assert joined.notes == ()
+
+
+def test_cases_of_one_image_are_counted_in_a_note(table):
+    lines = table.read_text()
+    table.write_text(lines + lines.partition("\n")[0])
+    (note,) = from_source.retrieval("all", path=str(table), join_rows=False).notes
+    assert note.startswith("1 of 6 cases show an image of another case")
+
+
 def test_zeroshot_digits_have_labels_classes_and_the_training_templates():
     benchmark = from_source.zeroshot("test")
     assert benchmark.classes == digits.CLASSES
@@ -90,7 +111,6 @@ def test_templates_come_from_a_file_too(tmp_path):
     ("options", "message"),
     [
         ({"class_names": ROMAN[:9]}, r"10 classes \(zero, one, \.\.\.\), got 9 names"),
-        ({"class_names": (*ROMAN[:9], "i")}, "'i' is there twice"),
         ({"class_names": "none.txt"}, r"cannot read none\.txt"),
         ({"class_names": (1, 2)}, "class_names are texts"),
         ({"templates": ["a photo"]}, r"\{\} once, in place of the class; got 'a photo'"),
@@ -100,3 +120,13 @@ def test_templates_come_from_a_file_too(tmp_path):
 def test_class_names_and_templates_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         from_source.zeroshot("test", **options)
+
+
+def test_equal_class_names_are_named_in_a_note():
+    names = (*ROMAN[:9], "i")
+    benchmark = from_source.zeroshot("test", count=40, class_names=names)
+    assert benchmark.classes == names
+    groups = ("nil", "i (1)", *ROMAN[2:9], "i (9)")
+    assert all(case.group == groups[case.meta["label"]] for case in benchmark.cases)
+    assert benchmark.notes[0].startswith("several classes have the name 'i': their prompts tie")
+    assert from_source.zeroshot("test", count=2).notes == ()

@@ -10,7 +10,7 @@ import pytest
 from tests.support import damage, sets
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
-from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, PUBLISHED
+from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, PUBLISHED, published
 from vlc_jax.input_pipeline.commands import benchmarks as overview
 from vlc_jax.input_pipeline.images import image_ops, packed_images
 from vlc_jax.input_pipeline.record import DataError
@@ -141,3 +141,19 @@ def test_pixels_of_a_crop_are_those_of_the_box(all_sets):
     whole = image_ops.decode(case.images[0].image)
     left, top, right, bottom = case.images[0].box
     np.testing.assert_array_equal(image_ops.decode(case.images[0]), whole[top:bottom, left:right])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "text,other,text\na,b,c\n"),
+        ("a.json", '[{"text": "a", "text": "c"}]'),
+        ("a.jsonl", '{"text": "a", "text": "c"}\n'),
+    ],
+)
+def test_a_field_that_a_file_has_twice_is_named(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    files = published.Files(published.Origin("choice", ".", (name,), ".", "", ""), "a", tmp_path)
+    read = {"a.csv": files.table, "a.json": files.objects, "a.jsonl": files.json_lines}[name]
+    with pytest.raises(DataError, match="'text' twice"):
+        read(name, "text")

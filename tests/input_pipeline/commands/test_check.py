@@ -263,10 +263,25 @@ def test_a_count_of_zero_is_refused(photos, capsys, flag):
     assert "an integer of at least 1" in capsys.readouterr().err
 
 
-def test_a_table_with_semicolons_says_so(tmp_path, capsys):
-    (tmp_path / "rows.csv").write_text("image;caption\na.jpg;a cat\n")
-    assert check.main([str(tmp_path / "rows.csv")]) == 2
-    assert "separated by commas" in capsys.readouterr().err
+def test_rows_of_one_image_are_counted(photos, capsys):
+    rows = [f"p{i % 12:02d}.jpg,text {i}" for i in range(30)]
+    (photos / "rows.csv").write_text("\n".join(["image,caption", *rows]))
+    words = [str(photos / "rows.csv"), "--image-folder", str(photos / "images")]
+    assert check.main(words) == 0
+    assert "30 rows of 12 images: the rows of one image are one record" in capsys.readouterr().out
+    assert check.main([*words, "--option", "join_rows=False"]) == 0
+    assert "30 of 30 records" in (text := capsys.readouterr().out)
+    assert "30 rows of" not in text
+
+
+@pytest.mark.parametrize(("rows", "warns"), [([1], True), ([], False), ([*range(12)], False)])
+def test_a_few_captions_of_several_lines_are_named(photos, capsys, rows, warns):
+    texts = [f'"a dog\nnumber {i} runs"' if i in rows else "a dog" for i in range(12)]
+    table = [f"p{i:02d}.jpg,{text}" for i, text in enumerate(texts)]
+    (photos / "rows.csv").write_text("\n".join(["image,caption", *table]))
+    assert check.main([str(photos / "rows.csv"), "--image-folder", str(photos / "images")]) == 0
+    warning = "1 of 12 captions have several lines, the first that of p01.jpg#2; if a quotation"
+    assert (warning in capsys.readouterr().out) == warns
 
 
 def test_given_texts_that_no_record_has_are_noticed_before_training():

@@ -71,6 +71,25 @@ def test_grey_is_repeated_alpha_dropped_and_sixteen_bits_keep_their_upper_eight(
     np.testing.assert_array_equal(decoded, pixels)
 
 
+def test_sixteen_bits_with_white_as_zero_are_no_negative():
+    exif = encode(Image.fromarray(LEVELS), "TIFF")
+    entry = struct.pack("<HHIHH", 262, 3, 1, 1, 0)  # photometric interpretation: black is zero
+    assert entry in exif
+    inverted = image_ops.decode(exif.replace(entry, struct.pack("<HHIHH", 262, 3, 1, 0, 0)))
+    np.testing.assert_array_equal(inverted, 255 - image_ops.decode(exif))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("PNG", np.uint16), ("TIFF", np.uint16), ("TIFF", np.int32)]
+)
+def test_eight_bits_in_a_file_of_more_are_refused_instead_of_black(kind, dtype):
+    data = encode(Image.fromarray(GREY.astype(dtype)), kind)
+    with pytest.raises(DataError, match=r"no grey level above .* black: save it with 8 bits"):
+        image_ops.decode(data)
+    black = encode(Image.fromarray(np.zeros((4, 4), dtype)), kind)
+    assert not image_ops.decode(black).any()
+
+
 def test_cmyk_is_converted_with_dark_ink_staying_dark():
     for colour in ((255, 0, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)):
         picture = Image.fromarray(np.full((16, 16, 3), colour, np.uint8)).convert("CMYK")

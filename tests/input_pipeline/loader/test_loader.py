@@ -1,10 +1,12 @@
 """The order of training, its independence of hosts, workers and restarts, and bad records."""
 
 import collections
+import json
 
 import numpy as np
 import pytest
 
+from tests.support import helpers
 from tests.support.numbered import WORDS, Numbered, drain, loader, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
@@ -99,6 +101,24 @@ def test_a_bad_record_gives_its_place_to_the_next_usable_one():
     assert got == [replaced.get(number, number) for number in clean]
     assert set(reasons) == {"r3", "r4", "r29"}
     assert all("not an image" in reason for reason in reasons.values())
+
+
+def test_a_row_per_caption_trains_as_lists_of_captions_and_resumes(tmp_path):
+    names = helpers.write_photos(tmp_path, 6)
+    texts = {name: [f"{name} a", f"{name} b"] for name in names}
+    rows = {
+        "lists": [{"image": name, "caption": texts[name]} for name in names],
+        "flat": [{"image": name, "caption": texts[name][k]} for k in (0, 1) for name in names],
+    }
+    taken = {}
+    options = {"transform": RANDOM_CROP, "tokenizer": make_tokenizer("bytes", 20), "batch_size": 4}
+    for kind, content in rows.items():
+        path = tmp_path / f"{kind}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in content))
+        source = make_source("records", "train", path=path)
+        taken[kind] = take(4, source, **options)
+        assert_equal(take(1, source, start_step=3, **options), taken[kind][3:])
+    assert_equal(taken["flat"], taken["lists"])
 
 
 def test_bad_records_do_not_disturb_resuming_nor_hosts():

@@ -51,3 +51,53 @@ def test_folders_without_classes_or_images_are_refused(folder):
     (folder / "val" / "empty").mkdir()
     with pytest.raises(DataError, match="empty has no images"):
         make_source("class_folders", "val", path=folder)
+
+
+@pytest.mark.parametrize("names", [("n01440764", "n01443537"), ("0", "1", "2"), ("class_1", "-2")])
+def test_folders_that_are_no_words_need_class_names(tmp_path, names):
+    for name in names:
+        picture(tmp_path / name / "0.jpg")
+    options = {"source": "class_folders", "split": "all", "path": tmp_path}
+    with pytest.raises(
+        ValueError, match=f"such as '{names[-1]}|{names[0]}' are no words .*class_names"
+    ):
+        READERS["zeroshot"](**options)
+    given = READERS["zeroshot"](**options, class_names=names)
+    assert given.classes == names
+
+
+def test_labels_of_a_probe_go_by_the_names_of_the_classes(folder):
+    for name in ("n02_dog", "n03_cow"):
+        picture(folder / "other" / name / "0.jpg")
+    options = {"source": "class_folders", "path": folder}
+    same = READERS["linear_probe"](**options, split="val")
+    assert (same.classes, same.version.count("by_name")) == (("n01_cat", "n02_dog"), 0)
+    probe = READERS["linear_probe"](**options, split="other", validation_split="other")
+    assert probe.classes == ("n01_cat", "n02_dog", "n03_cow")
+    for case in (*probe.cases, *probe.validation, *probe.training):
+        assert probe.classes[case.meta["label"]] == case.group
+
+
+def test_files_that_are_no_images_are_counted(folder, caplog):
+    for name in ("n01_cat/0.AVIF", "n02_dog/7.heic", "n02_dog/.DS_Store"):
+        (folder / "val" / name).touch()
+    source = make_source("class_folders", "val", path=folder)
+    assert [source[n].id for n in range(3)] == [
+        "n01_cat/0.AVIF",
+        "n01_cat/0.JPEG",
+        "n01_cat/1.JPEG",
+    ]
+    assert (
+        "1 of 6 files have no suffix of an image, such as 7.heic, and are left out" in caplog.text
+    )
+
+
+def test_prompts_have_spaces_where_folders_have_underscores(folder):
+    picture(folder / "val" / "great_white_shark" / "0.jpg")
+    benchmark = READERS["zeroshot"](source="class_folders", path=folder, split="val")
+    assert benchmark.prompts[0] == "a photo of a great white shark"
+    assert benchmark.cases[0].group == "great white shark"
+    linear = READERS["linear_probe"](
+        source="class_folders", path=folder, split="val", train_split="val"
+    )
+    assert linear.classes[0] == "great_white_shark"

@@ -55,8 +55,10 @@ def test_a_record_of_another_split_is_not_found(table):
 def test_a_row_that_cannot_be_read_hides_no_other(table):
     with table.open("a") as file:
         file.write("{torn\n" + json.dumps({"image": "photo_0.jpg", "caption": "last"}) + "\n")
-    source = make_source("records", "train", path=table)
+    source = make_source("records", "train", path=table, join_rows=False)
     assert source.find("photo_0.jpg#18").captions == ["last"]
+    joined = make_source("records", "train", path=table)
+    assert joined.find("photo_0.jpg#18") == joined[0]
 
 
 def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
@@ -74,7 +76,7 @@ def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
 
 def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
     (tmp_path / "photo_5.jpg").write_bytes(b"torn")
-    source = make_source("records", "train", path=table, id_column="name")
+    source = make_source("records", "train", path=table, id_column="name", join_rows=False)
     shard_writer.write(source, tmp_path / "out", size=32, shard_size=5, max_bad_share=0.2)
     shards = ShardsSource(path=tmp_path / "out")
     assert len(shards) == 14
@@ -84,7 +86,7 @@ def test_shards_find_what_was_prepared_and_nothing_else(table, tmp_path):
 
 
 def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
-    source = make_source("records", "train", path=table)
+    source = make_source("records", "train", path=table, join_rows=False)
     manifest = shard_writer.write(source, tmp_path / "out", size=32)
     path = tmp_path / "out" / manifest["shards"][0]["ids"]["name"]
     stored = path.read_bytes()

@@ -61,7 +61,7 @@ def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder,
     assert [source[i].id for i in range(10, len(source))] == ["00002/a", "00002/e", "00002/f"]
     assert [source[i].captions for i in range(10, 13)] == [["first"], ["yes"], ["no JSON"]]
     assert source[12].image == b"6"
-    assert "3 of 16 samples were not downloaded" in caplog.text
+    assert "of 16 samples are left out: 2 not downloaded, 1 without an image (" in caplog.text
 
 
 def test_a_sample_without_caption_or_with_damaged_text_is_an_error_of_that_sample(folder):
@@ -106,7 +106,7 @@ def test_names_that_are_no_utf8_or_endless_harm_no_other_sample(folder, caplog):
     source = open_tars(folder)
     assert source[10].id == "00002/a\\xff"
     assert len(source) == 11
-    assert "1 of 12 samples" in caplog.text
+    assert "of 12 samples are left out: 1 with a key of more than 255 letters" in caplog.text
 
 
 @pytest.mark.parametrize("size", [2**60, -512, 8 * 2**30 - 1])
@@ -149,7 +149,7 @@ def test_folders_without_tars_say_what_they_hold(folder, tmp_path):
     with pytest.raises(ValueError, match=r"split 'val' of .* is not divided"):
         make_source("img2dataset", "val", tars=folder)
     write(tmp_path / "other" / "a.tar", {"a": {"json": {"status": "failed_to_download"}}})
-    with pytest.raises(DataError, match=r"1 tars hold no image that was downloaded \(1 failed\)"):
+    with pytest.raises(DataError, match=r"no image in 1 tars, 1 samples: 1 not downl"):
         open_tars(tmp_path / "other")
 
 
@@ -163,3 +163,48 @@ def test_the_fingerprint_follows_names_and_contents(folder):
     write(folder / "00007.tar", {"a": {"jpg": b"1", "json": {"sha256": "abd"}}})
     found.add(open_tars(folder).fingerprint)
     assert len(found) == 5
+
+
+def write_members(path, members):
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
+            miniature.add(tar, name, content)
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "./a.jpg", "a.txt"])
+def test_a_sample_that_has_a_part_twice_is_a_bad_record(folder, name):
+    members = [
+        ("a.jpg", b"1"),
+        ("a.txt", b"red"),
+        ("b.jpg", b"2"),
+        ("b.txt", b"blue"),
+        (name, b"3"),
+    ]
+    write_members(folder / "00002.tar", members)
+    source = open_tars(folder)
+    with pytest.raises(DataError, match=r"sample 00002/a of .* has two images, two \.txt or"):
+        source[10]
+    assert (source[11].image, source[11].captions) == (b"2", ["blue"])
+
+
+def test_every_format_that_pillow_reads_is_an_image_and_others_are_not_called_a_failure(
+    folder, caplog
+):
+    names = ("gif", "BMP", "tiff", "avif", "heic")
+    write(folder / "00002.tar", {name: {name: b"1", "txt": b"text"} for name in names})
+    source = open_tars(folder)
+    assert [source[i].id for i in range(10, len(source))] == [f"00002/{n}" for n in names[:4]]
+    assert "15 samples are left out: 1 without an image (" in caplog.text
+    assert "downloaded" not in caplog.text
+
+
+def test_a_key_with_dots_ends_at_the_last_one(folder):
+    members = [(f"a.b/photo.{n}.{kind}", kind.encode()) for n in "12" for kind in ("jpg", "txt")]
+    members += [("c.jpg", b"3"), ("c.mask.png", b"4")]
+    members.append(("c.txt", "caf\u00e9".encode("utf-8-sig")))
+    write_members(folder / "00002.tar", members)
+    source = open_tars(folder)
+    ids = [source[i].id for i in range(10, len(source))]
+    assert ids == ["00002/c", "00002/a.b/photo.1", "00002/a.b/photo.2"]
+    assert [source[i].image for i in range(10, 13)] == [b"3", b"jpg", b"jpg"]
+    assert [source[i].captions for i in range(10, 13)] == [["caf\u00e9"], ["txt"], ["txt"]]

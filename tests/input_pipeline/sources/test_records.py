@@ -262,13 +262,29 @@ def test_a_split_column_selects_rows_and_an_unknown_split_lists_the_known(folder
         RecordsSource("test", **options)
 
 
+def test_an_image_in_two_splits_is_counted_in_a_warning(folder, caplog):
+    part = lambda i: "val" if i % 4 == 0 else "train"  # noqa: E731
+    rows = [*table(part=part), *table(part=part)]
+    options = {"path": folder / "a.jsonl", "split_column": "part"}
+    write_jsonl(options["path"], rows)
+    source = RecordsSource("val", **options)
+    assert source.images_per_split() == {"train": 9, "val": 3}
+    assert not caplog.text
+    rows[12]["part"] = "train"
+    write_jsonl(options["path"], rows)
+    for source in (RecordsSource("val", **options), RecordsSource("all", **options)):
+        source.images_per_split()
+        assert "1 images are in more than one split; were rows divided" in caplog.text
+        caplog.clear()
+
+
 def test_holdout_divides_images_and_not_rows(folder):
     double = [row | {"caption": text} for row in table() for text in ("one", "other")]
     options = {"path": write_jsonl(folder / "a.jsonl", double)}
     train = RecordsSource("train", holdout=0.4, **options)
     held = RecordsSource("validation", holdout=0.4, **options)
     names = [{source[i].image.name for i in range(len(source))} for source in (train, held)]
-    assert len(train) + len(held) == 24
+    assert (train.rows + held.rows, len(train) + len(held)) == (24, 12)
     assert names[0]
     assert names[1]
     assert not names[0] & names[1]
@@ -328,8 +344,226 @@ def test_a_validation_split_that_would_be_the_training_rows_is_refused(folder):
 
 def test_rows_of_one_image_have_ids_of_their_own(folder):
     path = write_jsonl(folder / "a.jsonl", [*table(), *table()])
-    source = RecordsSource(path=path)
+    source = RecordsSource(path=path, join_rows=False)
     assert len({source[i].id for i in range(24)}) == 24
+
+
+def flat(rows):
+    """Rows as lists of captions -> a row per caption, first all first captions, then all second."""
+    return [row | {"caption": row["caption"][k]} for k in range(2) for row in rows]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_per_caption_gives_the_records_of_lists_of_captions(folder, kind):
+    rows = [row | {"caption": [f"{row['caption']} a", "b"]} for row in table()]
+    lists = RecordsSource(path=write_jsonl(folder / "lists.jsonl", rows))
+    path = folder / f"flat.{kind}"
+    if kind in ("csv", "tsv"):
+        write_delimited(path, flat(rows))
+    elif kind == "json":
+        path.write_text(json.dumps(flat(rows)))
+    else:
+        write_jsonl(path, flat(rows))
+    source = RecordsSource(path=path)
+    assert [source[i] for i in range(len(source))] == [lists[i] for i in range(12)]
+    assert source.rows == 24
+    assert pickle.loads(pickle.dumps(source))[11] == source[11] == source[-1]
+    with pytest.raises(IndexError):
+        source[12]
+
+
+def test_only_tables_with_rows_of_one_image_are_other_data_than_before(folder, caplog):
+    caplog.set_level("INFO")
+    path = write(folder, "jsonl")
+    apart = RecordsSource(path=path, join_rows=False).fingerprint
+    assert RecordsSource(path=path).fingerprint == apart
+    path = write_jsonl(folder / "twice.jsonl", [*table(), *table()])
+    apart = RecordsSource(path=path, join_rows=False).fingerprint
+    assert not caplog.text
+    assert RecordsSource(path=path).fingerprint != apart
+    assert "24 rows of train are 12 records, one per image" in caplog.text
+
+
+def test_damaged_rows_and_rows_without_image_are_joined_with_no_other(folder):
+    rows = [*table(), *({"image": name, "caption": "x"} for name in ("", "", None, None))]
+    path = write_jsonl(folder / "a.jsonl", rows)
+    path.write_text(path.read_text() + '{"image": "p00\n{"image": "p01\n')
+    source = RecordsSource(path=path)
+    assert len(source) == source.rows == 18
+    for index in range(12, 18):
+        with pytest.raises(DataError, match=f"row {index + 1} of"):
+            source[index]
+
+
+HARD = {
+    "negatives_column": "not",
+    "negative_kinds_column": "kind",
+    "positives_column": "same",
+    "hard_images_column": "near",
+    "id_column": "id",
+}
+
+
+def test_hard_texts_of_joined_rows_stay_with_their_captions(folder):
+    rows = [
+        {"image": "p00.jpg", "caption": ["a", "b"], "not": ["x", "y"], "kind": "k", "id": 1},
+        {"image": "p01.jpg", "caption": "c", "near": [3, 9], "id": 2},
+        {"image": "p00.jpg", "caption": "d", "near": [2], "same": ["e"], "id": 3},
+        {
+            "image": "p00.jpg",
+            "caption": "f",
+            "not": [["z"]],
+            "kind": [["l"]],
+            "near": [1, 2],
+            "id": 4,
+        },
+    ]
+    path = write_jsonl(folder / "a.jsonl", rows)
+    source = RecordsSource(path=path, meta_columns=("id", "image"), **HARD)
+    record = source[0]
+    assert record.captions == ["a", "b", "d", "f"]
+    assert record.negatives == [["x", "y"], ["x", "y"], [], ["z"]]
+    assert record.negative_kinds == [["k", "k"], ["k", "k"], [], ["l"]]
+    assert record.positives == [[], [], ["e"], []]
+    # a record is named by its first row, and is no hard image of itself
+    assert (record.id, record.hard_images, source[1].hard_images) == ("1", ["2"], ["1", "9"])
+    assert source.find("4") == source.find("1") == record
+    assert record.meta == {"id": [1, 3, 4], "image": "p00.jpg"}
+    rows[3].pop("kind")
+    source = RecordsSource(path=write_jsonl(path, rows), **HARD)
+    with pytest.raises(
+        DataError, match=r"row 1 of .* some rows of its image have kinds of their neg"
+    ):
+        source[0]
+
+
+def test_rows_of_one_image_may_share_an_id_and_have_one_group(folder):
+    rows = [row | {"id": n, "part": n // 12} for n, row in enumerate([*table(), *table()])]
+    options = {"path": folder / "a.jsonl", "id_column": "id", "group_column": "part"}
+    source = RecordsSource(path=write_jsonl(options["path"], rows), group_column="part")
+    with pytest.raises(
+        DataError, match=r"row 1 of .* group \(group_column\) is 0 and 1; .*join_rows"
+    ):
+        source[0]
+    for row in rows:
+        row |= {"id": row["image"], "part": "all"}
+    write_jsonl(options["path"], rows)
+    source = RecordsSource(**options)
+    assert (source.find("p03.jpg"), source[3].group) == (source[3], "all")
+    rows[20]["id"] = "p00.jpg"
+    write_jsonl(options["path"], rows)
+    with pytest.raises(DataError, match=r"row 21 of .*the id 'p00\.jpg' occurs twice"):
+        RecordsSource(**options)
+
+
+LISTS = {
+    '["a dog", "a cat \\ud83d\\ude00"]': ["a dog", "a cat 😀"],  # JSON, as most libraries escape it
+    "['a dog', \"a cat's tail\"]": ["a dog", "a cat's tail"],
+    "['a dog' 'it says \"hi\"'\n \"a cat's\"]": ["a dog", 'it says "hi"', "a cat's"],  # an array
+    '["one"]': ["one"],
+    "[]": [],
+    "[a man] in a [hat]": ["[a man] in a [hat]"],
+    '["Hello"] is written there': ['["Hello"] is written there'],
+    "[UNK]": ["[UNK]"],
+}
+
+
+@pytest.mark.parametrize("cell", LISTS)
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_cell_that_is_a_list_holds_the_captions_of_the_image(folder, cell, kind):
+    writer = write_jsonl if kind == "jsonl" else write_delimited
+    path = writer(folder / f"a.{kind}", [{"image": "p00.jpg", "caption": cell}])
+    assert RecordsSource(path=path)[0].captions == LISTS[cell]
+
+
+def test_a_list_of_captions_that_is_cut_short_is_damage(folder):
+    path = write_delimited(folder / "a.csv", [{"image": "p00.jpg", "caption": "['a dog', 'a c"}])
+    source = RecordsSource(path=path)
+    with pytest.raises(DataError, match=r"row 1 of .* 'caption' is not a list"):
+        source[0]
+
+
+TORN = {  # name of the table -> rows, the torn ones, those that stay whole
+    "closed by another.tsv": ['p00.jpg\t"open', "p01.jpg\tb", 'p02.jpg\tc"', "p03.jpg\td"],
+    "closed within a text.tsv": ['p00.jpg\t"open', "p01.jpg\tb", 'p02.jpg\t"c" d', "p03.jpg\td"],
+    "never closed.tsv": ['p00.jpg\t"open', "p01.jpg\tb", "p02.jpg\tc", "p03.jpg\td"],
+    "commas.csv": ['p00.jpg,"open', "p01.jpg,b", 'p02.jpg,c"', "p03.jpg,d"],
+    "quoted.csv": ['"p00.jpg","open', '"p01.jpg","b"', '"p02.jpg","c"', '"p03.jpg","d"'],
+}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_quotation_mark_that_is_not_closed_takes_no_other_row_with_it(folder, name):
+    path = folder / name
+    header = "image\tcaption" if path.suffix == ".tsv" else "image,caption"
+    path.write_text("\n".join([header, *TORN[name]]) + "\n")
+    source = RecordsSource(path=path)
+    assert len(source) == 4
+    with pytest.raises(DataError, match=r"row 1 of .*mark that is not closed .*quoting=False"):
+        source[0]
+    assert source[1].captions == ["b"]
+    assert source[3].captions == ["d"]
+    assert [*source._table.rows()] == [*tables.Table.rows(source._table)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_a_column_that_is_there_twice_is_named(folder, kind):
+    path = folder / f"a.{kind}"
+    between = "\t" if kind == "tsv" else ","
+    path.write_text("image,caption,caption\np00.jpg,a dog,a cat\n".replace(",", between))
+    if kind == "jsonl":
+        path.write_text('{"image": "p00.jpg", "caption": "a dog", "caption": "a cat"}\n')
+    with pytest.raises(DataError, match="'caption'"):
+        RecordsSource(path=path)[0]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "between", "words"),
+    [
+        ("csv", "\t", "a .csv are separated by commas; these are separated by tabs"),
+        ("tsv", ",", "a .tsv are separated by tabs; these are separated by commas"),
+        ("csv", ";", "these are separated by semicolons"),
+        ("csv", ",", ""),
+    ],
+)
+def test_columns_are_separated_by_what_the_header_has(folder, caplog, suffix, between, words):
+    path = folder / f"a.{suffix}"
+    path.write_text(f"image{between}caption\np00.jpg{between}a dog\n")
+    assert RecordsSource(path=path)[0].captions == ["a dog"]
+    assert words in caplog.text
+    assert bool(words) == bool(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", b'[{"image": "a", "caption": "b"}]', "got a list: the name of a list ends in"),
+        (
+            "a.jsonl",
+            b'{"image": "a", "caption": "b"},\n' * 2,
+            "row 1 of .* comma behind the object",
+        ),
+        ("a.jsonl", '{"image": "a"}'.encode("utf-16"), "UTF-16-LE"),
+        ("a.csv", "image,caption".encode("utf-16-be"), "UTF-16-BE"),
+    ],
+)
+def test_a_table_without_a_readable_row_says_why(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        RecordsSource(path=tmp_path / name)
+
+
+def test_captions_with_boxes_are_read_and_boxes_alone_are_left_out(folder, caplog):
+    path = write_coco(folder / "coco.json")
+    document = json.loads(path.read_text())
+    for annotation in document["annotations"]:
+        annotation["bbox"] = [0, 0, 5, 5]
+    document["annotations"].insert(0, {"id": 99, "image_id": 103, "bbox": [1, 1, 2, 2]})
+    path.write_text(json.dumps(document))
+    source = RecordsSource(path=path)
+    assert source[3].captions == [f"{CAPTIONS[3]} 0", f"{CAPTIONS[3]} 1"]
+    assert "25 of 25 annotations have a box, which is not read" in caplog.text
+    assert "1 of 25 annotations have no caption" in caplog.text
 
 
 def test_given_ids_must_be_unique(folder):

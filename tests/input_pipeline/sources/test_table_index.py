@@ -16,7 +16,12 @@ from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.stores import progress
 
 ROWS = 2000
-OPTIONS = {"holdout": 0.3, "id_column": "name", "hard_images_column": "near"}
+OPTIONS = {
+    "holdout": 0.3,
+    "id_column": "name",
+    "hard_images_column": "near",
+    "join_rows": False,  # of eight images
+}
 
 
 @pytest.fixture(autouse=True)
@@ -75,10 +80,12 @@ def test_a_second_opening_and_its_first_hard_image_read_a_fraction_of_the_table(
 
 
 def test_another_split_of_the_same_table_is_no_other_reading(path, monkeypatch):
-    train = RecordsSource("train", path=path, **OPTIONS)
+    options = OPTIONS | {"join_rows": True}
+    train = RecordsSource("train", path=path, **options)
     forbid_whole_readings(monkeypatch)
-    rest = RecordsSource("validation", path=path, **OPTIONS)
-    assert len(train) + len(rest) == ROWS
+    rest = RecordsSource("validation", path=path, **options)
+    assert (train.rows + rest.rows, len(train) + len(rest)) == (ROWS, 8)
+    assert rest.find(rest[0].id) == rest[0]
 
 
 def rewrite_with_the_old_times(path, content):

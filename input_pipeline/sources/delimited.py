@@ -1,0 +1,75 @@
+"""Lines of CSV and TSV files: their separator, and rows that an unclosed quotation mark joins."""
+
+import collections
+import io
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
+_MAX_HEADER = 1 << 20  # bytes
+_IMAGE_NAME = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)\"?\s*$", re.IGNORECASE)
+
+
+def separator(path: Path) -> str:
+    """The separator of a table's columns: the suffix's, or the only one that its header has."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    with path.open("rb") as file:
+        header = file.readline(_MAX_HEADER).decode("utf-8-sig", "replace").rstrip()
+    others = [separator for separator in SEPARATORS if separator in header]
+    if usual in others or len(others) != 1:
+        return usual
+    logging.getLogger(__name__).warning(
+        "%s: columns of a %s are separated by %s; these are separated by %s and read so",
+        path, path.suffix, SEPARATORS[usual], SEPARATORS[others[0]],
+    )  # fmt: skip
+    return others[0]
+
+
+def holds_rows(lines: Sequence[bytes], columns: int, delimiter: str) -> bool:
+    """True if lines behind the first of a row look like rows: as many fields, and of a table
+    with commas, which a text may hold, an image's name in a column where the first has one.
+    """
+    if len(lines) < 2 or columns < 2:
+        return False
+    first, *others = (line.decode("utf-8", "replace").split(delimiter) for line in lines)
+    named = [n for n, field in enumerate(first) if _IMAGE_NAME.search(field)]
+    return any(
+        len(other) == columns
+        and (delimiter == "\t" or any(_IMAGE_NAME.search(other[n]) for n in named))
+        for other in others
+    )
+
+
+class CountedLines:
+    """Iterator over the lines of a binary file as text.
+
+    position: after the last line.   of_row: lines since `begin_row`, as bytes.
+    """
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._waiting: collections.deque[bytes] = collections.deque()
+        self.position = 0
+        self.of_row: list[bytes] = []
+
+    def __iter__(self) -> "CountedLines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._waiting.popleft() if self._waiting else next(self._file)
+        self.position += len(line)
+        self.of_row.append(line)
+        return line.decode("utf-8")
+
+    def begin_row(self) -> int:
+        """Position of the next line, which begins a row."""
+        self.of_row.clear()
+        return self.position
+
+    def give_back(self) -> None:
+        """Makes all lines of the row but its first the next ones."""
+        further = self.of_row[1:]
+        self._waiting.extendleft(reversed(further))
+        self.position -= sum(map(len, further))
