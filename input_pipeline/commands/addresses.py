@@ -1,4 +1,4 @@
-"""Command lines with paths in object stores: inputs are downloaded, --out is uploaded.
+"""Command lines with addresses: inputs are downloaded, --out is uploaded to an object store.
 
 @addresses.allowed
 def main(arguments=None): ...
@@ -20,7 +20,7 @@ from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 # --flag=ADDRESS, NAME=ADDRESS or ADDRESS
-_WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join(stores.KINDS)})://\S+)")
+_WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join((*stores.KINDS, *stores.HUBS))})://\S+)")
 # Addresses in its fields stay: the setup fetches them, and the workdir records them.
 _CONFIG = "--config"
 _OUT = "--out"
@@ -57,6 +57,7 @@ def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
         return words[index]
     flag, name, address = match.groups(default="")
     if _OUT in (flag.removesuffix("="), *words[index - 1 : index]):
+        stores.folder(address)  # raises ValueError for the hub, which is only read
         path = outputs.enter_context(_output(address, outputs))
     else:
         path = fetch.local(address)

@@ -44,6 +44,7 @@ AnyImage = str | os.PathLike | Image.Image | ImageLike
 def load(
     path: str | os.PathLike[str],
     *,
+    pretrained: str | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
     family: str | None = None,
     variant: str | None = None,
@@ -57,12 +58,16 @@ def load(
         model.score(["a.jpg", "b.jpg"], ["a red circle", "a blue square"])
 
     path: the workdir of a run (its latest checkpoint), a folder of vlc_jax.tools.export, or weights
-      of OpenAI, open_clip, Hugging Face or big_vision; on a disk or at an address (gs://...).
+      of OpenAI, open_clip, Hugging Face or big_vision; on a disk or at an address (gs://...,
+      hf://OWNER/NAME); with `pretrained`, a model name of open_clip ("ViT-B-32").
+    pretrained: tag of open_clip's published weights ("openai").
     batch_size: images or texts per forward pass, over all devices.
     tokenizer, family, variant, image_size, activation: for weights only, whose files may not
       contain them (`setup.weights_config.config_of_weights`); a run has them in its config.
     Raises UsageError, WeightsError, CheckpointError, DataError.
     """
+    if pretrained is not None:
+        path = f"open_clip://{os.fspath(path)}/{pretrained}"
     path = addresses.copy_of("path", path)
     options = {
         "tokenizer": str(addresses.copy_of("tokenizer", tokenizer)) if tokenizer else None,

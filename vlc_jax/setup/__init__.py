@@ -47,6 +47,9 @@ def resolve(
     Raises UsageError when parts of the config contradict each other, DataError for training records
     that cannot be opened.
     """
+    if mode != "plan":
+        addresses.check(config)
+        config = addresses.pinned(config)
     config = weights_config.completed(config)
     validate.check(config, mode)
     if mode == "weights":
