@@ -208,6 +208,8 @@ def hub(monkeypatch, tmp_path):
         monkeypatch.setenv("VLC_STORES", str(tmp_path / "copies"))
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "huggingface"))
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        # by default 10 MB: of a piece that is cut off nothing is kept
+        monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100)
         # it pauses a second before it resumes
         monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda seconds: None))
         forget(client)
