@@ -384,6 +384,8 @@ def _errors(address: str) -> Iterator[None]:
             text = "there is no such repository, or it is private: set HF_TOKEN for that"
         elif isinstance(cause, errors.RevisionNotFoundError):
             text = "the repository has no such revision"
+        elif isinstance(cause, errors.HfHubHTTPError) and cause.response.status_code in (401, 403):
+            text = f"the hub refuses the token: {error}"
         else:
             raise
         raise ValueError(f"{address}: {text}") from error

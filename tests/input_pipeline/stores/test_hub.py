@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from tests.support.hub import forget, hub  # noqa: F401 -- a fixture
+from tests.support.hub import forget
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores import hub as client
-from vlc_jax.weights import files
+from vlc_jax.models import variants
+from vlc_jax.weights import files as weights_files
 
 WEIGHTS = bytes(range(256)) * 20
 
@@ -22,7 +23,7 @@ def names(folder):
     )  # fmt: skip
 
 
-def test_a_folder_has_one_format_of_weights_and_all_other_files(hub):  # noqa: F811
+def test_a_folder_has_one_format_of_weights_and_all_other_files(hub):
     commit = hub.put("me/clip", {
         "model.safetensors": WEIGHTS, "pytorch_model.bin": b"1", "tf_model.h5": b"1",
         "onnx/model.onnx": b"1", "original/model.pt": b"1", ".gitattributes": b"1",
@@ -38,10 +39,10 @@ def test_a_folder_has_one_format_of_weights_and_all_other_files(hub):  # noqa: F
 
 
 def test_the_formats_are_those_that_a_folder_is_searched_for():
-    assert client.WEIGHTS == files.IN_FOLDER
+    assert client.WEIGHTS == weights_files.IN_FOLDER
 
 
-def test_an_index_brings_its_shards(hub):  # noqa: F811
+def test_an_index_brings_its_shards(hub):
     shards = {f"model-0000{i}-of-00002.safetensors": b"1" for i in (1, 2)}
     content = {**shards, "model.safetensors.index.json": b"{}", "pytorch_model.bin": b"1"}
     hub.put("me/big", content)
@@ -51,14 +52,14 @@ def test_an_index_brings_its_shards(hub):  # noqa: F811
     assert file == copy / "model.safetensors.index.json"
 
 
-def test_a_file_of_a_model_comes_with_the_json_files_beside_it(hub):  # noqa: F811
+def test_a_file_of_a_model_comes_with_the_json_files_beside_it(hub):
     hub.put("me/clip", {"a/open_clip_model.safetensors": WEIGHTS, "a/config.json": b"{}",
                         "a/model.safetensors": b"1", "config.json": b"{}"})  # fmt: skip
     file = fetch.local("hf://me/clip/a/open_clip_model.safetensors")
     assert names(file.parent) == ["config.json", "open_clip_model.safetensors"]
 
 
-def test_a_data_set_is_copied_whole_and_its_file_alone(hub):  # noqa: F811
+def test_a_data_set_is_copied_whole_and_its_file_alone(hub):
     hub.put("me/set", {"data/a.parquet": b"1", "data/b.bin": b"2", "c.json": b"3"}, "dataset")
     file = fetch.local("hf://datasets/me/set/data/a.parquet")
     assert names(file.parents[1]) == ["data/a.parquet"]
@@ -66,7 +67,7 @@ def test_a_data_set_is_copied_whole_and_its_file_alone(hub):  # noqa: F811
     assert names(fetch.local("hf://datasets/me/set")) == ["c.json", "data/a.parquet", "data/b.bin"]
 
 
-def test_revisions_of_every_form(hub):  # noqa: F811
+def test_revisions_of_every_form(hub):
     old = hub.put("me/set", {"a.csv": b"old"}, "dataset")
     hub.put("me/set", {"a.csv": b"new"}, "dataset")
     hub.put("me/set", {"a.csv": b"converted"}, "dataset", "refs/convert/parquet")
@@ -76,7 +77,7 @@ def test_revisions_of_every_form(hub):  # noqa: F811
         assert fetch.local(f"hf://datasets/me/set{revision}/a.csv").read_bytes() == content
 
 
-def test_a_commit_that_is_here_is_read_without_network(hub, monkeypatch):  # noqa: F811
+def test_a_commit_that_is_here_is_read_without_network(hub, monkeypatch):
     hub.put("me/clip", {"model.safetensors": WEIGHTS})
     address = client.pinned("hf://me/clip")
     copy = fetch.local(address)
@@ -93,7 +94,7 @@ def test_a_commit_that_is_here_is_read_without_network(hub, monkeypatch):  # noq
         fetch.local("hf://me/another")
 
 
-def test_files_that_another_program_has_cached_are_linked(hub, monkeypatch):  # noqa: F811
+def test_files_that_another_program_has_cached_are_linked(hub, monkeypatch):
     import huggingface_hub
 
     commit = hub.put("me/clip", {"model.safetensors": WEIGHTS, "config.json": b"{}"})
@@ -116,13 +117,13 @@ def test_files_that_another_program_has_cached_are_linked(hub, monkeypatch):  # 
     assert hub.requests == []
 
 
-def test_a_cut_transfer_goes_on_in_the_same_start_and_in_the_next(hub):  # noqa: F811
+def test_a_cut_transfer_goes_on_in_the_same_start_and_in_the_next(hub):
     hub.put("me/clip", {"model.safetensors": WEIGHTS, "config.json": b"{}"})
     hub.cut["model.safetensors"] = 1000
     with pytest.raises(stores.StoreError, match=r"me/clip/resolve/.*peer closed"):
         fetch.local("hf://me/clip")
     asked = [span for _, path, span in hub.requests if path.endswith(".safetensors")]
-    assert asked == [None, *["bytes=1000-"] * 6]
+    assert asked == [None, *["bytes=1000-"] * 5]
     hub.cut.clear()
     hub.requests.clear()
     forget()
@@ -133,7 +134,7 @@ def test_a_cut_transfer_goes_on_in_the_same_start_and_in_the_next(hub):  # noqa:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_bytes_with_another_hash_are_refused_and_fetched_again(hub, name):  # noqa: F811
+def test_bytes_with_another_hash_are_refused_and_fetched_again(hub, name):
     hub.put("me/clip", {"model.safetensors": WEIGHTS, "config.json": b"{}"})
     hub.damaged.add(name)
     with pytest.raises(stores.StoreError, match="have another hash than"):
@@ -143,7 +144,7 @@ def test_bytes_with_another_hash_are_refused_and_fetched_again(hub, name):  # no
     assert (fetch.local("hf://me/clip") / "config.json").read_bytes() == b"{}"
 
 
-def test_a_copy_that_was_changed_or_removed_is_made_again(hub):  # noqa: F811
+def test_a_copy_that_was_changed_or_removed_is_made_again(hub):
     hub.put("me/clip", {"model.safetensors": WEIGHTS, "config.json": b"{}"})
     copy = fetch.local("hf://me/clip")
     (copy / "model.safetensors").write_bytes(b"changed")
@@ -171,7 +172,7 @@ def test_a_copy_that_was_changed_or_removed_is_made_again(hub):  # noqa: F811
         ("open_clip://RN50/openai", "is no published name of a model that is here"),
     ],
 )
-def test_what_is_not_there_is_one_line(hub, address, message):  # noqa: F811
+def test_what_is_not_there_is_one_line(hub, address, message):
     hub.put("me/clip", {"model.safetensors": WEIGHTS})
     hub.put("me/gated", {"model.safetensors": WEIGHTS})
     hub.closed.add("me/gated")
@@ -187,7 +188,81 @@ def test_a_repository_is_no_folder_to_write_to():
         stores.folder("hf://me/clip")
 
 
-def test_a_hub_that_is_away_is_a_fault_of_the_store(hub, monkeypatch):  # noqa: F811
+def test_a_hub_that_is_away_is_a_fault_of_the_store(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(stores.StoreError, match="hf://me/clip"):
         fetch.local("hf://me/clip")
+
+
+OPEN_CLIP = {"open_clip_model.safetensors": WEIGHTS, "open_clip_pytorch_model.bin": b"1",
+             "model.safetensors": b"1", "config.json": b"{}"}  # fmt: skip
+QUICK = {True: b'{"model_cfg": {"quick_gelu": true}}', False: b'{"model_cfg": {}}'}
+
+
+def test_a_published_name_is_its_weights_config_and_tokenizer(hub):
+    files = {**OPEN_CLIP, "open_clip_config.json": QUICK[True]}
+    commit = hub.put("timm/vit_base_patch32_clip_224.openai", files)
+    hub.put("openai/clip-vit-base-patch32", {"tokenizer.json": b"{}", "pytorch_model.bin": b"1"})
+    copy = fetch.local("open_clip://ViT-B-32/OpenAI")
+    expected = ["open_clip_config.json", "open_clip_model.safetensors", "tokenizer.json"]
+    assert names(copy) == expected
+    pinned = client.pinned("open_clip://ViT-B-32/openai")
+    assert pinned == f"open_clip://ViT-B-32/openai@{commit}"
+    assert len(client.hashes(pinned)) == 3
+    hub.put("timm/vit_base_patch32_clip_224.openai", {**files, "merges.txt": b"a b"})
+    forget()
+    assert names(fetch.local(pinned)) == expected
+    copy = fetch.local("open_clip://ViT-B-32-quickgelu/openai")
+    assert names(copy) == ["merges.txt", *expected[:2]]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"open_clip_config.json": QUICK[True], **OPEN_CLIP}, "has the activation gelu"),
+        ({"open_clip_config.json": b"[]", **OPEN_CLIP}, "is damaged"),
+        (OPEN_CLIP, "has no config of open_clip"),
+        ({"open_clip_config.json": QUICK[False]}, "has no weights of open_clip"),
+    ],
+)
+def test_a_repository_that_is_not_what_its_name_says_is_refused(hub, files, message):
+    hub.put("laion/CLIP-ViT-B-32-laion2B-s34B-b79K", {**files, "merges.txt": b"a b"})
+    with pytest.raises(ValueError, match=message):
+        fetch.local("open_clip://ViT-B-32/laion2b_s34b_b79k")
+
+
+def test_every_published_name_has_a_variant():
+    rows = client.open_clip_names.ROWS.values()
+    assert {row.variant for row in rows} <= variants.VARIANTS.keys()
+    assert {row.activation for row in rows} == {"quick_gelu", "gelu", None}
+    assert all(row.repository.count("/") == 1 for row in rows)
+    # of variants without an activation of their own the name must have one
+    families = {variants.VARIANTS[row.variant].family for row in rows if row.activation is None}
+    assert families == {"siglip", "eva01", "eva02", "eva02_e"}
+
+
+def test_a_folder_is_pushed_in_one_commit_to_a_private_repository(hub, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("# a model")
+    (tmp_path / "out" / "model.safetensors").write_bytes(WEIGHTS)
+    client.check_push("me/new")
+    address = client.push(tmp_path / "out", "me/new")
+    assert hub.private
+    assert (fetch.local(address) / "model.safetensors").read_bytes() == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("token", "repository", "message"),
+    [
+        ("", "me/new", "no token; set HF_TOKEN or run hf auth login"),
+        ("wrong", "me/new", "the hub refuses the token"),
+        ("secret", "new", "is OWNER/NAME; got 'new'"),
+    ],
+)
+def test_a_push_that_cannot_be_is_refused_before(
+    hub, monkeypatch, tmp_path, token, repository, message
+):
+    monkeypatch.setenv("HF_TOKEN", token)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    with pytest.raises(ValueError, match=message):
+        client.check_push(repository)
