@@ -23,6 +23,7 @@ from vlc_jax.input_pipeline.stores.mirror import Mirror
 _WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join((*stores.KINDS, *stores.HUBS))})://\S+)")
 # Addresses in its fields stay: the setup fetches them, and the workdir records them.
 _CONFIG = "--config"
+_PUSH = "--push"  # a repository to write to
 _OUT = "--out"
 
 
@@ -56,7 +57,10 @@ def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
     if not match or words[index].startswith(_CONFIG):
         return words[index]
     flag, name, address = match.groups(default="")
-    if _OUT in (flag.removesuffix("="), *words[index - 1 : index]):
+    options = (flag.removesuffix("="), *words[index - 1 : index])
+    if _PUSH in options:
+        return words[index]
+    if _OUT in options:
         stores.folder(address)  # raises ValueError for the hub, which is only read
         path = outputs.enter_context(_output(address, outputs))
     else:

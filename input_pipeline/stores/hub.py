@@ -218,16 +218,21 @@ def push(folder: Path, repository: str) -> str:
     return str(Address("model", repository, commit.oid))
 
 
-def check_push(repository: str) -> None:
-    """Raises ValueError unless `push` has a token and the name of a repository."""
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+def check_push(repository: str) -> str:
+    """The name of a repository, with or without hf:// before it, to which `push` may write.
+
+    Raises ValueError unless it is one, and there is a valid token.
+    """
+    name = repository.removeprefix("hf://")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise ValueError(f"a repository of the hub is OWNER/NAME; got {repository!r}")
     from huggingface_hub import get_token
 
     if not get_token():
-        raise ValueError(f"hf://{repository}: no token; set HF_TOKEN or run hf auth login")
-    with _errors(f"hf://{repository}"):
+        raise ValueError(f"hf://{name}: no token; set HF_TOKEN or run hf auth login")
+    with _errors(f"hf://{name}"):
         _api().whoami()
+    return name
 
 
 def _is_hidden(path: str) -> bool:

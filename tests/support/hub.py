@@ -133,6 +133,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             repository = fields["name"]
             if fields.get("organization"):
                 repository = f"{fields['organization']}/{repository}"
+            if repository in hub.closed:
+                return self.refuse(403, "Forbidden")
             hub.refs.setdefault(("models", repository), {"main": "0" * 40})
             hub.commits.setdefault("0" * 40, {})
             hub.private = fields.get("private") or fields.get("visibility")

@@ -1,6 +1,7 @@
 """Tools read from object stores and write to them, and go on where they were stopped."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,12 @@ def test_a_store_that_fails_is_one_line_and_an_exit_code(monkeypatch, capsys, er
     monkeypatch.setattr(fetch, "local", fail)
     assert words(["--table", "gs://bucket/a"]) == code
     assert capsys.readouterr().err == f"error: {error}\n"
+
+
+def test_repositories_of_the_hub_are_read_and_not_written(hub, capsys):
+    hub.put("me/clip", {"a.bin": b"1"})
+    (copy, push, repository) = words(["hf://me/clip", "--push", "hf://me/new"])
+    assert (push, repository) == ("--push", "hf://me/new")
+    assert Path(copy, "a.bin").read_bytes() == b"1"
+    assert prepare.main([*SCENES, "--out", "hf://me/shards"]) == 2
+    assert "error: hf://me/shards: repositories of the hub are copied" in capsys.readouterr().err
