@@ -370,7 +370,7 @@ def _fetch(place: Address, file: File, path: Path) -> str:
 def _is_offline() -> bool:
     from huggingface_hub import constants
 
-    return constants.is_offline_mode()
+    return constants.HF_HUB_OFFLINE
 
 
 @contextmanager

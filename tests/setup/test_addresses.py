@@ -59,6 +59,14 @@ def test_a_run_goes_on_only_with_the_revision_and_the_bytes_that_it_began_with(h
     workdir.close()
 
 
+def test_the_parameters_of_a_run_are_read_without_its_data(hub):
+    commit = hub.put("me/set", {"a.csv": b"1"}, "dataset")
+    config = tiny.get_config("steps=6")
+    config.evals.retrieval = {"split": "all", "path": f"hf://datasets/me/set@{commit}/a.csv"}
+    resolve(config, "weights")
+    assert hub.requests == []
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

@@ -71,6 +71,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/api/whoami-v2":
             is_known = self.headers.get("Authorization") == "Bearer secret"
             return self.answer({"name": "me"}) if is_known else self.refuse(401, "InvalidToken")
+        # other questions of the client, which it can do without
+        if path.startswith("/api/") and path.count("/") < 6:
+            return self.refuse(404, "NotFound")
         if path.startswith("/api/"):
             kind, owner, name, verb, revision, *rest = path.removeprefix("/api/").split("/")
         else:

@@ -66,7 +66,8 @@ def resolve(
     if mode == "plan":
         tokenizer = data.tokenizer_shape(config)
     else:
-        config = addresses.localised(config)
+        # to load a run's parameters, its data need not be on this host
+        config = addresses.localised(config, only_model=mode == "weights")
         tokenizer = data.make_tokenizer(config)
     model = model_setup.make_model(config, tokenizer)
     # weights may be read on another platform than they were trained on

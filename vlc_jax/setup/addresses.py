@@ -14,6 +14,7 @@ from vlc_jax.input_pipeline.stores import fetch, hub
 from vlc_jax.run.workdir import SavedConfig
 
 LOCAL = ("eval.cache", "input.source_options.stage")  # written by several processes at once
+OF_DATA = ("input.", "evals.", "pretrain.")
 
 
 def check(config: ConfigDict) -> None:
@@ -34,14 +35,17 @@ def check(config: ConfigDict) -> None:
             )
 
 
-def localised(config: ConfigDict) -> ConfigDict:
+def localised(config: ConfigDict, *, only_model: bool = False) -> ConfigDict:
     """The config with every address replaced by its local copy; the config itself if it has none.
 
+    only_model: leave the addresses of training data and benchmarks.
     Downloads missing copies. Raises UsageError for an address that does not exist.
     """
 
     def local(name: str, value: str) -> str:
-        return str(copy_of(f"config.{name}", value)) if _is_fetched(name, value, config) else value
+        if not _is_fetched(name, value, config) or (only_model and name.startswith(OF_DATA)):
+            return value
+        return str(copy_of(f"config.{name}", value))
 
     return _mapped(config, local)
 
