@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ml_collections import ConfigDict
 
 from tests.support import tiny
 from tests.support.hub import forget
@@ -62,7 +63,8 @@ def test_a_run_goes_on_only_with_the_revision_and_the_bytes_that_it_began_with(h
 def test_the_parameters_of_a_run_are_read_without_its_data(hub):
     commit = hub.put("me/set", {"a.csv": b"1"}, "dataset")
     config = tiny.get_config("steps=6")
-    config.evals.retrieval = {"split": "all", "path": f"hf://datasets/me/set@{commit}/a.csv"}
+    path = f"hf://datasets/me/set@{commit}/a.csv"
+    config.evals = ConfigDict({"retrieval": {"split": "all", "path": path}})
     resolve(config, "weights")
     assert hub.requests == []
 
