@@ -122,6 +122,21 @@ def hashes(address: str) -> dict[str, str]:
     return {str(place._replace(path=file.path)): sha256[file.path] for place, file in copy.files}
 
 
+def wanted(address: str) -> dict[str, copies.Wanted]:
+    """The files at an address of the hub, by path below its folder, without copying them."""
+    place = parse(address)
+    files = chosen(place, _listing(place))
+    folder = place.path
+    if any(file.path == place.path for file in files):
+        folder = place.path.rpartition("/")[0]
+    at = f"{folder}/" if folder else ""
+    return {file.path.removeprefix(at): _wanted(place, file) for file in files}
+
+
+def _wanted(place: Address, file: File) -> copies.Wanted:
+    return copies.Wanted(file.size, file.digest, functools.partial(_fetch, place, file))
+
+
 @functools.cache
 def _copied(address: str) -> _Copy:
     """Copies what is missing. address: with a commit."""
@@ -132,16 +147,13 @@ def _copied(address: str) -> _Copy:
         copy = _Copy(folder, folder, _of_open_clip(place, row))
     else:
         folder = _root() / f"{place.kind}s" / place.repository / place.revision
-        files = [(place, file) for file in chosen(place, _listing(place))]
-        copy = _Copy(folder, folder / place.path, files)
+        listed = [(place, file) for file in chosen(place, _listing(place))]
+        copy = _Copy(folder, folder / place.path, listed)
     if not copy.files:
         raise ValueError(f"{address} has no files")
-    wanted = {
-        file.path: copies.Wanted(file.size, file.digest, functools.partial(_fetch, where, file))
-        for where, file in copy.files
-    }
+    files = {file.path: _wanted(where, file) for where, file in copy.files}
     with _errors(address):
-        copies.make(address, copy.folder, wanted, _THREADS)
+        copies.make(address, copy.folder, files, _THREADS)
     if match:
         _check_activation(address, row, copy.folder / _CONFIG)
     return copy
@@ -164,9 +176,9 @@ def _check_activation(address: str, row: open_clip_names.Row, config: Path) -> N
 def chosen(place: Address, files: Sequence[File], weights: Sequence[str] = WEIGHTS) -> list[File]:
     """The files of a listing that are copied for an address."""
     files = [file for file in files if not _is_hidden(file.path)]
-    if place.kind == "dataset":
-        return files
     is_file = any(file.path == place.path for file in files)
+    if place.kind == "dataset":
+        return [file for file in files if not is_file or file.path == place.path]
     folder = place.path.rpartition("/")[0] if is_file else place.path
     at = f"{folder}/" if folder else ""
     names = {file.path.removeprefix(at): file for file in files}
