@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 from tests.support import tiny
 from tests.support.hub import forget
+from tests.support.sets import bivlc
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
 from vlc_jax.run.workdir import Workdir
@@ -58,6 +59,17 @@ def test_a_run_goes_on_only_with_the_revision_and_the_bytes_that_it_began_with(h
     with pytest.raises(UsageError, match=f"  {name}: "):
         workdir.check_data(changed, False)
     workdir.close()
+
+
+def test_a_set_in_parquet_is_read_from_the_hub(hub, tmp_path):
+    bivlc.write(tmp_path)
+    files = {path.name: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    hub.put("me/bivlc", {f"data/{name}": content for name, content in files.items()}, "dataset")
+    config = tiny.get_config("steps=6")
+    here, there = {"root": str(tmp_path)}, {"folder": "hf://datasets/me/bivlc/data"}
+    config.evals = ConfigDict({"here": {"reader": "bivlc", **here}, "bivlc": {**here, **there}})
+    read = resolve(config, "eval").evaluation.benchmarks
+    assert read["bivlc"].read().version == read["here"].read().version
 
 
 def test_the_parameters_of_a_run_are_read_without_its_data(hub):
