@@ -3,9 +3,11 @@
 import fcntl
 import json
 import os
+import queue
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,7 +54,9 @@ def make(name: str, folder: Path, wanted: Mapping[str, Wanted], threads: int) ->
         missing = [path for path in wanted if not is_here(path)]
         if not missing:
             return
-        check_room(name, folder, sum(wanted[path].size for path in missing))
+        total = sum(wanted[path].size for path in missing)
+        check_room(name, folder, total)
+        print(f"copying {name}, {total / 1e6:,.1f} MB", file=sys.stderr)
 
         def fetch(path: str) -> None:
             file = folder / path
@@ -61,13 +65,43 @@ def make(name: str, folder: Path, wanted: Mapping[str, Wanted], threads: int) ->
             sha256 = wanted[path].fetch(file)
             entries[path] = [sha256, wanted[path].digest, *_stat(file)]
 
-        pool = ThreadPoolExecutor(threads)
-        try:
-            list(pool.map(fetch, missing))
         # after an error, too: the next start does not fetch finished files again
+        try:
+            _for_each(fetch, missing, threads)
         finally:
-            pool.shutdown(cancel_futures=True)
-            stores.replace(folder / _MANIFEST, json.dumps(entries).encode())
+            stores.replace(folder / _MANIFEST, json.dumps(dict(entries)).encode())
+
+
+def _for_each(do: Callable[[str], None], items: Sequence[str], threads: int) -> None:
+    """Calls `do` with each item in threads; after an error no further ones. Raises the first.
+
+    An interrupt waits for no thread, unlike one of a pool: the file of each may take an hour.
+    """
+    waiting, done = queue.SimpleQueue[str](), queue.SimpleQueue[BaseException | None]()
+    errors: list[BaseException] = []
+    for item in items:
+        waiting.put(item)
+
+    def work() -> None:
+        while not waiting.empty():
+            try:
+                item = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                if not errors:
+                    do(item)
+                done.put(None)
+            except BaseException as error:
+                done.put(error)
+
+    for _ in range(min(threads, len(items))):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in items:
+        if error := done.get():
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def known(folder: Path) -> dict[str, str]:

@@ -280,8 +280,7 @@ def _commit(place: Address) -> str:
         return seen.read_text().strip()
     with _errors(str(place)):
         info = _api().repo_info(place.repository, repo_type=place.kind, revision=place.revision)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    stores.replace(record, info.sha.encode())
+    _keep(record, info.sha)
     return info.sha
 
 
@@ -300,9 +299,15 @@ def _listing(place: Address) -> list[File]:
         return files
     with _errors(str(place)):
         files = _listed(place)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    stores.replace(record, json.dumps(files).encode())
+    _keep(record, json.dumps(files))
     return files
+
+
+def _keep(record: Path, text: str) -> None:
+    record.parent.mkdir(parents=True, exist_ok=True)
+    # the processes of a run on this host write it at once
+    with copies.locked(record):
+        stores.replace(record, text.encode())
 
 
 def _listed(place: Address) -> list[File]:
