@@ -32,7 +32,7 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
 
     Files written at --out are copied to the store while they grow and at the end; files that an
     earlier call left there are downloaded first, so that the command can resume. The exit code is
-    30 if the store fails, 2 for a URL without an object.
+    30 if the store fails, 2 for a URL without an object, 130 after an interrupt.
     """
 
     @functools.wraps(main)
@@ -47,6 +47,9 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
             print(f"error: {error}", file=sys.stderr)
             is_disk = isinstance(error, StageError) or getattr(error, "errno", 0) in DISK_ERRORS
             return 30 if is_disk else 2
+        except KeyboardInterrupt:
+            print("interrupted; the same command continues", file=sys.stderr)
+            return 130
 
     return wrapped
 

@@ -62,7 +62,12 @@ def test_what_is_beside_an_output_stays(store):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(StageError("full"), 30), (stores.StoreError("away"), 30), (ValueError("nothing"), 2)],
+    [
+        (StageError("full"), 30),
+        (stores.StoreError("away"), 30),
+        (ValueError("nothing"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
 )
 def test_a_store_that_fails_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code):
     def fail(address):
@@ -70,7 +75,8 @@ def test_a_store_that_fails_is_one_line_and_an_exit_code(monkeypatch, capsys, er
 
     monkeypatch.setattr(fetch, "local", fail)
     assert words(["--table", "gs://bucket/a"]) == code
-    assert capsys.readouterr().err == f"error: {error}\n"
+    line = "interrupted; the same command continues" if code == 130 else f"error: {error}"
+    assert capsys.readouterr().err == f"{line}\n"
 
 
 def test_repositories_of_the_hub_are_read_and_not_written(hub, capsys):
