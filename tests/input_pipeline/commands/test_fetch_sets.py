@@ -105,7 +105,7 @@ def test_a_file_that_changed_meanwhile_is_not_continued(served):
     hub.cut.clear()
     with zipfile.ZipFile(io.BytesIO(hub.files["/plain/val2017.zip"])) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-    hub.files["/plain/val2017.zip"] = zipped({**files, "val2017/another.txt": b"1"})
+    hub.files["/plain/val2017.zip"] = zipped({"val2017/another.txt": b"1", **files})
     assert main(root, *SUGARCREPE) == 0
     assert (root / "coco/val2017/another.txt").exists()
     assert not (root / ".archives").exists()
