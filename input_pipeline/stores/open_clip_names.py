@@ -180,6 +180,11 @@ def _rows() -> dict[tuple[str, str], Row]:
 ROWS = _rows()
 
 
+def tags_of(model: str) -> list[str]:
+    """The tags of a model; none if it is not there."""
+    return [tag for name, tag in ROWS if name == model]
+
+
 def find(model: str, tag: str) -> Row:
     """The row of a name; tags in any case, with "-" for "_", as open_clip takes them.
 
@@ -188,8 +193,7 @@ def find(model: str, tag: str) -> Row:
     tag = tag.lower().replace("-", "_")
     if row := ROWS.get((model, tag)):
         return row
-    tags = [known for name, known in ROWS if name == model]
-    if tags:
+    if tags := tags_of(model):
         raise ValueError(
             f"open_clip://{model} has no weights {tag!r}{lookup.nearest(tag, tags)}; it has "
             f"{', '.join(tags)}"

@@ -184,6 +184,8 @@ def test_a_published_name_and_a_repository_are_loaded_alike(tiny, hub, tmp_path)
     assert named.fingerprint == vlc_jax.load("hf://timm/ViT-B-16-SigLIP").fingerprint
     with pytest.raises(UsageError, match=r"path: open_clip://ViT-B-16-SigLIP has no weights 'web'"):
         vlc_jax.load("ViT-B-16-SigLIP", pretrained="web")
+    with pytest.raises(UsageError, match=r"at ViT-B-32; published .* pretrained=openai, laion400m"):
+        vlc_jax.load("ViT-B-32")
 
 
 def test_the_values_of_weights_are_read_once(tiny, monkeypatch):

@@ -24,6 +24,7 @@ from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
 from vlc_jax.input_pipeline.record import Caption, ImageLike, ImageQuestion
+from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, init_from, resolve
@@ -77,7 +78,9 @@ def load(
         "activation": activation,
     }
     if not path.exists():
-        raise UsageError(f"there is no workdir and there are no weights at {path}")
+        tags = open_clip_names.tags_of(str(path))
+        hint = f"; published weights of this name are pretrained={', '.join(tags)}" if tags else ""
+        raise UsageError(f"there is no workdir and there are no weights at {path}{hint}")
     if batch_size < 1:
         raise UsageError(f"batch_size is at least 1; got {batch_size}")
     if is_workdir(path):
