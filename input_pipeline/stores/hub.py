@@ -34,6 +34,8 @@ WEIGHTS = (
 _OF_OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _CONFIG = "open_clip_config.json"
 _ARRAYS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".index.json")
+# read beside them: adapters of language models, connectors of LLaVA
+_BESIDE = ("adapter_model.", "non_lora_trainables.", "mm_projector.")
 # weights of other frameworks, which nothing here reads
 _FOREIGN = (".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".gguf", ".tflite", ".pb", ".mlmodel")
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "spiece.model", "merges.txt")
@@ -191,6 +193,8 @@ def chosen(place: Address, files: Sequence[File], weights: Sequence[str] = WEIGH
     def is_needed(name: str) -> bool:
         if name == best or (shards and name.startswith(shards)):
             return True
+        if name.startswith(_BESIDE):
+            return not is_file
         if is_file:
             return name.endswith(".json") and not name.endswith(".index.json")
         return not name.endswith(_FOREIGN) and (best is None or not name.endswith(_ARRAYS))

@@ -27,10 +27,12 @@ def test_a_folder_has_one_format_of_weights_and_all_other_files(hub):
     commit = hub.put("me/clip", {
         "model.safetensors": WEIGHTS, "pytorch_model.bin": b"1", "tf_model.h5": b"1",
         "onnx/model.onnx": b"1", "original/model.pt": b"1", ".gitattributes": b"1",
-        "config.json": b"{}", "vocabulary/merges.txt": b"a b",
+        "config.json": b"{}", "vocabulary/merges.txt": b"a b", "optimizer.pt": b"1",
+        "adapter_model.bin": b"1",
     })  # fmt: skip
     copy = fetch.local("hf://me/clip")
-    assert names(copy) == ["config.json", "model.safetensors", "vocabulary/merges.txt"]
+    others = ["adapter_model.bin", "config.json", "vocabulary/merges.txt"]
+    assert names(copy) == sorted([*others, "model.safetensors"])
     assert (copy / "model.safetensors").read_bytes() == WEIGHTS
     assert client.pinned("hf://me/clip") == f"hf://me/clip@{commit}"
     of_weights = client.hashes("hf://me/clip")[f"hf://me/clip@{commit}/model.safetensors"]
