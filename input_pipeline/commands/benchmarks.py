@@ -13,6 +13,7 @@ argument of configs/eval/all.py with all sets that are whole. Exit code 0: some 
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -66,8 +67,13 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
         absent = tuple(folder / file for file in origin.files if not any(folder.glob(file)))
         problem = str(error).removesuffix(f"; {origin.how_to_get}")
         return State(f"there is no {absent[0]}" if absent else problem, absent)
+    except Exception as error:
+        # the other sets are listed all the same
+        reason = f"{type(error).__name__}: {error}"
+        return State(f"its reader failed, which is an error of vlc_jax: {reason}")
     files = _files(benchmark)
-    missing = tuple(path for path in files if not path.exists())
+    # os.path: Path.exists raises for names that are too long
+    missing = tuple(path for path in files if not os.path.exists(path))
     leaked = None
     if training is not None:
         is_genome = origin.overlap.startswith("Visual Genome")
@@ -171,16 +177,21 @@ def _print(states: Mapping[str, State], root: Path) -> None:
     for name, state in states.items():
         origin = PUBLISHED[name][1]
         for note in state.notes:
-            print(f"{name}: {note}")
+            print(_line(f"{name}: {note}"))
         if state.problem:
-            print(f"{name}: not there: {state.problem}{_instruction(name, state, root)}")
+            problem = f"{state.problem}{_instruction(name, state, root)}"
+            print(_line(f"{name}: not there: {problem}"))
         elif state.missing:
-            print(
-                f"{name}: {len(state.missing):,} of {state.images:,} images are missing, the first "
-                f"is {state.missing[0]}{_instruction(name, state, root)}"
-            )
+            count = f"{len(state.missing):,} of {state.images:,} images are missing"
+            first = f"the first is {state.missing[0]}{_instruction(name, state, root)}"
+            print(_line(f"{name}: {count}, {first}"))
         elif origin.overlap:
             print(f"{name}: its images are of {origin.overlap}")
+
+
+def _line(text: str) -> str:
+    """One printable line: annotation files can hold line breaks, terminal codes and surrogates."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _files(benchmark: Benchmark) -> list[Path]:
