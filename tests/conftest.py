@@ -22,6 +22,7 @@ import pytest
 
 from tests import tiers
 from tests.support import compilations
+from tests.support.hub import hub  # noqa: F401 -- a fixture
 from tests.support.store import _emulator, store  # noqa: F401 -- fixtures
 
 jax.config.update("jax_platforms", "cpu")

@@ -135,7 +135,14 @@ def use_left_right(texts: ConfigDict) -> None:
 
 def _tokenizer(args: SimpleNamespace) -> str:
     """Path of the tokenizer: the argument, or the folder of the weights."""
-    return args.tokenizer or (args.weights if os.path.isdir(args.weights) else "")
+    is_folder = os.path.isdir(args.weights) or _is_repository(args.weights)
+    return args.tokenizer or (args.weights if is_folder else "")
+
+
+def _is_repository(weights: str) -> bool:
+    """True for an address of the hub, unless it ends with a file of a repository."""
+    files = (".safetensors", ".json", ".pt", ".pth", ".bin", ".npz")
+    return weights.startswith(("hf://", "open_clip://")) and not weights.endswith(files)
 
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:

@@ -28,6 +28,7 @@ MMVP = published.Origin(
     licence="MIT; none stated for the statements",
     cases=150,
     overlap="ImageNet and LAION-Aesthetics",
+    image="MMVP Images/1.jpg",
 )
 MMVP_VLM = published.Origin(
     protocol="pairs",
@@ -38,6 +39,7 @@ MMVP_VLM = published.Origin(
     licence="MIT",
     cases=135,
     overlap="ImageNet and LAION-Aesthetics",
+    image="MLLM_VLM Images/TYPE/1.jpg",
 )
 CATEGORIES = (  # 15 pairs each, by position, as in the authors' code
     "Orientation and Direction",

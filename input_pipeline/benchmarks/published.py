@@ -36,7 +36,8 @@ class Origin:
 
     protocol: a key of vlc_jax.evaluators.PROTOCOLS.
     folder: folder of the annotations in ROOT.   files: annotations in `folder`; * in patterns.
-    images: folder in ROOT to which image names are relative.
+    images: folder in ROOT to which image names are relative.   image: one of these names, where
+      they lie in folders below.
     source: address of annotations and images.   licence: of the annotations.
     cases: published number of cases, if known; for subsets {subset: number}, where the subset is
       the label of kind "subset" in `Case.group`.
@@ -51,15 +52,20 @@ class Origin:
     licence: str
     cases: int | Mapping[str, int] | None = None
     overlap: str = ""
+    image: str = ""
 
     @property
     def how_to_get(self) -> str:
         """Instruction for a user who lacks the files."""
-        files = ", ".join(self.files)
-        return (
-            f"put {files} into ROOT/{self.folder} and the images into ROOT/{self.images}; they "
-            f"come from {self.source} (licence: {self.licence})"
-        )
+        return self.instruction(self.files)
+
+    def instruction(self, files: Sequence[str], has_images: bool = False) -> str:
+        """Instruction for a user who lacks these annotations, and the images unless he has them."""
+        wanted = [f"{', '.join(files)} into ROOT/{self.folder}"] if files else []
+        if not has_images:
+            example = f", such as {self.image}," if self.image else ""
+            wanted.append(f"the images{example} into ROOT/{self.images}")
+        return f"put {' and '.join(wanted)}; they come from {self.source} (licence: {self.licence})"
 
 
 class Files:

@@ -1,4 +1,4 @@
-"""Command lines with paths in object stores: inputs are downloaded, --out is uploaded.
+"""Command lines with addresses: inputs are downloaded, --out is uploaded to an object store.
 
 @addresses.allowed
 def main(arguments=None): ...
@@ -20,9 +20,10 @@ from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 # --flag=ADDRESS, NAME=ADDRESS or ADDRESS
-_WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join(stores.KINDS)})://\S+)")
+_WORD = re.compile(rf"(--?[\w.-]+=)?(\w+=)?((?:{'|'.join((*stores.KINDS, *stores.HUBS))})://\S+)")
 # Addresses in its fields stay: the setup fetches them, and the workdir records them.
 _CONFIG = "--config"
+_PUSH = "--push"  # a repository to write to
 _OUT = "--out"
 
 
@@ -31,7 +32,7 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
 
     Files written at --out are copied to the store while they grow and at the end; files that an
     earlier call left there are downloaded first, so that the command can resume. The exit code is
-    30 if the store fails, 2 for a URL without an object.
+    30 if the store fails, 2 for a URL without an object, 130 after an interrupt.
     """
 
     @functools.wraps(main)
@@ -46,6 +47,9 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
             print(f"error: {error}", file=sys.stderr)
             is_disk = isinstance(error, StageError) or getattr(error, "errno", 0) in DISK_ERRORS
             return 30 if is_disk else 2
+        except KeyboardInterrupt:
+            print("interrupted; the same command continues", file=sys.stderr)
+            return 130
 
     return wrapped
 
@@ -56,7 +60,11 @@ def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
     if not match or words[index].startswith(_CONFIG):
         return words[index]
     flag, name, address = match.groups(default="")
-    if _OUT in (flag.removesuffix("="), *words[index - 1 : index]):
+    options = (flag.removesuffix("="), *words[index - 1 : index])
+    if _PUSH in options:
+        return words[index]
+    if _OUT in options:
+        stores.folder(address)  # raises ValueError for the hub, which is only read
         path = outputs.enter_context(_output(address, outputs))
     else:
         path = fetch.local(address)

@@ -2,11 +2,14 @@
 
   vlc-jax benchmarks --root DIR
   vlc-jax benchmarks --root DIR --train coco/train_neg_clip.tsv
+  vlc-jax benchmarks --root DIR --fetch sugarcrepe cola
 
 Reads the annotations of every set, counts cases against the published number, and looks for the
 images. --train: the table of a training set; counts the images that each set shares with it
-(vlc-jax leaks lists them). The last line is the `sets` argument of configs/eval/all.py with all
-sets that are whole. Exit code 0: some set is whole; 1: none is.
+(vlc-jax leaks lists them). --fetch: downloads what the owners of a set serve, annotations and
+images, after a question (--yes: without); a killed command continues. The last line is the `sets`
+argument of configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole (with
+--fetch: all of them); 1: none is.
 """
 
 import argparse
@@ -17,8 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
-from vlc_jax.input_pipeline.commands import addresses, command_line, leaks
+from vlc_jax.input_pipeline.benchmarks.downloads import BY_HAND, DOWNLOADS, Download
+from vlc_jax.input_pipeline.commands import addresses, command_line, fetch_sets, leaks
 from vlc_jax.input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 
@@ -26,17 +31,24 @@ from vlc_jax.input_pipeline.sources.image_identity import image_identity
 class State(NamedTuple):
     """Availability of a published set.
 
-    problem: why it cannot be read, or "".   cases: number read.   notes: remarks, such as a wrong
-    count.   images: number of different image files.   missing: number of these not on disk.
-    leaked: number of these in the training table; None without --train.
+    problem: why it cannot be read, or "".   absent: annotations that are not there, then.
+    cases: number read.   notes: remarks, such as a wrong count.   images: number of different image
+    files.   missing: those of them that are not on disk.   leaked: number of them in the training
+    table; None without --train.
     """
 
     problem: str
+    absent: tuple[Path, ...] = ()
     cases: int = 0
     notes: tuple[str, ...] = ()
     images: int = 0
-    missing: int = 0
+    missing: tuple[Path, ...] = ()
     leaked: int | None = None
+
+    @property
+    def lacking(self) -> tuple[Path, ...]:
+        """Annotations and images that are not there."""
+        return (*self.absent, *self.missing)
 
     @property
     def is_whole(self) -> bool:
@@ -51,19 +63,22 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
     try:
         benchmark = read(root=root, **options)
     except (DataError, ValueError) as error:
-        return State(str(error))
+        folder = root / origin.folder
+        absent = tuple(folder / file for file in origin.files if not any(folder.glob(file)))
+        problem = str(error).removesuffix(f"; {origin.how_to_get}")
+        return State(f"there is no {absent[0]}" if absent else problem, absent)
     except Exception as error:
         # the other sets are listed all the same
         reason = f"{type(error).__name__}: {error}"
         return State(f"its reader failed, which is an error of vlc_jax: {reason}")
     files = _files(benchmark)
     # os.path: Path.exists raises for names that are too long
-    missing = [path for path in files if not os.path.exists(path)]
+    missing = tuple(path for path in files if not os.path.exists(path))
     leaked = None
     if training is not None:
         is_genome = origin.overlap.startswith("Visual Genome")
         leaked = len({_identity(path, is_genome) for path in files} & training)
-    return State("", len(benchmark.cases), benchmark.notes, len(files), len(missing), leaked)
+    return State("", (), len(benchmark.cases), benchmark.notes, len(files), missing, leaked)
 
 
 @addresses.allowed
@@ -78,32 +93,75 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tagger", default="spacy:en_core_web_sm", help="parts of speech of the order sets"
     )
+    parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
+    parser.add_argument("--yes", action="store_true", help="download without a question")
     return command_line.exit_code(_run, parser.parse_args(arguments))
 
 
 def _run(options: argparse.Namespace) -> int:
     root = Path(options.root)
+    names = options.sets.split("+") if options.sets else list(PUBLISHED)
+    if options.fetch:
+        names = names if options.fetch == ["all"] else "+".join(options.fetch).split("+")
+    lookup.check_known("published set", names, PUBLISHED)
+    if options.fetch:
+        root.mkdir(parents=True, exist_ok=True)
+        _fetch(names, root, options)
     if not root.is_dir():
         raise ValueError(f"there is no folder {root}")
-    names = options.sets.split("+") if options.sets else list(PUBLISHED)
-    for name in names:
-        if name not in PUBLISHED:
-            raise ValueError(f"{name!r} is no published set; known: {', '.join(PUBLISHED)}")
     training = None
     if options.train:
         splits = leaks.image_names(Path(options.train))
         used = [image for split in splits if split in ("", "train") for image in splits[split]]
         training = frozenset(image_identity(image) for image in used)
     states = {name: state_of(name, root, options.tagger, training) for name in names}
-    _print(states)
+    _print(states, root)
     whole = [name for name, state in states.items() if state.is_whole]
     print(f"{len(whole)} of {len(states)} sets are whole")
     if whole:
         print(f"sets={'+'.join(whole)}")
-    return 0 if whole else 1
+    return 0 if (len(whole) == len(states) if options.fetch else whole) else 1
 
 
-def _print(states: Mapping[str, State]) -> None:
+def _fetch(names: Sequence[str], root: Path, options: argparse.Namespace) -> None:
+    """Downloads what is missing of the sets and has an address, after a question."""
+    tried = set[Download]()
+    # images may be missing of which only the annotations tell
+    while True:
+        wanted, parts = dict[Download, str](), []
+        for name in names:
+            state = state_of(name, root, options.tagger, None)
+            needed = fetch_sets.needed(
+                root, DOWNLOADS.get(name, ()), state.lacking, knows_images=not state.problem
+            )
+            wanted |= {source: name for source in needed if source not in tried | wanted.keys()}
+        for source, name in wanted.items():
+            try:
+                parts += fetch_sets.parts(root, source)
+            except ValueError as error:  # such as a gated repository
+                print(f"{name}: {error}")
+        tried |= wanted.keys()
+        if not parts or not fetch_sets.confirm(root, parts, options.yes):
+            return
+        fetch_sets.fetch(root, parts)
+
+
+def _instruction(name: str, state: State, root: Path) -> str:
+    """How to get what is missing of a set; "" if its files are there, but damaged."""
+    origin = PUBLISHED[name][1]
+    if state.problem and not state.absent:
+        return ""
+    folder, images = root / origin.folder, root / origin.images
+    # a folder of annotations too: only these tell whether it has the images
+    has_images = not state.missing and images not in (folder, root) and images.is_dir()
+    absent = [path.relative_to(folder).as_posix() for path in state.absent]
+    text = f"; {origin.instruction(absent, has_images and any(images.iterdir()))}"
+    if name in DOWNLOADS:
+        text += f"; --fetch {name} downloads {'a part' if name in BY_HAND else 'them'}"
+    return f"{text}; by hand: {BY_HAND[name]}" if name in BY_HAND else text
+
+
+def _print(states: Mapping[str, State], root: Path) -> None:
     from rich import box, console
     from rich.table import Table
 
@@ -113,7 +171,7 @@ def _print(states: Mapping[str, State]) -> None:
     for name, state in states.items():
         if not state.problem:
             leaked = "" if state.leaked is None else f"{state.leaked:,}"
-            numbers = (f"{state.cases:,}", f"{state.images:,}", f"{state.missing:,}", leaked)
+            numbers = (f"{state.cases:,}", f"{state.images:,}", f"{len(state.missing):,}", leaked)
             table.add_row(name, PUBLISHED[name][1].protocol, *numbers)
     console.Console(width=None if sys.stdout.isatty() else 100).print(table)
     for name, state in states.items():
@@ -121,12 +179,12 @@ def _print(states: Mapping[str, State]) -> None:
         for note in state.notes:
             print(_line(f"{name}: {note}"))
         if state.problem:
-            print(_line(f"{name}: not there: {state.problem}"))
+            problem = f"{state.problem}{_instruction(name, state, root)}"
+            print(_line(f"{name}: not there: {problem}"))
         elif state.missing:
-            print(
-                f"{name}: {state.missing:,} of {state.images:,} images are missing; "
-                f"{origin.how_to_get}"
-            )
+            count = f"{len(state.missing):,} of {state.images:,} images are missing"
+            first = f"the first is {state.missing[0]}{_instruction(name, state, root)}"
+            print(_line(f"{name}: {count}, {first}"))
         elif origin.overlap:
             print(f"{name}: its images are of {origin.overlap}")
 

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
 
 # URL scheme -> the package that fsspec needs for it.
 KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Schemes of the Hugging Face hub (stores.hub), whose repositories are only read.
+HUBS = ("hf", "open_clip")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
 _PIECE = 8 * 2**20  # bytes read at a time
 # Metadata that change with the content of an object; each store has one of them.
 _TAGS = ("generation", "etag", "ETag", "md5Hash", "content_md5", "mtime", "last_modified")
@@ -78,19 +80,28 @@ class Folder(Protocol):
 def is_url(path: object) -> bool:
     """True for a URL such as gs://bucket/folder. Raises ValueError for an unknown scheme."""
     match = _URL.match(path) if isinstance(path, str) else None
-    if match and match[1] not in KINDS:
-        raise ValueError(
-            f"{path}: addresses begin with {', '.join(f'{kind}://' for kind in KINDS)}; or name a "
-            "local path"
-        )
+    if match and match[1] not in (*KINDS, *HUBS):
+        known = ", ".join(f"{kind}://" for kind in (*KINDS, *HUBS))
+        raise ValueError(f"{path}: addresses begin with {known}; or name a local path")
     return bool(match)
+
+
+def is_hub(path: object) -> bool:
+    """True for an address of the hub. Raises ValueError for an unknown scheme."""
+    return is_url(path) and str(path).partition("://")[0] in HUBS
 
 
 def folder(path: str | os.PathLike[str]) -> Folder:
     """The folder at a URL or a local path.
 
-    Raises ValueError if the package for the URL's scheme is not installed.
+    Raises ValueError for an address of the hub, or if the package for the URL's scheme is not
+    installed.
     """
+    if is_hub(path):
+        raise ValueError(
+            f"{path}: repositories of the hub are copied whole, and not written to; name a local "
+            "folder here (vlc-jax export --push writes to the hub)"
+        )
     return StoreFolder(str(path)) if is_url(path) else LocalFolder(Path(path))
 
 

@@ -6,39 +6,33 @@ is compared with the store once per process, and changed objects are copied agai
 not fit on the disk are read through the option `stage` of the source instead.
 """
 
-import fcntl
 import functools
 import json
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.record import StageError
-from vlc_jax.input_pipeline.stores import mirror, progress
+from vlc_jax.input_pipeline.stores import copies, hub, mirror, progress
 
 STORE = ".store"  # file in the copy of a run with its URL, since checkpoints stay in the store
 # Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
 # is a separate run.
 APART = ("checkpoints/", "lock/", "processes/", "pretrain/")
 _TAGS = ".tags.json"  # beside a copy: file -> tag of the object that it was copied from
-# Bytes of the disk that stay free, for logs and other programs.
-_SPARE = 10**9
 _TRIES = 3
 
 
 def cache_folder(url: str, kind: str = "stores") -> Path:
     """Cache folder of a URL on this host."""
-    root = os.environ.get("VLC_STORES") or Path.home() / ".cache" / "vlc_jax"
-    return Path(root).absolute() / kind / url.replace("://", "/").rstrip("/")
+    return copies.root() / kind / url.replace("://", "/").rstrip("/")
 
 
 def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
-    """Local path; an object or folder at a URL is downloaded to the cache first.
+    """Local path; an object or folder at a URL, or files of the hub, are downloaded first.
 
     skip: endings of names that are not copied; neither are the checkpoints of a run.
     Raises ValueError for a URL of an unknown scheme or without an object, StageError if the disk is
@@ -46,6 +40,8 @@ def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:
     """
     if not stores.is_url(os.fspath(path)):
         return Path(path)
+    if stores.is_hub(os.fspath(path)):
+        return hub.local(str(path))
     # Each try lists again. Only a missing file is retried: the store's client retries other faults.
     for _ in range(_TRIES):
         try:
@@ -102,7 +98,7 @@ def _copy_all(
     """Copies new and changed objects; removes copies of objects that the store no longer has."""
     mirror.check_no_parts(remote.name, objects)
     copy.mkdir(parents=True, exist_ok=True)
-    with _locked(copy):
+    with copies.locked(copy):
         journal = copy / tags_name
         known = _read(journal)
         # Before new files are written: an old file may be a folder by now.
@@ -115,7 +111,7 @@ def _copy_all(
             if known.get(file) != entry.tag or not entry.tag or not (copy / file).is_file()
         ]
         total = sum(objects[file].size for file in missing)
-        _check_room(remote.name, copy, total)
+        copies.check_room(remote.name, copy, total)
         done = {file: known[file] for file in objects if file in known and file not in missing}
         copied, lock = 0, threading.Lock()
 
@@ -141,28 +137,9 @@ def _copy_all(
                 stores.LocalFolder(copy).write(tags_name, json.dumps(done).encode())
 
 
-def _check_room(name: str, copy: Path, total: int) -> None:
-    free = shutil.disk_usage(copy).free
-    if total + _SPARE > free:
-        raise StageError(
-            f"{name} has {total / 1e9:.1f} GB to copy, {copy} has room for {free / 1e9:.1f} GB: "
-            "set VLC_STORES to a folder on a larger disk, or, for shards, name a folder as "
-            "config.input.source_options.stage with a limit stage_gb"
-        )
-
-
 def _read(journal: Path) -> dict[str, str]:
     try:
         tags = json.loads(journal.read_bytes())
     except (OSError, ValueError):
         return {}
     return tags if isinstance(tags, dict) else {}
-
-
-@contextmanager
-def _locked(copy: Path) -> Iterator[None]:
-    """Lock of a copy: one process of a host copies, the others wait for it."""
-    lock = copy.with_name(f".{copy.name}.lock")
-    with lock.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 import vlc_jax
 from tests.support import helpers
@@ -187,6 +188,26 @@ def test_weights_alone_say_which_model_they_are_of(tiny):
     np.testing.assert_allclose(loaded.embed_texts(["A red cat!", "cat a"]), text.pooled, atol=1e-5)
     assert loaded.logit_scale == pytest.approx(float(np.exp(params["logit_scale"])))
     assert loaded.logit_bias == pytest.approx(float(params["logit_bias"]))
+
+
+def test_a_published_name_and_a_repository_are_loaded_alike(tiny, hub, tmp_path):
+    """With open_clip's files, of which the tokenizer is one."""
+    folder, model, params = tiny
+    arrays = weights.save(params, "open_clip_siglip", architecture(model))
+    save_file(arrays, tmp_path / "open_clip_model.safetensors")
+    text = {"context_length": 64, "vocab_size": 5, "tokenizer_kwargs": {"clean": "canonicalize"}}
+    vision = {"timm_model_name": "vit_base_patch16_siglip_224"}
+    config = {"model_cfg": {"vision_cfg": vision, "text_cfg": text}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    names = ("open_clip_model.safetensors", "open_clip_config.json", "tokenizer.json")
+    hub.put("timm/ViT-B-16-SigLIP", {name: (folder / name).read_bytes() for name in names})
+    named = vlc_jax.load("ViT-B-16-SigLIP", pretrained="webli")
+    assert (named.config["model"]["variant"], named.config["model"]["activation"]) == ("tiny", None)
+    assert named.fingerprint == vlc_jax.load("hf://timm/ViT-B-16-SigLIP").fingerprint
+    with pytest.raises(UsageError, match=r"path: open_clip://ViT-B-16-SigLIP has no weights 'web'"):
+        vlc_jax.load("ViT-B-16-SigLIP", pretrained="web")
+    with pytest.raises(UsageError, match=r"at ViT-B-32; published .* pretrained=openai, laion400m"):
+        vlc_jax.load("ViT-B-32")
 
 
 def test_the_values_of_weights_are_read_once(tiny, monkeypatch):

@@ -24,6 +24,7 @@ from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
 from vlc_jax.input_pipeline.record import Caption, ImageLike, ImageQuestion
+from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, init_from, resolve
@@ -44,6 +45,7 @@ AnyImage = str | os.PathLike | Image.Image | ImageLike
 def load(
     path: str | os.PathLike[str],
     *,
+    pretrained: str | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
     family: str | None = None,
     variant: str | None = None,
@@ -57,12 +59,16 @@ def load(
         model.score(["a.jpg", "b.jpg"], ["a red circle", "a blue square"])
 
     path: the workdir of a run (its latest checkpoint), a folder of vlc_jax.tools.export, or weights
-      of OpenAI, open_clip, Hugging Face or big_vision; on a disk or at an address (gs://...).
+      of OpenAI, open_clip, Hugging Face or big_vision; on a disk or at an address (gs://...,
+      hf://OWNER/NAME); with `pretrained`, a model name of open_clip ("ViT-B-32").
+    pretrained: tag of open_clip's published weights ("openai").
     batch_size: images or texts per forward pass, over all devices.
     tokenizer, family, variant, image_size, activation: for weights only, whose files may not
       contain them (`setup.weights_config.config_of_weights`); a run has them in its config.
     Raises UsageError, WeightsError, CheckpointError, DataError.
     """
+    if pretrained is not None:
+        path = f"open_clip://{os.fspath(path)}/{pretrained}"
     path = addresses.copy_of("path", path)
     options = {
         "tokenizer": str(addresses.copy_of("tokenizer", tokenizer)) if tokenizer else None,
@@ -72,7 +78,9 @@ def load(
         "activation": activation,
     }
     if not path.exists():
-        raise UsageError(f"there is no workdir and there are no weights at {path}")
+        tags = open_clip_names.tags_of(str(path))
+        hint = f"; published weights of this name are pretrained={', '.join(tags)}" if tags else ""
+        raise UsageError(f"there is no workdir and there are no weights at {path}{hint}")
     if batch_size < 1:
         raise UsageError(f"batch_size is at least 1; got {batch_size}")
     if is_workdir(path):

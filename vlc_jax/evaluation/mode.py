@@ -11,7 +11,7 @@ from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
-from vlc_jax.setup import init_from
+from vlc_jax.setup import addresses, init_from
 from vlc_jax.types.setup import Setup
 
 
@@ -47,7 +47,8 @@ def claim(setup: Setup, workdir: Workdir, params: Any) -> None:
     unmixed = {"other": None, "alpha": setup.evaluation.interpolation.shares}
     workdir.claim({**setup.config, "interpolate": unmixed})
     counts = models.parameter_counts(params)
-    workdir.write_env(hardware=runtime.hardware(), parameters=counts, input={})
+    hashes = addresses.hashes(setup.config)
+    workdir.write_env(hardware=runtime.hardware(), parameters=counts, input=hashes)
 
 
 def _identity(setup: Setup, params: Any) -> str:

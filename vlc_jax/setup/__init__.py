@@ -47,6 +47,9 @@ def resolve(
     Raises UsageError when parts of the config contradict each other, DataError for training records
     that cannot be opened.
     """
+    if mode != "plan":
+        addresses.check(config)
+        config = addresses.pinned(config)
     config = weights_config.completed(config)
     validate.check(config, mode)
     if mode == "weights":
@@ -63,7 +66,8 @@ def resolve(
     if mode == "plan":
         tokenizer = data.tokenizer_shape(config)
     else:
-        config = addresses.localised(config)
+        # to load a run's parameters, its data need not be on this host
+        config = addresses.localised(config, only_model=mode == "weights")
         tokenizer = data.make_tokenizer(config)
     model = model_setup.make_model(config, tokenizer)
     # weights may be read on another platform than they were trained on

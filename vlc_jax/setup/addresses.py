@@ -1,7 +1,8 @@
-"""Replaces object-store addresses in a config by local copies."""
+"""Replaces addresses of object stores and of the hub in a config by local copies."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ from ml_collections import ConfigDict
 
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import fetch, hub
 from vlc_jax.run.workdir import SavedConfig
 
 LOCAL = ("eval.cache", "input.source_options.stage")  # written by several processes at once
+OF_DATA = ("input.", "evals.", "pretrain.")
 
 
 def check(config: ConfigDict) -> None:
@@ -20,30 +22,66 @@ def check(config: ConfigDict) -> None:
     for name, value in _strings("", config.to_dict()):
         try:
             is_address = stores.is_url(value)
+            if stores.is_hub(value):
+                hub.parse(value)
         except ValueError as error:
             raise UsageError(f"config.{name}: {error}") from error
         if is_address and name in LOCAL:
             raise UsageError(f"config.{name} is {value}: it must be a folder on a local disk")
+        if is_address and stores.is_hub(value) and not _is_fetched(name, value, config):
+            raise UsageError(
+                f"config.{name} is {value}: repositories of the hub are copied whole; leave out "
+                "config.input.source_options.stage"
+            )
 
 
-def localised(config: ConfigDict) -> ConfigDict:
+def localised(config: ConfigDict, *, only_model: bool = False) -> ConfigDict:
     """The config with every address replaced by its local copy; the config itself if it has none.
 
+    only_model: leave the addresses of training data and benchmarks.
     Downloads missing copies. Raises UsageError for an address that does not exist.
     """
-    content = config.to_dict()
-    if not any(_is_fetched(name, value, config) for name, value in _strings("", content)):
-        return config
-    content = _replaced("", content, config)
-    if isinstance(config, SavedConfig):
-        return SavedConfig(content, config._path).lock()
-    return ConfigDict(content).lock()
+
+    def local(name: str, value: str) -> str:
+        if not _is_fetched(name, value, config) or (only_model and name.startswith(OF_DATA)):
+            return value
+        return str(copy_of(f"config.{name}", value))
+
+    return _mapped(config, local)
+
+
+def pinned(config: ConfigDict) -> ConfigDict:
+    """The config with the commit in every address of the hub; the config itself if it has none.
+
+    So config.json names the revision that was read, and a resumed run whose repository changed
+    since differs from it.
+    """
+
+    def with_commit(name: str, value: str) -> str:
+        if not stores.is_hub(value):
+            return value
+        with _usage_errors(f"config.{name}"):
+            return hub.pinned(value)
+
+    return _mapped(config, with_commit)
+
+
+def hashes(config: Mapping[str, Any]) -> dict[str, str]:
+    """{address: sha256} of every file of the hub that the config names, which are copied."""
+    addresses = [value for _, value in _strings("", config) if stores.is_hub(value)]
+    return {k: v for address in dict.fromkeys(addresses) for k, v in hub.hashes(address).items()}
 
 
 def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
     """Local path; addresses are downloaded first. Raises UsageError naming the field `name`."""
-    try:
+    with _usage_errors(name):
         return fetch.local(address)
+
+
+@contextmanager
+def _usage_errors(name: str) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, PermissionError) as error:
         raise UsageError(f"{name}: {error}") from error
 
@@ -54,14 +92,23 @@ def _is_fetched(name: str, value: str, config: ConfigDict) -> bool:
     return not is_staged and stores.is_url(value)
 
 
-def _replaced(name: str, value: Any, config: ConfigDict) -> Any:
+def _mapped(config: ConfigDict, change: Callable[[str, str], str]) -> ConfigDict:
+    """The config with every string changed by (dotted name, value); itself if none changes."""
+    content = config.to_dict()
+    if all(change(name, value) == value for name, value in _strings("", content)):
+        return config
+    content = _replaced("", content, change)
+    if isinstance(config, SavedConfig):
+        return SavedConfig(content, config._path).lock()
+    return ConfigDict(content).lock()
+
+
+def _replaced(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _replaced(_below(name, key), item, config) for key, item in value.items()}
+        return {key: _replaced(_below(name, key), item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_replaced(name, item, config) for item in value)
-    if isinstance(value, str) and _is_fetched(name, value, config):
-        return str(copy_of(f"config.{name}", value))
-    return value
+        return type(value)(_replaced(name, item, change) for item in value)
+    return change(name, value) if isinstance(value, str) else value
 
 
 def _strings(name: str, value: Any) -> list[tuple[str, str]]:

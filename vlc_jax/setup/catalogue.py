@@ -12,6 +12,7 @@ from typing import Any
 from vlc_jax import errors, losses, models
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.sources import SOURCES
+from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 
@@ -76,6 +77,8 @@ def listing() -> str:
     lines += ["", "Heads (config.model.name):"]
     lines += [f"  {name}: {_sentence(inspect.getdoc(h))}" for name, h in models.HEADS.items()]
     lines += ["", f"Variants (config.model.variant): {', '.join(variants.VARIANTS)}"]
+    models_of_open_clip = dict.fromkeys(model for model, _ in open_clip_names.ROWS)
+    lines += ["", f"Published weights (open_clip://NAME/TAG): {', '.join(models_of_open_clip)}"]
     lines += ["", f"Benchmarks (config.evals): {', '.join(benchmarks.READERS)}"]
     return "\n".join(lines)
 

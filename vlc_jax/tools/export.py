@@ -7,7 +7,8 @@ big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with sca
 the adapter, for the transformers weights it was trained on; all other formats merge the adapter.
 llava: transformers' LlavaForConditionalGeneration, from a captioner over CLIP's tower.
 If the library of the format is installed, it must load the folder and compute the same scores (to
-1e-4), or nothing is written. No network is needed.
+1e-4), or nothing is written. No network is needed, except for --push, which makes the folder a
+commit of a model repository of the Hugging Face hub; a new repository is private.
 Exit code 0: done; 2: wrong request, or a model that the format cannot hold; 3: damaged checkpoints,
 or a folder with other scores; 30: the disk is full; 130: interrupted. After an error nothing is
 written.
@@ -29,8 +30,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from vlc_jax import weights
-from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.stores import StoreError, hub
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
@@ -70,17 +72,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=sys.executable,
         help="interpreter with the library of the format, for the check; default: this one",
     )
+    parser.add_argument(
+        "--push", metavar="OWNER/NAME", help="repository of the Hugging Face hub for the folder"
+    )
     options = parser.parse_args(arguments)
     # an exception, so that the unfinished folder is removed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def run() -> str:
+        # before the export, which takes minutes
+        if options.push:
+            with usage_errors():
+                options.push = hub.check_push(options.push)
         try:
             names, verdict = export(options.workdir, options.to, options.out, options.python)
         except SafetensorError as error:
             # its error has no errno of a full disk
             raise OSError(errno.EIO, f"cannot write {options.out}: {error}") from error
-        return f"{options.out}: {', '.join(names)}\n{verdict}"
+        done = f"{options.out}: {', '.join(names)}\n{verdict}"
+        return f"{done}\npushed to {pushed(options.out, options.push)}" if options.push else done
 
     command.run(run)
 
@@ -132,6 +142,16 @@ def export(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return sorted(path.name for path in out.iterdir()), verdict
+
+
+def pushed(out: Path, repository: str) -> str:
+    """Address of the commit of an exported folder. Raises UsageError or StoreError."""
+    try:
+        return hub.push(out, repository)
+    except (ValueError, StoreError) as error:
+        advice = f"{out} is written: push it with hf upload {repository} {out}"
+        kind = StoreError if isinstance(error, StoreError) else UsageError
+        raise kind(f"{error}; {advice}") from error
 
 
 def exported_kind(setup: Setup, workdir: Path, target: str) -> str:

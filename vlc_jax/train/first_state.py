@@ -9,7 +9,7 @@ from vlc_jax.models.parameters import TOWERS, merge_trees
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import init_from
+from vlc_jax.setup import addresses, init_from
 from vlc_jax.setup.data import check_features
 from vlc_jax.setup.state import init_state, state_shapes
 from vlc_jax.types import State
@@ -17,7 +17,8 @@ from vlc_jax.types.setup import Setup
 
 
 def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
-    """The frozen parameters that a step needs, and fingerprints of frozen parameters and data.
+    """The frozen parameters that a step needs, and fingerprints of frozen parameters, data and
+    files of the hub.
 
     Raises UsageError if stored features are of other towers.
     """
@@ -29,7 +30,7 @@ def load_frozen_for_step(setup: Setup) -> tuple[Any, dict[str, Any]]:
         )
         # a step reads stored features; evaluation loads the towers itself
         frozen = {name: part for name, part in frozen.items() if name not in TOWERS}
-    return frozen, {**data.fingerprints(), **fingerprint}
+    return frozen, {**data.fingerprints(), **addresses.hashes(setup.config), **fingerprint}
 
 
 def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State, Checkpoints]:

@@ -1,14 +1,17 @@
 """vlc-jax benchmarks"""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 
 import pytest
 
 from tests.support import helpers
+from tests.support.sets import mmvp
 from vlc_jax.configs.eval import all as suite
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
+from vlc_jax.input_pipeline.benchmarks.sugarcrepe import SUBSETS
 from vlc_jax.input_pipeline.commands.benchmarks import main, state_of
 
 
@@ -48,9 +51,41 @@ def test_missing_files_and_missing_images_say_how_to_get_them(all_sets, tmp_path
     (tmp_path / "sugar_crepe").symlink_to(all_sets / "sugar_crepe")
     assert main(["--root", str(tmp_path), "--sets", "sugarcrepe+vg_relation"]) == 1
     printed = capsys.readouterr().out
-    assert "sugarcrepe: 2 of 2 images are missing; put add_att.json" in printed
-    assert "vg_relation: not there: there is no folder" in printed
-    assert printed.count("github.com/mertyg") == 1
+    first = rf"{tmp_path}/coco/val2017/\d+\.jpg"
+    missing = f"sugarcrepe: 2 of 2 images are missing, the first is {first}; put the images into "
+    assert re.search(missing, printed)
+    assert (
+        "put the images into ROOT/coco/val2017; they come from github.com/RAIVNLab/sugar-crepe"
+        in printed
+    )
+    assert "--fetch sugarcrepe downloads them" in printed
+    assert "add_att.json" not in printed
+    annotations = tmp_path / "aro" / "visual_genome_relation.json"
+    assert f"vg_relation: not there: there is no {annotations}; put visual" in printed
+    assert "and the images into ROOT/aro/images; they come from" in printed
+
+
+def test_images_that_are_there_are_not_asked_for(all_sets, tmp_path, capsys):
+    (tmp_path / "coco").symlink_to(all_sets / "coco")
+    assert main(["--root", str(tmp_path), "--sets", "sugarcrepe"]) == 1
+    printed = capsys.readouterr().out
+    first, *_, last = SUBSETS
+    assert f"there is no {tmp_path}/sugar_crepe/{first}.json; put {first}.json, " in printed
+    assert f", {last}.json into ROOT/sugar_crepe; they come from" in printed
+    assert "the images" not in printed
+
+
+def test_images_in_a_wrong_folder_are_seen_by_the_first_path(tmp_path, capsys):
+    mmvp.write(tmp_path)
+    for path in (tmp_path / "mmvp").glob("MMVP*/*"):
+        path.rename(tmp_path / "mmvp" / path.name)
+    assert main(["--root", str(tmp_path), "--sets", "mmvp"]) == 1
+    printed = capsys.readouterr().out
+    assert f"images are missing, the first is {tmp_path}/mmvp/MMVP Images/1.jpg; put the" in printed
+    assert "put the images, such as MMVP Images/1.jpg, into ROOT/mmvp; they come" in printed
+    (tmp_path / "mmvp" / "Questions-clip.csv").write_text("damaged")
+    assert main(["--root", str(tmp_path), "--sets", "mmvp"]) == 1
+    assert "put " not in capsys.readouterr().out
 
 
 def test_a_set_that_cannot_be_read_is_one_line_among_the_others(
@@ -92,7 +127,10 @@ def test_images_that_training_has_are_counted(all_sets, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--root", "nowhere"], "there is no folder"), (["--root", ".", "--sets", "x"], "'x' is no")],
+    [
+        (["--root", "nowhere"], "there is no folder"),
+        (["--root", ".", "--sets", "x"], "unknown published set 'x'"),
+    ],
 )
 def test_wrong_requests_are_one_line(arguments, message, capsys):
     assert main(arguments) == 2

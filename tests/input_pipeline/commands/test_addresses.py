@@ -1,6 +1,7 @@
 """Tools read from object stores and write to them, and go on where they were stopped."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -61,7 +62,12 @@ def test_what_is_beside_an_output_stays(store):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(StageError("full"), 30), (stores.StoreError("away"), 30), (ValueError("nothing"), 2)],
+    [
+        (StageError("full"), 30),
+        (stores.StoreError("away"), 30),
+        (ValueError("nothing"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
 )
 def test_a_store_that_fails_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code):
     def fail(address):
@@ -69,4 +75,14 @@ def test_a_store_that_fails_is_one_line_and_an_exit_code(monkeypatch, capsys, er
 
     monkeypatch.setattr(fetch, "local", fail)
     assert words(["--table", "gs://bucket/a"]) == code
-    assert capsys.readouterr().err == f"error: {error}\n"
+    line = "interrupted; the same command continues" if code == 130 else f"error: {error}"
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_repositories_of_the_hub_are_read_and_not_written(hub, capsys):
+    hub.put("me/clip", {"a.bin": b"1"})
+    (copy, push, repository) = words(["hf://me/clip", "--push", "hf://me/new"])
+    assert (push, repository) == ("--push", "hf://me/new")
+    assert Path(copy, "a.bin").read_bytes() == b"1"
+    assert prepare.main([*SCENES, "--out", "hf://me/shards"]) == 2
+    assert "error: hf://me/shards: repositories of the hub are copied" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import pytest
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.record import StageError
-from vlc_jax.input_pipeline.stores import fetch, mirror
+from vlc_jax.input_pipeline.stores import copies, fetch, mirror
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +117,6 @@ def test_nothing_there_is_an_error_that_names_it(store):
 
 def test_a_full_disk_is_refused_before_anything_is_copied(store, monkeypatch):
     stores.folder(store).write("a", b"1")
-    monkeypatch.setattr(fetch, "_SPARE", 10**18)
+    monkeypatch.setattr(copies, "_SPARE", 10**18)
     with pytest.raises(StageError, match=r"has 0\.0 GB to copy, .* room for"):
         fetch.local(store)

@@ -1,0 +1,104 @@
+"""Addresses in a config: pinned to a commit, and replaced by local copies."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from tests.support import tiny
+from tests.support.hub import forget
+from tests.support.sets import bivlc
+from vlc_jax.configs import default
+from vlc_jax.errors import UsageError
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import addresses, resolve
+
+
+def test_addresses_of_the_hub_get_their_commit_wherever_they_are(hub):
+    model, data = hub.put("me/clip", {"a.bin": b"1"}), hub.put("me/set", {"a": b"1"}, "dataset")
+    config = default.get_config()
+    assert addresses.pinned(config) is config
+    config.init_from = "hf://me/clip"
+    config.evals = {"bivlc": {"root": "sets", "folder": "hf://datasets/me/set@main"}}
+    config.lock()
+    pinned = addresses.pinned(config)
+    assert pinned.init_from == f"hf://me/clip@{model}"
+    assert pinned.evals.bivlc.to_dict() == {
+        "root": "sets", "folder": f"hf://datasets/me/set@{data}"
+    }  # fmt: skip
+    assert addresses.pinned(pinned) is pinned
+    local = addresses.localised(pinned)
+    assert Path(local.evals.bivlc.folder, "a").read_bytes() == b"1"
+    assert Path(local.init_from, "a.bin").read_bytes() == b"1"
+
+
+def test_a_run_goes_on_only_with_the_revision_and_the_bytes_that_it_began_with(hub, tmp_path):
+    first = hub.put("me/clip", {"model.safetensors": b"1"})
+    config = tiny.get_config("steps=6")
+    config.init_from = "hf://me/clip"
+    setup = resolve(config, "weights")
+    workdir = Workdir(tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "2").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "2" / "manifest.json").write_text("{}")
+    workdir.claim(setup.config)
+    workdir.write_env(input=addresses.hashes(setup.config))
+    workdir.check_config(setup.config, False)
+    workdir.check_data(addresses.hashes(setup.config), False)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["init_from"].endswith(first)
+    second = hub.put("me/clip", {"model.safetensors": b"2"})
+    forget()
+    later = resolve(config, "weights").config
+    line = f"  init_from: hf://me/clip@{first} -> hf://me/clip@{second}\n"
+    with pytest.raises(UsageError, match=line):
+        workdir.check_config(later, False)
+    # the same commit with other bytes: a hub that rewrites history
+    hub.commits[first] = {"model.safetensors": b"3"}
+    name = f"hf://me/clip@{first}/model.safetensors"
+    changed = {**addresses.hashes(setup.config), name: "0"}
+    with pytest.raises(UsageError, match=f"  {name}: "):
+        workdir.check_data(changed, False)
+    workdir.close()
+
+
+def test_a_set_in_parquet_is_read_from_the_hub(hub, tmp_path):
+    bivlc.write(tmp_path)
+    files = {path.name: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    hub.put("me/bivlc", {f"data/{name}": content for name, content in files.items()}, "dataset")
+    config = tiny.get_config("steps=6")
+    here, there = {"root": str(tmp_path)}, {"folder": "hf://datasets/me/bivlc/data"}
+    config.evals = ConfigDict({"here": {"reader": "bivlc", **here}, "bivlc": {**here, **there}})
+    read = resolve(config, "eval").evaluation.benchmarks
+    assert read["bivlc"].read().version == read["here"].read().version
+
+
+def test_the_parameters_of_a_run_are_read_without_its_data(hub):
+    commit = hub.put("me/set", {"a.csv": b"1"}, "dataset")
+    config = tiny.get_config("steps=6")
+    path = f"hf://datasets/me/set@{commit}/a.csv"
+    config.evals = ConfigDict({"retrieval": {"split": "all", "path": path}})
+    resolve(config, "weights")
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("init_from", "hf://me", "config.init_from: hf://me: addresses of the hub are"),
+        ("init_from", "open_clip://ViT-B-32/opena", "did you mean 'openai'"),
+        ("init_from", "http://me/clip", "addresses begin with gs://, .*hf://"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_its_field(field, value, message):
+    config = default.get_config()
+    config[field] = value
+    with pytest.raises(UsageError, match=message):
+        addresses.check(config)
+
+
+def test_shards_of_the_hub_are_not_staged():
+    config = default.get_config()
+    config.input.source = "shards"
+    config.input.source_options = {"path": "hf://datasets/me/set", "stage": "/tmp/stage"}
+    with pytest.raises(UsageError, match=r"leave out config.input.source_options.stage"):
+        addresses.check(config)
