@@ -29,6 +29,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int
 
 Text = Int[Array, "batch length"] | Float[Array, "batch width"]  # token ids, or vectors
+Scalar = Float[Array, ""] | float  # a logit scale or bias
 
 
 class FeatureRequest(NamedTuple):
