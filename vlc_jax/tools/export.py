@@ -35,7 +35,7 @@ from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
-from vlc_jax.setup import init_from, resolve, weights_compatibility
+from vlc_jax.setup import exported_config, init_from, resolve, weights_compatibility
 from vlc_jax.tools import command, llava_folder, verify_export
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
@@ -113,13 +113,15 @@ def export(
             llava_folder.write(partial, latest.params, sizes, setup, workdir)
         else:
             write(partial, target, arrays, facts, setup)
-        if target in ("hf", "open_clip", "llava"):
-            write_tokenizer(partial, setup)
+        tokenizer = write_tokenizer(partial, setup)
+        if target != "llava":  # whose config.json has what `load` needs
+            ours = exported_config.content(saved_config(workdir), tokenizer)
+            write_json(partial / exported_config.NAME, ours)
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
         text = setup.tokenizer(CHECKED_ON)
         verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
-        if not (hasattr(setup.tokenizer, "files") or setup.tokenizer_path):
+        if tokenizer is None:
             name = setup.config["text"]["tokenizer"]
             verdict += (
                 f"\nthe folder has no tokenizer: {name!r}, the tokenizer of the run, has no files"
@@ -238,25 +240,36 @@ def write(
             base=str(Path(setup.origin.path).absolute()),
             dropout=setup.parameters.dropout,
         )
-        (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
+        write_json(out / "adapter_config.json", lora_config)
         save_arrays(arrays, out / "adapter_model.safetensors")
         return
     files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target](facts)
     for name, content in files.items():
-        text = json.dumps(folder.without_none(content), indent=2)
-        (out / name).write_text(text + "\n", "utf-8")
+        write_json(out / name, folder.without_none(content))
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
     save_arrays(arrays, out / f"{name}.safetensors")
 
 
-def write_tokenizer(out: Path, setup: Setup) -> None:
-    """Writes the files of the run's tokenizer, if it has any."""
+def write_tokenizer(out: Path, setup: Setup) -> str | None:
+    """Writes the files of the run's tokenizer, if any; returns the name of the vocabulary."""
     if hasattr(setup.tokenizer, "files"):
-        for name, content in setup.tokenizer.files().items():
+        contents = setup.tokenizer.files()
+        for name, content in contents.items():
             (out / name).write_text(content, "utf-8")
-    elif setup.tokenizer_path:
-        for file in pretrained_folder.files(setup.tokenizer_path):
-            shutil.copy(file, out / file.name)
+        return next(iter(contents))
+    if not setup.tokenizer_path:
+        return None
+    files = pretrained_folder.files(setup.tokenizer_path)
+    for name, file in files.items():
+        shutil.copy(file, out / name)
+    # the file itself, of several in its folder
+    names = [name for name, file in files.items() if file == Path(setup.tokenizer_path)]
+    return (names or list(files))[0]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes an indented JSON file."""
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
