@@ -43,7 +43,7 @@ def tokenizer_options(tmp_path_factory):
     (root / "words.txt").write_text("\n".join(WORDS))
     for folder, name in (("hf", "tokenizer.json"), ("odd", "own.json")):
         (root / folder).mkdir()
-        special = ("<pad>", "<unk>", "</s>")
+        special = ("<pad>", "</s>", "<unk>")
         small_models.write_tokenizer(root / folder, (*special, *WORDS), "<unk>")
         (root / folder / "tokenizer.json").rename(root / folder / name)
         tokens = {"eos_token": "</s>", "pad_token": "<pad>"}
@@ -148,7 +148,7 @@ def test_an_exported_folder_is_loaded_with_its_tokenizer(
 LORA = {"targets": ".*/(query|value|up)/kernel|image/patch_embedding/kernel", "rank": 2}
 
 
-@pytest.mark.parametrize("dora", [False, True])
+@pytest.mark.parametrize("dora", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_exported_adapter_is_loaded_onto_its_base(
     dora, tokenizer_options, run, tmp_path, monkeypatch
 ):
