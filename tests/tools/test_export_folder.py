@@ -145,7 +145,7 @@ def test_an_exported_folder_is_loaded_with_its_tokenizer(
     same_model(vlc_jax.load(moved), first)
 
 
-LORA = {"targets": ".*/(query|value|up)/kernel|image/patch_embedding/kernel", "rank": 2}
+LORA = {"targets": "text/.*/(query|value)/kernel|image/patch_embedding/kernel", "rank": 2}
 
 
 @pytest.mark.parametrize("dora", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -200,3 +200,31 @@ def test_the_tokenizer_of_weights_is_named_or_that_of_a_run(
         vlc_jax.load(tmp_path / "out", variant="B/16")
     with pytest.raises(UsageError, match="tokenizer 'hf' needs the option 'path'"):
         vlc_jax.load(tmp_path / "out", tokenizer="hf")
+
+
+def test_towers_read_back_from_stablehlo_give_the_embeddings(tokenizer_options, run, tmp_path):
+    pytest.importorskip("flatbuffers")
+    workdir = run(config_of("words", tokenizer_options["words"], "hf"), "hf")
+    out, platforms = tmp_path / "out", ["cpu", "tpu"]
+    names, verdict = export.export(workdir, "stablehlo", out, platforms=platforms)
+    assert {"image.stablehlo", "text.stablehlo", "stablehlo.json", "tokenizer.json"} <= {*names}
+    assert "checked: read back, the programs give the embeddings" in verdict
+    facts, model = json.loads((out / "stablehlo.json").read_text()), vlc_jax.load(workdir)
+    images = [np.full((20, 30, 3), grey, np.uint8) for grey in (0, 90, 250)]
+    texts = ["a red dog"]
+    rows = {"image": model.preprocess(images), "text": model.tokenizer(texts)}
+    embed = {"image": model.embed_images(images), "text": model.embed_texts(texts)}
+    for name, array in rows.items():  # three images and one text: any number of rows
+        program = jax.export.deserialize(bytearray((out / facts[name]["file"]).read_bytes()))
+        assert program.platforms == tuple(platforms)
+        found = program.call(array)
+        np.testing.assert_allclose(found, embed[name], atol=1e-5)
+        for side, array_ in (("input", array), ("output", found)):
+            shape = ["rows", *array_.shape[1:]]
+            assert facts[name][side] == {"dtype": str(array_.dtype), "shape": shape}
+    assert facts["logit_scale"] == pytest.approx(model.logit_scale)
+    assert facts["tokenizer"]["end_id"] == model.tokenizer.eos_id
+    with pytest.raises(UsageError, match=r"StableHLO programs and no weights: .*deserialize"):
+        vlc_jax.load(out)
+    with pytest.raises(UsageError, match="--platforms belongs to --to stablehlo, not to hf"):
+        export.export(workdir, "hf", tmp_path / "other", platforms=platforms)

@@ -18,6 +18,8 @@ from vlc_jax.run.workdir import read_object
 from vlc_jax.setup import data
 
 NAME = "vlc_jax.json"
+# of a folder with compiled programs and no weights (tools/stablehlo.py)
+PROGRAMS = "stablehlo.json"
 # Fields of config.model that depend on the devices, not on the weights.
 OF_DEVICES = ("dtype", "attention", "remat", "scan_layers")
 
@@ -49,6 +51,11 @@ def read(path: str | Path) -> ConfigDict | None:
 
     Raises UsageError for a damaged file, or one of another version of vlc_jax.
     """
+    if (Path(path) / PROGRAMS).is_file():
+        raise UsageError(
+            f"{path} has StableHLO programs and no weights: read them with jax.export.deserialize "
+            "(docs/library.md), or load the run that was exported"
+        )
     folder = weights.metadata.folder(path)
     if folder is None or not (file := folder / NAME).exists():
         return None

@@ -1,11 +1,13 @@
 """Exports a run's weights for other projects: arrays, config, processor, tokenizer, model card.
 
-  vlc-jax export --workdir runs/clip_ft --to hf --out exported/clip_ft
+  vlc-jax export runs/clip_ft --to hf --out exported/clip_ft
 
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
 big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: only
 the adapter, for the transformers weights it was trained on; all other formats merge the adapter.
 llava: transformers' LlavaForConditionalGeneration, from a captioner over CLIP's tower.
+stablehlo: both towers as programs of jax.export, parameters included, for any model of two towers.
+`vlc_jax.load` reads every folder but that of stablehlo.
 If the library of the format is installed, it must load the folder and compute the same scores (to
 1e-4), or nothing is written. No network is needed.
 Exit code 0: done; 2: wrong request, or a model that the format cannot hold; 3: damaged checkpoints,
@@ -19,7 +21,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import exported_config, init_from, resolve, weights_compatibility
-from vlc_jax.tools import command, llava_folder, verify_export
+from vlc_jax.tools import command, llava_folder, stablehlo, verify_export
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
@@ -54,6 +56,8 @@ TARGETS = {
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     # models without a text tower: tools/llava_folder.py
     "llava": {},
+    # programs and no arrays: tools/stablehlo.py
+    "stablehlo": {},
 }
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
@@ -62,7 +66,9 @@ CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats th
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = command_line.parser("export", __doc__)
-    parser.add_argument("--workdir", required=True, type=Path, help="of a finished or stopped run")
+    run_ = parser.add_mutually_exclusive_group(required=True)
+    run_.add_argument("run", nargs="?", type=Path, help="workdir of a finished or stopped run")
+    run_.add_argument("--workdir", type=Path, help="the same")
     parser.add_argument("--to", required=True, choices=TARGETS)
     parser.add_argument("--out", required=True, type=Path, help="a new folder")
     parser.add_argument(
@@ -70,13 +76,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=sys.executable,
         help="interpreter with the library of the format, for the check; default: this one",
     )
+    parser.add_argument(
+        "--platforms",
+        nargs="+",
+        choices=stablehlo.PLATFORMS,
+        help=f"of stablehlo; default: {' '.join(stablehlo.ALL)}",
+    )
     options = parser.parse_args(arguments)
     # an exception, so that the unfinished folder is removed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def run() -> str:
         try:
-            names, verdict = export(options.workdir, options.to, options.out, options.python)
+            workdir = options.run or options.workdir
+            names, verdict = export(
+                workdir, options.to, options.out, options.python, options.platforms
+            )
         except SafetensorError as error:
             # its error has no errno of a full disk
             raise OSError(errno.EIO, f"cannot write {options.out}: {error}") from error
@@ -86,41 +101,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def export(
-    workdir: Path, target: str, out: Path, python: str = sys.executable
+    workdir: Path,
+    target: str,
+    out: Path,
+    python: str = sys.executable,
+    platforms: Sequence[str] | None = None,
 ) -> tuple[list[str], str]:
     """Writes the newest parameters of `workdir` into the new folder `out`; returns the names of its
     files, and the result of `verify_export.check` with the interpreter `python`.
 
+    platforms: of stablehlo alone; None: `stablehlo.ALL`.
     Everything is written beside `out` and moved there at the end. Raises UsageError for a workdir
     without parameters or an existing `out`, WeightsError for a model that `target` cannot hold or a
     folder with other scores.
     """
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
+    if platforms and target != "stablehlo":
+        raise UsageError(f"--platforms belongs to --to stablehlo, not to {target}")
     setup = resolve(saved_config(workdir), "weights")
-    if target == "llava":
-        sizes = llava_folder.sizes(setup, workdir)
-        latest = init_from.load_latest(setup, workdir)
-    else:
-        kind = exported_kind(setup, workdir, target)
-        latest = init_from.load_latest(setup, workdir)
-        arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
-        facts = describe(setup, kind == "SigLIP")
+    fill = filler(setup, workdir, target, platforms or stablehlo.ALL)
+    latest = init_from.load_latest(setup, workdir)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        if target == "llava":
-            llava_folder.write(partial, latest.params, sizes, setup, workdir)
-        else:
-            write(partial, target, arrays, facts, setup)
+        fill(partial, latest)
         tokenizer = write_tokenizer(partial, setup)
-        if target != "llava":  # whose config.json has what `load` needs
+        if target not in ("llava", "stablehlo"):
             ours = exported_config.content(saved_config(workdir), tokenizer)
             write_json(partial / exported_config.NAME, ours)
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
-        text = setup.tokenizer(CHECKED_ON)
-        verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
+        if target == "stablehlo":
+            verdict = stablehlo.check(partial, setup, latest.params)
+        else:
+            text = setup.tokenizer(CHECKED_ON)
+            verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
         if tokenizer is None:
             name = setup.config["text"]["tokenizer"]
             verdict += (
@@ -136,19 +152,47 @@ def export(
     return sorted(path.name for path in out.iterdir()), verdict
 
 
-def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
-    """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
-    model = setup.model
-    if not weights_compatibility.has_text_tower(model):
+Fill = Callable[[Path, init_from.Latest], None]
+
+
+def filler(setup: Setup, workdir: Path, target: str, platforms: Sequence[str]) -> Fill:
+    """A function that writes parameters into a folder, in the format `target`.
+
+    Raises UsageError or WeightsError for a model that the format cannot hold.
+    """
+    if target == "llava":
+        sizes = llava_folder.sizes(setup, workdir)
+        return lambda out, latest: llava_folder.write(out, latest.params, sizes, setup, workdir)
+    if target == "stablehlo":
+        check_towers(setup, workdir, target)
+        return lambda out, latest: stablehlo.write(out, setup, latest.params, platforms)
+    kind = exported_kind(setup, workdir, target)
+
+    def fill(out: Path, latest: init_from.Latest) -> None:
+        arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
+        write(out, target, arrays, describe(setup, kind == "SigLIP"), setup)
+
+    return fill
+
+
+def check_towers(setup: Setup, workdir: Path, target: str) -> None:
+    """Raises UsageError for a model that is more than an image tower and a text tower."""
+    if not weights_compatibility.has_text_tower(setup.model):
         raise UsageError(
             f"{workdir} reads vectors of texts, or token ids in its head, and formats of {target} "
             "need a text tower"
         )
-    if model.has_head:
+    if setup.model.has_head:
         raise UsageError(
             f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
             f"{target} has; use the model from its workdir"
         )
+
+
+def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
+    """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
+    check_towers(setup, workdir, target)
+    model = setup.model
     is_siglip = model.image.pooling == "map"
     # EVA02-E has the blocks of EVA01
     eva = "EVA02-CLIP" if model.image.activation == "swiglu" else "EVA01-CLIP"
@@ -173,7 +217,7 @@ def renamed_arrays(
         raise WeightsError(
             f"{target} cannot hold the model in {workdir} ({variant}): {error}; it can hold "
             "unchanged variants of OpenAI, open_clip, EVA and SigLIP (vlc-jax --list); load this "
-            "model from its workdir with vlc_jax.load"
+            "model from its workdir with vlc_jax.load, or export it --to stablehlo"
         ) from error
 
 
