@@ -33,7 +33,7 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
-from vlc_jax.types import ImageFeatures, Outputs, Text, TextFeatures
+from vlc_jax.types import ImageFeatures, Outputs, TextFeatures
 from vlc_jax.types.setup import Setup
 
 # Rows of a block of scores of pooled features (a matrix product).
@@ -48,8 +48,10 @@ AnyImage = str | os.PathLike | Image.Image | ImageLike
 # Pixels for the pure functions: uint8, or float from 0 to 255, of which a gradient can be taken.
 Pixels = (
     UInt8[Array | np.ndarray, "images height width 3"]
-    | (Float[Array | np.ndarray, "images height width 3"])
+    | Float[Array | np.ndarray, "images height width 3"]
 )
+# What `Model.tokenizer` returns: token ids, or vectors of texts.
+Ids = Int[Array | np.ndarray, "texts length"] | Float[Array | np.ndarray, "texts width"]
 
 
 def load(
@@ -155,7 +157,7 @@ class Model:
         self,
         params: Any,
         images: Pixels,
-        ids: Text,
+        ids: Ids,
         *,
         negative_ids: Int[Array | np.ndarray, "batch negatives length"] | None = None,
         positive_ids: Int[Array | np.ndarray, "batch positives length"] | None = None,
@@ -177,7 +179,7 @@ class Model:
             params, lambda model, x: model.encode_image(x["image"]), {"image": images}
         )
 
-    def encode_text(self, params: Any, ids: Text) -> TextFeatures:
+    def encode_text(self, params: Any, ids: Ids) -> TextFeatures:
         """Features of token ids; `pooled` is the embedding. A pure function, as `apply`."""
         return self._pure(params, lambda model, x: model.encode_text(x["text"]), {"text": ids})
 
