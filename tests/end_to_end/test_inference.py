@@ -185,7 +185,8 @@ def test_pure_functions_compute_what_the_methods_do_and_have_gradients(tiny):
         config = {"negclip": {"weight": 1.0}, "sigmoid": {"weight": 1.0}}
         return losses.total(config, outputs)[0], outputs
 
-    step = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
+    quickly = {"xla_backend_optimization_level": 0}  # it is compiled for one call
+    step = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True), compiler_options=quickly)
     (slopes, of_pixels), outputs = step(model.params, pixels.astype(np.float32))
     image, text = model.embed_images(GREYS), model.embed_texts(TEXTS)
     np.testing.assert_allclose(outputs.image.pooled, image, atol=1e-5)
