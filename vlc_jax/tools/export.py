@@ -126,7 +126,8 @@ def export(
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         fill(partial, latest)
-        tokenizer = write_tokenizer(partial, setup)
+        is_known = target != "llava" or setup.tokenizer_path
+        tokenizer = write_tokenizer(partial, setup) if is_known else None
         if target not in ("llava", "stablehlo"):
             ours = exported_config.content(saved_config(workdir), tokenizer)
             write_json(partial / exported_config.NAME, ours)
