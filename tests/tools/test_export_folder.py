@@ -11,13 +11,14 @@ from ml_collections import ConfigDict
 
 import vlc_jax
 from tests.support import helpers, small_models
-from vlc_jax import models
-from vlc_jax.configs import default
+from vlc_jax import models, weights
+from vlc_jax.configs import default, records
 from vlc_jax.encode import inference
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import lora, variants
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.tools import export, verify_export
+from vlc_jax.weights import folder
 
 CAPTIONS = ["a red dog", "the blue square", "two red circles, one ring"] * 4
 WORDS = ("a", "red", "dog", "square", "of", "it's")
@@ -41,13 +42,13 @@ def tokenizer_options(tmp_path_factory):
     """Options of each tokenizer in TOKENIZERS, some with files."""
     root = tmp_path_factory.mktemp("tokenizers")
     (root / "words.txt").write_text("\n".join(WORDS))
-    for folder, name in (("hf", "tokenizer.json"), ("odd", "own.json")):
-        (root / folder).mkdir()
+    for part, name in (("hf", "tokenizer.json"), ("odd", "own.json")):
+        (root / part).mkdir()
         special = ("<pad>", "</s>", "<unk>")
-        small_models.write_tokenizer(root / folder, (*special, *WORDS), "<unk>")
-        (root / folder / "tokenizer.json").rename(root / folder / name)
+        small_models.write_tokenizer(root / part, (*special, *WORDS), "<unk>")
+        (root / part / "tokenizer.json").rename(root / part / name)
         tokens = {"eos_token": "</s>", "pad_token": "<pad>"}
-        (root / folder / "special_tokens_map.json").write_text(json.dumps(tokens))
+        (root / part / "special_tokens_map.json").write_text(json.dumps(tokens))
     model = io.BytesIO()
     ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
     sentencepiece.SentencePieceTrainer.train(
@@ -200,6 +201,18 @@ def test_the_tokenizer_of_weights_is_named_or_that_of_a_run(
         vlc_jax.load(tmp_path / "out", variant="B/16")
     with pytest.raises(UsageError, match="tokenizer 'hf' needs the option 'path'"):
         vlc_jax.load(tmp_path / "out", tokenizer="hf")
+
+
+def test_the_default_size_for_own_photos_is_one_that_other_projects_hold(tmp_path):
+    setup = resolve(records.get_config(f"path={tmp_path}/captions.jsonl"), "weights")
+    shapes = setup.parameters.shapes
+    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    for target in ("hf", "open_clip"):
+        kind = export.exported_kind(setup, tmp_path, target)
+        form = export.TARGETS[target][kind]
+        assert weights.save(params, form, init_from.architecture(setup.model))
+        files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target]
+        assert files(export.describe(setup, is_siglip=False))
 
 
 def test_towers_read_back_from_stablehlo_give_the_embeddings(tokenizer_options, run, tmp_path):
