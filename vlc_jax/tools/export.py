@@ -37,7 +37,7 @@ from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
-from vlc_jax.setup import exported_config, init_from, resolve, weights_compatibility
+from vlc_jax.setup import data, exported_config, init_from, resolve, weights_compatibility
 from vlc_jax.tools import command, llava_folder, stablehlo, verify_export
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
@@ -166,7 +166,8 @@ def filler(setup: Setup, workdir: Path, target: str, platforms: Sequence[str]) -
         return lambda out, latest: llava_folder.write(out, latest.params, sizes, setup, workdir)
     if target == "stablehlo":
         check_towers(setup, workdir, target)
-        return lambda out, latest: stablehlo.write(out, setup, latest.params, platforms)
+        options = data.tokenizer_options(saved_config(workdir))
+        return lambda out, latest: stablehlo.write(out, setup, latest.params, platforms, options)
     kind = exported_kind(setup, workdir, target)
 
     def fill(out: Path, latest: init_from.Latest) -> None:

@@ -9,7 +9,7 @@ pixels and the token ids that they take, and the logit scale.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,13 @@ TOLERANCE = 1e-5
 ROWS = 3
 
 
-def write(folder: Path, setup: Setup, params: Any, platforms: Sequence[str]) -> None:
+def write(
+    folder: Path,
+    setup: Setup,
+    params: Any,
+    platforms: Sequence[str],
+    tokenizer_options: Mapping[str, Any],
+) -> None:
     """Writes image.stablehlo, text.stablehlo and stablehlo.json.
 
     Raises UsageError without the package flatbuffers, WeightsError for a tower above 2 GB.
@@ -72,7 +78,7 @@ def write(folder: Path, setup: Setup, params: Any, platforms: Sequence[str]) -> 
         "jax": jax.__version__,
         "calling_convention": jax.export.maximum_supported_calling_convention_version,
         "preprocessing": _preprocessing(setup),
-        "tokenizer": _tokenizer(setup),
+        "tokenizer": _tokenizer(setup, tokenizer_options),
         "scores": "image @ text.T; logits = logit_scale * scores + logit_bias",
         "logit_scale": float(np.exp(params["logit_scale"])),
         "logit_bias": None if bias is None else float(bias),
@@ -131,12 +137,11 @@ def _preprocessing(setup: Setup) -> dict[str, Any]:
     }
 
 
-def _tokenizer(setup: Setup) -> dict[str, Any]:
-    tokenizer, config = setup.tokenizer, setup.config["text"]
-    options = {k: v for k, v in config["tokenizer_options"].items() if k != "path"}
+def _tokenizer(setup: Setup, options: Mapping[str, Any]) -> dict[str, Any]:
+    tokenizer = setup.tokenizer
     return {
-        "name": config["tokenizer"],
-        "options": options,
+        "name": setup.config["text"]["tokenizer"],
+        "options": {key: value for key, value in options.items() if key != "path"},
         "context_length": tokenizer.context_length,
         "vocab_size": tokenizer.vocab_size,
         "start_id": getattr(tokenizer, "sot_id", None),
