@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Sequence
 
+from vlc_jax.input_pipeline.tokenizers import as_hugging_face, clip_bpe, tokenizer
 from vlc_jax.input_pipeline.tokenizers import clean as cleaning
-from vlc_jax.input_pipeline.tokenizers import tokenizer
 
 
 class BytesTokenizer(tokenizer.Tokenizer):
@@ -25,6 +25,25 @@ class BytesTokenizer(tokenizer.Tokenizer):
     def rows(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = (cleaning.without_surrogates(text).encode("utf-8") for text in texts)
         return [[byte + 1 for byte in text[: self.context_length]] for text in encoded]
+
+    def vocabulary(self) -> dict[str, int]:
+        """Byte (in GPT-2's alphabet) or special token -> id."""
+        letters = {letter: 1 + byte for byte, letter in clip_bpe.letters_of_bytes().items()}
+        return letters | self._special
+
+    @property
+    def _special(self) -> dict[str, int]:
+        return {as_hugging_face.PAD: self.pad_id, as_hugging_face.END: self.eos_id}
+
+    def files(self) -> dict[str, str]:
+        """Files of the equivalent Hugging Face tokenizer: name -> content."""
+        import tokenizers
+        from tokenizers import decoders, models, pre_tokenizers
+
+        library = tokenizers.Tokenizer(models.BPE(vocab=self.vocabulary(), merges=[]))
+        split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        library.pre_tokenizer, library.decoder = split, decoders.ByteLevel()
+        return as_hugging_face.files(library, self.context_length, self._special)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; an incomplete character becomes U+FFFD."""

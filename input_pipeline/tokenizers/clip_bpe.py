@@ -203,6 +203,12 @@ def _names(merges: Merges) -> list[str]:
 
 def byte_letters() -> list[str]:
     """One printable letter per byte, in the order of CLIP's ids (GPT-2's byte alphabet)."""
+    return list(letters_of_bytes().values())
+
+
+def letters_of_bytes() -> dict[int, str]:
+    """Byte -> its letter in GPT-2's byte alphabet, in the order of CLIP's ids."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = 256 - len(printable)
-    return [chr(code) for code in printable] + [chr(256 + extra) for extra in range(others)]
+    others = [byte for byte in range(256) if byte not in printable]
+    extra = {byte: chr(256 + index) for index, byte in enumerate(others)}
+    return {byte: chr(byte) for byte in printable} | extra

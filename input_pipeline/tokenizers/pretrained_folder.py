@@ -32,11 +32,16 @@ def vocabulary(folder: str | Path) -> dict[str, int] | None:
     return None
 
 
-def files(path: str | Path) -> list[Path]:
-    """The tokenizer files in a folder, or a tokenizer file and the others beside it."""
+def files(path: str | Path) -> dict[str, Path]:
+    """The tokenizer files in a folder, or a tokenizer file and the others beside it, by the names
+    that a folder of pretrained weights gives them.
+    """
     path = Path(path)
-    names = (*VOCABULARIES, *OTHERS)
-    if not path.is_dir() and path.name not in names:
-        return [path]
+    if not path.is_dir() and path.name not in (*VOCABULARIES, *OTHERS):
+        # a file of another name, whose special tokens those beside it may declare
+        beside = {name: path.parent / name for name in OTHERS[1:] if path.suffix == ".json"}
+        name = {".json": "tokenizer.json", ".model": "tokenizer.model"}.get(path.suffix, path.name)
+        return {name: path} | {name: file for name, file in beside.items() if file.exists()}
     folder = path if path.is_dir() else path.parent
-    return [folder / name for name in names if (folder / name).exists()]
+    names = (*VOCABULARIES, *OTHERS)
+    return {name: folder / name for name in names if (folder / name).exists()}

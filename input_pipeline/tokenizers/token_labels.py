@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 
-START, END = "(start)", "(end)"
+START, UNKNOWN, END = "(start)", "(unknown)", "(end)"
 # word boundaries of CLIP's BPE, SentencePiece and GPT-2's BPE
 _EDGES = ("</w>", "▁", "Ġ")
 
@@ -22,6 +22,9 @@ def labels(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:
             if index == tokenizer.eos_id:
                 row.append(END)
                 break
+            if index == tokenizer.unk_id:
+                row.append(UNKNOWN)
+                continue
             row.append(_readable(names.get(index, f"#{index}"), is_first=not row))
         rows.append(row)
     return rows
@@ -30,6 +33,8 @@ def labels(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:
 def _readable(name: str, is_first: bool) -> str:
     if is_first and name[:1] + name[-1:] in ("<>", "[]") and len(name) > 2:
         return START
+    label = name
     for edge in _EDGES:
-        name = name.replace(edge, "")
-    return name
+        label = label.replace(edge, "")
+    # a byte that is a space is nothing but an edge
+    return label or name

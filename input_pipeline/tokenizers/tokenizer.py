@@ -46,7 +46,11 @@ class Tokenizer(Protocol):
         ...
 
     def __call__(self, texts: Sequence[Caption]) -> np.ndarray:
-        """int32 (texts, context_length), or float32 (texts, width)."""
+        """int32 (texts, context_length), or float32 (texts, width).
+
+        Raises DataError for items that are no texts.
+        """
+        check_texts(texts)
         return pack(self.rows(texts), self.context_length, self.pad_id, self.eos_id)
 
     @property
@@ -107,6 +111,15 @@ class FileTokenizer(Tokenizer):
 
     def _cleaned(self, texts: Sequence[str]) -> list[str]:
         return [cleaning.without_surrogates(self._clean(text)) for text in texts]
+
+
+def check_texts(texts: Sequence[Caption]) -> None:
+    """Raises DataError for a string instead of a list of them, and for items that are no texts."""
+    if isinstance(texts, str):
+        raise DataError("texts are a list, even of one; got str")
+    for index, text in enumerate(texts):
+        if not isinstance(text, Caption):
+            raise DataError(f"texts[{index}] is {text!r:.50}, no string: leave it out or write it")
 
 
 def tokenize(

@@ -1,11 +1,12 @@
 """Word-level tokenizer: one id per word of a fixed list, such as the words of the scenes."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vlc_jax.input_pipeline.stores import text_file
-from vlc_jax.input_pipeline.tokenizers import tokenizer
+from vlc_jax.input_pipeline.tokenizers import as_hugging_face, tokenizer
 
 _STRIPPED = ".,;:!?\"'()[]"  # punctuation around a word
 
@@ -54,8 +55,26 @@ class WordTokenizer(tokenizer.Tokenizer):
         return " ".join(names[int(i)] for i in ids if int(i) in names)
 
     def vocabulary(self) -> dict[str, int]:
-        """The words."""
-        return dict(self._ids)
+        """Word or special token -> id."""
+        return self._ids | self._special
+
+    @property
+    def _special(self) -> dict[str, int]:
+        names = as_hugging_face.PAD, as_hugging_face.UNKNOWN, as_hugging_face.END
+        return dict(zip(names, (self.pad_id, self.unk_id, self.eos_id), strict=True))
+
+    def files(self) -> dict[str, str]:
+        """Files of the equivalent Hugging Face tokenizer: name -> content."""
+        import tokenizers
+        from tokenizers import models, normalizers, pre_tokenizers
+
+        model = models.WordLevel(self.vocabulary(), unk_token=as_hugging_face.UNKNOWN)
+        library, stripped = tokenizers.Tokenizer(model), f"[{re.escape(_STRIPPED)}]+"
+        around = tokenizers.Regex(rf"(?<!\S){stripped}|{stripped}(?!\S)")
+        steps = [normalizers.Lowercase(), normalizers.Replace(around, "")]
+        library.normalizer = normalizers.Sequence(steps)
+        library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return as_hugging_face.files(library, self.context_length, self._special)
 
 
 def scenes_tokenizer(context_length: int, world: str = "scenes-mini") -> WordTokenizer:

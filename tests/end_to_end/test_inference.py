@@ -1,6 +1,7 @@
 """A trained model in Python: its embeddings and scores are those of evaluation."""
 
 import importlib
+import inspect
 import json
 
 import jax
@@ -12,7 +13,7 @@ from safetensors.numpy import save_file
 
 import vlc_jax
 from tests.support import helpers
-from vlc_jax import models, weights
+from vlc_jax import losses, models, weights
 from vlc_jax.encode import inference
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder
@@ -143,6 +144,12 @@ def test_tokens_of_the_towers_are_those_around_the_pooled_ones_whatever_the_head
     np.testing.assert_allclose(image.pooled, scorer.embed_images(images).pooled, atol=1e-5)
     ends = text.tokens[np.arange(2), text.mask.sum(axis=1) - 1]
     np.testing.assert_allclose(ends, text.pooled, atol=1e-5)
+    if setup.model.has_head:
+        model = inference.Model(setup, variables)
+        maps, patches = model.patch_maps(images[:2], texts), tower.grid**2
+        assert maps["similarity"].shape[:2] == (2, patches)
+        with pytest.raises(UsageError, match="reads questions about images or marks of words"):
+            model.encode_text(model.params, model.tokenizer(texts))
     if tower.pooling == "cls":
         assert np.abs(image.tokens - image.pooled[:, None]).max(axis=-1).min() > 0.01
 
@@ -175,8 +182,6 @@ def test_wrong_requests_are_refused(model, trained, tmp_path):
         vlc_jax.load("nowhere")
     with pytest.raises(UsageError, match="whose config sets variant"):
         vlc_jax.load(trained, variant="B/32")
-    with pytest.raises(UsageError, match="batch_size is at least 1; got 0"):
-        vlc_jax.load(trained, batch_size=0)
 
 
 def test_weights_alone_say_which_model_they_are_of(tiny):
@@ -210,6 +215,87 @@ def test_a_published_name_and_a_repository_are_loaded_alike(tiny, hub, tmp_path)
         vlc_jax.load("ViT-B-32")
 
 
+GREYS = [np.full((9, 12, 3), grey, np.uint8) for grey in (0, 90, 250)]
+TEXTS = ["a red cat", "cat a", "red"]
+
+
+def test_pure_functions_compute_what_the_methods_do_and_have_gradients(tiny):
+    model = vlc_jax.load(tiny[0])
+    pixels, ids = model.preprocess(GREYS), model.tokenizer(TEXTS)
+
+    def loss(params, pixels):
+        outputs = model.apply(params, pixels, ids, negative_ids=ids[:, None])
+        config = {"negclip": {"weight": 1.0}, "sigmoid": {"weight": 1.0}}
+        return losses.total(config, outputs)[0], outputs
+
+    quickly = {"xla_backend_optimization_level": 0}  # it is compiled for one call
+    step = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True), compiler_options=quickly)
+    (slopes, of_pixels), outputs = step(model.params, pixels.astype(np.float32))
+    image, text = model.embed_images(GREYS), model.embed_texts(TEXTS)
+    np.testing.assert_allclose(outputs.image.pooled, image, atol=1e-5)
+    np.testing.assert_allclose(outputs.text.pooled, text, atol=1e-5)
+    np.testing.assert_allclose(outputs.scores, model.score(GREYS, TEXTS), atol=1e-5)
+    for encode, rows, features in (
+        (model.encode_image, pixels, outputs.image),
+        (model.encode_text, ids, outputs.text),
+    ):
+        assert jax.eval_shape(encode, model.params, rows).pooled.shape == features.pooled.shape
+    for part in (of_pixels, slopes["image"], slopes["text"]):
+        assert any(np.abs(x).max() > 0 for x in jax.tree.leaves(part))
+    moved = jax.tree.map(lambda x, slope: x - 0.1 * slope, model.params, slopes)
+    other = model.with_params(moved)
+    assert not np.allclose(other.embed_texts(TEXTS), text, atol=1e-3)
+    assert other.logit_scale == pytest.approx(float(np.exp(moved["logit_scale"])))
+
+
+def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
+    model = vlc_jax.load(tiny[0])
+    found = model.zero_shot(GREYS, TEXTS)
+    np.testing.assert_allclose(found, model.score(GREYS, TEXTS), atol=1e-5)
+    found = model.zero_shot(GREYS, ["red", "cat"], ["{}", "a {} cat", "unknown {}"])
+    prompts = [
+        [t.format(name) for t in ("{}", "a {} cat", "unknown {}")] for name in ("red", "cat")
+    ]
+    means = [model.embed_texts(of_class).mean(axis=0) for of_class in prompts]
+    means = np.stack([mean / np.linalg.norm(mean) for mean in means])
+    np.testing.assert_allclose(found, model.embed_images(GREYS) @ means.T, atol=1e-5)
+    assert model.zero_shot([], ["red"]).shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.zero_shot(GREYS, "red"), "class_names are a list, even of one"),
+        (lambda m: m.zero_shot(GREYS, ["red"], "a {}"), "templates are a list"),
+        (lambda m: m.zero_shot(GREYS, ["red"], ["a"]), r"a template has {} for the class.*: a"),
+        (lambda m: m.zero_shot(GREYS, ["red"], ["{} {x}"]), "no other braces"),
+        (lambda m: m.zero_shot(GREYS, []), "at least one class"),
+        (lambda m: m.patch_maps(GREYS, TEXTS), "have no patch maps: load .* pacl, sparc or dcsm"),
+        (lambda m: m.patch_maps(GREYS, TEXTS[:1]), "3 images and 1 texts: one of each"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(tiny, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(vlc_jax.load(tiny[0]))
+
+
+@pytest.mark.parametrize("size", ["8", 2.5, None, 0])
+def test_a_batch_size_is_a_whole_number(size, tmp_path):
+    load = inspect.unwrap(vlc_jax.load)  # without the types that tests check first
+    with pytest.raises(
+        UsageError, match=r"batch_size is a whole number from 1 on; got ('8'|2|N|0)"
+    ):
+        load(tmp_path, batch_size=size)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"), [(["red", None], r"texts\[1\] is None"), ([3.5], r"texts\[0\] is 3\.5")]
+)
+def test_a_text_that_is_no_string_is_named(texts, message):
+    with pytest.raises(UsageError, match=f"{message}, no string: leave it out or write it"):
+        inspect.unwrap(inference._texts)(texts)
+
+
 def test_the_values_of_weights_are_read_once(tiny, monkeypatch):
     folder, readings, read = tiny[0], [], weights.files.read
 
@@ -231,7 +317,7 @@ def test_weights_of_no_known_size_name_theirs_and_the_variants(tiny, monkeypatch
         vlc_jax.load(folder)
 
 
-@pytest.mark.parametrize("name", sorted(set(variants.VARIANTS) - {"mini"}))
+@pytest.mark.parametrize("name", sorted(set(variants.VARIANTS) - {"mini", "mini/8"}))
 def test_a_variant_is_known_by_its_sizes(name):
     sizes = variants.VARIANTS[name]
     family = "siglip" if sizes.family == "siglip" else "clip"

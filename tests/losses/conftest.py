@@ -89,6 +89,12 @@ def outputs(batch):
     )
 
 
+@pytest.fixture
+def all_outputs(batch):
+    """What a model would give for `batch`."""
+    return outputs(batch)
+
+
 def contract(batch):
     """The batch as the input pipeline makes it: "text" are tokens, not embeddings."""
     return {**batch, "text": batch["tokens"]}

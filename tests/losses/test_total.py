@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vlc_jax import errors, losses, types
-from vlc_jax.losses import infonce, masks, sigmoid
+from vlc_jax.losses import infonce, masks, sigmoid, tiles
 
 
 @pytest.fixture
@@ -49,6 +49,43 @@ def test_every_implementation_in_the_table_gives_the_same_total(batch, total, ma
     )
     values = [total(name, batch, make_mesh(4, 2), **option) for option in options]
     np.testing.assert_allclose(values, values[0], rtol=1e-5)
+
+
+def test_without_masks_every_row_is_an_example_and_no_text_is_missing(all_outputs):
+    complete = masks.complete(24, negatives=3, positives=2)
+
+    def values(outputs):
+        found = {}
+        for name, loss in losses.LOSSES.items():
+            inputs = loss.inputs(outputs, complete)
+            found[name] = [loss.dense(*inputs)]
+            if name != "sparc_local":  # whose mask is that of tokens
+                masks_ = [isinstance(x, masks.PairMasks) or x.dtype == bool for x in inputs]
+                alone = [None if m else x for m, x in zip(masks_, inputs, strict=True)]
+                found[name].append(loss.dense(*alone))
+        image, text, hard = (x.pooled for x in (outputs.image, outputs.text, outputs.negative_text))
+        texts = tiles.texts_of(text, hard)
+        found["negclip"].append(infonce.chunked(image, texts, outputs.logit_scale, chunk=24))
+        return found, losses.total({name: {"weight": 1.0} for name in found}, outputs)[0]
+
+    # unoptimised: compiling all losses would take three times as long
+    quickly = {"xla_backend_optimization_level": 0}
+    found, total = jax.jit(values, compiler_options=quickly)(all_outputs)
+    for name, (first, *others) in found.items():
+        assert name == "sparc_local" or np.abs(first).max() > 0  # texts of one token
+        for other in others:
+            np.testing.assert_allclose(other, first, rtol=1e-5, err_msg=name)
+    means = [np.mean(first) for first, *_ in found.values()]
+    np.testing.assert_allclose(total, np.sum(means), rtol=1e-5)
+
+
+def test_what_a_loss_needs_is_named_with_the_argument_that_gives_it(outputs):
+    with pytest.raises(
+        errors.UsageError, match=r"the batch has none: .*negative_ids to model\.apply"
+    ):
+        losses.total({"negclip": {"weight": 1.0}}, outputs)
+    with pytest.raises(errors.UsageError, match="which has no id and no text: give them"):
+        losses.total({"infonce": {"weight": 1.0, "duplicates": "mask"}}, outputs)
 
 
 @pytest.mark.parametrize("name", losses.LOSSES)

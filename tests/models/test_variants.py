@@ -65,8 +65,12 @@ def test_mini_has_0_63_million_parameters():
     assert counts("mini") == {"image": 380_352, "text": 247_296, "total": 627_649}
 
 
+def test_mini_with_patches_is_as_large():
+    assert counts("mini/8", vocab_size=128, context_length=20)["total"] == 617_185
+
+
 def test_every_variant_is_counted_somewhere():
-    assert {"mini", *(row[0] for row in PUBLISHED)} == set(variants.VARIANTS)
+    assert {"mini", "mini/8", *(row[0] for row in PUBLISHED)} == set(variants.VARIANTS)
 
 
 def test_overrides_reach_their_tower_and_the_specific_one_wins():

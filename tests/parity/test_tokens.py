@@ -13,9 +13,11 @@ import sentencepiece
 
 from tests.support import helpers
 from vlc_jax.input_pipeline.tokenizers import clean
+from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
 from vlc_jax.input_pipeline.tokenizers.clip_bpe import ClipTokenizer
 from vlc_jax.input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
 from vlc_jax.input_pipeline.tokenizers.siglip import siglip_tokenizer
+from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer, words_of
 
 pytestmark = pytest.mark.slow
 
@@ -193,3 +195,21 @@ def test_siglip2_ids_are_those_of_transformers_from_both_forms_of_the_files(ther
     theirs = reference_ids(there, tmp_path / "open_clip", texts, *arguments)["ids"]
     repaired = siglip_tokenizer(64, folder, **{**gemma, "clean": "clip_canonicalize"})
     assert not differing(texts, repaired(texts), theirs)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        BytesTokenizer(30),
+        WordTokenizer(30, words_of(text for text in captions() if text.isascii())),
+    ],
+    ids=["bytes", "words"],
+)
+def test_ids_of_a_tokenizer_without_files_are_those_of_its_exported_ones(
+    there, tmp_path, tokenizer
+):
+    for name, content in tokenizer.files().items():
+        (tmp_path / name).write_text(content, "utf-8")
+    texts = captions()
+    found = reference_ids(there, tmp_path / "out", texts, "AutoTokenizer", "30", tmp_path)["ids"]
+    assert differing(texts, tokenizer(texts), found) == []

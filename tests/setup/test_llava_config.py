@@ -6,6 +6,7 @@ import pytest
 import tokenizers
 
 from tests.support import llava_folder
+from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import prompts
 from vlc_jax.setup import llava_config
 from vlc_jax.weights import lm_config
@@ -50,3 +51,13 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     expected = [vocabulary[start], *library.encode(before).ids]
     assert list(config.model.head.prefix) == expected
     assert config.input.crop == crop
+
+
+def test_the_export_of_plain_captions_is_not_asked_in_a_template(tmp_path):
+    written = lm_config.write(llava_folder.SIZES | {"select": "patch"})
+    written[llava_config.PROMPT] = {"tokenizer": "words"}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    with pytest.raises(
+        UsageError, match=r"tokenizer 'words' and no conversations, .*: load the run"
+    ):
+        llava_config.config_of_llava(tmp_path)

@@ -48,3 +48,20 @@ def test_padding_to_a_square_is_refused():
     for files in (folder.hugging_face, folder.open_clip):
         with pytest.raises(WeightsError, match="crop pad"):
             files(padded)
+
+
+def test_open_clip_reads_another_tokenizer_than_its_own_from_the_folder():
+    def text(bos_id):
+        files = folder.open_clip(model(is_eva=False, image=TEXT)._replace(bos_id=bos_id))
+        return files["open_clip_config.json"]["model_cfg"]["text_cfg"]
+
+    assert "hf_tokenizer_name" not in text(58)
+    assert text(None)["hf_tokenizer_name"]
+    assert (text(None)["pool_type"], text(None)["eos_id"]) == ("eos", FOLDER.eos_id)
+
+
+def test_an_end_token_that_transformers_does_not_look_for_is_refused():
+    of_clip = model(is_eva=False, image=TEXT)._replace(eos_id=2)
+    with pytest.raises(WeightsError, match="ends a text at its largest id"):
+        folder.hugging_face(of_clip)
+    assert folder.hugging_face(of_clip._replace(is_siglip=True))

@@ -11,24 +11,30 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, UInt8
+from flax import linen as nn
+from jaxtyping import Array, Float, Int, UInt8
 from PIL import Image
 
 from vlc_jax.encode import text_encoders
 from vlc_jax.encode.answers import Answers
+from vlc_jax.encode.batches import compiled
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluators import Decoding, Scorer
+from vlc_jax.evaluators import Decoding, Scorer, zeroshot
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
-from vlc_jax.input_pipeline.record import Caption, ImageLike, ImageQuestion
+from vlc_jax.input_pipeline.record import Caption, Conversation, ImageLike, ImageQuestion
 from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
+from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
+from vlc_jax.types import ImageFeatures, Outputs, TextFeatures
 from vlc_jax.types.setup import Setup
 
 # Rows of a block of scores of pooled features (a matrix product).
@@ -40,6 +46,13 @@ _KEPT_BATCHES = 8
 # them with a question, for a model that reads it.
 T = TypeVar("T")
 AnyImage = str | os.PathLike | Image.Image | ImageLike
+# Pixels for the pure functions: uint8, or float from 0 to 255, of which a gradient can be taken.
+Pixels = (
+    UInt8[Array | np.ndarray, "images height width 3"]
+    | Float[Array | np.ndarray, "images height width 3"]
+)
+# What `Model.tokenizer` returns: token ids, or vectors of texts.
+Ids = Int[Array | np.ndarray, "texts length"] | Float[Array | np.ndarray, "texts width"]
 
 
 def load(
@@ -81,8 +94,8 @@ def load(
         tags = open_clip_names.tags_of(str(path))
         hint = f"; published weights of this name are pretrained={', '.join(tags)}" if tags else ""
         raise UsageError(f"there is no workdir and there are no weights at {path}{hint}")
-    if batch_size < 1:
-        raise UsageError(f"batch_size is at least 1; got {batch_size}")
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise UsageError(f"batch_size is a whole number from 1 on; got {batch_size!r}")
     if is_workdir(path):
         if listed := ", ".join(name for name, value in options.items() if value is not None):
             raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
@@ -96,6 +109,9 @@ def load(
 
 class Model:
     """A trained model: images and texts in, float32 numpy arrays out, batched over all devices.
+
+    `apply`, `encode_image` and `encode_text` are pure functions of parameters, pixels and token
+    ids, for jax.jit and jax.grad; `params`, `preprocess` and `tokenizer` give their arguments.
 
     config: of its run, as a plain dict.
     logit_scale, logit_bias: logits = logit_scale * scores + logit_bias; the bias is None for a
@@ -121,6 +137,71 @@ class Model:
         """
         return np.asarray(self._setup.evaluation.transform(_image(image), None))
 
+    def preprocess(self, images: Sequence[AnyImage]) -> UInt8[np.ndarray, "images height width 3"]:
+        """`pixels` of all images, for the pure functions; raises DataError as `pixels` does."""
+        side = self._setup.model.image.image_size
+        rows = [self.pixels(image) for image in _images(images)]
+        return np.stack(rows) if rows else np.zeros((0, side, side, 3), np.uint8)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer: a list of texts -> int32 ids (texts, length), padded and cut.
+
+        `tokenizer.decode` is the way back, if there is one. For precomputed text vectors it gives
+        float32 (texts, width).
+        """
+        return self._setup.tokenizer
+
+    @property
+    def params(self) -> Any:
+        """The parameters, a tree of JAX arrays; the pure functions take it or one like it."""
+        return self._variables["params"]
+
+    def with_params(self, params: Any) -> "Model":
+        """The model with other parameters, such as those of a training loop."""
+        return Model(self._setup, {**self._variables, "params": params}, self._batch_size)
+
+    def apply(
+        self,
+        params: Any,
+        images: Pixels,
+        ids: Ids,
+        *,
+        negative_ids: Int[Array | np.ndarray, "batch negatives length"] | None = None,
+        positive_ids: Int[Array | np.ndarray, "batch positives length"] | None = None,
+    ) -> Outputs:
+        """Features and scores of a batch of pairs, as losses read them (`vlc_jax.losses.total`).
+
+        A pure function. Running statistics of a head (DCSM) are those of the loaded model.
+        images: of `preprocess`.   ids: of `tokenizer`, for each image its caption.
+        negative_ids, positive_ids: hard negatives and hard positives of each caption.
+        Raises UsageError for a model that also reads questions, or marks of words.
+        """
+        batch = {"text": ids, "negative_text": negative_ids, "positive_text": positive_ids}
+        batch = {"image": images} | {key: x for key, x in batch.items() if x is not None}
+        return self._pure(params, lambda model, batch: model(batch), batch)
+
+    def encode_image(self, params: Any, images: Pixels) -> ImageFeatures:
+        """Features of images; `pooled` is the embedding. A pure function, as `apply`."""
+        return self._pure(
+            params, lambda model, x: model.encode_image(x["image"]), {"image": images}
+        )
+
+    def encode_text(self, params: Any, ids: Ids) -> TextFeatures:
+        """Features of token ids; `pooled` is the embedding. A pure function, as `apply`."""
+        return self._pure(params, lambda model, x: model.encode_text(x["text"]), {"text": ids})
+
+    def _pure(self, params: Any, method: Any, batch: Mapping[str, Any]) -> Any:
+        if self.tokenizer.has_marks or self._setup.evaluation.question:
+            raise UsageError(
+                f"{self!r} reads questions about images or marks of words besides token ids: use "
+                "score or answers, which take images and texts"
+            )
+        batch = {name: jnp.asarray(x) for name, x in batch.items()}
+        if "image" in batch:
+            batch["image"] = self._setup.normalise(batch["image"])
+        return nn.apply(method, self._setup.model)({**self._variables, "params": params}, batch)
+
     def embed_texts(self, texts: Sequence[Caption]) -> Float[np.ndarray, "texts embed"]:
         """Embeddings of unit length."""
         return self._pooled(self._encodable(texts), "embed_texts")
@@ -142,14 +223,8 @@ class Model:
             return scores
         has_head = self._setup.model.has_head
         in_memory = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
-        largest = self._batch_size if has_head else _POOLED_BLOCK
-        # by the size of the whole call, so that its last blocks have the shape of the first ones
-        shape = [_block(count, largest) for count in scores.shape]
         of_images, of_texts = self._scorer(len(inputs)), self._scorer(len(texts))
-        score, text = self._scorer(self._batch_size).score, None
-        in_blocks = partial(score_in_blocks, score, height=shape[0], width=shape[1])
-        if self._setup.model.head.requests[1].tokens == "ids":
-            in_blocks = on_short_texts(in_blocks)
+        in_blocks, text = self._in_blocks(*scores.shape), None
         for top in range(0, len(inputs), in_memory):
             image = of_images.embed_images(inputs[top : top + in_memory])
             for left in range(0, len(texts), in_memory):
@@ -158,6 +233,69 @@ class Model:
                 part = scores[top : top + in_memory, left : left + in_memory]
                 part[:] = in_blocks(image, text)
         return scores
+
+    def _in_blocks(self, images: int, texts: int) -> Any:
+        """A function of features -> scores, in blocks for this number of images and texts."""
+        largest = self._batch_size if self._setup.model.has_head else _POOLED_BLOCK
+        # by the size of the whole call, so that its last blocks have the shape of the first ones
+        height, width = (_block(count, largest) for count in (images, texts))
+        score = self._scorer(self._batch_size).score
+        in_blocks = partial(score_in_blocks, score, height=height, width=width)
+        is_ids = self._setup.model.head.requests[1].tokens == "ids"
+        return on_short_texts(in_blocks) if is_ids else in_blocks
+
+    def zero_shot(
+        self,
+        images: Sequence[AnyImage],
+        class_names: Sequence[str],
+        templates: Sequence[str] = ("{}",),
+    ) -> Float[np.ndarray, "images classes"]:
+        """Scores of every image with every class; the class of image i is `scores[i].argmax()`.
+
+        As in evaluation (`evaluators.zeroshot`): the embedding of a class is the mean of the
+        embeddings of its prompts; a head that reads text tokens gets the mean of the scores.
+        templates: {} stands for the class, as in "a photo of a {}".
+        Raises UsageError without a class, without a template, or for a template without {}.
+        """
+        inputs, classes = _images(images), tuple(_texts(class_names, "class_names"))
+        for template in (templates := tuple(_texts(templates, "templates"))):
+            if "{}" not in template or set(template.replace("{}", "")) & set("{}"):
+                raise UsageError(
+                    f"a template has {{}} for the class and no other braces: {template}"
+                )
+        if not classes or not templates:
+            raise UsageError("zero_shot needs at least one class and one template")
+        benchmark = Benchmark("zero_shot", (), "", classes=classes, templates=templates)
+        texts = len(classes) * (len(templates) if self._setup.model.has_head else 1)
+        scorer = self._scorer(max(len(inputs), len(benchmark.prompts)))
+        scorer = scorer._replace(score=self._in_blocks(len(inputs), texts))
+        score = zeroshot.class_scorer(benchmark, scorer)
+        rows, size = np.zeros((len(inputs), len(classes)), np.float32), self._batch_size
+        for start in range(0, len(inputs), size):
+            rows[start : start + size] = score(scorer.embed_images(inputs[start : start + size]))
+        return rows
+
+    def patch_maps(
+        self, images: Sequence[AnyImage], texts: Sequence[Caption]
+    ) -> dict[str, np.ndarray]:
+        """Weights of the patches behind the score of image i with text i (PACL, SPARC, DCSM).
+
+        Names and axes: `models.heads.Head.patch_maps`. Patches are in raster order, after the class
+        token if there is one. Raises UsageError for a model without patch maps.
+        """
+        inputs, texts = _images(images), self._encodable(texts)
+        if len(inputs) != len(texts):
+            raise UsageError(f"{len(inputs)} images and {len(texts)} texts: one of each")
+        scorer = self._scorer(len(inputs))
+        features = scorer.embed_images(inputs), scorer.embed_texts(texts)
+        maps = compiled(self._setup, lambda model, image, text: model.patch_maps(image, text))
+        arrays = {name: np.asarray(x) for name, x in maps(self._variables, *features).items()}
+        if not arrays:
+            raise UsageError(
+                f"{self!r} scores pooled features, which have no patch maps: load a model with the "
+                "head pacl, sparc or dcsm"
+            )
+        return arrays
 
     def answers(
         self, images: Sequence[AnyImage], questions: Sequence[str], **decoding: Any
@@ -276,7 +414,14 @@ def _image(image: AnyImage) -> ImageLike:
     return Path(image) if isinstance(image, str | os.PathLike) else image
 
 
-def _texts(texts: Sequence[T]) -> list[T]:
+def _texts(texts: Sequence[T], name: str = "texts") -> list[T]:
+    """The texts as a list. Raises UsageError for one string, and for items that are no texts."""
     if isinstance(texts, str):
-        raise UsageError("texts are a list, even of one; got str")
-    return list(texts)
+        raise UsageError(f"{name} are a list, even of one; got str")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str | Conversation):
+            raise UsageError(
+                f"{name}[{index}] is {text!r:.50}, no string: leave it out or write it"
+            )
+    return texts

@@ -183,7 +183,7 @@ COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_r
 def total(
     config_losses: Mapping[str, Mapping[str, Any]],
     outputs: types.Outputs,
-    batch: Mapping[str, Array],
+    batch: Mapping[str, Array] | None = None,
     mesh: Mesh | None = None,
 ) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
     """The scalar to minimise, and {name: (sum over the counted examples, their number)}.
@@ -192,16 +192,18 @@ def total(
       | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
       absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
       example's hard negatives that the loss uses (all when absent), and the loss's own options}.
-    batch: its "mask" is False on padding; each loss is a mean over the real examples, or over the
-      real examples that have the hard negatives or positives it needs (`Loss.mean_over`).
+    batch: "mask", False on padding, "negative_mask" and "positive_mask", False on missing hard
+      texts; all True where the batch has none. "id" and the texts are for duplicates="mask" only.
+      Each loss is a mean over the real examples, or over the real examples that have the hard
+      negatives or positives it needs (`Loss.mean_over`).
     mesh: for ring, outside of jax.set_mesh; the batch is sharded over all its axes.
 
-        total({"infonce": {"weight": 1.0}}, outputs, batch)
+        total({"infonce": {"weight": 1.0}}, outputs)
 
     Raises UsageError for an unknown loss, implementation or option, and for hard texts that a loss
     needs and the batch lacks.
     """
-    compute = functools.partial(_total, config_losses, mesh)
+    compute, batch = functools.partial(_total, config_losses, mesh), _complete(outputs, batch or {})
     if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
         # a mask of pairs has the batch on both axes, which no explicit sharding allows
         compute = jax.sharding.auto_axes(compute, out_sharding=jax.P())
@@ -222,6 +224,16 @@ def _total(
         # at least 1: a batch in which no example has such texts costs 0, not 0 / 0
         value += options["weight"] * parts[name][0] / jnp.maximum(parts[name][1], 1)
     return value, parts
+
+
+def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, Array]:
+    """The batch with the masks that it lacks, all True."""
+    complete = {"mask": jnp.ones(len(outputs.image.pooled), bool)}
+    for kind in ("negative", "positive"):
+        text = getattr(outputs, f"{kind}_text")
+        if text is not None:
+            complete[f"{kind}_mask"] = jnp.ones(text.pooled.shape[:2], bool)
+    return complete | dict(batch)
 
 
 def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
@@ -275,10 +287,11 @@ def _per_example(
     del weight  # `total` applies it
     loss = LOSSES[name]
     for text in loss.needs:
-        if f"{text}_text" not in batch:
+        if getattr(outputs, f"{text}_text") is None:
             raise errors.UsageError(
                 f"the loss {name} needs hard {text}s and the batch has none: set "
-                f"config.input.{text}s.count to at least 1"
+                f"config.input.{text}s.count to at least 1 (in a loop of your own, pass "
+                f"{text}_ids to model.apply)"
             )
     if implementation == "chunked":
         options["chunk"] = chunk

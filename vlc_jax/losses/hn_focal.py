@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors
-from vlc_jax.losses.masks import MASKED_LOGIT
+from vlc_jax.losses.masks import MASKED_LOGIT, or_ones
+from vlc_jax.types import Scalar
 
 
 def check(gamma: float, label_smoothing: float) -> None:
@@ -29,8 +30,8 @@ def check(gamma: float, label_smoothing: float) -> None:
 def hn_focal(
     own_scores: Float[Array, " batch"],
     own_negative_scores: Float[Array, "batch negatives"],
-    logit_scale: Float[Array, ""],
-    mask: Bool[Array, "batch negatives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch negatives"] | None = None,
     *,
     gamma: float = 2.0,
     label_smoothing: float = 0.02,
@@ -40,13 +41,15 @@ def hn_focal(
         p = softmax(s x_i.t_i, s x_i.n_i1, ...)        y_c = (1 - e) [c = 0] + e / classes
         loss_i = - sum_c y_c (1 - p_c)^gamma log p_c
 
-    with s the logit scale, e the label smoothing. `mask` is False on missing hard negatives, which
-    are no classes; the authors' code drops only their label and keeps a logit of 0 in the softmax.
-    Without hard negatives the loss is 0. With gamma = 0 and e = 0 it is `svlc.negative`.
+    with s the logit scale, e the label smoothing. `mask` is False on missing hard negatives
+    (None: none is missing), which are no classes; the authors' code drops only their label and
+    keeps a logit of 0 in the softmax. Without hard negatives the loss is 0. With gamma = 0 and e =
+    0 it is `svlc.negative`.
 
     Raises UsageError as `check` does.
     """
     check(gamma, label_smoothing)
+    mask = or_ones(mask, own_negative_scores)
     caption = logit_scale * own_scores.astype(jnp.float32)
     negative = logit_scale * own_negative_scores.astype(jnp.float32)
     logits = jnp.concatenate([caption[:, None], jnp.where(mask, negative, MASKED_LOGIT)], axis=1)

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 from vlc_jax import errors
 from vlc_jax.losses import masks, tiles
 from vlc_jax.losses.masks import MASKED_LOGIT
+from vlc_jax.types import Scalar
 
 DIRECTIONS = ("both", "image_to_text")
 
@@ -37,14 +38,18 @@ def check(direction: str) -> None:
 
 def dense(
     scores: Float[Array, "batch batch"],
-    logit_scale: Float[Array, ""],
-    pair_masks: masks.PairMasks,
+    logit_scale: Scalar,
+    pair_masks: masks.PairMasks | None = None,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
     *,
     direction: str = "both",
 ) -> Float[Array, " batch"]:
-    """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss."""
+    """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss.
+
+    Without pair masks every row is an example.
+    """
     # float32: logits reach 100, where bfloat16 has steps of 0.5
+    pair_masks = masks.of_scores(pair_masks, scores, negative_scores)
     logits = logit_scale * scores.astype(jnp.float32)
     rows, columns = _logsumexps(logits, masks.captions(pair_masks, pair_masks))
     if negative_scores is not None:
@@ -58,7 +63,7 @@ def dense(
 def chunked(
     image: Float[Array, "batch embed"],
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
+    logit_scale: Scalar,
     *,
     chunk: int,
     direction: str = "both",
@@ -74,7 +79,7 @@ def chunked(
 def ring(
     image: Float[Array, "batch embed"],
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
+    logit_scale: Scalar,
     *,
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
@@ -100,7 +105,7 @@ def _tile(
     image: Float[Array, "images embed"],
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
+    logit_scale: Scalar,
 ) -> tuple[Float[Array, " images"], Float[Array, " texts"]]:
     """The logsumexp of the rows and of the columns of one tile of logits."""
     logits = logit_scale * tiles.scores(image, texts.text)
@@ -130,7 +135,7 @@ def _from_sums(
     sums: tuple[jax.Array, jax.Array],
     image: Float[Array, "batch embed"],
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
+    logit_scale: Scalar,
     direction: str,
 ) -> Float[Array, " batch"]:
     """The loss, from the logsumexp of all rows and of all columns."""

@@ -36,6 +36,8 @@ class Hashes(NamedTuple):
 class PairMasks(NamedTuple):
     """Validity masks and hashes of examples, to exclude padding and false negatives.
 
+    A formula without masks takes those of `complete`: every row is an example, no text is missing.
+
     `mask` is False on padding rows of the batch, `negative_mask` and `positive_mask` where an
     example lacks a hard text; `index` is the row in the batch. Without `hashes` no pair is taken
     for a duplicate.
@@ -46,6 +48,34 @@ class PairMasks(NamedTuple):
     negative_mask: Bool[Array, "batch negatives"] | None = None
     positive_mask: Bool[Array, "batch positives"] | None = None
     hashes: Hashes | None = None
+
+
+def complete(batch: int, negatives: int | None = None, positives: int | None = None) -> PairMasks:
+    """The masks of a batch without padding, in which every example has all its hard texts.
+
+    negatives, positives: their number per example; None: the batch has none.
+    """
+    negative_mask, positive_mask = (
+        None if count is None else jnp.ones((batch, count), bool)
+        for count in (negatives, positives)
+    )
+    return PairMasks(jnp.ones(batch, bool), jnp.arange(batch), negative_mask, positive_mask)
+
+
+def of_scores(
+    pair_masks: PairMasks | None,
+    scores: Float[Array, "batch batch"],
+    negative_scores: Float[Array, "batch batch negatives"] | None,
+) -> PairMasks:
+    """The masks; without them, those of a complete batch with these scores."""
+    if pair_masks is not None:
+        return pair_masks
+    return complete(len(scores), None if negative_scores is None else negative_scores.shape[2])
+
+
+def or_ones(mask: Bool[Array, "..."] | None, scores: Float[Array, "..."]) -> Bool[Array, "..."]:
+    """The mask; without one, True for each of the scores."""
+    return jnp.ones(scores.shape, bool) if mask is None else mask
 
 
 def check(duplicates: str) -> None:
@@ -66,6 +96,11 @@ def pair_masks(
     check(duplicates)
     hashes = None
     if duplicates == "mask":
+        if lacking := [key for key in ("id", "text") if key not in batch]:
+            raise errors.UsageError(
+                "duplicates='mask' compares the ids of records and the texts of the batch, which "
+                f"has no {' and no '.join(lacking)}: give them, or take duplicates='keep'"
+            )
         texts = (batch.get(key) for key in ("text", "negative_text", "positive_text"))
         hashes = Hashes(batch["id"], *(None if x is None else text_hash(x) for x in texts))
     mask, negative_mask = batch["mask"], batch.get("negative_mask")

@@ -14,16 +14,21 @@ from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
 from vlc_jax.losses import masks, tiles
+from vlc_jax.types import Scalar
 
 
 def dense(
     scores: Float[Array, "batch batch"],
-    logit_scale: Float[Array, ""],
-    logit_bias: Float[Array, ""],
-    pair_masks: masks.PairMasks,
+    logit_scale: Scalar,
+    logit_bias: Scalar,
+    pair_masks: masks.PairMasks | None = None,
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
 ) -> Float[Array, " batch"]:
-    """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss."""
+    """Sigmoid loss per image from all scores; under jit over sharded arrays the global loss.
+
+    Without pair masks every row is an example.
+    """
+    pair_masks = masks.of_scores(pair_masks, scores, negative_scores)
 
     def logits(scores: jax.Array) -> jax.Array:
         # float32: logits reach 100, where bfloat16 has steps of 0.5
@@ -36,8 +41,8 @@ def dense(
 def chunked(
     image: Float[Array, "batch embed"],
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
-    logit_bias: Float[Array, ""],
+    logit_scale: Scalar,
+    logit_bias: Scalar,
     *,
     chunk: int,
 ) -> Float[Array, " batch"]:
@@ -58,8 +63,8 @@ def chunked(
 def ring(
     image: Float[Array, "batch embed"],
     texts: tiles.Texts,
-    logit_scale: Float[Array, ""],
-    logit_bias: Float[Array, ""],
+    logit_scale: Scalar,
+    logit_bias: Scalar,
     *,
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
@@ -80,7 +85,7 @@ def _tile(
     image: Float[Array, "images embed"],
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
-    scale_and_bias: tuple[Float[Array, ""], Float[Array, ""]],
+    scale_and_bias: tuple[Scalar, Scalar],
 ) -> tuple[Float[Array, " images"], None]:
     """The loss of some images, summed over the texts of one tile; no columns."""
     logit_scale, logit_bias = scale_and_bias

@@ -84,7 +84,7 @@ class TextTower(Tower, kw_only=True):
             positions = end_of_text(text, self.eos_id)
         else:
             # usually a padding token, which SigLIP attends to: so texts must have the full length
-            positions = jnp.full(len(text), length - 1)
+            positions = jnp.full(text.shape[0], length - 1)
         is_pooled_only = not request.has_tokens
         raw = self._blocks(
             types.shard_batch(x),

@@ -29,6 +29,13 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "image": {"stem": (16, 32, 96), "positions": "sincos2d", "amplitude": 0.5},
         "clip": {"logit_scale_init": 1 / 0.07},
     },
+    "small": {  # of OpenAI's form, which other projects load
+        "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        # sine-cosine positions, from which a small set of images learns faster
+        "image": {"pre_norm": True, "positions": "sincos2d", "amplitude": 0.5},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
     "openai": {  # open_clip's own B and L weights mostly have activation="gelu"
         "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
         "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
@@ -91,6 +98,7 @@ FAMILIES["eva02_e"] = {
 VARIANTS: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
     "mini": Sizes("scenes", 96, 40, None, (96, 3, 4), (96, 2, 4)),
+    "mini/8": Sizes("small", 96, 64, 8, (96, 3, 4), (96, 2, 4)),
     "S/16": Sizes("open_clip", 384, 224, 16, (384, 12, 6), (384, 12, 6)),
     "B/32": Sizes("openai", 512, 224, 32, (768, 12, 12), (512, 12, 8)),
     "B/16": Sizes("openai", 512, 224, 16, (768, 12, 12), (512, 12, 8)),

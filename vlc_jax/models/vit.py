@@ -123,14 +123,14 @@ class ImageTower(Tower, kw_only=True):
             token = self.param(
                 "class_embedding", nn.initializers.normal(self.width**-0.5), (self.width,)
             )
-            token = jnp.broadcast_to(token.astype(x.dtype), (len(x), 1, self.width))
+            token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.width))
             x = jnp.concatenate([token, x], axis=1)
         positions = self.param("position_embedding", self._position_init, x.shape[1:])
         x = x + positions.astype(x.dtype)[None]
         if self.pre_norm:
             x = self._norm("pre_norm")(x)
         only_class_token = self.pooling == "cls" and request.tokens == "none"
-        first = jnp.zeros(len(x), jnp.int32) if only_class_token else None
+        first = jnp.zeros(x.shape[0], jnp.int32) if only_class_token else None
         rotation = self._rotation(num_prefix_tokens=x.shape[1] - self.grid**2)
         x = types.shard_batch(x)
         raw = self._blocks(x, is_causal=False, positions=first, rotation=rotation)
@@ -166,7 +166,7 @@ class ImageTower(Tower, kw_only=True):
             x = nn.Conv(
                 channels, (3, 3), strides=2, padding=1, dtype=self.dtype, name=f"stem_{index}"
             )(x)
-        return x.reshape(len(x), -1, self.width)
+        return x.reshape(x.shape[0], -1, self.width)
 
     def _position_init(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
         if self.positions == "learned":

@@ -26,7 +26,7 @@ from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
-from vlc_jax.setup import init_decoder, llava_config, weights_compatibility
+from vlc_jax.setup import init_adapter, init_decoder, llava_config, weights_compatibility
 from vlc_jax.setup.state import state_shapes
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
@@ -108,6 +108,9 @@ def _load(
         return _load_workdir(setup, shapes, path)
     if llava_config.is_llava(path):
         return init_decoder.load_llava(setup, shapes, path, keeping)
+    if init_adapter.is_adapter(path):
+        params = _load(setup, shapes, init_adapter.base_of(path), keeping)
+        return init_adapter.merged(params, path, architecture(setup.model))
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):

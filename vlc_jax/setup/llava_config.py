@@ -15,7 +15,8 @@ from vlc_jax.models import llava as models
 from vlc_jax.weights import llava, metadata, paligemma
 
 # Key of config.json in an exported folder (tools/llava_folder.py), ignored by other programs: the
-# prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}.
+# prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}, or
+# {"tokenizer": name} of a run whose prompt is not that of a conversation.
 PROMPT = "vlc_jax"
 # Interpolation of images by `kind` of the sizes, if preprocessor_config.json has none.
 INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
@@ -42,9 +43,16 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     """The evaluation config for weights of LLaVA, PaliGemma or Gemma 3.
 
     tokenizer: its file or folder; by default the folder of the weights.
-    Raises WeightsError for a config.json of another architecture.
+    Raises WeightsError for a config.json of another architecture, UsageError for the export of a
+    captioner without a prompt.
     """
     sizes, path = llava.read_sizes(path), Path(path)
+    exported = _exported_prompt(path)
+    if exported is not None and "prefix" not in exported:
+        raise UsageError(
+            f"{path} was exported from a captioner with the tokenizer {exported.get('tokenizer')!r}"
+            " and no conversations, which LLaVA's prompt would change: load the run itself"
+        )
     folder = path if path.is_dir() else path.parent
     kind, files = sizes.get("kind", "llava"), _tokenizer_files(Path(tokenizer or folder))
     vocabulary = DecoderTokenizer(files)
@@ -79,9 +87,14 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     return config
 
 
+def _exported_prompt(path: Path) -> dict[str, Any] | None:
+    """PROMPT in the config.json of an exported folder; None in other weights."""
+    return json.loads((path / "config.json").read_text()).get(PROMPT) if path.is_dir() else None
+
+
 def _set_exported_prompt(config: ConfigDict, path: Path) -> None:
     """Sets prefix and tokenizer options from PROMPT in an exported folder's config.json."""
-    exported = json.loads((path / "config.json").read_text()).get(PROMPT) if path.is_dir() else None
+    exported = _exported_prompt(path)
     if exported is None:
         return
     prefix = exported["prefix"]

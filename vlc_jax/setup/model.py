@@ -98,7 +98,10 @@ def normaliser(name: str) -> Callable[[Array], Array]:
     # one product and one sum per pixel, instead of (x / 255 - mean) / std
     scale, shift = (1 / (255 * std)).reshape(1, 1, 1, 3), (-mean / std).reshape(1, 1, 1, 3)
 
-    def normalise(image: UInt8[Array, "b h w 3"]) -> Float[Array, "b h w 3"]:
+    # also of float pixels: a gradient with respect to the pixels needs them
+    def normalise(
+        image: UInt8[Array, "b h w 3"] | Float[Array, "b h w 3"],
+    ) -> Float[Array, "b h w 3"]:
         return image.astype(jnp.float32) * scale + shift
 
     return normalise

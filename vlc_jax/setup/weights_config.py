@@ -13,9 +13,10 @@ from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import addresses, llava_config
+from vlc_jax.setup import addresses, data, exported_config, llava_config
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
@@ -26,8 +27,6 @@ VARIANT_FAMILIES = {
 # Format of weights -> variant families with the same block names.
 EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
 OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"
-# Fields of config.model that depend on the devices, not on the weights.
-OF_DEVICES = ("dtype", "attention", "remat", "scan_layers")
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
 
 
@@ -54,7 +53,9 @@ def completed(config: ConfigDict) -> ConfigDict:
     plain.model.name = OF_WEIGHTS
     made = config.copy_and_resolve_references()
     with made.unlocked():
-        of_model = {k: v for k, v in theirs.model.to_dict().items() if k not in OF_DEVICES}
+        of_model = {
+            k: v for k, v in theirs.model.to_dict().items() if k not in exported_config.OF_DEVICES
+        }
         _fill(made.model, of_model, plain.model)
         of_text = theirs.text.to_dict()
         if made.text.tokenizer not in (plain.text.tokenizer, theirs.text.tokenizer):
@@ -86,7 +87,9 @@ def config_of_weights(
 ) -> ConfigDict:
     """The evaluation config for weights of OpenAI, open_clip, Hugging Face or big_vision.
 
-    tokenizer: its file or folder; by default searched in the folder of the weights.
+    A folder of vlc-jax export has its own (`exported_config`).
+    tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
+      of a tokenizer without files ("bytes"); by default searched in the folder of the weights.
     family: clip | siglip | siglip2; variant: a name of `models.variants.VARIANTS`; image_size: in
       pixels; all three by default inferred from the arrays.
     activation: by default from the files beside the weights, else the variant's (of CLIP variants
@@ -96,6 +99,18 @@ def config_of_weights(
     """
     if llava_config.is_llava(path):
         return llava_config.config_of_llava(path, tokenizer)
+    if (exported := exported_config.read(path)) is not None:
+        given = {"family": family, "variant": variant, "activation": activation}
+        if listed := ", ".join(name for name, value in given.items() if value is not None):
+            raise UsageError(
+                f"{path} is an exported folder, whose {exported_config.NAME} sets {listed}: leave "
+                f"{listed} out"
+            )
+        with exported.unlocked():
+            exported.input.image_size = image_size or exported.input.image_size
+            if tokenizer:
+                _use_tokenizer(exported, tokenizer)
+        return exported
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ == "hf_llm2clip":
         raise UsageError(
@@ -116,6 +131,8 @@ def config_of_weights(
     config = default.get_config()
     with config.unlocked():
         pretrained.FAMILIES[family](config, args, image_size or pixels)
+        if tokenizer:
+            _use_tokenizer(config, tokenizer)
         config.text.context_length = sizes.context_length
         config.model.vocab_size = sizes.vocab_size
         _apply(config, weights.metadata.read(path))
@@ -123,6 +140,25 @@ def config_of_weights(
             config.model.activation = activation
         config.evals = ConfigDict()
     return config
+
+
+def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:
+    """Sets the tokenizer: its name, or that of a run or of an exported folder.
+
+    The file or folder of another project's tokenizer is the path of the family's kind.
+    """
+    path, text = Path(tokenizer), config.text
+    if tokenizer in TOKENIZERS and not path.exists():
+        text.tokenizer, text.tokenizer_options = tokenizer, ConfigDict()
+        return
+    theirs = saved_config(path) if is_workdir(path) else exported_config.read(path)
+    if theirs is None:
+        text.tokenizer_options.path = tokenizer
+        return
+    options = data.tokenizer_options(theirs)
+    text.tokenizer, text.tokenizer_options = theirs.text.tokenizer, ConfigDict(options)
+    for field in ("functional_words", "scenes"):
+        text[field] = ConfigDict(theirs.text[field].to_dict())
 
 
 def _family(format_: str, sizes: weights.sizes.Sizes) -> str:

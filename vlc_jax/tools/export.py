@@ -1,11 +1,13 @@
 """Exports a run's weights for other projects: arrays, config, processor, tokenizer, model card.
 
-  vlc-jax export --workdir runs/clip_ft --to hf --out exported/clip_ft
+  vlc-jax export runs/clip_ft --to hf --out exported/clip_ft
 
 hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
 big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: only
 the adapter, for the transformers weights it was trained on; all other formats merge the adapter.
 llava: transformers' LlavaForConditionalGeneration, from a captioner over CLIP's tower.
+stablehlo: both towers as programs of jax.export, parameters included, for any model of two towers.
+`vlc_jax.load` reads every folder but that of stablehlo.
 If the library of the format is installed, it must load the folder and compute the same scores (to
 1e-4), or nothing is written. No network is needed, except for --push, which makes the folder a
 commit of a model repository of the Hugging Face hub; a new repository is private.
@@ -20,7 +22,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +39,8 @@ from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
-from vlc_jax.setup import init_from, resolve, weights_compatibility
-from vlc_jax.tools import command, llava_folder, verify_export
+from vlc_jax.setup import data, exported_config, init_from, resolve, weights_compatibility
+from vlc_jax.tools import command, llava_folder, stablehlo, verify_export
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import folder
 from vlc_jax.weights.rename import Rule
@@ -56,6 +58,8 @@ TARGETS = {
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     # models without a text tower: tools/llava_folder.py
     "llava": {},
+    # programs and no arrays: tools/stablehlo.py
+    "stablehlo": {},
 }
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
@@ -64,7 +68,9 @@ CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats th
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = command_line.parser("export", __doc__)
-    parser.add_argument("--workdir", required=True, type=Path, help="of a finished or stopped run")
+    run_ = parser.add_mutually_exclusive_group(required=True)
+    run_.add_argument("run", nargs="?", type=Path, help="workdir of a finished or stopped run")
+    run_.add_argument("--workdir", type=Path, help="the same")
     parser.add_argument("--to", required=True, choices=TARGETS)
     parser.add_argument("--out", required=True, type=Path, help="a new folder")
     parser.add_argument(
@@ -74,6 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--push", metavar="OWNER/NAME", help="repository of the Hugging Face hub for the folder"
+    )
+    parser.add_argument(
+        "--platforms",
+        nargs="+",
+        choices=stablehlo.PLATFORMS,
+        help=f"of stablehlo; default: {' '.join(stablehlo.ALL)}",
     )
     options = parser.parse_args(arguments)
     # an exception, so that the unfinished folder is removed
@@ -85,7 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with usage_errors():
                 options.push = hub.check_push(options.push)
         try:
-            names, verdict = export(options.workdir, options.to, options.out, options.python)
+            workdir = options.run or options.workdir
+            names, verdict = export(
+                workdir, options.to, options.out, options.python, options.platforms
+            )
         except SafetensorError as error:
             # its error has no errno of a full disk
             raise OSError(errno.EIO, f"cannot write {options.out}: {error}") from error
@@ -96,40 +111,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def export(
-    workdir: Path, target: str, out: Path, python: str = sys.executable
+    workdir: Path,
+    target: str,
+    out: Path,
+    python: str = sys.executable,
+    platforms: Sequence[str] | None = None,
 ) -> tuple[list[str], str]:
     """Writes the newest parameters of `workdir` into the new folder `out`; returns the names of its
     files, and the result of `verify_export.check` with the interpreter `python`.
 
+    platforms: of stablehlo alone; None: `stablehlo.ALL`.
     Everything is written beside `out` and moved there at the end. Raises UsageError for a workdir
     without parameters or an existing `out`, WeightsError for a model that `target` cannot hold or a
     folder with other scores.
     """
     if out.exists():
         raise UsageError(f"{out} exists already; name a new folder")
+    if platforms and target != "stablehlo":
+        raise UsageError(f"--platforms belongs to --to stablehlo, not to {target}")
     setup = resolve(saved_config(workdir), "weights")
-    if target == "llava":
-        sizes = llava_folder.sizes(setup, workdir)
-        latest = init_from.load_latest(setup, workdir)
-    else:
-        kind = exported_kind(setup, workdir, target)
-        latest = init_from.load_latest(setup, workdir)
-        arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
-        facts = describe(setup, kind == "SigLIP")
+    fill = filler(setup, workdir, target, platforms or stablehlo.ALL)
+    latest = init_from.load_latest(setup, workdir)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        if target == "llava":
-            llava_folder.write(partial, latest.params, sizes, setup, workdir)
-        else:
-            write(partial, target, arrays, facts, setup)
-        if target in ("hf", "open_clip", "llava"):
-            write_tokenizer(partial, setup)
+        fill(partial, latest)
+        is_known = target != "llava" or setup.tokenizer_path
+        tokenizer = write_tokenizer(partial, setup) if is_known else None
+        if target not in ("llava", "stablehlo"):
+            ours = exported_config.content(saved_config(workdir), tokenizer)
+            write_json(partial / exported_config.NAME, ours)
         card = model_card(setup.config, workdir, target, latest.step)
         (partial / "README.md").write_text(card, "utf-8")
-        text = setup.tokenizer(CHECKED_ON)
-        verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
-        if not (hasattr(setup.tokenizer, "files") or setup.tokenizer_path):
+        if target == "stablehlo":
+            verdict = stablehlo.check(partial, setup, latest.params)
+        else:
+            text = setup.tokenizer(CHECKED_ON)
+            verdict = verify_export.check(partial, target, setup.model, latest.params, text, python)
+        if tokenizer is None:
             name = setup.config["text"]["tokenizer"]
             verdict += (
                 f"\nthe folder has no tokenizer: {name!r}, the tokenizer of the run, has no files"
@@ -154,19 +173,48 @@ def pushed(out: Path, repository: str) -> str:
         raise kind(f"{error}; {advice}") from error
 
 
-def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
-    """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
-    model = setup.model
-    if not weights_compatibility.has_text_tower(model):
+Fill = Callable[[Path, init_from.Latest], None]
+
+
+def filler(setup: Setup, workdir: Path, target: str, platforms: Sequence[str]) -> Fill:
+    """A function that writes parameters into a folder, in the format `target`.
+
+    Raises UsageError or WeightsError for a model that the format cannot hold.
+    """
+    if target == "llava":
+        sizes = llava_folder.sizes(setup, workdir)
+        return lambda out, latest: llava_folder.write(out, latest.params, sizes, setup, workdir)
+    if target == "stablehlo":
+        check_towers(setup, workdir, target)
+        options = data.tokenizer_options(saved_config(workdir))
+        return lambda out, latest: stablehlo.write(out, setup, latest.params, platforms, options)
+    kind = exported_kind(setup, workdir, target)
+
+    def fill(out: Path, latest: init_from.Latest) -> None:
+        arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
+        write(out, target, arrays, describe(setup, kind == "SigLIP"), setup)
+
+    return fill
+
+
+def check_towers(setup: Setup, workdir: Path, target: str) -> None:
+    """Raises UsageError for a model that is more than an image tower and a text tower."""
+    if not weights_compatibility.has_text_tower(setup.model):
         raise UsageError(
             f"{workdir} reads vectors of texts, or token ids in its head, and formats of {target} "
             "need a text tower"
         )
-    if model.has_head:
+    if setup.model.has_head:
         raise UsageError(
             f"{workdir} scores with the head {setup.origin.model_name}, which no format of "
             f"{target} has; use the model from its workdir"
         )
+
+
+def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
+    """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
+    check_towers(setup, workdir, target)
+    model = setup.model
     is_siglip = model.image.pooling == "map"
     # EVA02-E has the blocks of EVA01
     eva = "EVA02-CLIP" if model.image.activation == "swiglu" else "EVA01-CLIP"
@@ -191,7 +239,7 @@ def renamed_arrays(
         raise WeightsError(
             f"{target} cannot hold the model in {workdir} ({variant}): {error}; it can hold "
             "unchanged variants of OpenAI, open_clip, EVA and SigLIP (vlc-jax --list); load this "
-            "model from its workdir with vlc_jax.load"
+            "model from its workdir with vlc_jax.load, or export it --to stablehlo"
         ) from error
 
 
@@ -258,25 +306,36 @@ def write(
             base=str(Path(setup.origin.path).absolute()),
             dropout=setup.parameters.dropout,
         )
-        (out / "adapter_config.json").write_text(json.dumps(lora_config, indent=2) + "\n", "utf-8")
+        write_json(out / "adapter_config.json", lora_config)
         save_arrays(arrays, out / "adapter_model.safetensors")
         return
     files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target](facts)
     for name, content in files.items():
-        text = json.dumps(folder.without_none(content), indent=2)
-        (out / name).write_text(text + "\n", "utf-8")
+        write_json(out / name, folder.without_none(content))
     name = {"hf": "model", "open_clip": "open_clip_model"}[target]
     save_arrays(arrays, out / f"{name}.safetensors")
 
 
-def write_tokenizer(out: Path, setup: Setup) -> None:
-    """Writes the files of the run's tokenizer, if it has any."""
+def write_tokenizer(out: Path, setup: Setup) -> str | None:
+    """Writes the files of the run's tokenizer, if any; returns the name of the vocabulary."""
     if hasattr(setup.tokenizer, "files"):
-        for name, content in setup.tokenizer.files().items():
+        contents = setup.tokenizer.files()
+        for name, content in contents.items():
             (out / name).write_text(content, "utf-8")
-    elif setup.tokenizer_path:
-        for file in pretrained_folder.files(setup.tokenizer_path):
-            shutil.copy(file, out / file.name)
+        return next(iter(contents))
+    if not setup.tokenizer_path:
+        return None
+    files = pretrained_folder.files(setup.tokenizer_path)
+    for name, file in files.items():
+        shutil.copy(file, out / name)
+    # the file itself, of several in its folder
+    names = [name for name, file in files.items() if file == Path(setup.tokenizer_path)]
+    return (names or list(files))[0]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes an indented JSON file."""
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:

@@ -88,6 +88,8 @@ def write(
         more[llava_config.PROMPT] = _prompt(workdir)
         ends = {"eos_token_id": list(setup.tokenizer.terminators)}
         _write_json(folder / "generation_config.json", ends)
+    else:
+        more[llava_config.PROMPT] = {"tokenizer": setup.config["text"]["tokenizer"]}
     _write_json(path, json.loads(path.read_text("utf-8")) | more)
 
 

@@ -29,6 +29,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int
 
 Text = Int[Array, "batch length"] | Float[Array, "batch width"]  # token ids, or vectors
+Scalar = Float[Array, ""] | float  # a logit scale or bias
 
 
 class FeatureRequest(NamedTuple):
@@ -144,8 +145,9 @@ def _batch_axes() -> tuple[str, ...]:
     return batch_axes(jax.sharding.get_abstract_mesh())
 
 
-def _splits(rows: int) -> bool:
-    """True inside `jax.set_mesh` of several devices whose number divides `rows`."""
+def _splits(rows: Any) -> bool:
+    """True inside `jax.set_mesh` of several devices whose number divides `rows`, an integer or,
+    outside of a mesh, a symbolic dimension (jax.export)."""
     mesh = jax.sharding.get_abstract_mesh()
     if jax.sharding.AxisType.Manual in mesh.axis_types:  # inside shard_map: rows of one device
         return False
@@ -163,7 +165,7 @@ def shard_batch(x: jax.Array) -> jax.Array:
     Models apply it to the activations of each block: with sharded parameters the compiler may
     otherwise replicate activations on every device.
     """
-    if not _splits(len(x)):
+    if not _splits(x.shape[0]):
         return x
     spec = jax.P(_batch_axes())
     # on Explicit axes a constraint only asserts the present sharding, so reshard
@@ -184,7 +186,7 @@ def auto_sharded(f: Callable[..., Any], *, splits_rows: bool) -> Callable[..., A
         return f
 
     def call(*args: Any) -> Any:
-        rows = splits_rows and _splits(len(args[0]))
+        rows = splits_rows and _splits(args[0].shape[0])
         spec = jax.P(_batch_axes()) if rows else jax.P()
         return jax.sharding.auto_axes(f, out_sharding=spec)(*args)
 
@@ -198,7 +200,7 @@ def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) 
     all other arrays that f reads. Without a mesh, or if its devices do not divide the rows, f is
     called directly. Without shard_map the compiler may move the rows between devices.
     """
-    if not _splits(len(jax.tree.leaves(rows)[0])):
+    if not _splits(jax.tree.leaves(rows)[0].shape[0]):
         return f(rows, replicated)
     split = jax.P(_batch_axes())
     if _has_explicit_axes():  # shard_map does not reshard its inputs there

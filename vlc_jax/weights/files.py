@@ -23,6 +23,7 @@ IN_FOLDER = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
     "open_clip_pytorch_model.bin",
+    "weights.npz",  # of an exported folder of big_vision's format
 )
 SAFETENSORS_DTYPES = (
     "F64",

@@ -42,8 +42,16 @@ _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gel
 
 
 def hugging_face(model: Model) -> dict[str, Any]:
-    """Config files of a transformers folder, {file name: JSON}."""
+    """Config files of a transformers folder, {file name: JSON}.
+
+    Raises WeightsError for what its classes would compute otherwise.
+    """
     _check_crop(model)
+    if model.eos_id == 2 and not model.is_siglip:
+        raise WeightsError(
+            "transformers' CLIP ends a text at its largest id, not at the end token, where "
+            "eos_token_id is 2, which the old configs of OpenAI's models have: export to open_clip"
+        )
     kind = "siglip" if model.is_siglip else "clip"
     towers = {
         part: {
@@ -140,6 +148,8 @@ def open_clip(model: Model) -> dict[str, Any]:
                 "heads": text.heads,
                 "layers": text.depth,
                 "mlp_ratio": text.mlp_width / text.width,
+                # else open_clip would take its own vocabulary, and the largest id for the end
+                **({} if model.bos_id is not None else _own_tokenizer(model)),
             },
         },
         "preprocess_cfg": {
@@ -150,6 +160,11 @@ def open_clip(model: Model) -> dict[str, Any]:
         },
     }
     return {"open_clip_config.json": config}
+
+
+def _own_tokenizer(model: Model) -> dict[str, Any]:
+    # any name: with "local-dir:FOLDER" the files in the folder are read
+    return {"hf_tokenizer_name": "vlc_jax", "pool_type": "eos", "eos_id": model.eos_id}
 
 
 def _transformer(model: Model) -> dict[str, Any]:

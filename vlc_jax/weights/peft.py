@@ -1,4 +1,4 @@
-"""Export of LoRA and DoRA adapters in the format of Hugging Face's PEFT."""
+"""LoRA and DoRA adapters in the format of Hugging Face's PEFT: export, and reading an export."""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,6 +38,36 @@ def save(
                 shape = (1, -1, *spatial) if spatial else (-1,)
                 arrays[f"{prefix}magnitude_vector"] = columns["magnitude"].reshape(shape)
     return {key: np.array(x, np.float32, order="C") for key, x in arrays.items()}
+
+
+def load(
+    arrays: Mapping[str, np.ndarray], names: Sequence[str], rules: Sequence[Rule]
+) -> dict[str, dict[str, np.ndarray]]:
+    """The adapters in arrays of `save`, by the matrices of ours that they belong to.
+
+    names: of all matrices (`models.lora.matrices`). A packed query_key_value comes back as three
+    adapters with the same A, which computes the same.
+    Raises WeightsError for arrays that belong to none of them.
+    """
+    adapters, left = {}, dict(arrays)
+    for name in names:
+        if name.endswith(("query_key_value/kernel", "convolution/kernel")):
+            continue
+        try:
+            (module,), rule = _modules(name, rules)
+        except WeightsError:  # no module in transformers, so no array either
+            continue
+        prefix = f"base_model.model.{module}.lora_"
+        if f"{prefix}A.weight" not in left:
+            continue
+        first, second = left.pop(f"{prefix}A.weight"), left.pop(f"{prefix}B.weight")
+        a = rule.codec.load(first)[0] if len(rule.ours) == 1 else first.T
+        adapters[name] = {"a": a, "b": second.reshape(second.shape[:2]).T}
+        if (magnitude := left.pop(f"{prefix}magnitude_vector", None)) is not None:
+            adapters[name]["magnitude"] = magnitude.reshape(-1)
+    if left:
+        raise WeightsError(f"the adapter has arrays of no matrix of the model: {min(left)}")
+    return adapters
 
 
 def config(

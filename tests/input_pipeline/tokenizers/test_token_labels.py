@@ -10,7 +10,7 @@ def test_a_token_is_labelled_by_its_word_up_to_the_end_of_the_text():
     assert found[0] == ["red", "cat", "(end)"]
     assert found[1] == ["(end)"]
     assert found[2] == ["cat", "cat", "cat", "(end)"]
-    assert found[3] == ["red", "#1", "(end)"]
+    assert found[3] == ["red", "(unknown)", "(end)"]
 
 
 def test_marks_change_no_label():
@@ -24,6 +24,6 @@ def test_pieces_are_shown_without_the_signs_of_a_vocabulary(clip_vocabulary):
     assert labels(tokenizer, ["red cats"]) == [["(start)", "red", "ca", "t", "s", "(end)"]]
 
 
-def test_bytes_are_shown_as_their_ids():
-    found = labels(byte_level.BytesTokenizer(8), ["ab"])
-    assert found == [["#98", "#99", "(end)"]]
+def test_bytes_are_shown_by_their_letters():
+    found = labels(byte_level.BytesTokenizer(8), ["a b"])
+    assert found == [["a", "Ġ", "b", "(end)"]]

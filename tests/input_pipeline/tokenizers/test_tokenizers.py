@@ -1,5 +1,6 @@
 """Every kind of tokenizer on a vocabulary made here."""
 
+import functools
 import gzip
 import hashlib
 import inspect
@@ -427,8 +428,47 @@ def test_tokenizer_files_are_those_that_go_together(hf_folder, clip_vocabulary):
     (hf_folder / "tokenizer_config.json").write_text("{}")
     names = ["tokenizer.json", "tokenizer_config.json"]
     for path in (hf_folder, hf_folder / "tokenizer.json"):
-        assert sorted(file.name for file in pretrained_folder.files(path)) == names
-    assert pretrained_folder.files(clip_vocabulary["path"]) == [clip_vocabulary["path"]]
+        assert sorted(pretrained_folder.files(path)) == names
+        assert all(hf_folder / name == file for name, file in pretrained_folder.files(path).items())
+    path = clip_vocabulary["path"]
+    assert pretrained_folder.files(path) == {path.name: path}
+    own = (hf_folder / "tokenizer.json").rename(hf_folder / "own.json")
+    declared = {"tokenizer_config.json": hf_folder / "tokenizer_config.json"}
+    assert pretrained_folder.files(own) == {"tokenizer.json": own, **declared}
+
+
+@pytest.mark.parametrize("length", [9, 30])
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        byte_level.BytesTokenizer,
+        functools.partial(word_level.WordTokenizer, words=["a", "it's", "red", "x.y", "dog", "é"]),
+    ],
+)
+def test_the_files_of_a_tokenizer_without_any_give_its_ids(tokenizer, length, tmp_path):
+    tokenizer = tokenizer(length)
+    for name, content in tokenizer.files().items():
+        (tmp_path / name).write_text(content, "utf-8")
+    written = hugging_face.HfTokenizer(length, tmp_path)
+    for name in ("vocab_size", "pad_id", "eos_id", "unk_id"):
+        assert getattr(written, name) == getattr(tokenizer, name)
+    assert written.vocabulary() == tokenizer.vocabulary() == pretrained_folder.vocabulary(tmp_path)
+    texts = [
+        "A red, dog!",
+        "(it's) 'the' -- \"RED\"\n dog?",
+        "",
+        "x.y. of",
+        "é É ...",
+        "[[a]] .a. ' a",
+    ]
+    np.testing.assert_array_equal(written(texts), tokenizer(texts))
+    assert written.decode(written(["a dog"])[0]) == tokenizer.decode(tokenizer(["a dog"])[0])
+
+
+@pytest.mark.parametrize("texts", ["a dog", ["a dog", None], [3]])
+def test_what_is_no_list_of_texts_is_refused_in_a_line(texts, words):
+    with pytest.raises(DataError, match=r"texts are a list|texts\[[01]\] is (None|3), no string"):
+        words(texts)
 
 
 DEEP = "[" * 100_000
