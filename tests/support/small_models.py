@@ -65,7 +65,11 @@ def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields
     params = normal(shapes, scale)
     save_file(weights.save(params, name, architecture(model)), path / "model.safetensors")
     kind = "siglip" if "siglip" in name else "clip"
-    config = {"model_type": kind, "vision_config": fields, "text_config": fields}
+    sections = {
+        f"{name}_config": {"num_attention_heads": tower.heads, **fields}
+        for name, tower in (("vision", model.image), ("text", model.text))
+    }
+    config = {"model_type": kind, **sections}
     (path / "config.json").write_text(json.dumps(config))
     return params
 

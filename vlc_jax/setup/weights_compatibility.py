@@ -1,4 +1,4 @@
-"""Checks of a checkpoint's metadata (activation, epsilon, preprocessing, tokenizer) against ours.
+"""Checks of a checkpoint's metadata (towers, preprocessing, tokenizer) against ours.
 
 Weights load without an error when one of these is wrong, and then score worse.
 """
@@ -46,6 +46,7 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
     values = {
         "image_activation": model.image.activation,
         "image_epsilon": model.image.epsilon,
+        "image_heads": model.image.heads,
         "mean": mean,
         "std": std,
         "interpolation": config.input.interpolation,
@@ -57,6 +58,9 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
         values |= {
             "text_activation": model.text.activation,
             "text_epsilon": model.text.epsilon,
+            "text_heads": model.text.heads,
+            "is_causal": model.text.is_causal,
+            "text_pooling": model.text.pooling,
             "context_length": model.text.context_length,
             "vocab_size": model.text.vocab_size,
             **_tokenizer_metadata(model, tokenizer),
@@ -187,6 +191,8 @@ def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any
     names = {index: token for token, index in tokenizer.vocabulary().items()}
     if tokenizer.eos_id in names:
         values["eos_token"] = names[tokenizer.eos_id]
+    if model.text.pooling == "eos":
+        values["eos_id"] = tokenizer.eos_id
     if tokenizer.pad_id in names and not may_cut_text(model):
         values["pad_token"] = names[tokenizer.pad_id]
     return values

@@ -107,18 +107,17 @@ def config_of_weights(
     known("family of weights", family, pretrained.FAMILIES)
     variant = variant or _variant(path, sizes, family, EVA_FAMILIES.get(format_, ()))
     known("variant", variant, variants.VARIANTS)
-    pixels = variants.VARIANTS[variant].image_size
-    if pixels // sizes.patch_size != sizes.grid:
-        pixels = sizes.grid * sizes.patch_size
+    metadata = weights.metadata.read(path)
     args = SimpleNamespace(
         weights=str(path), tokenizer=tokenizer or "", path="", image_folder="", variant=variant
     )
     config = default.get_config()
     with config.unlocked():
-        pretrained.FAMILIES[family](config, args, image_size or pixels)
+        pixels = image_size or _image_size(path, sizes, variant, metadata)
+        pretrained.FAMILIES[family](config, args, pixels)
         config.text.context_length = sizes.context_length
         config.model.vocab_size = sizes.vocab_size
-        _apply(config, weights.metadata.read(path))
+        _apply(config, metadata, variant)
         if activation:
             config.model.activation = activation
         config.evals = ConfigDict()
@@ -155,13 +154,41 @@ def _variant(
     return (of_grid or matches)[0]
 
 
-def _apply(config: ConfigDict, metadata: dict[str, Any]) -> None:
-    """Sets activation, epsilon and preprocessing from the files beside the weights."""
-    for field in ("activation", "epsilon"):
-        values = {part: metadata.get(f"{part}_{field}") for part in ("image", "text")}
-        for part, value in values.items():
-            if value is not None:
+def _image_size(
+    path: str | Path, sizes: weights.sizes.Sizes, variant: str, metadata: Mapping[str, Any]
+) -> int:
+    """Pixels per side, by the files beside the weights, else by the variant and the position grid.
+
+    Raises UsageError if the files contradict the position grid.
+    """
+    pixels = metadata.get("image_size")
+    if pixels is not None and pixels // sizes.patch_size != sizes.grid:
+        raise UsageError(
+            f"the files beside the weights at {path} are for images of {pixels} pixels, but the "
+            f"weights have positions of {sizes.grid} x {sizes.grid} patches of {sizes.patch_size}: "
+            "correct the size in the files, or name image_size=... (positions are resampled to it)"
+        )
+    pixels = pixels or variants.VARIANTS[variant].image_size
+    return pixels if pixels // sizes.patch_size == sizes.grid else sizes.grid * sizes.patch_size
+
+
+def _apply(config: ConfigDict, metadata: dict[str, Any], variant: str) -> None:
+    """Sets towers and preprocessing from the files beside the weights."""
+    of_variant = variants.options(variant)
+    for part in ("image", "text"):
+        for field in ("activation", "epsilon"):
+            if (value := metadata.get(f"{part}_{field}")) is not None:
                 config.model[part][field] = value
+    # Only if they differ: the config of a run that resumes must stay the same.
+    switches = (
+        ("image_heads", "image", "heads", None),
+        ("text_heads", "text", "heads", None),
+        ("is_causal", "text", "is_causal", True),
+        ("text_pooling", "text", "pooling", "eos"),
+    )
+    for key, part, field, plain in switches:
+        if key in metadata and metadata[key] != of_variant[part].get(field, plain):
+            config.model[part][field] = metadata[key]
     if "mean" in metadata and "std" in metadata:
         moments = metadata["mean"], metadata["std"]
         names = [n for n, value in image_ops.NORMALISATIONS.items() if np.allclose(value, moments)]
