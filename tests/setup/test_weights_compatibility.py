@@ -210,7 +210,7 @@ def test_an_id_beyond_the_embedding_is_refused_without_any_weights(folder):
 
 @pytest.fixture
 def tiny(folder, monkeypatch):
-    """Weights of a variant of 2 and 2 heads, 4 patches of 16 pixels, as Hugging Face writes them."""
+    """Weights of a variant of 2 heads and 4 patches of 16 pixels, as Hugging Face writes them."""
     sizes = variants.Sizes("open_clip", 8, 32, 16, (8, 1, 2), (8, 1, 2))
     monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
     model = models.build("clip", "tiny", vocab_size=16, context_length=12)
@@ -256,6 +256,6 @@ def test_pixels_beyond_the_last_patch_are_those_of_the_file(tiny, pixels, used):
 
 def test_pixels_that_contradict_the_positions_are_refused_unless_they_are_named(tiny):
     change(tiny / "config.json", vision_config={"image_size": 64})
-    with pytest.raises(UsageError, match="64 pixels, but .* 2 x 2 patches of 16: .*image_size="):
+    with pytest.raises(UsageError, match=r"64 pixels, but .* 2 x 2 patches of 16: .*image_size="):
         weights_config.config_of_weights(tiny)
     assert weights_config.config_of_weights(tiny, image_size=64).input.image_size == 64

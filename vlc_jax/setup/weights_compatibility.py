@@ -211,6 +211,23 @@ def has_text_tower(model: nn.Module) -> bool:
     return isinstance(model.text, TextTower)
 
 
+def normalisation(values: Mapping[str, Any], path: str | Path) -> str | None:
+    """Name of the normalisation with the mean and std of metadata; None without either.
+
+    Raises UsageError for moments without a name.
+    """
+    moments = {key: values[key] for key in ("mean", "std") if key in values}
+    for name, (mean, std) in image_ops.NORMALISATIONS.items():
+        named = {"mean": mean, "std": std}
+        if all(np.allclose(named[key], value) for key, value in moments.items()):
+            return name if moments else None
+    listed = " and ".join(f"{key} {value}" for key, value in moments.items())
+    raise UsageError(
+        f"{path}: the images of the weights have {listed}; only those of "
+        f"{', '.join(image_ops.NORMALISATIONS)} are supported"
+    )
+
+
 def _field(config: ConfigDict, key: str) -> str:
     """The config field that sets `key`; config.text.tokenizer if it has no such option."""
     field = weights.metadata.FIELDS[key]

@@ -5,17 +5,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax import weights
 from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError, known
-from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import addresses, llava_config
+from vlc_jax.setup import addresses, llava_config, weights_compatibility
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
@@ -117,7 +115,7 @@ def config_of_weights(
         pretrained.FAMILIES[family](config, args, pixels)
         config.text.context_length = sizes.context_length
         config.model.vocab_size = sizes.vocab_size
-        _apply(config, metadata, variant)
+        _apply(config, metadata, variant, path)
         if activation:
             config.model.activation = activation
         config.evals = ConfigDict()
@@ -172,7 +170,7 @@ def _image_size(
     return pixels if pixels // sizes.patch_size == sizes.grid else sizes.grid * sizes.patch_size
 
 
-def _apply(config: ConfigDict, metadata: dict[str, Any], variant: str) -> None:
+def _apply(config: ConfigDict, metadata: Mapping[str, Any], variant: str, path: str | Path) -> None:
     """Sets towers and preprocessing from the files beside the weights."""
     of_variant = variants.options(variant)
     for part in ("image", "text"):
@@ -189,15 +187,8 @@ def _apply(config: ConfigDict, metadata: dict[str, Any], variant: str) -> None:
     for key, part, field, plain in switches:
         if key in metadata and metadata[key] != of_variant[part].get(field, plain):
             config.model[part][field] = metadata[key]
-    if "mean" in metadata and "std" in metadata:
-        moments = metadata["mean"], metadata["std"]
-        names = [n for n, value in image_ops.NORMALISATIONS.items() if np.allclose(value, moments)]
-        if not names:
-            raise UsageError(
-                f"the weights' images have mean and standard deviation {moments}; only those of "
-                f"{', '.join(image_ops.NORMALISATIONS)} are supported"
-            )
-        config.input.normalisation = names[0]
+    if name := weights_compatibility.normalisation(metadata, path):
+        config.input.normalisation = name
     for key, field in (("interpolation", "interpolation"), ("crop", "eval_crop")):
         if key in metadata:
             config.input[field] = metadata[key]

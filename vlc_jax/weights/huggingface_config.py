@@ -33,7 +33,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 # Keys of a tower that are read here, or that show in the shapes of its arrays.
-_TOWER = (
+TOWER = (
     "hidden_act",
     "hidden_size",
     "image_size",
@@ -75,7 +75,7 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
         config_keys.check(
             section,
             f"{file}, {name}",
-            read=_TOWER,
+            read=TOWER,
             fixed=_TOWER_FIXED,
             harmless=config_keys.TRANSFORMERS,
         )

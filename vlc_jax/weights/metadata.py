@@ -117,6 +117,7 @@ def _special_tokens(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     return {k: v["content"] if isinstance(v, Mapping) else v for k, v in tokens.items()}
 
 
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")  # files of pixels
 # In this order: a later file wins, as processor_config.json does in transformers 5.
 _READERS = {
     "config.json": huggingface_config.model,
