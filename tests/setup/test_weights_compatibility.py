@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import jax
 import numpy as np
@@ -259,3 +260,33 @@ def test_pixels_that_contradict_the_positions_are_refused_unless_they_are_named(
     with pytest.raises(UsageError, match=r"64 pixels, but .* 2 x 2 patches of 16: .*image_size="):
         weights_config.config_of_weights(tiny)
     assert weights_config.config_of_weights(tiny, image_size=64).input.image_size == 64
+
+
+def test_the_centre_crop_is_that_of_the_weights_library(tiny):
+    def crops(path):
+        pixels = weights_config.config_of_weights(path).input
+        return pixels.crop, pixels.eval_crop
+
+    text = {"heads": 2, "context_length": 12, "vocab_size": 16}
+    model = {"vision_cfg": {"head_width": 4, "width": 8}, "text_cfg": text}
+    content = {"model_cfg": model, "preprocess_cfg": {"resize_mode": "shortest"}}
+    assert crops(tiny) == ("centre", None)
+    (tiny / "open_clip_config.json").write_text(json.dumps(content))
+    assert crops(tiny) == ("centre", "centre")  # both files, and weights of Hugging Face
+    model = models.build("clip", "tiny", vocab_size=16, context_length=12)
+    params = small_models.normal(jax.eval_shape(partial(models.init, model), jax.random.key(0)))
+    arrays = weights.save(params, "openai", init_from.architecture(model))
+    (tiny / "model.safetensors").unlink()
+    save_file(arrays, tiny / "open_clip_model.safetensors")
+    assert crops(tiny) == ("centre_torchvision",) * 2
+    save_file(arrays, tiny / "alone.safetensors")  # as OpenAI's, without files beside it
+    assert crops(tiny / "alone.safetensors") == ("centre_torchvision",) * 2
+
+
+def test_the_centre_crop_of_another_library_is_no_contradiction(folder):
+    config = clip(folder)
+    pixels = {"size": 32, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}
+    (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
+    for crop in ("centre", "centre_torchvision"):
+        config.input.crop = crop
+        check(config)

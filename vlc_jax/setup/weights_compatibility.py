@@ -238,4 +238,7 @@ def _field(config: ConfigDict, key: str) -> str:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    return a == b if isinstance(a, str) else bool(np.allclose(a, b, rtol=1e-4, atol=0))
+    # the centre crops of two libraries, which differ by a pixel at most, are both accepted
+    if isinstance(a, str):
+        return a == b or {a, b} == {*image_ops.CENTRES}
+    return bool(np.allclose(a, b, rtol=1e-4, atol=0))

@@ -11,6 +11,7 @@ from vlc_jax import weights
 from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError, known
+from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, llava_config, weights_compatibility
@@ -116,6 +117,7 @@ def config_of_weights(
         config.text.context_length = sizes.context_length
         config.model.vocab_size = sizes.vocab_size
         _apply(config, metadata, variant, path)
+        _use_centre_crop(config, weights.centre_crop(format_))
         if activation:
             config.model.activation = activation
         config.evals = ConfigDict()
@@ -150,6 +152,16 @@ def _variant(
             f"as variant=..., of {', '.join(variants.VARIANTS)}"
         )
     return (of_grid or matches)[0]
+
+
+def _use_centre_crop(config: ConfigDict, centre: str) -> None:
+    """Replaces a centre crop by that of the weights' library, in training and evaluation."""
+    crop = config.input.eval_crop or config.input.crop
+    if crop in image_ops.CENTRES and centre != "centre":
+        config.input.crop = config.input.eval_crop = centre
+    elif crop in image_ops.CENTRES:
+        # files of open_clip beside weights of Hugging Face
+        config.input.eval_crop = "centre" if config.input.eval_crop else None
 
 
 def _image_size(

@@ -30,6 +30,7 @@ __all__ = [
     "FORMATS",
     "Architecture",
     "Format",
+    "centre_crop",
     "dcsm",
     "detect",
     "fitted",
@@ -134,6 +135,11 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
         f"weights of no known format ({', '.join(FORMATS)}); the first names are "
         f"{', '.join(list(arrays)[: rename.SHOWN])}"
     )
+
+
+def centre_crop(name: str) -> str:
+    """The centre crop (image_ops.CENTRES) of the library that a format belongs to."""
+    return "centre_torchvision" if name.startswith("open") else "centre"  # openai, open_clip
 
 
 def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.ndarray], str]:

@@ -23,7 +23,7 @@ FIELDS = {
     "image_size": "config.input.image_size",  # not compared: position embeddings are resampled
     **dict.fromkeys(("mean", "std"), "config.input.normalisation"),
     "interpolation": "config.input.interpolation",
-    "crop": "config.input.eval_crop",  # centre (short side, then crop) | none (squash) | pad
+    "crop": "config.input.eval_crop",  # short side, then centre[_torchvision] | none (squash) | pad
     "context_length": "config.text.context_length",
     "vocab_size": "config.model.vocab_size",  # rows of the embedding
     **dict.fromkeys(("lower_case", "strips_punctuation"), "config.text.tokenizer_options.clean"),

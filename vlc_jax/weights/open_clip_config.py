@@ -77,7 +77,8 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     if "interpolation" in pixels:
         metadata["interpolation"] = pixels["interpolation"]
     if "resize_mode" in pixels:
-        metadata["crop"] = {"shortest": "centre", "squash": "none"}[pixels["resize_mode"]]
+        crops = {"shortest": "centre_torchvision", "squash": "none"}
+        metadata["crop"] = crops[pixels["resize_mode"]]
     size = pixels.get("size", image.get("image_size"))
     if size is not None:
         metadata["image_size"] = _side(size, file)
