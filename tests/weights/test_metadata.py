@@ -13,7 +13,11 @@ SIGLIP = MODEL._replace(
     image=SIGLIP_TOWER, text=SIGLIP_TOWER, crop="none", is_siglip=True, interpolation="bilinear"
 )
 
-IN_OPEN_CLIP = {"is_causal": True, "text_pooling": "eos"}
+
+def in_open_clip(model):
+    """What open_clip's file says besides, and otherwise."""
+    crop = "none" if model.crop == "none" else "centre_torchvision"
+    return {"is_causal": True, "text_pooling": "eos", "crop": crop}
 
 
 def write(where, **files):
@@ -49,7 +53,7 @@ def test_an_exported_folder_says_what_the_model_had(tmp_path, describe, model):
         "crop": model.crop,
         "context_length": 12,
         "vocab_size": 60,
-        **(IN_OPEN_CLIP if describe is folder.open_clip else {}),
+        **(in_open_clip(model) if describe is folder.open_clip else {}),
         **({"eos_id": 59} if describe is folder.hugging_face and not model.is_siglip else {}),
     }
 

@@ -220,3 +220,15 @@ def test_a_scale_that_is_no_logarithm_is_refused(tmp_path, stored, is_right):
             continue
         with pytest.raises(WeightsError, match=rf"logit_scale is {stored:g}.*is a logarithm"):
             load(path, shapes, ARCHITECTURE)
+
+
+@pytest.mark.parametrize(
+    "name", ["vision_model.embeddings.patch_embedding", "visual.trunk.embeds.proj"]
+)
+def test_naflex_is_refused_by_its_name(tmp_path, name):
+    """Its patch embedding is a matrix."""
+    arrays = weights.save(parameters("siglip"), "hf_siglip", ARCHITECTURE)
+    path = written(tmp_path, arrays | {f"{name}.weight": np.zeros((24, 48), "f")})
+    for read in (weights.read, lambda path: weights.load(path, {}, ARCHITECTURE)):
+        with pytest.raises(WeightsError, match="SigLIP 2 NaFlex, whose images have any aspect"):
+            read(path)

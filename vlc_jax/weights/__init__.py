@@ -137,6 +137,19 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
     )
 
 
+# Names of SigLIP 2 NaFlex: a matrix in place of a convolution, and timm's NaFlexVit.
+_NAFLEX = ("vision_model.embeddings.patch_embedding.weight", "visual.trunk.embeds.proj.weight")
+
+
+def _check_fixed_resolution(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises WeightsError for SigLIP 2 NaFlex."""
+    if any(name in arrays and arrays[name].ndim == 2 for name in _NAFLEX):
+        raise WeightsError(
+            "weights of SigLIP 2 NaFlex, whose images have any aspect ratio; only SigLIP 2 of "
+            "fixed resolution is supported"
+        )
+
+
 def centre_crop(name: str) -> str:
     """The centre crop (image_ops.CENTRES) of the library that a format belongs to."""
     return "centre_torchvision" if name.startswith("open") else "centre"  # openai, open_clip
@@ -150,6 +163,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
     """
     arrays = files.read(path, only_shapes=only_shapes)
     try:
+        _check_fixed_resolution(arrays)
         name = detect(arrays)
         unpack = FORMATS[name].unpack
         return (unpack(arrays) if unpack else arrays), name

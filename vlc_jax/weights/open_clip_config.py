@@ -64,11 +64,12 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     towers, pixels = config["model_cfg"], config.get("preprocess_cfg", {})
     image, text = towers["vision_cfg"], towers["text_cfg"]
     is_quick, metadata = towers.get("quick_gelu", False), dict[str, Any]()
-    if "timm_model_name" not in image:
+    timm = image.get("timm_model_name")
+    if not timm:
         metadata |= _layers("image", image, is_quick, f"{file}, vision_cfg")
         metadata["image_heads"] = image.get("width", 768) // image.get("head_width", 64)
-    elif "siglip" in (name := image["timm_model_name"]):
-        metadata["image_activation"] = "gelu_tanh" if _TIMM_TANH.match(name) else "gelu"
+    elif "siglip" in timm:
+        metadata["image_activation"] = "gelu_tanh" if _TIMM_TANH.match(timm) else "gelu"
     metadata |= _layers("text", text, is_quick, f"{file}, text_cfg") | _text(text)
     metadata["text_heads"] = text.get("heads", 8)
     for key in ("mean", "std"):
