@@ -62,7 +62,8 @@ def _centre_crop(weights: str) -> str:
     """The centre crop of the weights' library: Hugging Face's for its folders, and for a run;
     torchvision's for files of OpenAI and open_clip."""
     is_folder = os.path.exists(os.path.join(weights, "config.json"))
-    is_hugging_face = is_folder or os.path.basename(weights).startswith("model.")
+    is_file = os.path.basename(weights).startswith(("model.", "pytorch_model."))
+    is_hugging_face = is_folder or is_file or weights.startswith("hf://")
     return "centre" if not weights or is_hugging_face else "centre_torchvision"
 
 

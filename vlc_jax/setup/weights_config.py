@@ -156,12 +156,9 @@ def _variant(
 
 def _use_centre_crop(config: ConfigDict, centre: str) -> None:
     """Replaces a centre crop by that of the weights' library, in training and evaluation."""
-    crop = config.input.eval_crop or config.input.crop
-    if crop in image_ops.CENTRES and centre != "centre":
-        config.input.crop = config.input.eval_crop = centre
-    elif crop in image_ops.CENTRES:
-        # files of open_clip beside weights of Hugging Face
-        config.input.eval_crop = "centre" if config.input.eval_crop else None
+    if (config.input.eval_crop or config.input.crop) in image_ops.CENTRES:
+        is_set = config.input.eval_crop or centre != "centre"
+        config.input.crop, config.input.eval_crop = centre, centre if is_set else None
 
 
 def _image_size(
