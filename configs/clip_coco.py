@@ -45,7 +45,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
         # 5 times over 591,753 captions; a record here is an image with its five captions, of which
         # an epoch draws one. For a table with a row per caption: --config.epochs=5
         config.epochs = 25.0
-        config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
+        pretrained.use_random_crops(config)
         config.optimizer.warmup_steps = 577
         if args.schedule == "svlc_parity":
             config.optimizer.schedule, config.optimizer.warmup_steps = "constant", 10_000

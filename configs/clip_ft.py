@@ -45,7 +45,7 @@ def make(args: SimpleNamespace, table: str = "negclip") -> ConfigDict:
         pretrained.five_epochs(config, args)
         if args.path.endswith(".tsv"):
             pretrained.read(config, pretrained.source_of(args.path, args.image_folder, table))
-        config.input.crop = "random_resized"  # open_clip: .9 to 1 of the area
+        pretrained.use_random_crops(config)
         config.optimizer.learning_rate = 1e-6  # {1e-5, 5e-6, 1e-6} were tried
         config.optimizer.weight_decay = 0.2  # open_clip's default, none is given
     return config

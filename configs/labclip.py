@@ -51,7 +51,8 @@ def _on_coco(args: SimpleNamespace) -> ConfigDict:
     config = clip_ft.make(args)
     with config.unlocked():
         config.input.image_size = args.size
-        config.input.crop = "centre"  # the authors store the embeddings of CLIP's own preprocessing
+        # no random crops: the authors store the embeddings of CLIP's own preprocessing
+        config.input.crop = config.input.eval_crop or "centre"
         options = {SHUFFLE: pretrained.AUTHORS | {"tagger": args.tagger}}
         pretrained.use_texts(config.input.negatives, 1, "skip", {SHUFFLE: 1.0}, **options)
         heads.labclip(config, args)

@@ -138,9 +138,10 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
     has_image = args.opposite == "image"
     config.sub_batches = args.blocks
     config.batch_size = PAIRS * (1 + has_image) * args.blocks
-    # rows + columns, where the loss is their mean
+    # Theirs: rows + columns, summed over six blocks, gradient divided by the three data sets; ours:
+    # the mean of rows and columns, and over blocks. Six times two thirds.
     loss = "infonce" if has_image else "negclip"
-    config.losses = ConfigDict({loss: default.loss(weight=2.0)})
+    config.losses = ConfigDict({loss: default.loss(weight=4.0)})
 
 
 def adam(config: ConfigDict, rate: float, epochs: float) -> None:

@@ -26,7 +26,7 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     """
     _use(config, args, image_size, context_length=77)
     config.input.normalisation = "clip"
-    config.input.crop = "centre"
+    config.input.crop = _centre_crop(args.weights)
     config.text.tokenizer = "clip"
     config.text.tokenizer_options = ConfigDict({"path": _tokenizer(args)})
 
@@ -56,6 +56,23 @@ def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224
     config.input.interpolation = "bilinear"
     gemma = {"clean": "lower", "eos_token": "<eos>", "pad_token": "<pad>"}
     config.text.tokenizer_options.update(gemma)
+
+
+def _centre_crop(weights: str) -> str:
+    """The centre crop of the weights' library: Hugging Face's for its folders, and for a run;
+    torchvision's for files of OpenAI and open_clip."""
+    is_folder = os.path.exists(os.path.join(weights, "config.json"))
+    is_file = os.path.basename(weights).startswith(("model.", "pytorch_model."))
+    is_hugging_face = is_folder or is_file or weights.startswith("hf://")
+    return "centre" if not weights or is_hugging_face else "centre_torchvision"
+
+
+def use_random_crops(config: ConfigDict) -> None:
+    """Random resized crops in training, .9 to 1 of the area as in open_clip; evaluation crops the
+    centre as before."""
+    if config.input.crop != "centre":
+        config.input.eval_crop = config.input.crop
+    config.input.crop = "random_resized"
 
 
 FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}

@@ -9,8 +9,8 @@ published set, "scenes" all of the embedded world, scenes_geometry its diagnosti
 flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the texts and three of
 the images); run (the workdir of a run, its model and preprocessing) or weights, family, variant,
 tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
-tie (strict, first_index or half); tagger (parts of speech for the order sets). A killed evaluation
-resumes; existing results are kept.
+tie (strict, first_index, last_index or half); tagger (parts of speech for the order sets). A killed
+evaluation resumes; existing results are kept.
 """
 
 import difflib

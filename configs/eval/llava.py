@@ -17,8 +17,8 @@ in configs/eval/all.py, and sets of the scenes by their name; protocols, joined 
   m3id             keywords and written, decoded by M3ID with t from 0 (_t0) and from 1 (_t1)
 
 By default all but score and vqascore_no_end, each on its sets. count (cases of each set, 0 for
-all); world (of the sets of the scenes); tie (strict, first_index or half). Every result names
-protocol, prompt and weights.
+all); world (of the sets of the scenes); tie (strict, first_index, last_index or half). Every result
+names protocol, prompt and weights.
 
 Values of the papers are in docs/mllm.md; 2 points to either side are a match (seeds of swaps, sizes
 of images and kinds of GPU).

@@ -2,8 +2,8 @@
 
 Tong et al., "Eyes wide shut? Exploring the visual shortcomings of multimodal LLMs" (CVPR 2024),
 github.com/tsb0601/MMVP. Its code for CLIP picks one of two images per statement, and both
-statements of a pair must be right: `image_score` here. A tie goes to the second image, so with two
-ties one statement is right and the pair is wrong.
+statements of a pair must be right: `image_score` here. A tie goes to the second image:
+`tie="last_index"` here.
 
 MMVP's file has questions with two answers each, MMVP-VLM's has statements. Two files of
 github.com/lst627/CLIP-Embeds (additional_questions) complement them: Questions-clip.csv with

@@ -146,15 +146,25 @@ def are_alike(caption: str, spans: Sequence[Span]) -> bool:
 
 def treebank(caption: str) -> list[str]:
     """Words and signs, split like NLTK's word tokenizer: "isn't" is "is", "n't"; a double quote
-    becomes `` or ''. Abbreviations are not recognized: a period before a capital ends a sentence.
+    becomes `` or ''. A period before a capital ends a sentence, except behind a title or initials
+    (other abbreviations of NLTK's model are not recognized).
     """
     text = re.sub(r'(^|[\s(\[{<])"', r"\1 `` ", caption)
     text = text.replace('"', " '' ")
     text = re.sub(r"\.\.+", r" \g<0> ", text)
     text = re.sub(r"[;@#$%&?!()\[\]{}<>…“”]|--+", r" \g<0> ", text)
     text = re.sub(r"[:,](?!\d)", r" \g<0> ", text)
-    text = re.sub(r"(?<![.\s])\.(?=[\s'’)\]}]*$|\s+[A-Z])", " .", text)
+    text = re.sub(r"(?<![.\s])\.(?=[\s'’)\]}]*$)", " .", text)
+    text = re.sub(r"(\S*[^.\s])\.(?=\s+[A-Z])", _sentence_end, text)
     text = re.sub(r"(^|\s)(['‘’])(?=\w\w)", r"\1\2 ", text)
     text = re.sub(r"(?<=[^'\s])'(?=\s|$)", " '", text)
     text = re.sub(r"(?i)(?<=\w)(n['’]t|['’](?:s|m|d|ll|re|ve))\b", r" \1", text)
     return re.sub(r"(?i)\b(can)(not)\b", r"\1 \2", text).split()
+
+
+# titles, and initials: "Dr. Smith", "J. Smith", "a U.S. Army truck"
+_ABBREVIATION = re.compile(r"(?i:mr|mrs|ms|dr|st|prof|gen|col|sgt|lt)|(?:[A-Za-z]\.)*[A-Z]")
+
+
+def _sentence_end(match: re.Match[str]) -> str:
+    return match[0] if _ABBREVIATION.fullmatch(match[1]) else f"{match[1]} ."

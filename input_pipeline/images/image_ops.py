@@ -38,7 +38,8 @@ NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 SHUFFLES = {"rows_4": (4, 1), "cols_4": (1, 4), "patches_9": (3, 3)}  # name -> rows, columns
-CROPS = ("centre", "random_resized", "none", "pad")
+CENTRES = ("centre", "centre_torchvision")
+CROPS = (*CENTRES, "random_resized", "none", "pad")
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
     "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, by its authors and by Hugging Face
@@ -230,21 +231,35 @@ def resize_short_side(picture: Image.Image, size: int) -> Image.Image:
 
 
 def resize_and_centre_crop(
-    picture: Image.Image, size: int, interpolation: str = "bicubic"
+    picture: Image.Image,
+    size: int,
+    interpolation: str = "bicubic",
+    *,
+    has_torchvision_offset: bool = False,
 ) -> Image.Image:
     """CLIP's preprocessing: short side to `size`, then the central square.
 
-    Equals transformers' CLIP image processor on Pillow bit for bit. (torchvision puts an odd
-    remainder on the other side.)
+    Equals transformers' CLIP image processor on Pillow bit for bit, which rounds half a pixel down.
+    has_torchvision_offset: it is rounded to an even number, as in torchvision, which OpenAI's code
+      and open_clip use: a square one pixel further where the remainder is 3 modulo 4 (640 x 427).
     """
     height, width = short_side_size(picture.height, picture.width, size)
-    top, left = (height - size) // 2, (width - size) // 2
+    halve = _half_to_even if has_torchvision_offset else _half_down
+    top, left = halve(height - size), halve(width - size)
     if width > size:
         # Pillow resizes the width first, then the height, and rounds to 8 bits in between: cropping
         # the sides before the second pass gives the same pixels for less work.
         picture = resize(picture, picture.height, width, interpolation)
         picture = picture.crop((left, 0, left + size, picture.height))
     return _crop(resize(picture, height, size, interpolation), 0, top, size)
+
+
+def _half_down(remainder: int) -> int:
+    return remainder // 2
+
+
+def _half_to_even(remainder: int) -> int:
+    return round(remainder / 2)  # Python rounds .5 to even, as torchvision's center_crop
 
 
 def pad_to_square(picture: Image.Image) -> Image.Image:
@@ -328,10 +343,11 @@ def _with_hue(picture: Image.Image, turn: float) -> Image.Image:
 class ImageTransform:
     """Image transform: ImageLike -> uint8 (size, size, 3). An image of that size is not resampled.
 
-    crop "centre": short side to `size`, then the central square (CLIP). "none": resized to the
-    square without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized
-    (LLaVA). "random_resized": a random window with area share in `scale` and width / height in
-    `ratio`; needs the generator.
+    crop "centre": short side to `size`, then the central square (CLIP, as Hugging Face cuts it);
+    "centre_torchvision": as torchvision cuts it (OpenAI, open_clip). "none": resized to the square
+    without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized (LLaVA).
+    "random_resized": a random window with area share in `scale` and width / height in `ratio`;
+    needs the generator.
     brightness, hue: amounts of `jitter`; need the generator, too.
     """
 
@@ -384,8 +400,11 @@ class ImageTransform:
             picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng, how)
         elif isinstance(image, np.ndarray) and image.shape == (size, size, 3):
             return _check_pixels(image)
-        elif self.crop == "centre":
-            picture = resize_and_centre_crop(open_rgb(image), size, how)
+        elif self.crop in CENTRES:
+            is_torchvision = self.crop == "centre_torchvision"
+            picture = resize_and_centre_crop(
+                open_rgb(image), size, how, has_torchvision_offset=is_torchvision
+            )
         else:
             picture = open_rgb(image)
             square = pad_to_square(picture) if self.crop == "pad" else picture

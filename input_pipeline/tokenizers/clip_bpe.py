@@ -40,8 +40,10 @@ class ClipTokenizer(Tokenizer):
     sha256: expected hash of the merges (`fingerprint`), the same for every form of the file; by
       default OpenAI's.
 
-    Ids equal the reference tokenizers', except that special tokens written out in a caption
-    ("<|endoftext|>") are ordinary text here.
+    Ids equal the reference tokenizers', except that special tokens written out in a caption are
+    ordinary text here: "<|startoftext|>" and "<|endoftext|>", special in OpenAI's code and
+    transformers, and "<start_of_text>" and "<end_of_text>", special in open_clip. A caption must
+    not move the end of text, whose features are pooled.
     """
 
     vocab_size = 49_408

@@ -10,7 +10,9 @@ class SentencePieceTokenizer(tokenizer.FileTokenizer):
     """A SentencePiece model file (T5, SigLIP). Appends EOS, adds no start token.
 
     `eos_token` and `pad_token` override the model's own: SigLIP pads with </s>, which is also EOS,
-    although its "c4_en" model has <pad>. `clean` is a key of clean.CLEANINGS.
+    although its "c4_en" model has <pad>. A model without one (Llama's has no padding) takes the
+    token that `tokenizer_config.json` or `special_tokens_map.json` beside the file declares.
+    `clean` is a key of clean.CLEANINGS.
     """
 
     def __init__(
@@ -40,9 +42,11 @@ class SentencePieceTokenizer(tokenizer.FileTokenizer):
         return pieces(self._processor)
 
     def _special(self, kind: str, name: str | None, default: int, path: str | Path) -> int:
+        # SentencePiece's -1: the model has no such token
+        if name is None and default < 0:
+            name = special_tokens.declared(kind, Path(path))
         if name is not None:
             return special_tokens.find(kind, name, Path(path), self.vocabulary())
-        # SentencePiece's -1: the model has no such token
         if default < 0:
             raise ValueError(f"{path} has no {kind}; give {kind}='...', a piece it has")
         return default

@@ -21,7 +21,7 @@ def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) ->
     do: a wrong end-of-text token would silently change which token the text tower pools.
     """
     if name is None:
-        name = _declared(kind, path)
+        name = declared(kind, path)
     if name is None:
         usual = [token for token in _KNOWN_SPECIAL[kind] if token in vocabulary]
         if len(usual) != 1:
@@ -35,7 +35,7 @@ def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) ->
     return vocabulary[name]
 
 
-def _declared(kind: str, path: Path) -> str | None:
+def declared(kind: str, path: Path) -> str | None:
     """The special token that the files beside `tokenizer.json` declare; None without one."""
     for sibling in ("tokenizer_config.json", "special_tokens_map.json"):
         file = path.parent / sibling

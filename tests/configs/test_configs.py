@@ -205,7 +205,7 @@ CHOSEN = {
             "input.hard_images": 0,
             "input.negatives.count": 1,
             "losses": {"negclip"},
-            "losses.negclip.weight": 2.0,
+            "losses.negclip.weight": 4.0,
         }
         for where in ("coco", "scenes")
     },
@@ -262,6 +262,29 @@ def test_arguments_choose_what_their_recipe_says(case):
         for name in field.split("."):
             value = value[name]
         assert (set(value) if isinstance(value, ConfigDict) else value) == expected, field
+
+
+def test_dcsms_gradient_is_a_third_of_the_sum_over_its_authors_six_blocks():
+    """Each block's loss is the sum over rows and columns; ours are means."""
+    config = config_of("dcsm", "data=coco")
+    (loss,) = config.losses.values()
+    blocks, sides = config.sub_batches, 2
+    assert loss.weight / (blocks * sides) == pytest.approx(1 / 3)
+
+
+def test_clips_recipes_crop_as_the_library_of_their_weights(tmp_path):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    for weights, centre in (
+        ("ViT-B-32.pt", "centre_torchvision"),
+        (folder, "centre"),
+        ("", "centre"),
+    ):
+        for name, crop in (("labclip", centre), ("clip_ft", "random_resized"), ("dcsm", centre)):
+            config = config_of(name, f"data=coco,weights={weights}")
+            assert config.input.crop == crop, (name, weights)
+            assert data.image_transform(config, is_training=False).crop == centre, (name, weights)
 
 
 def test_colours_are_jittered_in_training_alone():

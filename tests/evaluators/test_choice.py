@@ -22,6 +22,7 @@ MASK = np.array([[True, True, i != 4] for i in range(6)])
     [
         ("strict", [1, 0, 0, 0, 1, 0]),
         ("first_index", [1, 1, 1, 0, 1, 0]),
+        ("last_index", [1, 0, 0, 0, 1, 0]),
         ("half", [1, 1 / 2, 1 / 3, 0, 1, 0]),
     ],
 )

@@ -65,6 +65,23 @@ QUESTIONS = {
         "Is the man in front of a car or behind a car? Give a short answer.",
         "Is the man in front of a car or behind a car?",
     ),
+    # GQA, two objects
+    ("A photo of a dog to the behind of a chair", "front_behind"): (
+        "Is the dog to the front of a chair or to the behind of a chair? Give a short answer.",
+        "Is the dog to the front of a chair or to the behind of a chair?",
+    ),
+    ("A photo of a red cup to the front of an apple.", "front_behind"): (
+        "Is the red cup to the front of a apple or to the behind of a apple? Give a short answer.",
+        "Is the red cup to the front of a apple or to the behind of a apple?",
+    ),
+    ("A photo of a lamp to the top of a table", "top_bottom"): (
+        "Is the lamp to the top of a table or to the bottom of a table? Give a short answer.",
+        "Is the lamp to the top of a table or to the bottom of a table?",
+    ),
+    ("A photo of a lamp to the left of a table", "left_right"): (
+        "Is the lamp to the left of a table or to the right of a table? Give a short answer.",
+        "Is the lamp to the left of a table or to the right of a table?",
+    ),
 }
 
 

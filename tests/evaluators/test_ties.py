@@ -74,9 +74,10 @@ def test_places_with_ties_equal_those_of_sorted_options(tie):
     scores, label = rng.integers(0, 4, (300, 7)).astype(float), rng.integers(0, 7, 300)
     standing = ties.standing(scores, label)
     for k in (1, 2, 5):
-        if tie == "first_index":
-            best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            expected = (best == label[:, None]).any(axis=1)
+        if tie.endswith("_index"):
+            step = {"first_index": 1, "last_index": -1}[tie]
+            best = np.argsort(-scores[:, ::step], axis=1, kind="stable")[:, :k]
+            expected = (np.arange(7)[::step][best] == label[:, None]).any(axis=1)
         else:
             above = (scores > scores[np.arange(300), label][:, None]).sum(axis=1)
             tied = (scores == scores[np.arange(300), label][:, None]).sum(axis=1)
@@ -111,4 +112,28 @@ def recall_at_1(scores, right, tie):
     best = scores == scores.max()
     if tie == "strict":
         return float(right[best].all())
-    return float(right[scores.argmax()]) if tie == "first_index" else right[best].mean()
+    if tie == "half":
+        return right[best].mean()
+    return float(right[np.flatnonzero(best)[{"first_index": 0, "last_index": -1}[tie]]])
+
+
+def test_last_index_takes_the_second_image_as_mmvps_code_does(table_scorer):
+    """Two pairs: a tie of both images for the second caption, and ties for both captions."""
+    tables = [[(0.5, 0.2), (0.4, 0.2)], [(0.5, 0.2), (0.5, 0.2)]]  # [pair][image][caption]
+    look_up = lambda image, text: tables[int(text[0])][int(image[2:])][int(text[2:])]  # noqa: E731
+    cases = [Case(f"{n}", (b"%d-0" % n, b"%d-1" % n), (f"{n}-0", f"{n}-1")) for n in (0, 1)]
+    scorer, benchmark = table_scorer(look_up).scorer(), Benchmark("b", cases, "1")
+    found = {"image_score": {}, "image_individual_accuracy": {}}
+    for tie in ties.POLICIES:
+        metrics = evaluators.PROTOCOLS["pairs"].evaluate(benchmark, scorer, tie=tie).metrics
+        for name, values in found.items():
+            values[tie] = metrics[name].value
+    assert found == {
+        "image_score": {"strict": 0, "first_index": 0, "last_index": 1 / 2, "half": 3 / 8},
+        "image_individual_accuracy": {
+            "strict": 1 / 4,
+            "first_index": 2 / 4,
+            "last_index": 3 / 4,
+            "half": 5 / 8,
+        },
+    }

@@ -1,4 +1,4 @@
-"""Pixels are those of transformers' image processors, bit for bit, whatever the size."""
+"""Pixels are those of transformers' image processors and of torchvision, whatever the size."""
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ def test_pixels_are_those_of_transformers_on_odd_sizes(there, tmp_path):
     there("process_images.py", tmp_path, tmp_path / "out.npz")
     options = {
         "clip": {"crop": "centre"},
+        "torchvision": {"crop": "centre_torchvision"},
         "llava": {"crop": "pad"},
         "siglip": {"crop": "none"},
         "siglip2": {"crop": "none", "interpolation": "bilinear"},

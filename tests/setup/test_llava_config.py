@@ -5,9 +5,10 @@ import json
 import pytest
 import tokenizers
 
-from tests.support import llava_folder
-from vlc_jax.errors import UsageError
+from tests.support import llava_folder, small_models
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.setup import llava_config
 from vlc_jax.weights import lm_config
 
@@ -61,3 +62,66 @@ def test_the_export_of_plain_captions_is_not_asked_in_a_template(tmp_path):
         UsageError, match=r"tokenizer 'words' and no conversations, .*: load the run"
     ):
         llava_config.config_of_llava(tmp_path)
+
+
+@pytest.fixture
+def authors(tmp_path):
+    """A folder in LLaVA's own layout: config.json and Llama's tokenizer.model."""
+    written = lm_config.write(llava_folder.SIZES | {"select": "patch"})["text_config"] | ORIGINAL
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    small_models.write_pieces(tmp_path / "tokenizer.model", ["USER: a mug ASSISTANT: Yes"] * 8)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("declared", "option"),
+    [(None, "<unk>"), ({"pad_token": "[PAD]"}, "<unk>"), ({"pad_token": "<unk>"}, None)],
+)
+def test_llavas_own_folder_needs_no_padding_piece(authors, declared, option):
+    if declared:
+        (authors / "special_tokens_map.json").write_text(json.dumps(declared))
+    options = llava_config.config_of_llava(authors).text.tokenizer_options.to_dict()
+    assert options.get("pad_token") == option
+    assert make_tokenizer("conversation", context_length=8, **options).pad_id == 0
+
+
+def change(folder, **fields):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"image_aspect_ratio": "anyres"}, "image_aspect_ratio is 'anyres'; only 'pad' or 'squa"),
+        ({"mm_use_im_start_end": True}, "mm_use_im_start_end is True; only False"),
+        ({"mm_patch_merge_type": "spatial_unpad"}, "mm_patch_merge_type is 'spatial_unpad'"),
+        ({"mm_vision_select_layer": [-2, -5]}, r"mm_vision_select_layer \[-2, -5\]; only one"),
+    ],
+)
+def test_switches_of_llavas_own_config_are_refused_by_name(authors, fields, message):
+    change(authors, **fields)
+    with pytest.raises(WeightsError, match=message):
+        llava_config.config_of_llava(authors)
+
+
+def test_pixels_of_llavas_processor_are_used(authors):
+    change(authors, image_aspect_ratio="square")
+    processor = {"image_processor_type": "LlavaImageProcessor", "do_pad": True, "resample": 2}
+    processor |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 336, "crop_size": 336}
+    nested = {"image_processor": processor}
+    (authors / "processor_config.json").write_text(json.dumps(nested))
+    pixels = llava_config.config_of_llava(authors).input
+    assert (pixels.crop, pixels.interpolation) == ("pad", "bilinear")
+    assert (pixels.normalisation, pixels.image_size) == ("siglip", 336)
+    processor["size"] = processor["crop_size"] = 224
+    (authors / "processor_config.json").write_text(json.dumps(nested))
+    with pytest.raises(UsageError, match=r"have 224 pixels, the image tower of config\.json 336"):
+        llava_config.config_of_llava(authors)
+
+
+def test_a_key_of_llavas_config_that_is_not_known_is_warned_of(authors, caplog):
+    change(authors, mm_new_switch=True)
+    llava_config.config_of_llava(authors)
+    assert "config.json has keys that are not known here" in caplog.text
+    assert "mm_new_switch = True" in caplog.text

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import jax
 import numpy as np
@@ -10,13 +11,16 @@ import tokenizers
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
-from vlc_jax import weights
+from tests.support import small_models
+from vlc_jax import models, weights
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import init_from, resolve, weights_compatibility
+from vlc_jax.models import variants
+from vlc_jax.setup import init_from, resolve, weights_compatibility, weights_config
 
 WORDS = ("</s>", "<pad>", "<unk>", "a", "red", "dog", "A", "RED", "Dog", ",", "!")
 TOWER = {"width": 8, "heads": 2, "depth": 1}
+HEADS = {"num_attention_heads": 2}
 
 
 def write_words(folder, words=WORDS):
@@ -36,8 +40,8 @@ def folder(tmp_path):
     path.write_text(json.dumps({**settings, "padding_side": "right"}))
     processor = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "resample": 3}
     (tmp_path / "weights/preprocessor_config.json").write_text(json.dumps(processor))
-    text = {"vocab_size": 16, "max_position_embeddings": 12}
-    model = {"model_type": "siglip", "text_config": text}
+    text = {"vocab_size": 16, "max_position_embeddings": 12, **HEADS}
+    model = {"model_type": "siglip", "text_config": text, "vision_config": HEADS}
     (tmp_path / "weights/config.json").write_text(json.dumps(model))
     return tmp_path / "weights"
 
@@ -84,6 +88,8 @@ def test_a_config_that_agrees_with_the_weights_in_evaluation_is_taken(folder, ch
         ({"model.vocab_size": 20}, "vocab_size is 16, here 20 (config.model.vocab_size)"),
         ({"text.context_length": 13}, "context_length is 12, here 13 (config.text.context_length)"),
         ({"text.context_length": 11}, "context_length is 12, here 11 (config.text.context_length)"),
+        ({"model.image.heads": 4}, "image_heads is 2, here 4 (config.model.image.heads)"),
+        ({"model.text.heads": 4}, "text_heads is 2, here 4 (config.model.text.heads)"),
         ({"text.tokenizer": "hf"}, "strips_punctuation is True, here False (config.text.token"),
     ],
 )
@@ -150,8 +156,9 @@ def test_texts_padded_on_the_left_are_refused(folder):
 def clip(folder, **tokenizer) -> ConfigDict:
     """CLIP on the same tokenizer: causal, so that neither padding nor a cut is read."""
     config = siglip(folder, **tokenizer)
-    text = {"vocab_size": 16, "max_position_embeddings": 12}
-    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "text_config": text}))
+    text = {"vocab_size": 16, "max_position_embeddings": 12, **HEADS}
+    model = {"model_type": "clip", "text_config": text, "vision_config": HEADS}
+    (folder / "config.json").write_text(json.dumps(model))
     with config.unlocked():
         config.model.variant = "B/16"
         config.model.image = {**TOWER, "projection": 8}
@@ -200,3 +207,86 @@ def test_an_id_beyond_the_embedding_is_refused_without_any_weights(folder):
     config.model.vocab_size = 10
     with pytest.raises(UsageError, match=r"has 11 ids .* but the model embeds 10"):
         resolve(config)
+
+
+@pytest.fixture
+def tiny(folder, monkeypatch):
+    """Weights of a variant of 2 heads and 4 patches of 16 pixels, as Hugging Face writes them."""
+    sizes = variants.Sizes("open_clip", 8, 32, 16, (8, 1, 2), (8, 1, 2))
+    monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
+    model = models.build("clip", "tiny", vocab_size=16, context_length=12)
+    for file in folder.glob("*.json"):
+        file.unlink()
+    small_models.write_hugging_face(folder, model, "hf_clip", 0.1)
+    return folder
+
+
+def change(file, **sections):
+    content = json.loads(file.read_text())
+    for section, values in sections.items():
+        content.setdefault(section, {}).update(values)
+    file.write_text(json.dumps(content))
+
+
+def test_heads_and_preprocessing_beside_the_weights_are_used(tiny):
+    plain = weights_config.config_of_weights(tiny)
+    assert not {"heads", "is_causal", "pooling"} & {*plain.model.image, *plain.model.text}
+    change(tiny / "config.json", vision_config={"num_attention_heads": 4})
+    pixels = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2, "size": 32}
+    nested = {"image_processor": pixels}
+    (tiny / "processor_config.json").write_text(json.dumps(nested))
+    config = weights_config.config_of_weights(tiny)
+    assert config.model.image.heads == 4
+    assert (config.input.normalisation, config.input.interpolation) == ("siglip", "bilinear")
+
+
+def test_open_clips_mask_and_pooling_of_texts_are_used(tiny):
+    (tiny / "config.json").unlink()
+    text = {"no_causal_mask": True, "pool_type": "last", "heads": 2}
+    model = {"vision_cfg": {"head_width": 4, "width": 8}, "text_cfg": text}
+    (tiny / "open_clip_config.json").write_text(json.dumps({"model_cfg": model}))
+    config = weights_config.config_of_weights(tiny)
+    assert (config.model.text.is_causal, config.model.text.pooling) == (False, "last")
+
+
+@pytest.mark.parametrize(("pixels", "used"), [(32, 32), (47, 47), (None, 32)])
+def test_pixels_beyond_the_last_patch_are_those_of_the_file(tiny, pixels, used):
+    change(tiny / "config.json", vision_config={"image_size": pixels} if pixels else {})
+    assert weights_config.config_of_weights(tiny).input.image_size == used
+
+
+def test_pixels_that_contradict_the_positions_are_refused_unless_they_are_named(tiny):
+    change(tiny / "config.json", vision_config={"image_size": 64})
+    with pytest.raises(UsageError, match=r"64 pixels, but .* 2 x 2 patches of 16: .*image_size="):
+        weights_config.config_of_weights(tiny)
+    assert weights_config.config_of_weights(tiny, image_size=64).input.image_size == 64
+
+
+def test_the_centre_crop_is_that_of_the_weights_library(tiny):
+    def crops(path):
+        pixels = weights_config.config_of_weights(path).input
+        return pixels.crop, pixels.eval_crop
+
+    text = {"heads": 2, "context_length": 12, "vocab_size": 16}
+    model = {"vision_cfg": {"head_width": 4, "width": 8}, "text_cfg": text}
+    content = {"model_cfg": model, "preprocess_cfg": {"resize_mode": "shortest"}}
+    assert crops(tiny) == ("centre", None)
+    (tiny / "open_clip_config.json").write_text(json.dumps(content))
+    assert crops(tiny) == ("centre", "centre")  # both files, and weights of Hugging Face
+    model = models.build("clip", "tiny", vocab_size=16, context_length=12)
+    params = small_models.normal(jax.eval_shape(partial(models.init, model), jax.random.key(0)))
+    arrays = weights.save(params, "openai", init_from.architecture(model))
+    (tiny / "model.safetensors").unlink()
+    save_file(arrays, tiny / "open_clip_model.safetensors")
+    assert crops(tiny) == ("centre_torchvision",) * 2
+    save_file(arrays, tiny / "alone.safetensors")  # as OpenAI's, without files beside it
+    assert crops(tiny / "alone.safetensors") == ("centre_torchvision",) * 2
+
+
+def test_the_centre_crop_of_another_library_is_no_contradiction(folder):
+    config = clip(folder)
+    pixels = {"size": 32, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}
+    (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
+    for crop in ("centre", "centre_torchvision"):
+        config.input.crop = crop
+        check(config)

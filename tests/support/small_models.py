@@ -1,5 +1,6 @@
 """Models of a few thousand numbers: their sizes, random parameters, and tokenizers of few words."""
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import sentencepiece
 import tokenizers
 from safetensors.numpy import save_file
 
@@ -65,7 +67,11 @@ def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields
     params = normal(shapes, scale)
     save_file(weights.save(params, name, architecture(model)), path / "model.safetensors")
     kind = "siglip" if "siglip" in name else "clip"
-    config = {"model_type": kind, "vision_config": fields, "text_config": fields}
+    sections = {
+        f"{name}_config": {"num_attention_heads": tower.heads, **fields}
+        for name, tower in (("vision", model.image), ("text", model.text))
+    }
+    config = {"model_type": kind, **sections}
     (path / "config.json").write_text(json.dumps(config))
     return params
 
@@ -84,3 +90,21 @@ def write_tokenizer(
     )
     library.add_special_tokens([tokenizers.AddedToken(word, special=True) for word in special])
     library.save(str(path / "tokenizer.json"))
+
+
+def write_pieces(path: Path, texts: Sequence[str]) -> None:
+    """A SentencePiece model as Llama's: byte fallback, <unk>, <s>, </s>, and no padding."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        vocab_size=330,
+        model_type="bpe",
+        byte_fallback=True,
+        user_defined_symbols=["\n"],
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",  # both as Llama's model has them
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    path.write_bytes(model.getvalue())

@@ -14,6 +14,12 @@ SIGLIP = MODEL._replace(
 )
 
 
+def in_open_clip(model):
+    """What open_clip's file says besides, and otherwise."""
+    crop = "none" if model.crop == "none" else "centre_torchvision"
+    return {"is_causal": True, "text_pooling": "eos", "crop": crop}
+
+
 def write(where, **files):
     for name, content in files.items():
         (where / f"{name}.json").write_text(json.dumps(content))
@@ -38,12 +44,17 @@ def test_an_exported_folder_says_what_the_model_had(tmp_path, describe, model):
         "text_activation": model.text.activation,
         "image_epsilon": model.image.epsilon,
         "text_epsilon": model.text.epsilon,
+        "image_heads": 4,
+        "text_heads": 4,
+        "image_size": 24,
         "mean": model.mean,
         "std": model.std,
         "interpolation": model.interpolation,
         "crop": model.crop,
         "context_length": 12,
         "vocab_size": 60,
+        **(in_open_clip(model) if describe is folder.open_clip else {}),
+        **({"eos_id": 59} if describe is folder.hugging_face and not model.is_siglip else {}),
     }
 
 
@@ -57,6 +68,7 @@ def test_what_hugging_face_leaves_out_is_the_default_of_its_class(tmp_path):
     values = write(tmp_path, config={"model_type": "clip", "text_config": None})
     assert (values["image_activation"], values["text_epsilon"]) == ("quick_gelu", 1e-5)
     assert (values["context_length"], values["vocab_size"]) == (77, 49_408)
+    assert (values["image_heads"], values["text_heads"]) == (12, 8)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +112,7 @@ def test_special_tokens_are_read_as_strings_from_either_file(tmp_path):
 
 
 def open_clip(text, **pixels):
-    vision = {"timm_model_name": "vit_base_patch16_siglip_224"}
+    vision = {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "map"}
     return {"model_cfg": {"vision_cfg": vision, "text_cfg": text}, "preprocess_cfg": pixels}
 
 
@@ -145,7 +157,8 @@ def test_open_clip_says_what_happens_to_text(tmp_path, text, lower_case, strips_
 
 
 def test_every_fact_has_a_field_of_the_config(tmp_path):
-    for name, content in folder.hugging_face(MODEL).items():
+    files = folder.hugging_face(MODEL) | folder.open_clip(MODEL)
+    for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(folder.without_none(content)))
     settings = {"tokenizer_class": "SiglipTokenizer", "padding_side": "right"}
     values = write(tmp_path, tokenizer_config={**settings, "eos_token": "a", "pad_token": "b"})
@@ -170,3 +183,143 @@ def test_a_damaged_file_is_named(tmp_path, content):
 def test_a_config_of_another_kind_of_model_is_refused(tmp_path):
     with pytest.raises(WeightsError, match="of model_type 'bert'; known"):
         write(tmp_path, config={"model_type": "bert"})
+
+
+PROCESSOR = {
+    "image_processor_type": "CLIPImageProcessorFast",
+    "do_center_crop": True,
+    "crop_size": {"height": 224, "width": 224},
+    "image_mean": [0.5] * 3,
+    "image_std": [0.25] * 3,
+    "resample": 2,
+    "rescale_factor": 1 / 255,
+    "size": {"shortest_edge": 224},
+}
+READ = {
+    "mean": (0.5,) * 3,
+    "std": (0.25,) * 3,
+    "interpolation": "bilinear",
+    "crop": "centre",
+    "image_size": 224,
+}
+
+
+def test_a_processor_inside_another_is_read_and_wins(tmp_path):
+    """transformers 5 writes it there, and reads it there first."""
+    nested = {"processor_class": "CLIPProcessor", "image_processor": PROCESSOR}
+    assert write(tmp_path, processor_config=nested) == READ
+    assert write(tmp_path, preprocessor_config=PROCESSOR | {"resample": 3}) == READ
+    older = {"image_seq_length": 576, "patch_size": 14}  # of LLaVA's processor
+    assert write(tmp_path, processor_config=older) == READ | {"interpolation": "bicubic"}
+
+
+def test_a_processor_that_is_only_named_has_the_pixels_of_its_class(tmp_path):
+    values = write(tmp_path, preprocessor_config={"feature_extractor_type": "CLIPFeatureExtractor"})
+    assert (values["crop"], values["interpolation"]) == ("centre", "bicubic")
+    assert values["mean"][0] == pytest.approx(0.4815, abs=1e-4)
+    values = write(tmp_path, preprocessor_config={"image_processor_type": "SiglipImageProcessor"})
+    assert (values["crop"], values["mean"]) == ("none", (0.5,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"do_normalize": False}, "do_normalize is False; only True is supported"),
+        ({"do_resize": False}, "do_resize is False; only True"),
+        ({"do_rescale": False}, "do_rescale is False; only True"),
+        ({"rescale_factor": 1 / 127.5}, "rescale_factor is 0.0078.*; only 1/255"),
+        ({"resample": 1}, r"resample is 1 \(lanczos\); only 2 \(bilinear\) and 3"),
+        ({"size": {"shortest_edge": 256}}, "resized to 256 and cropped to 224 x 224; only equal"),
+        ({"crop_size": {"height": 224, "width": 200}}, "cropped to 224 x 200; only equal"),
+        ({"do_center_crop": False}, "shortest_edge 224 without do_center_crop"),
+        ({"size": {"longest_edge": 224}}, "size has longest_edge 224; only shortest_edge"),
+        ({"size": {"height": 224, "width": 256}}, "size has height 224, width 256; only"),
+        ({"crop_pct": 0.875}, "crop_pct is 0.875; only 1.0"),
+        ({"do_pan_and_scan": True}, "do_pan_and_scan is True; only False"),
+        ({"image_processor_type": "Siglip2ImageProcessorFast"}, "is of SigLIP 2 NaFlex"),
+    ],
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_other_pixels_than_ours_are_refused_by_name(tmp_path, change, message, is_nested):
+    content = PROCESSOR | change
+    files = {"processor_config": {"image_processor": content}} if is_nested else {}
+    with pytest.raises(WeightsError, match=rf"processor_config\.json.*: .*{message}"):
+        write(tmp_path, **(files or {"preprocessor_config": content}))
+
+
+def test_an_image_padded_to_a_square_is_no_crop(tmp_path):
+    processor = PROCESSOR | {"image_processor_type": "LlavaImageProcessor", "do_pad": True}
+    assert write(tmp_path, preprocessor_config=processor)["crop"] == "pad"
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "switch", "message"),
+    [
+        ("siglip", "vision_config", {"vision_use_head": False}, "vision_use_head is False"),
+        ("clip", "text_config", {"pruned_heads": {"1": [0]}}, "pruned_heads is dict"),
+        ("siglip2", "vision_config", {"num_patches": 256}, "SigLIP 2 NaFlex .*fixed resolution"),
+    ],
+)
+def test_a_switch_of_hugging_face_is_refused_by_name(tmp_path, kind, section, switch, message):
+    with pytest.raises(WeightsError, match=rf"config\.json.*{message}"):
+        write(tmp_path, config={"model_type": kind, section: switch})
+
+
+VISION = {"width": 64, "layers": 2, "patch_size": 8, "head_width": 16}
+
+
+@pytest.mark.parametrize(
+    ("section", "switch"),
+    [
+        ("vision_cfg", {"no_ln_pre": True}),
+        ("vision_cfg", {"final_ln_after_pool": True}),
+        ("vision_cfg", {"pool_type": "avg"}),
+        ("vision_cfg", {"attentional_pool": "parallel"}),
+        ("vision_cfg", {"ls_init_value": 1e-4}),
+        ("vision_cfg", {"pos_embed_type": "none"}),
+        ("vision_cfg", {"scaled_cosine_attn": True}),
+        ("vision_cfg", {"timm_model_name": "eva02_base_patch16_clip_224", "timm_pool": "avg"}),
+        ("vision_cfg", {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "avg"}),
+        ("text_cfg", {"embed_cls": True}),
+        ("text_cfg", {"pool_type": "first"}),
+        ("text_cfg", {"hf_model_name": "roberta-base"}),
+        ("text_cfg", {"act_kwargs": {"approximate": "other"}}),
+        ("preprocess_cfg", {"resize_mode": "longest"}),
+        ("preprocess_cfg", {"interpolation": "random"}),
+        ("model_cfg", {"multimodal_cfg": {"width": 512}}),
+    ],
+)
+def test_a_switch_of_open_clip_is_refused_by_name(tmp_path, section, switch):
+    model = {"vision_cfg": dict(VISION), "text_cfg": {}}
+    config = {"model_cfg": model, "preprocess_cfg": {}}
+    target = {"model_cfg": model, "preprocess_cfg": config["preprocess_cfg"]}
+    target |= {"vision_cfg": model["vision_cfg"], "text_cfg": model["text_cfg"]}
+    target[section].update(switch)
+    key = list(switch)[-1]
+    where = rf"open_clip_config\.json.*{section}.*"
+    expected = "approximate is 'other'" if key == "act_kwargs" else f"{key} is "
+    with pytest.raises(WeightsError, match=where + expected):
+        write(tmp_path, open_clip_config=config)
+
+
+def test_switches_of_open_clip_that_we_have_are_read(tmp_path):
+    vision = VISION | {"act_kwargs": {"approximate": "tanh"}, "norm_kwargs": {"eps": 1e-6}}
+    text = {"no_causal_mask": True, "pool_type": "last", "heads": 4}
+    config = {"model_cfg": {"vision_cfg": vision, "text_cfg": text}, "preprocess_cfg": {"size": 32}}
+    values = write(tmp_path, open_clip_config=config)
+    assert (values["image_activation"], values["image_epsilon"]) == ("gelu_tanh", 1e-6)
+    assert (values["text_activation"], values["text_epsilon"]) == ("gelu", 1e-5)
+    assert (values["image_heads"], values["text_heads"], values["image_size"]) == (4, 4, 32)
+    assert (values["is_causal"], values["text_pooling"]) == (False, "last")
+    text |= {"pool_type": "eos", "eos_id": 5}
+    values = write(tmp_path, open_clip_config=config)
+    assert (values["text_pooling"], values["eos_id"]) == ("eos", 5)
+
+
+def test_a_key_that_is_not_known_is_warned_of_once(tmp_path, caplog):
+    config = {"model_type": "clip", "do_sample": False, "vision_config": {"use_swish": True}}
+    write(tmp_path, config=config)
+    metadata.read(tmp_path)
+    (record,) = caplog.records
+    assert "config.json, vision_config has keys that are not known" in record.getMessage()
+    assert "use_swish = True" in record.getMessage()

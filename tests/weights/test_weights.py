@@ -168,3 +168,67 @@ def test_flatten_and_back():
     tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
     assert rename.flatten(tree) == {"a/b": 1, "a/c/d": 2, "e": 3}
     assert rename.unflatten(rename.flatten(tree)) == tree
+
+
+BIASED = {**MODELS["clip"], "logit_bias_init": -10.0}
+
+
+def shapes_of(**options):
+    model = models.build("clip", **options)
+    return jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", ["openai", "open_clip", "hf_clip"])
+def test_a_bias_that_clips_weights_lack_starts_at_its_initial_value(tmp_path, name):
+    """As open_clip starts a sigmoid loss from weights without one."""
+    params = parameters("clip")
+    path = written(tmp_path, weights.save(params, name, ARCHITECTURE))
+    with_bias = ARCHITECTURE._replace(logit_bias=-10.0)
+    loaded, _ = weights.load(path, shapes_of(**BIASED), with_bias)
+    assert loaded.pop("logit_bias") == -10
+    assert_same(loaded, params)
+    fitted = weights.fitted(params, shapes_of(**BIASED), with_bias)  # of a run
+    assert fitted.pop("logit_bias") == -10
+    assert_same(fitted, params)
+
+
+def test_a_bias_that_weights_of_siglip_lack_is_missing(tmp_path):
+    arrays = weights.save(parameters("siglip"), "hf_siglip", ARCHITECTURE)
+    del arrays["logit_bias"]
+    shapes = shapes_of(**MODELS["siglip"])
+    with pytest.raises(WeightsError, match="1 not in the file: logit_bias"):
+        weights.load(written(tmp_path, arrays), shapes, ARCHITECTURE._replace(logit_bias=-10.0))
+
+
+def test_a_bias_that_only_the_weights_have_names_the_field_that_keeps_it(tmp_path):
+    params = normal(shapes_of(**BIASED))
+    path = written(tmp_path, weights.save(params, "openai", ARCHITECTURE))
+    message = r"have a logit_bias .*: set config\.model\.logit_bias_init"
+    for load in (weights.load, lambda _, *args: weights.fitted(params, *args)):
+        with pytest.raises(WeightsError, match=message):
+            load(path, shapes_of(**MODELS["clip"]), ARCHITECTURE)
+
+
+@pytest.mark.parametrize(("stored", "is_right"), [(100.0, False), (14.29, False), (4.77, True)])
+def test_a_scale_that_is_no_logarithm_is_refused(tmp_path, stored, is_right):
+    params = {**parameters("clip"), "logit_scale": np.float32(stored)}
+    path = written(tmp_path, weights.save(params, "openai", ARCHITECTURE))
+    shapes = shapes_of(**MODELS["clip"])
+    for load in (weights.load, lambda _, *args: weights.fitted(params, *args)):
+        if is_right:
+            load(path, shapes, ARCHITECTURE)
+            continue
+        with pytest.raises(WeightsError, match=rf"logit_scale is {stored:g}.*is a logarithm"):
+            load(path, shapes, ARCHITECTURE)
+
+
+@pytest.mark.parametrize(
+    "name", ["vision_model.embeddings.patch_embedding", "visual.trunk.embeds.proj"]
+)
+def test_naflex_is_refused_by_its_name(tmp_path, name):
+    """Its patch embedding is a matrix."""
+    arrays = weights.save(parameters("siglip"), "hf_siglip", ARCHITECTURE)
+    path = written(tmp_path, arrays | {f"{name}.weight": np.zeros((24, 48), "f")})
+    for read in (weights.read, lambda path: weights.load(path, {}, ARCHITECTURE)):
+        with pytest.raises(WeightsError, match="SigLIP 2 NaFlex, whose images have any aspect"):
+            read(path)

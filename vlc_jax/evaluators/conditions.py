@@ -76,8 +76,9 @@ def evaluate(
 
 
 def _credit(above: np.ndarray, below: np.ndarray, tie: str) -> float:
-    """Credit for all `above` exceeding all `below`; first_index puts `above` first."""
-    if above.min() != below.max() or tie == "strict":
+    """Credit for all `above` exceeding all `below`; first_index prefers `above`, last_index
+    `below`."""
+    if above.min() != below.max() or tie in ("strict", "last_index"):
         return float(above.min() > below.max())
     if tie == "first_index":
         return 1.0

@@ -69,7 +69,7 @@ def evaluate(
     style, seed: of the questions (`prompts`); unused for cases with their own, such as the scenes.
     chunk: cases at a time.
 
-    Cases without a question in the papers (two objects on top of one another in GQA) are left out
+    Cases without a question in the papers (two objects on top of one another) are left out
     and counted in details. Raises UsageError for a model that generates no text, DataError for a
     benchmark without any usable case.
     """

@@ -75,7 +75,7 @@ def evaluate(
 
     decoding: perplexity (of both options), or text generated with greedy or m3id (its alpha, decay
       and first_step).
-    tie: see `ties`; first_index takes (a). Generated text is always read strictly.
+    tie: see `ties`; first_index takes (a), last_index (b). Generated text is always read strictly.
     answer: texts of the perplexity: letters, "A" and "B", or options, "(a) Open" and "(b) Closed",
       each with an end token. Letters have equal numbers of tokens, so the lowest perplexity is also
       the highest probability.
@@ -234,8 +234,9 @@ def _metrics(
     labels, clusters = [c.group for c in benchmark.cases], stats.images_of(benchmark.cases)
     right, wrong = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
     credit = np.stack([_credit(right[:, i], wrong[:, i], tie) for i in (0, 1)], axis=1)
-    if tie == "first_index":  # an argmax takes (a)
-        credit[(right == wrong) & (_right(benchmark.cases) == 1)] = 0
+    if tie in ("first_index", "last_index"):  # takes (a), or (b)
+        chosen = ("first_index", "last_index").index(tie)
+        credit = np.where(right == wrong, _right(benchmark.cases) == chosen, credit)
     tied = (right == wrong) & (not is_written)
     twice = [group for group in labels for _ in (0, 1)]
     per_metric = {

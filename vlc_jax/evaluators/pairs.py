@@ -57,8 +57,7 @@ def evaluate(
       the path of a file X.npy, with the names of the rows' images beside it in X.jsonl, as
       `vlc_jax.tools.embed` writes them from the images that an evaluation keeps.
 
-    tie: see `ties`. MMVP's code resolves a tie in favour of the second image, "first_index" of the
-    first: in both cases one of the two captions of a pair is right, and the pair is wrong.
+    tie: see `ties`. MMVP's code resolves a tie in favour of the second image: "last_index".
 
     Raises:
       UsageError: an unknown tie policy. DataError: a case without exactly two images and two
@@ -98,13 +97,16 @@ def _accuracies(
     metrics["text_score"] = metrics["pair_accuracy"]
     twice, cases = [g for g in labels for _ in (0, 1)], np.repeat(clusters, 2)
     for name, comparisons in INDIVIDUAL.items():
-        # each query alone: ties among the other scores do not matter
-        of_query = [ties.credit(flat[:, pair], _rule(((0, 1),)), tie) for pair in comparisons]
+        # each query alone: ties among the other scores do not matter; in the order of the indices,
+        # in which the second query's correct option comes second
+        of_query = [
+            ties.credit(
+                flat[:, sorted(pair)], _rule(((0, 1) if pair[0] < pair[1] else (1, 0),)), tie
+            )
+            for pair in comparisons
+        ]
         tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
         credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
-        # the second query's correct option is the second one
-        if tie == "first_index":
-            credit[:, 1] = flat[:, comparisons[1][0]] > flat[:, comparisons[1][1]]
         decided = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
         metrics |= groups.metrics(name, decided, benchmark)
     for name, sides in _relaxed(flat).items():

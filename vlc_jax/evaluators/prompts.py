@@ -86,6 +86,9 @@ _PHRASES = {
     "above": "above",
     "below": "below",
 }
+# GQA's captions of two objects: "to the behind of"; their questions keep these words.
+_TO_THE = {name: f"to the {name} of" for name in ("left", "right", "front", "behind")}
+_TO_THE |= {name: f"to the {name} of" for name in ("top", "bottom")}
 _WHATSUP = {
     "left_right": (
         "Is the {first} to the left of or to the right of the {second}?",
@@ -138,8 +141,8 @@ def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
     first, second = objects(case.captions[0])
     subset = case.group["subset"]
     if case.captions[0].lower().startswith("a photo of "):
-        swap = is_swapped(case.id, seed)
-        return photo_question(subset, first, second, swap=swap, style=style)
+        swap, is_gqa = is_swapped(case.id, seed), _is_gqa(case.captions[0])
+        return photo_question(subset, first, second, swap=swap, style=style, is_gqa=is_gqa)
     # set A: on, under; set B: front, behind
     if len(case.captions) == 4:
         words = {word for caption in case.captions for word in caption.split()}
@@ -148,10 +151,11 @@ def question_of_case(case: Case, style: str = "generate", seed: int = 0) -> str:
 
 
 def has_question(case: Case) -> bool:
-    """True if `question_of_case` has a question; the papers have none for two objects on top of one
-    another. Raises DataError for a caption of another form."""
+    """True if `question_of_case` has a question; only GQA's captions have one for two objects on
+    top of one another. Raises DataError for a caption of another form."""
     _, second = objects(case.captions[0])
-    return second is None or case.group["subset"] != "top_bottom"
+    is_asked = case.group["subset"] != "top_bottom" or _is_gqa(case.captions[0])
+    return second is None or is_asked
 
 
 def whatsup_question(subset: str, first: str, second: str | None, style: str = "generate") -> str:
@@ -167,32 +171,45 @@ def whatsup_question(subset: str, first: str, second: str | None, style: str = "
 
 
 def photo_question(
-    subset: str, first: str, second: str | None, *, swap: bool = False, style: str = "generate"
+    subset: str,
+    first: str,
+    second: str | None,
+    *,
+    swap: bool = False,
+    style: str = "generate",
+    is_gqa: bool = False,
 ) -> str:
     """Question of COCO-spatial and GQA-spatial about one object (`second` None) or two.
 
     The article of the second object is always "a", as in the paper.
+    is_gqa: two objects are "to the behind of" one another, as in GQA's captions, and not "behind".
     """
     known("style of questions", style, STYLES)
     a, b = PAIRS[known("subset", subset, PAIRS)][:: -1 if swap else 1]
     suffix = "" if style == "vlm2vec" else _SHORT
     if second is None:
         return f"Is the {first} on the {a} or on the {b}?{suffix}"
-    if not {a, b} <= _PHRASES.keys():
-        raise UsageError(f"two objects are {sorted(_PHRASES)} of one another; got {a!r} and {b!r}")
-    return f"Is the {first} {_PHRASES[a]} a {second} or {_PHRASES[b]} a {second}?{suffix}"
+    phrases = _TO_THE if is_gqa else _PHRASES
+    if not {a, b} <= phrases.keys():
+        raise UsageError(f"two objects are {sorted(phrases)} of one another; got {a!r} and {b!r}")
+    return f"Is the {first} {phrases[a]} a {second} or {phrases[b]} a {second}?{suffix}"
 
 
 _ARTICLE = "(?:an? |the )?"
 _TWO = re.compile(
     rf"^(?:a photo of )?{_ARTICLE}(.+?) "
-    r"(?:(?:to|on) the (?:left|right) of|in front of|in-front of|behind|on|under|above|below) "
+    r"(?:(?:to|on) the (?:left|right|front|behind|top|bottom) of|in front of|in-front of|behind|on|"
+    r"under|above|below) "
     rf"{_ARTICLE}(.+?)\.?$",
     re.IGNORECASE,
 )
 _ONE = re.compile(
     rf"^a photo of {_ARTICLE}(.+?) (?:on|to|at) the (?:left|right|top|bottom)\.?$", re.IGNORECASE
 )
+
+
+def _is_gqa(caption: str) -> bool:
+    return any(f" {phrase} " in caption for phrase in _TO_THE.values())
 
 
 def objects(caption: str) -> tuple[str, str | None]:

@@ -11,10 +11,10 @@ def ask(benchmark: Benchmark) -> Benchmark:
     """The benchmark with each case's question attached to its images.
 
     The question is `meta["question"]`; for What'sUp, COCO-spatial and GQA-spatial it is from the
-    ACL 2025 paper's embedder (prompts.question_of_case, style "vlm2vec"). GQA's cases of two
-    objects on top of one another have none: they are left out and counted in a note. All images of
-    a case get the same question, as in the paper. Raises DataError for any other case without a
-    question.
+    ACL 2025 paper's embedder (prompts.question_of_case, style "vlm2vec"). Two objects on top of one
+    another have none, unless the caption says "to the top of", as GQA's: such cases are left out
+    and counted in a note. All images of a case get the same question, as in the paper. Raises
+    DataError for any other case without a question.
     """
     cases = [_with_question(case) for case in benchmark.cases if _has_question(case)]
     notes, left_out = benchmark.notes, len(benchmark.cases) - len(cases)

@@ -52,28 +52,32 @@ def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Rank
     which may be in any block, must be known before the images that beat it can be counted.
     """
     of_images = []
-    number, best, first = np.zeros(texts, int), np.full(texts, -np.inf), np.zeros(texts, int)
+    number, best = np.zeros(texts, int), np.full(texts, -np.inf)
+    first, last = np.zeros(texts, int), np.zeros(texts, int)  # correct images with that score
     best_texts = []
     for rows, scores, correct in blocks():
         right, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
         of_images.append((*_standing(right, wrong), correct.sum(axis=1)))
         number += correct.sum(axis=0)
-        better = right.max(axis=0) > best
+        highest = right.max(axis=0)
+        better, as_good = highest > best, (highest >= best) & correct.any(axis=0)
         first[better] = rows.start + right.argmax(axis=0)[better]
-        best = np.maximum(best, right.max(axis=0))
+        last[as_good] = rows.stop - 1 - right[::-1].argmax(axis=0)[as_good]
+        best = np.maximum(best, highest)
         best_texts += [_best_texts(*pair) for pair in zip(right, wrong, strict=True)]
-    above, equal, before, tied = (np.zeros(texts, int) for _ in range(4))
+    above, equal, before, after, tied = (np.zeros(texts, int) for _ in range(5))
     for rows, scores, correct in blocks():
         above += (~correct & (scores > best)).sum(axis=0)
         ties_with = ~correct & (scores == best)
         equal += ties_with.sum(axis=0)
-        earlier = np.arange(rows.start, rows.stop)[:, None] < first
-        before += (ties_with & earlier).sum(axis=0)
+        index = np.arange(rows.start, rows.stop)[:, None]
+        before += (ties_with & (index < first)).sum(axis=0)
+        after += (ties_with & (index > last)).sum(axis=0)
         tied += (correct & (scores == best)).sum(axis=0)
     *standing, correct = (np.concatenate(parts) for parts in zip(*of_images, strict=True))
     return Ranking(
         Direction(ties.Standing(*standing), correct),
-        Direction(ties.Standing(above, equal, before, tied), number),
+        Direction(ties.Standing(above, equal, before, after, tied), number),
         best_texts,
     )
 
@@ -82,8 +86,10 @@ def _standing(right: np.ndarray, wrong: np.ndarray) -> ties.Standing:
     """Standing of images, from scores of correct and of wrong texts; -inf elsewhere."""
     best = right.max(axis=1, keepdims=True)
     equal = wrong == best
-    before = equal & (np.arange(right.shape[1]) < right.argmax(axis=1)[:, None])
-    counts = (wrong > best, equal, before, right == best)
+    index, last = np.arange(right.shape[1]), right.shape[1] - 1
+    before = equal & (index < right.argmax(axis=1)[:, None])
+    after = equal & (index > last - right[:, ::-1].argmax(axis=1)[:, None])
+    counts = (wrong > best, equal, before, after, right == best)
     return ties.Standing(*(each.sum(axis=1) for each in counts))
 
 

@@ -4,6 +4,8 @@ strict       nothing: a correct option must beat every wrong one. A constant sco
 first_index  the result of an argmax, which takes the first of equal options. Only for comparison
              with published numbers: if the correct option comes first, a constant scorer gets
              100 %.
+last_index   the last of equal options, only for comparison, too: MMVP's code takes the second of
+             two images that score alike.
 half         the probability of being right if ties are broken at random: a constant scorer gets
              chance.
 """
@@ -18,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 
 from vlc_jax import errors
 
-POLICIES = ("strict", "first_index", "half")
+POLICIES = ("strict", "first_index", "last_index", "half")
 
 Rule = Callable[[Float[np.ndarray, "cases options"]], Bool[np.ndarray, " cases"]]
 
@@ -39,16 +41,22 @@ def credit(
     """
     check(tie)
     if tie == "first_index":
-        # the order of an argmax: by score, equal scores by index
-        order = np.argsort(-scores, axis=1, kind="stable")
-        ranks = np.empty_like(order)
-        np.put_along_axis(ranks, order, np.arange(scores.shape[1])[None, ::-1], axis=1)
-        return rule(ranks).astype(np.float64)
+        return rule(_ranks(scores)).astype(np.float64)
+    if tie == "last_index":
+        return rule(_ranks(scores[:, ::-1])[:, ::-1]).astype(np.float64)
     right = rule(scores).astype(np.float64)
     if tie == "half":
         tied = (np.diff(np.sort(scores, axis=1), axis=1) == 0).any(axis=1)
         right[tied] = _shared(scores[tied], rule)
     return right
+
+
+def _ranks(scores: Float[np.ndarray, "cases options"]) -> Int[np.ndarray, "cases options"]:
+    """Ranks in the order of an argmax: by score, equal scores by index; the best is the largest."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(scores.shape[1])[None, ::-1], axis=1)
+    return ranks
 
 
 class Standing(NamedTuple):
@@ -60,6 +68,8 @@ class Standing(NamedTuple):
     """Wrong options with the same score."""
     before: Int[np.ndarray, " queries"]
     """Wrong options with the same score and a lower index than the first such correct one."""
+    after: Int[np.ndarray, " queries"]
+    """Wrong options with the same score and a higher index than the last such correct one."""
     correct: Int[np.ndarray, " queries"]
     """Correct options with the same score, including itself; at least 1."""
 
@@ -71,6 +81,8 @@ class Standing(NamedTuple):
             return (self.above + self.equal < k).astype(np.float64)
         if tie == "first_index":
             return (self.above + self.before < k).astype(np.float64)
+        if tie == "last_index":
+            return (self.above + self.after < k).astype(np.float64)
         slots, tied = np.clip(k - self.above, 0, None), self.equal + self.correct
         missed = np.ones(len(self.above))
         for drawn in range(min(k, int(tied.max(initial=0)))):
@@ -85,6 +97,7 @@ class Standing(NamedTuple):
         lost = {
             "strict": self.equal,
             "first_index": self.before,
+            "last_index": self.after,
             "half": self.equal / (self.correct + 1),
         }
         return 1.0 + self.above + lost[tie]
@@ -101,11 +114,11 @@ def standing(
     of_correct = np.take_along_axis(scores, correct[:, None], axis=1)
     index = np.arange(scores.shape[1])[None]
     equal = (scores == of_correct) & (index != correct[:, None])
-    before = equal & (index < correct[:, None])
     return Standing(
         (scores > of_correct).sum(axis=1),
         equal.sum(axis=1),
-        before.sum(axis=1),
+        (equal & (index < correct[:, None])).sum(axis=1),
+        (equal & (index > correct[:, None])).sum(axis=1),
         np.ones(len(scores), int),
     )
 

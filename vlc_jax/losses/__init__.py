@@ -70,8 +70,9 @@ def _scores_and_bias(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]
 def _bias(o: types.Outputs) -> jax.Array:
     if o.logit_bias is None:
         raise errors.UsageError(
-            "the sigmoid loss needs a model with a logit bias: set the model's logit_bias_init "
-            "(SigLIP starts at -10, with a logit_scale_init of 10)"
+            "the sigmoid loss needs a model with a logit bias: set config.model.logit_bias_init, "
+            "such as -10.0; weights without a bias start there, too (SigLIP starts at -10, with a "
+            "logit_scale_init of 10)"
         )
     return o.logit_bias
 

@@ -270,7 +270,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
     crop = config.input.crop
     if not is_training:
         crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
-        known("crop of evaluation", crop, ("centre", "none", "pad"))
+        known("crop of evaluation", crop, (*image_ops.CENTRES, "none", "pad"))
     with usage_errors():
         return image_ops.ImageTransform(
             size=config.input.image_size,

@@ -386,6 +386,7 @@ def architecture(model: nn.Module) -> weights.Architecture:
         patch_size=model.image.patch_size or 0,
         heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},
         may_cut_text=weights_compatibility.may_cut_text(model),
+        logit_bias=model.logit_bias_init,
     )
 
 

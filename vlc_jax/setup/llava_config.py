@@ -10,15 +10,17 @@ from ml_collections import ConfigDict
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import prompts
+from vlc_jax.input_pipeline.tokenizers import special_tokens
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import llava as models
+from vlc_jax.setup import weights_compatibility
 from vlc_jax.weights import llava, metadata, paligemma
 
 # Key of config.json in an exported folder (tools/llava_folder.py), ignored by other programs: the
 # prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}, or
 # {"tokenizer": name} of a run whose prompt is not that of a conversation.
 PROMPT = "vlc_jax"
-# Interpolation of images by `kind` of the sizes, if preprocessor_config.json has none.
+# Interpolation of images by `kind` of the sizes, if no processor's file has one.
 INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
 
 
@@ -60,8 +62,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     config = default.get_config()
     with config.unlocked():
         config.init_from = str(path)
-        config.input.image_size = sizes["image"]["image_size"]
-        config.input.update(_pixels(path, kind))
+        config.input.update(_pixels(path, sizes))
         config.text.tokenizer, config.text.context_length = "conversation", 128
         config.text.tokenizer_options = ConfigDict(
             _tokenizer(files, vocabulary, template) | _image_token(path, kind, vocabulary)
@@ -127,25 +128,33 @@ def _tokenizer_files(path: Path) -> Path:
     return path
 
 
-def _pixels(path: Path, kind: str) -> dict[str, str]:
-    """Fields of config.input: crop, normalisation and interpolation.
+def _pixels(path: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of config.input: size, crop, normalisation and interpolation.
 
-    LLaVA pads images to a square or crops the centre (its image_aspect_ratio); SigLIP towers
-    squash. Raises UsageError for a normalisation other than SigLIP's.
+    They are those of the processor's file. Without one, LLaVA pads images to a square or crops the
+    centre (its image_aspect_ratio); SigLIP towers squash.
+    Raises UsageError for a size that contradicts the image tower, and for unknown moments.
     """
-    if kind == "llava":
-        config = json.loads((path / "config.json").read_text())
-        return {"crop": "pad" if config.get("image_aspect_ratio") == "pad" else "centre"}
-    pixels = {"crop": "none", "normalisation": "siglip"}
+    kind, side = sizes.get("kind", "llava"), sizes["image"]["image_size"]
+    pixels: dict[str, Any] = {"image_size": side, "crop": "centre"}
+    if kind != "llava":
+        pixels |= {"crop": "none", "normalisation": "siglip"}
+        pixels["interpolation"] = INTERPOLATIONS[kind]
     if path.is_file():  # big_vision's format, whose resize is bilinear
         return pixels | {"interpolation": "bilinear"}
-    values = metadata.read(path, ("preprocessor_config.json",))
-    for name in ("mean", "std"):
-        if values.get(name, (0.5, 0.5, 0.5)) != (0.5, 0.5, 0.5):
-            raise UsageError(
-                f"{path}: preprocessor_config.json has {name} {values[name]}; only 0.5 is supported"
-            )
-    return pixels | {"interpolation": values.get("interpolation", INTERPOLATIONS[kind])}
+    values = metadata.read(path, metadata.PROCESSORS)
+    pixels |= {k: values[k] for k in ("image_size", "crop", "interpolation") if k in values}
+    if name := weights_compatibility.normalisation(values, path):
+        pixels["normalisation"] = name
+    patch = sizes["image"]["patch_size"]
+    if pixels["image_size"] // patch != side // patch:
+        raise UsageError(
+            f"{path}: the processor's images have {pixels['image_size']} pixels, the image tower "
+            f"of config.json {side}: correct one of the files"
+        )
+    if json.loads((path / "config.json").read_text("utf-8")).get("image_aspect_ratio") == "pad":
+        pixels["crop"] = "pad"
+    return pixels
 
 
 def _template(path: Path, sizes: Mapping[str, Any], vocabulary: DecoderTokenizer) -> str:
@@ -167,10 +176,20 @@ def _tokenizer(
     ends = [name for name in template.terminators if name in vocabulary]
     return {
         "path": str(files),
+        **_padding(files, vocabulary),
         "question": prompts.VQASCORE,
         "template": template.text.partition(prompts.IMAGE)[2],
         **({"eos_token": ends[0], "terminators": ends[1:]} if ends else {}),
     }
+
+
+def _padding(files: Path, vocabulary: DecoderTokenizer) -> dict[str, str]:
+    """Tokenizer option for a SentencePiece model without a padding piece and without a usable
+    declaration beside it: <unk>, as in LLaVA's code. No decoder reads padding."""
+    if files.suffix != ".model" or "<pad>" in vocabulary or "<unk>" not in vocabulary:
+        return {}
+    name = special_tokens.declared("pad_token", files)
+    return {} if name is not None and name in vocabulary else {"pad_token": "<unk>"}
 
 
 def _image_token(path: Path, kind: str, vocabulary: DecoderTokenizer) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Checks of a checkpoint's metadata (activation, epsilon, preprocessing, tokenizer) against ours.
+"""Checks of a checkpoint's metadata (towers, preprocessing, tokenizer) against ours.
 
 Weights load without an error when one of these is wrong, and then score worse.
 """
@@ -46,6 +46,7 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
     values = {
         "image_activation": model.image.activation,
         "image_epsilon": model.image.epsilon,
+        "image_heads": model.image.heads,
         "mean": mean,
         "std": std,
         "interpolation": config.input.interpolation,
@@ -57,6 +58,9 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
         values |= {
             "text_activation": model.text.activation,
             "text_epsilon": model.text.epsilon,
+            "text_heads": model.text.heads,
+            "is_causal": model.text.is_causal,
+            "text_pooling": model.text.pooling,
             "context_length": model.text.context_length,
             "vocab_size": model.text.vocab_size,
             **_tokenizer_metadata(model, tokenizer),
@@ -187,6 +191,8 @@ def _tokenizer_metadata(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any
     names = {index: token for token, index in tokenizer.vocabulary().items()}
     if tokenizer.eos_id in names:
         values["eos_token"] = names[tokenizer.eos_id]
+    if model.text.pooling == "eos":
+        values["eos_id"] = tokenizer.eos_id
     if tokenizer.pad_id in names and not may_cut_text(model):
         values["pad_token"] = names[tokenizer.pad_id]
     return values
@@ -205,6 +211,23 @@ def has_text_tower(model: nn.Module) -> bool:
     return isinstance(model.text, TextTower)
 
 
+def normalisation(values: Mapping[str, Any], path: str | Path) -> str | None:
+    """Name of the normalisation with the mean and std of metadata; None without either.
+
+    Raises UsageError for moments without a name.
+    """
+    moments = {key: values[key] for key in ("mean", "std") if key in values}
+    for name, (mean, std) in image_ops.NORMALISATIONS.items():
+        named = {"mean": mean, "std": std}
+        if all(np.allclose(named[key], value) for key, value in moments.items()):
+            return name if moments else None
+    listed = " and ".join(f"{key} {value}" for key, value in moments.items())
+    raise UsageError(
+        f"{path}: the images of the weights have {listed}; only those of "
+        f"{', '.join(image_ops.NORMALISATIONS)} are supported"
+    )
+
+
 def _field(config: ConfigDict, key: str) -> str:
     """The config field that sets `key`; config.text.tokenizer if it has no such option."""
     field = weights.metadata.FIELDS[key]
@@ -215,4 +238,7 @@ def _field(config: ConfigDict, key: str) -> str:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    return a == b if isinstance(a, str) else bool(np.allclose(a, b, rtol=1e-4, atol=0))
+    # the centre crops of two libraries, which differ by a pixel at most, are both accepted
+    if isinstance(a, str):
+        return a == b or {a, b} == {*image_ops.CENTRES}
+    return bool(np.allclose(a, b, rtol=1e-4, atol=0))

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax import weights
@@ -16,7 +15,7 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import addresses, data, exported_config, llava_config
+from vlc_jax.setup import addresses, data, exported_config, llava_config, weights_compatibility
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
@@ -122,20 +121,20 @@ def config_of_weights(
     known("family of weights", family, pretrained.FAMILIES)
     variant = variant or _variant(path, sizes, family, EVA_FAMILIES.get(format_, ()))
     known("variant", variant, variants.VARIANTS)
-    pixels = variants.VARIANTS[variant].image_size
-    if pixels // sizes.patch_size != sizes.grid:
-        pixels = sizes.grid * sizes.patch_size
+    metadata = weights.metadata.read(path)
     args = SimpleNamespace(
         weights=str(path), tokenizer=tokenizer or "", path="", image_folder="", variant=variant
     )
     config = default.get_config()
     with config.unlocked():
-        pretrained.FAMILIES[family](config, args, image_size or pixels)
+        pixels = image_size or _image_size(path, sizes, variant, metadata)
+        pretrained.FAMILIES[family](config, args, pixels)
         if tokenizer:
             _use_tokenizer(config, tokenizer)
         config.text.context_length = sizes.context_length
         config.model.vocab_size = sizes.vocab_size
-        _apply(config, weights.metadata.read(path))
+        _apply(config, metadata, variant, path)
+        _use_centre_crop(config, weights.centre_crop(format_))
         if activation:
             config.model.activation = activation
         config.evals = ConfigDict()
@@ -191,22 +190,50 @@ def _variant(
     return (of_grid or matches)[0]
 
 
-def _apply(config: ConfigDict, metadata: dict[str, Any]) -> None:
-    """Sets activation, epsilon and preprocessing from the files beside the weights."""
-    for field in ("activation", "epsilon"):
-        values = {part: metadata.get(f"{part}_{field}") for part in ("image", "text")}
-        for part, value in values.items():
-            if value is not None:
+def _use_centre_crop(config: ConfigDict, centre: str) -> None:
+    """Replaces a centre crop by that of the weights' library, in training and evaluation."""
+    if (config.input.eval_crop or config.input.crop) in image_ops.CENTRES:
+        is_set = config.input.eval_crop or centre != "centre"
+        config.input.crop, config.input.eval_crop = centre, centre if is_set else None
+
+
+def _image_size(
+    path: str | Path, sizes: weights.sizes.Sizes, variant: str, metadata: Mapping[str, Any]
+) -> int:
+    """Pixels per side, by the files beside the weights, else by the variant and the position grid.
+
+    Raises UsageError if the files contradict the position grid.
+    """
+    pixels = metadata.get("image_size")
+    if pixels is not None and pixels // sizes.patch_size != sizes.grid:
+        raise UsageError(
+            f"the files beside the weights at {path} are for images of {pixels} pixels, but the "
+            f"weights have positions of {sizes.grid} x {sizes.grid} patches of {sizes.patch_size}: "
+            "correct the size in the files, or name image_size=... (positions are resampled to it)"
+        )
+    pixels = pixels or variants.VARIANTS[variant].image_size
+    return pixels if pixels // sizes.patch_size == sizes.grid else sizes.grid * sizes.patch_size
+
+
+def _apply(config: ConfigDict, metadata: Mapping[str, Any], variant: str, path: str | Path) -> None:
+    """Sets towers and preprocessing from the files beside the weights."""
+    of_variant = variants.options(variant)
+    for part in ("image", "text"):
+        for field in ("activation", "epsilon"):
+            if (value := metadata.get(f"{part}_{field}")) is not None:
                 config.model[part][field] = value
-    if "mean" in metadata and "std" in metadata:
-        moments = metadata["mean"], metadata["std"]
-        names = [n for n, value in image_ops.NORMALISATIONS.items() if np.allclose(value, moments)]
-        if not names:
-            raise UsageError(
-                f"the weights' images have mean and standard deviation {moments}; only those of "
-                f"{', '.join(image_ops.NORMALISATIONS)} are supported"
-            )
-        config.input.normalisation = names[0]
+    # Only if they differ: the config of a run that resumes must stay the same.
+    switches = (
+        ("image_heads", "image", "heads", None),
+        ("text_heads", "text", "heads", None),
+        ("is_causal", "text", "is_causal", True),
+        ("text_pooling", "text", "pooling", "eos"),
+    )
+    for key, part, field, plain in switches:
+        if key in metadata and metadata[key] != of_variant[part].get(field, plain):
+            config.model[part][field] = metadata[key]
+    if name := weights_compatibility.normalisation(metadata, path):
+        config.input.normalisation = name
     for key, field in (("interpolation", "interpolation"), ("crop", "eval_crop")):
         if key in metadata:
             config.input[field] = metadata[key]

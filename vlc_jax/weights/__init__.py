@@ -1,5 +1,6 @@
 """Import and export of other projects' weights: `load`, `save` and the table FORMATS."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "FORMATS",
     "Architecture",
     "Format",
+    "centre_crop",
     "dcsm",
     "detect",
     "fitted",
@@ -51,6 +53,8 @@ class Architecture(NamedTuple):
     patch_size: int
     heads: dict[str, int]  # of "image" and "text"
     may_cut_text: bool = False  # causal with end-of-text pooling: later positions are never read
+    # start of the bias of models with one, for weights of CLIP, which have none; None: no bias
+    logit_bias: float | None = None
 
 
 class Format(NamedTuple):
@@ -133,6 +137,24 @@ def detect(arrays: Mapping[str, np.ndarray]) -> str:
     )
 
 
+# Names of SigLIP 2 NaFlex: a matrix in place of a convolution, and timm's NaFlexVit.
+_NAFLEX = ("vision_model.embeddings.patch_embedding.weight", "visual.trunk.embeds.proj.weight")
+
+
+def _check_fixed_resolution(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises WeightsError for SigLIP 2 NaFlex."""
+    if any(name in arrays and arrays[name].ndim == 2 for name in _NAFLEX):
+        raise WeightsError(
+            "weights of SigLIP 2 NaFlex, whose images have any aspect ratio; only SigLIP 2 of "
+            "fixed resolution is supported"
+        )
+
+
+def centre_crop(name: str) -> str:
+    """The centre crop (image_ops.CENTRES) of the library that a format belongs to."""
+    return "centre_torchvision" if name.startswith("open") else "centre"  # openai, open_clip
+
+
 def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.ndarray], str]:
     """Arrays of a file or folder, with the names of its format's rules, and the format's name.
 
@@ -141,6 +163,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
     """
     arrays = files.read(path, only_shapes=only_shapes)
     try:
+        _check_fixed_resolution(arrays)
         name = detect(arrays)
         unpack = FORMATS[name].unpack
         return (unpack(arrays) if unpack else arrays), name
@@ -163,6 +186,12 @@ def load(
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
+        biases = [theirs for r in rules if r.ours == (_BIAS,) for theirs in r.theirs]
+        has_bias = any(bias in arrays for bias in biases)
+        if "text" in shapes:
+            _check_bias(has_bias, expected)
+        if not has_bias and architecture.logit_bias is not None and not _is_sigmoid(name):
+            expected.pop(_BIAS, None)
         # the file may hold both towers: text arrays are no leftovers
         if "text" not in shapes:
             unused = [r for r in rules if not r.is_of("image") or (is_cut and _is_late(r))]
@@ -171,6 +200,38 @@ def load(
         return fitted(unflatten(flat), shapes, architecture), name
     except WeightsError as error:
         raise WeightsError(f"{path} ({name}): {error}") from error
+
+
+_BIAS = "logit_bias"
+
+
+def _is_sigmoid(name: str) -> bool:
+    """True for formats of models that were trained with the sigmoid loss."""
+    return "siglip" in name or "big_vision" in name
+
+
+def _check_bias(has_bias: bool, expected: Mapping[str, Any]) -> None:
+    """Raises WeightsError if weights have a bias of logits and the model has none."""
+    if has_bias and _BIAS not in expected:
+        raise WeightsError(
+            "the weights have a logit_bias (they were trained with the sigmoid loss), the model "
+            "has none: set config.model.logit_bias_init, such as -10.0; softmax losses ignore it"
+        )
+
+
+# ln 1000: published scales are at most 100, SigLIP's 118. A linear scale, such as 14.3 or 100, is
+# no logarithm.
+_MAX_LOGIT_SCALE = 6.9
+
+
+def _check_scale(params: Mapping[str, Any]) -> None:
+    """Raises WeightsError for a logit_scale that cannot be the logarithm of a scale."""
+    if "logit_scale" in params and (scale := float(params["logit_scale"])) > _MAX_LOGIT_SCALE:
+        raise WeightsError(
+            f"logit_scale is {scale:g}, a scale of exp({scale:g}): the parameter is a logarithm, "
+            "published ones are at most ln 100 = 4.61, SigLIP's 4.77; store the logarithm of the "
+            "scale"
+        )
 
 
 def _is_late(rule: Rule) -> bool:
@@ -183,14 +244,21 @@ def fitted(
 ) -> dict[str, Any]:
     """`params` with position embeddings resampled or cut to the lengths in `shapes`, then checked.
 
-    Raises WeightsError for names or shapes that differ from `shapes`, and for NaN or infinity.
+    A logit_bias that only the model has starts at architecture.logit_bias.
+    Raises WeightsError for names or shapes that differ from `shapes`, for NaN or infinity, and for
+    a logit_scale that is no logarithm.
     """
     flat = flatten(params)
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
+    _check_bias(_BIAS in flat, expected)
+    if _BIAS in expected and _BIAS not in flat and architecture.logit_bias is not None:
+        flat[_BIAS] = np.array(architecture.logit_bias, np.float32)
+        logging.info("the weights have no logit_bias: it starts at %g", architecture.logit_bias)
     rename.check_names(flat, expected)
     # before the check of shapes, which the position embedding passes only after this
     flat = position.fit(flat, expected, may_cut_text=architecture.may_cut_text)
     rename.check_values(flat, expected)
+    _check_scale(flat)
     return unflatten(flat)
 
 

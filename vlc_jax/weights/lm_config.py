@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights import config_keys, huggingface_config
 
 # Defaults of transformers' classes, by model_type: a config.json may omit these fields.
 _LLAMA = {
@@ -105,6 +106,44 @@ _TOWER_DEFAULTS = {
 _SIGLIP_TOWER = {"pre_norm": False, "patch_bias": True, "pooling": "mean"}
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh"}  # transformers -> ours, where names differ
 SELECT = {"default": "patch", "full": "cls_patch", "cls": "cls"}  # "cls" is ours, and LLaVA forks'
+# Keys of each section of config.json that are read below, or show in the shapes of arrays.
+_LM_READ = config_keys.names(
+    """_sliding_window_pattern attention_bias attn_logit_softcapping final_logit_softcapping
+    head_dim hidden_act hidden_activation hidden_size intermediate_size layer_types
+    max_position_embeddings mlp_bias num_attention_heads num_hidden_layers num_key_value_heads
+    original_max_position_embeddings partial_rotary_factor query_pre_attn_scalar rms_norm_eps
+    rope_local_base_freq rope_parameters rope_scaling rope_theta sliding_window
+    sliding_window_pattern tie_word_embeddings use_bidirectional_attention vocab_size"""
+)
+_LM_HARMLESS = config_keys.names("embd_pdrop num_image_tokens pretraining_tp resid_pdrop")
+_READ = config_keys.names(
+    """image_token_id image_token_index mm_tokens_per_image multimodal_projector_bias
+    projector_hidden_act text_config tie_word_embeddings vision_config vision_feature_layer
+    vision_feature_select_strategy"""
+)
+_HARMLESS = config_keys.names(
+    """_vocab_size boi_token_id boi_token_index eoi_token_id eoi_token_index hidden_size
+    ignore_index image_seq_length vlc_jax vocab_size"""
+)
+_TOWER_HARMLESS = config_keys.names("num_image_tokens num_positions vision_use_head")
+_ORIGINAL_READ = config_keys.names(
+    """image_aspect_ratio mm_projector_type mm_vision_select_feature mm_vision_select_layer
+    mm_vision_tower vision_config"""
+)
+_ORIGINAL_FIXED = {
+    "image_aspect_ratio": ("pad", "square"),
+    "mm_patch_merge_type": ("flat",),
+    "mm_resampler_type": (),
+    "mm_use_im_start_end": (False,),
+    "s2": (False,),
+}
+# mm_use_im_patch_token: a further token of the vocabulary, in no prompt
+_ORIGINAL_HARMLESS = config_keys.names(
+    """freeze_mm_mlp_adapter freeze_mm_vision_resampler image_crop_resolution image_grid_pinpoints
+    image_split_resolution mm_hidden_size mm_projector_lr mm_use_im_patch_token mm_vision_tower_lr
+    tokenizer_model_max_length tokenizer_padding_side tune_mm_mlp_adapter tune_mm_vision_resampler
+    unfreeze_mm_vision_tower use_mm_proj vlc_jax"""
+)
 SENTINEL = -200  # of LLaVA's own code: the id of an image in a tokenised prompt
 
 
@@ -123,7 +162,18 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
         _require(text, "use_bidirectional_attention", True)
         text = {**text, "use_bidirectional_attention": None}
     family, fields = _language_model(text, text.get("model_type", "llama"))
+    config_keys.check(
+        text,
+        "config.json" if text is config else "config.json, text_config",
+        read=_LM_READ,
+        fixed={},
+        harmless=config_keys.TRANSFORMERS | _LM_HARMLESS,
+    )
     sizes = {"family": family, "lm": fields}
+    if kind in (*_IMAGE_IDS, "llava"):
+        harmless = config_keys.TRANSFORMERS | _HARMLESS
+        fixed = {"image_aspect_ratio": _ORIGINAL_FIXED["image_aspect_ratio"]}  # of our exports
+        config_keys.check(config, "config.json", read=_READ, fixed=fixed, harmless=harmless)
     if kind in _IMAGE_IDS:
         return sizes | _over_siglip(config, fields)
     if kind != "llava":
@@ -139,10 +189,17 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     return sizes | {
         "image": _image_tower(config.get("vision_config", {})),
-        "layer": config.get("vision_feature_layer", -2),
+        "layer": _layer(config, "vision_feature_layer"),
         "image_id": config.get("image_token_index", config.get("image_token_id", 32_000)),
         "select": SELECT[strategy],
     }
+
+
+def _layer(config: Mapping[str, Any], name: str) -> int:
+    layer = config.get(name, -2)
+    if not isinstance(layer, int):
+        raise WeightsError(f"config.json has {name} {layer}; only one layer is supported")
+    return layer
 
 
 # Image token of PaliGemma and Gemma 3 if config.json omits it, by model_type.
@@ -221,6 +278,13 @@ _IMAGE = {
 
 
 def _image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
+    config_keys.check(
+        vision,
+        "config.json, vision_config",
+        read=huggingface_config.TOWER,
+        fixed={},
+        harmless=config_keys.TRANSFORMERS | _TOWER_HARMLESS,
+    )
     filled = {**_TOWER_DEFAULTS[kind], **vision}
     _require(filled, "model_type", f"{kind}_vision_model")
     return {ours: filled[theirs] for ours, theirs in _IMAGE.items()}
@@ -229,6 +293,13 @@ def _image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any
 def _original(config: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a folder written by LLaVA's own code, where the image tower is only a name."""
     _require(config, "mm_projector_type", "mlp2x_gelu")
+    config_keys.check(
+        config,
+        "config.json",
+        read=_ORIGINAL_READ | _LM_READ,
+        fixed=_ORIGINAL_FIXED,
+        harmless=config_keys.TRANSFORMERS | _ORIGINAL_HARMLESS | _LM_HARMLESS,
+    )
     names = f"{config.get('model_type')} {config.get('architectures')}".lower()
     family = next((name for name in ("phi", "mistral", "gemma") if name in names), "llama")
     family = {"phi": "phi3"}.get(family, family)
@@ -242,7 +313,7 @@ def _original(config: Mapping[str, Any]) -> dict[str, Any]:
         "family": family,
         "lm": _language_model(config, family)[1],
         "image": _image_tower(config.get("vision_config") or TOWERS[tower]),
-        "layer": config.get("mm_vision_select_layer", -2),
+        "layer": _layer(config, "mm_vision_select_layer"),
         "image_id": SENTINEL,
         "select": config.get("mm_vision_select_feature", "patch"),
     }

@@ -180,8 +180,10 @@ def test_sugarcrepe_pp_the_second_caption_is_the_hard_positive(all_sets):
     assert "swap_obj: 2 cases; published are 245" in benchmark.notes
 
 
-def test_vismin_captions_that_the_solution_exchanges_stand_beside_their_images(all_sets):
-    cases = read("vismin", all_sets).cases
+@pytest.mark.parametrize("edition", vismin.EDITIONS)
+def test_vismin_captions_stand_beside_their_images_in_both_editions(tmp_path, edition):
+    sets.vismin.write(tmp_path, edition)
+    cases = read("vismin", tmp_path, edition=edition).cases
     assert len(cases) == 8
     for number, case in enumerate(cases):
         category, n = sets.vismin.CATEGORIES[number // 2], number % 2
@@ -201,12 +203,22 @@ def test_vismin_captions_that_the_solution_exchanges_stand_beside_their_images(a
     ],
 )
 def test_vismin_a_solution_of_other_rows_is_refused(tmp_path, change, message):
-    sets.vismin.write(tmp_path)
+    sets.vismin.write(tmp_path, "2024")
     with (tmp_path / "vismin" / vismin.SOLUTION).open(newline="") as file:
         rows = list(csv.DictReader(file))
     sets.files.write_table(tmp_path / "vismin" / vismin.SOLUTION, change(rows))
     with pytest.raises(DataError, match=message):
-        read("vismin", tmp_path)
+        read("vismin", tmp_path, edition="2024")
+
+
+def test_vismin_notes_a_solution_that_it_does_not_use(tmp_path):
+    sets.vismin.write(tmp_path)
+    assert not any("sim_solution" in note for note in read("vismin", tmp_path).notes)
+    (tmp_path / "vismin" / vismin.SOLUTION).write_text("Text,category\n")
+    notes = read("vismin", tmp_path).notes
+    assert any("sim_solution.csv is not used: it belongs to the files before" in n for n in notes)
+    with pytest.raises(ValueError, match=r"edition is one of .*; got '2023'"):
+        read("vismin", tmp_path, edition="2023")
 
 
 BLA = ("bla", "BLA_Benchmark/annotations/active_passive_captions.json")

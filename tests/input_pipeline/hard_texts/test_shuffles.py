@@ -99,6 +99,9 @@ def test_clean_shuffles_leave_signs_and_spaces_and_never_the_order(name):
         ('He doesn\'t say "stop,"', "He does n't say `` stop , ''"),
         ("(it's 3:30)... 1,000 cannot!", "( it 's 3:30 ) ... 1,000 can not !"),
         ("A man's t-shirt. The U.S. flag.", "A man 's t-shirt . The U.S. flag ."),
+        ("A bus. The sign.", "A bus . The sign ."),
+        ("Dr. Who and Mrs. Poe at St. Ives.", "Dr. Who and Mrs. Poe at St. Ives ."),
+        ("A U.S. Army truck by J. Doe.", "A U.S. Army truck by J. Doe ."),
         ("red/blue, 50% -- isn't", "red/blue , 50 % -- is n't"),
     ],
 )

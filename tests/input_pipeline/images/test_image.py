@@ -262,6 +262,21 @@ def test_a_short_side_of_the_wanted_size_is_only_cropped():
     np.testing.assert_array_equal(ImageTransform(32)(pixels), pixels[:, 9:41])  # 9.5, rounded down
 
 
+@pytest.mark.parametrize(("width", "hugging_face", "torchvision"), [
+    (33, 0, 0), (34, 1, 1), (35, 1, 2), (36, 2, 2), (37, 2, 2), (39, 3, 4), (51, 9, 10),
+])  # fmt: skip
+def test_the_crops_of_two_libraries_differ_where_the_remainder_is_3_modulo_4(
+    width, hugging_face, torchvision
+):
+    pixels = np.random.default_rng(0).integers(0, 256, (32, width, 3), dtype=np.uint8)
+    for crop, left in (("centre", hugging_face), ("centre_torchvision", torchvision)):
+        for turned in (pixels, pixels.transpose(1, 0, 2)):
+            expected = pixels[:, left : left + 32]
+            expected = expected if turned is pixels else expected.transpose(1, 0, 2)
+            found = ImageTransform(32, crop=crop)(np.ascontiguousarray(turned))
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_random_crop_takes_the_asked_share_of_the_area():
     ramp = np.zeros((100, 100, 3), np.uint8)
     ramp[..., 0] = np.arange(100)[None]  # red tells the column, green the row

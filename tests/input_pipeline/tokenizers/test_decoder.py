@@ -1,12 +1,12 @@
 """Tokenizers of decoders: where answers start, start tokens, streaming."""
 
-import io
+import json
 
 import numpy as np
 import pytest
-import sentencepiece
 import tokenizers
 
+from tests.support import small_models
 from vlc_jax.input_pipeline.record import Conversation
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer, TextStream
@@ -17,21 +17,8 @@ TEXTS = ["USER: Is the mug on the table? ASSISTANT: Yes", "Answer A or B", "No A
 
 @pytest.fixture(scope="module")
 def piece_tokenizer(tmp_path_factory):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS),
-        model_writer=model,
-        vocab_size=330,
-        model_type="bpe",
-        byte_fallback=True,
-        user_defined_symbols=["\n"],
-        hard_vocab_limit=False,
-        normalization_rule_name="identity",  # both as Llama's model has them
-        remove_extra_whitespaces=False,
-        minloglevel=2,
-    )
     path = tmp_path_factory.mktemp("pieces") / "tokenizer.model"
-    path.write_bytes(model.getvalue())
+    small_models.write_pieces(path, TEXTS)
     return DecoderTokenizer(path.parent)
 
 
@@ -172,3 +159,19 @@ def test_a_stream_adds_up_to_the_text_and_never_shows_half_a_letter(
 def test_a_folder_without_tokenizer_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"neither tokenizer.json nor tokenizer.model"):
         DecoderTokenizer(tmp_path)
+
+
+def test_llamas_model_without_padding_takes_the_token_declared_beside_it(piece_tokenizer, tmp_path):
+    """As LLaVA-1.5's own folder: padding is <unk>."""
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(piece_tokenizer.path.read_bytes())
+    with pytest.raises(ValueError, match="has no pad_token"):
+        make_tokenizer("conversation", context_length=16, path=str(tmp_path))
+    declared = {"pad_token": "<unk>", "eos_token": {"content": "</s>"}}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(declared))
+    for each in (tmp_path, path):
+        tokenizer = make_tokenizer("conversation", context_length=16, path=str(each))
+        assert (tokenizer.pad_id, tokenizer.eos_id) == (0, 2)
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"pad_token": "[PAD]"}))
+    with pytest.raises(ValueError, match=r"pad_token '\[PAD\]' is not in the vocabulary"):
+        make_tokenizer("conversation", context_length=16, path=str(tmp_path))

@@ -503,3 +503,12 @@ def test_the_class_of_a_conversation_tokenizer_says_so_before_it_is_built():
     }
     assert kinds == expected
     assert sum(kinds.values()) == 2
+
+
+@pytest.mark.parametrize("name", ["start_of_text", "end_of_text", "|startoftext|", "|endoftext|"])
+def test_special_tokens_written_in_a_caption_are_ordinary_text(clip_vocabulary, name):
+    """Of OpenAI's code, transformers and open_clip: none moves the end of text."""
+    tokenizer = clip_bpe.ClipTokenizer(32, **clip_vocabulary)
+    (ids,) = tokenizer([f"a dog <{name}> on a mat"])
+    assert (ids == tokenizer.sot_id).sum() == 1
+    assert (ids == tokenizer.eos_id).sum() == 1

@@ -1,0 +1,219 @@
+"""Metadata in Hugging Face's config.json and in its processors' files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import config_keys
+
+ACTIVATIONS = {
+    "quick_gelu": "quick_gelu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    # one formula under three names
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+}
+# Defaults of Hugging Face's classes: a config.json holds only values that differ from them.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "clip": {
+        "hidden_act": "quick_gelu",
+        "layer_norm_eps": 1e-5,
+        "vocab_size": 49_408,
+        "max_position_embeddings": 77,
+        "heads": {"image": 12, "text": 8},
+    },
+    "siglip": {
+        "hidden_act": "gelu_pytorch_tanh",
+        "layer_norm_eps": 1e-6,
+        "vocab_size": 32_000,
+        "max_position_embeddings": 64,
+        "heads": {"image": 12, "text": 12},
+    },
+}
+# Keys of a tower that are read here, or that show in the shapes of its arrays.
+TOWER = (
+    "hidden_act",
+    "hidden_size",
+    "image_size",
+    "intermediate_size",
+    "layer_norm_eps",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_channels",
+    "num_hidden_layers",
+    "patch_size",
+    "projection_size",
+    "vocab_size",
+)
+# vision_use_head: SigLIP's attention pooling. pruned_heads: of older transformers.
+_TOWER_FIXED = {"vision_use_head": (True,), "pruned_heads": ({},)}
+
+
+def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Metadata of a config.json; `file` is its name, for messages."""
+    kind = str(config.get("model_type"))[:50]
+    if kind == "siglip2":
+        raise WeightsError(
+            f"{file} is of SigLIP 2 NaFlex (model_type 'siglip2'), for images of any aspect ratio; "
+            "only SigLIP 2 of fixed resolution is supported (model_type 'siglip', as of "
+            "google/siglip2-base-patch16-224)"
+        )
+    if kind not in _DEFAULTS:
+        raise WeightsError(f"{file} is of model_type {kind!r}; known: {list(_DEFAULTS)}")
+    defaults, metadata = _DEFAULTS[kind], dict[str, Any]()
+    config_keys.check(
+        config,
+        file,
+        read=("vision_config", "text_config"),
+        fixed={"pruned_heads": ({},)},
+        harmless=config_keys.TRANSFORMERS,
+    )
+    for part, name in (("image", "vision_config"), ("text", "text_config")):
+        section = config.get(name) or {}
+        config_keys.check(
+            section,
+            f"{file}, {name}",
+            read=TOWER,
+            fixed=_TOWER_FIXED,
+            harmless=config_keys.TRANSFORMERS,
+        )
+        tower = {"num_attention_heads": defaults["heads"][part], **defaults, **section}
+        metadata[f"{part}_activation"] = ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
+        metadata[f"{part}_epsilon"] = tower["layer_norm_eps"]
+        metadata[f"{part}_heads"] = tower["num_attention_heads"]
+        if part == "image" and "image_size" in tower:
+            metadata["image_size"] = tower["image_size"]
+        if part == "text":
+            metadata["context_length"] = tower["max_position_embeddings"]
+            metadata["vocab_size"] = tower["vocab_size"]
+            end = tower.get("eos_token_id")
+            # CLIP's tower pools there; 2 is its code for the largest id of a text. SigLIP's does
+            # not read it: published values are wrong (49407 of 32,000 tokens).
+            if kind == "clip" and isinstance(end, int) and end != 2:
+                metadata["eos_id"] = end
+    return metadata
+
+
+_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+# Defaults of the image processors' classes, without the suffixes of their implementations.
+_CLIP_PIXELS = {
+    "size": {"shortest_edge": 224},
+    "crop_size": 224,
+    "resample": 3,
+    "do_center_crop": True,
+    "image_mean": _CLIP_MEAN,
+    "image_std": _CLIP_STD,
+}
+_SIGLIP_PIXELS = {
+    "size": {"height": 224, "width": 224},
+    "resample": 3,
+    "image_mean": (0.5,) * 3,
+    "image_std": (0.5,) * 3,
+}
+_PROCESSORS: dict[str, dict[str, Any]] = {
+    "CLIPImageProcessor": _CLIP_PIXELS,
+    "CLIPFeatureExtractor": _CLIP_PIXELS,
+    "LlavaImageProcessor": _CLIP_PIXELS,
+    "SiglipImageProcessor": _SIGLIP_PIXELS,
+    "Gemma3ImageProcessor": _SIGLIP_PIXELS | {"resample": 2},
+}
+_RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_OTHER_RESAMPLING = {0: "nearest", 1: "lanczos", 4: "box", 5: "hamming"}
+_PIXELS_FIXED = {
+    "do_resize": (True,),
+    "do_rescale": (True,),
+    "do_normalize": (True,),
+    "do_pan_and_scan": (False,),
+    "do_image_splitting": (False,),
+    "crop_pct": (1.0,),
+    "pad_size": (),
+}
+_PIXELS_HARMLESS = config_keys.names(
+    """_valid_processor_keys data_format default_to_square device disable_grouping
+    do_convert_rgb image_seq_length input_data_format model_input_names
+    pan_and_scan_max_num_crops pan_and_scan_min_crop_size pan_and_scan_min_ratio_to_activate
+    processor_class return_tensors use_fast"""
+)
+_PIXELS_READ = config_keys.names(
+    """crop_size do_center_crop do_pad feature_extractor_type image_mean
+    image_processor_type image_std resample rescale_factor size"""
+)
+
+
+def nested_processor(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Metadata of processor_config.json: transformers 5 saves the image processor inside it."""
+    pixels = config.get("image_processor")
+    return {} if pixels is None else processor(pixels, f"{file}, image_processor")
+
+
+def processor(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Metadata of an image processor, in preprocessor_config.json."""
+    name = config.get("image_processor_type") or config.get("feature_extractor_type")
+    kind = str(name).removesuffix("Fast").removesuffix("Pil")
+    if kind == "Siglip2ImageProcessor":
+        raise WeightsError(f"{file}: {name} is of SigLIP 2 NaFlex; use one of fixed resolution")
+    config_keys.check(
+        config, file, read=_PIXELS_READ, fixed=_PIXELS_FIXED, harmless=_PIXELS_HARMLESS
+    )
+    factor = config.get("rescale_factor")
+    if factor is not None and abs(255 * factor - 1) > 1e-3:
+        raise WeightsError(f"{file}: rescale_factor is {factor}; only 1/255 is supported")
+    values = {**_PROCESSORS.get(kind, {}), **config}
+    metadata: dict[str, Any] = {}
+    for key, ours in (("image_mean", "mean"), ("image_std", "std")):
+        if key in values:
+            metadata[ours] = tuple(values[key])
+    if values.get("resample") is not None:
+        metadata["interpolation"] = _interpolation(values["resample"], file)
+    return metadata | _crop(values, file, kind)
+
+
+def _interpolation(number: Any, where: str) -> str:
+    if number in _RESAMPLING:
+        return _RESAMPLING[number]
+    name = _OTHER_RESAMPLING.get(number, "unknown")
+    raise WeightsError(
+        f"{where}: resample is {number!r} ({name}); only 2 (bilinear) and 3 (bicubic) are supported"
+    )
+
+
+def _crop(values: Mapping[str, Any], where: str, kind: str) -> dict[str, Any]:
+    """`crop` and `image_size` from sizes; {} without a size.
+
+    Raises WeightsError where pixels are cut or padded otherwise than ours.
+    """
+    if "size" not in values:
+        return {}
+    size = values["size"]
+    if isinstance(size, int):  # of older files; only CLIP's class takes it for the shorter side
+        is_side = kind not in _PROCESSORS or "shortest_edge" in _PROCESSORS[kind]["size"]
+        size = {"shortest_edge": size} if is_side else {"height": size, "width": size}
+    if set(size) == {"shortest_edge"}:
+        crop, side = "centre", size["shortest_edge"]
+    elif set(size) == {"height", "width"} and size["height"] == size["width"]:
+        crop, side = "none", size["height"]
+    else:
+        raise WeightsError(
+            f"{where}: size has {', '.join(f'{k} {v}' for k, v in size.items())}; only "
+            "shortest_edge, or equal height and width, is supported"
+        )
+    if values.get("do_pad"):
+        crop = "pad"
+    has_crop = values.get("do_center_crop", crop == "centre")
+    if crop == "centre" and not has_crop:
+        raise WeightsError(
+            f"{where}: shortest_edge {side} without do_center_crop leaves images of any aspect "
+            "ratio; only squares are supported"
+        )
+    cut = values.get("crop_size") if has_crop else None
+    cut = {"height": cut, "width": cut} if isinstance(cut, int) else cut
+    if cut is not None and set(cut.values()) != {side}:
+        raise WeightsError(
+            f"{where}: images are resized to {side} and cropped to "
+            f"{' x '.join(str(x) for x in cut.values())}; only equal sizes are supported. To "
+            "accept other pixels than the weights were trained on, write the crop's size as size"
+        )
+    return {"crop": crop, "image_size": side}
