@@ -207,6 +207,8 @@ def run(stop: StopSignal) -> int:
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             advice = f"; make room for {WORKDIR.value} and run the same command again"
+        if code == ExitCode.PREEMPTED and MODE.value == "eval":
+            advice = "; finished benchmarks and features are kept: the same command continues"
         line = f"{type(error).__name__.removesuffix('Error')}: {error}{advice}"
         if peers is None:
             print(line, file=sys.stderr)

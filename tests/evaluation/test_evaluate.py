@@ -42,7 +42,9 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
 
     evaluation = object.__new__(Evaluation)
     evaluation._options = SimpleNamespace(benchmarks=dict.fromkeys("abc"))
-    evaluation._encoder = SimpleNamespace(scorer=lambda variables: None)
+    evaluation._encoder = SimpleNamespace(
+        scorer=lambda variables: None, forget=lambda: events.append("forgotten")
+    )
     evaluation.workdir = SimpleNamespace(event=lambda name, **fields: events.append(fields))
     monkeypatch.setattr(Evaluation, "_one", one)
     monkeypatch.setattr(Evaluation, "_write_maps", lambda *args: None)
@@ -54,7 +56,7 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
     assert done == list(made) == [row["benchmark"] for row in rows]
     left = [name for name in "abc" if name not in made]
     expected = [{"step": 4, "seconds": seconds, "benchmarks": left}] if left else []
-    assert events == expected
+    assert events == [*expected, "forgotten"]
 
 
 @pytest.mark.parametrize(("step", "seconds"), [(5, 60.0), (10, None)])

@@ -1,0 +1,68 @@
+"""Progress line of an evaluation on stderr:
+
+set 2 of 5, sugarcrepe: images 1,024 of 1,561, texts 0 of 14,000, more than 0:00:09 left
+"""
+
+import datetime
+import time
+from collections.abc import Mapping
+
+from vlc_jax.input_pipeline.stores import progress
+
+
+class Progress:
+    """Counts of the images and texts of a set that are encoded, and of its scores and answers.
+
+    A terminal shows one line that is overwritten; a log gets one every ten seconds. Before `begin`
+    nothing is shown.
+    """
+
+    def __init__(self) -> None:
+        self._line: progress.Line | None = None
+
+    def begin(self, title: str, totals: Mapping[str, int], *, is_overwritten: bool = True) -> None:
+        """Begins a set. totals: kind ("images", ...) -> expected number; may be estimates.
+
+        is_overwritten: False if the terminal has another line that is overwritten.
+        """
+        self._title, self._totals = title, dict(totals)
+        self._done, self._seconds = dict.fromkeys(totals, 0), dict.fromkeys(totals, 0.0)
+        self._last = time.monotonic()
+        self._line = progress.Line(is_terminal=None if is_overwritten else False)
+
+    def expect(self, kind: str, number: int) -> None:
+        """Corrects the expected number of a kind."""
+        if self._line is not None:
+            self._totals[kind] = self._done[kind] + number
+
+    def count(self, kind: str, number: int) -> None:
+        """Counts finished items; the time since the last call is theirs."""
+        if self._line is None:
+            return
+        now = time.monotonic()
+        self._done[kind] = self._done.get(kind, 0) + number
+        self._seconds[kind] = self._seconds.get(kind, 0.0) + now - self._last
+        self._last = now
+        if self._line.is_due():
+            self._line.show(self._text())
+
+    def end(self) -> None:
+        """Ends a set, whose line leaves the terminal."""
+        self._line.end()
+        self._line = None
+
+    def _text(self) -> str:
+        counts, left, is_known = [], 0.0, True
+        for kind, done in self._done.items():
+            total = self._totals.get(kind, 0)
+            if done > total:  # another protocol than the estimate is for
+                counts.append(f"{kind} {done:,}")
+                is_known = False
+            elif total:
+                counts.append(f"{kind} {done:,} of {total:,}")
+                left += (total - done) * self._seconds[kind] / done if done else 0.0
+                is_known &= done > 0
+        counts.append(
+            f"{'' if is_known else 'more than '}{datetime.timedelta(seconds=round(left))}"
+        )
+        return f"{self._title}: {', '.join(counts)} left"
