@@ -288,7 +288,7 @@ class FeatureCache:
         return files
 
     def _remove(self, folders: Iterable[Path]) -> None:
-        for folder in folders if self._is_writer else ():
+        for folder in [*folders] if self._is_writer else ():
             shutil.rmtree(folder, ignore_errors=True)
 
 

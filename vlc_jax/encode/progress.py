@@ -27,13 +27,15 @@ class Progress:
         """
         self._title, self._totals = title, dict(totals)
         self._done, self._seconds = dict.fromkeys(totals, 0), dict.fromkeys(totals, 0.0)
+        self._cached = dict.fromkeys(totals, 0)
         self._last = time.monotonic()
         self._line = progress.Line(is_terminal=None if is_overwritten else False)
 
     def expect(self, kind: str, number: int) -> None:
-        """Corrects the expected number of a kind."""
+        """Sets the number of items of a kind that are still to do; the others are cached."""
         if self._line is not None:
-            self._totals[kind] = self._done[kind] + number
+            self._cached[kind] = max(self._totals[kind] - number, 0)
+            self._totals[kind] = self._cached[kind] + number
 
     def count(self, kind: str, number: int) -> None:
         """Counts finished items; the time since the last call is theirs."""
@@ -54,14 +56,14 @@ class Progress:
     def _text(self) -> str:
         counts, left, is_known = [], 0.0, True
         for kind, done in self._done.items():
-            total = self._totals.get(kind, 0)
-            if done > total:  # another protocol than the estimate is for
-                counts.append(f"{kind} {done:,}")
+            total, ready = self._totals.get(kind, 0), self._cached.get(kind, 0) + done
+            if ready > total:  # the protocol scores other pairs than the estimate counts
+                counts.append(f"{kind} {ready:,}")
                 is_known = False
             elif total:
-                counts.append(f"{kind} {done:,} of {total:,}")
-                left += (total - done) * self._seconds[kind] / done if done else 0.0
-                is_known &= done > 0
+                counts.append(f"{kind} {ready:,} of {total:,}")
+                left += (total - ready) * self._seconds[kind] / done if done else 0.0
+                is_known &= done > 0 or ready == total
         counts.append(
             f"{'' if is_known else 'more than '}{datetime.timedelta(seconds=round(left))}"
         )
