@@ -118,11 +118,13 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "mm_projector_type" in config or "mm_vision_tower" in config:
         return _original(config)
-    text, kind = config.get("text_config", config), config.get("model_type")
+    text, kind = config.get("text_config", config), _text(config, "model_type", "")
+    if not isinstance(text, Mapping):
+        raise WeightsError(f"text_config holds the fields of a language model; got {text!r}")
     if kind == "paligemma":  # Hugging Face sets the flag, and means bidirectional prompts only
         _require(text, "use_bidirectional_attention", True)
         text = {**text, "use_bidirectional_attention": None}
-    family, fields = _language_model(text, text.get("model_type", "llama"))
+    family, fields = _language_model(text, _text(text, "model_type", "llama"))
     sizes = {"family": family, "lm": fields}
     if kind in _IMAGE_IDS:
         return sizes | _over_siglip(config, fields)
@@ -220,7 +222,17 @@ _IMAGE = {
 }
 
 
+def _text(config: Mapping[str, Any], name: str, default: str) -> str:
+    """A field that is a text; `default` where it is missing."""
+    value = config.get(name, default)
+    if not isinstance(value, str):
+        raise WeightsError(f"{name} is a text, such as 'llama'; got {str(value)[:50]}")
+    return value
+
+
 def _image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
+    if not isinstance(vision, Mapping):
+        raise WeightsError(f"vision_config holds the fields of an image tower; got {vision!r}")
     filled = {**_TOWER_DEFAULTS[kind], **vision}
     _require(filled, "model_type", f"{kind}_vision_model")
     return {ours: filled[theirs] for ours, theirs in _IMAGE.items()}
