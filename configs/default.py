@@ -117,8 +117,8 @@ def _evaluation() -> dict:
         # that its float32 results are the same bits for any value here.
         "batch_size": 256,
         # Folder that caches the pooled features of images and texts (2 to 4 KB each) for further
-        # evaluations of the same weights, also by other runs; None: no cache, since every
-        # evaluation during training would add its own.
+        # evaluations of the same weights, also by other runs. None: WORKDIR/features, of an
+        # evaluation that was stopped, until it is finished (at most 4 GB per tower); "": no files.
         "cache": placeholder(str),
         "examples": 6,  # cases per benchmark that the report shows with their images
     }

@@ -187,13 +187,16 @@ def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:
 
 def start_from(config: ConfigDict, run: str) -> None:
     """Model, tokenizer and preprocessing of the run in the folder `run`, and its weights."""
+    path = os.path.join(run, "config.json")
+    if not os.path.isfile(path):
+        where = "has no config.json" if os.path.isdir(run) else "does not exist"
+        raise ValueError(f"{run} {where}: name the workdir of a run, or train one there first")
     try:
-        with open(os.path.join(run, "config.json"), encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             saved: dict[str, Any] = json.load(file)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"init_from={run} is the workdir of a run; its config.json: {error}"
-        ) from None
+        saved["model"], saved["text"], saved["input"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not the config of a run ({error}); repair it") from None
     config.init_from = run
     # of the devices, not of the model
     config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})

@@ -134,7 +134,15 @@ def keep_request(out: Path, request: dict[str, object]) -> None:
         # atomic: tasks of an array start at the same time
         os.link(file.name, path)
     except FileExistsError:
-        saved = workdir_files.parse_json(path.read_bytes())
+        try:
+            saved = workdir_files.parse_json(path.read_bytes())
+            if not isinstance(saved, dict):
+                raise ValueError("it holds no JSON object")
+        except ValueError as error:
+            raise UsageError(
+                f"{path}, the settings of the sweep, is damaged ({error}): remove it, and give the "
+                "options that the sweep began with"
+            ) from error
         differing = [
             f"{k} {saved.get(k)}, not {v}" for k, v in request.items() if saved.get(k) != v
         ]

@@ -1,6 +1,7 @@
 """Trials of a sweep: all points of a grid, or points proposed by Optuna."""
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,26 @@ class Grid:
         """Does nothing: a grid does not depend on results."""
 
 
+def check_log(path: Path) -> None:
+    """Raises UsageError for a line of Optuna's log that is no JSON object, with its number.
+
+    Optuna raises an error of the parser, without the file, or appends to half a line.
+    """
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *whole, rest = lines
+    for number, line in enumerate([*whole, *([rest] if rest else [])], 1):
+        try:
+            is_object = isinstance(json.loads(line), dict)
+        except ValueError:
+            is_object = False
+        # a whole object without an end of line is cut, too: the next one would be glued to it
+        if not is_object or (rest and number == len(lines)):
+            raise UsageError(
+                f"{path}: line {number} is damaged, as a killed task leaves it: remove this line, "
+                "and the sweep goes on"
+            )
+
+
 class Search:
     """An Optuna study in a file of the sweep's folder, shared by tasks on several machines."""
 
@@ -80,6 +101,7 @@ class Search:
         self._fields, self._count = fields, count
         # a trial draw: ValueError for wrong numbers
         self._draw(optuna.create_study().ask())
+        check_log(out / STORAGE)
         # a journal file works on NFS; SQLite does not
         storage = JournalStorage(journal.JournalFileBackend(str(out / STORAGE)))
         self._study = optuna.create_study(

@@ -45,6 +45,8 @@ COMMANDS = {  # name -> module, what it does
 def cli() -> None:
     """Runs the command that the first word names, or training and evaluation."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
+    # before the imports of a run or command, which take seconds
+    startup.install(is_run=word not in COMMANDS)
     if word in COMMANDS:
         sys.argv = [f"vlc-jax {word}", *sys.argv[2:]]
         runpy.run_module(COMMANDS[word][0], run_name="__main__", alter_sys=True)
@@ -57,8 +59,6 @@ def cli() -> None:
         known = ", ".join(COMMANDS)
         print(f"no command {word!r}; did you mean {near!r}? known: {known}", file=sys.stderr)
         sys.exit(2)
-    # before the imports of a run, which take seconds
-    startup.install()
     from vlc_jax import main
 
     lines = [f"  vlc-jax {name}: {text}" for name, (_, text) in COMMANDS.items()]

@@ -34,15 +34,16 @@ from vlc_jax.errors import ExitCode, PeerError, UsageError
 from vlc_jax.evaluation import mode, watch
 from vlc_jax.input_pipeline import stores
 from vlc_jax.plan import plan
-from vlc_jax.run import terminal
+from vlc_jax.run import terminal, workdir_files
 from vlc_jax.run.environment import environment
 from vlc_jax.run.processes import guard
 from vlc_jax.run.processes.peers import GRACE_SECONDS, Peers
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, config_diff
-from vlc_jax.setup import catalogue, command_line, fetch_inputs, plan_search, resolve
+from vlc_jax.setup import addresses, catalogue, command_line, fetch_inputs, plan_search, resolve
 from vlc_jax.train import loop
 
+LONGEST = 7 * 24 * 3600.0  # seconds, of a wait for other processes
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; made if missing.")
 MODE = flags.DEFINE_enum(
     "mode",
@@ -78,7 +79,13 @@ ALLOW = flags.DEFINE_bool(
 COORDINATOR = flags.DEFINE_string(
     "coordinator", None, "host:port of process 0, or 'auto' on TPU pods and Slurm."
 )
-PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes, with --coordinator.")
+PROCESSES = flags.DEFINE_integer(
+    "num_processes",
+    None,
+    "Number of processes, with --coordinator.",
+    lower_bound=1,
+    upper_bound=100_000,  # each has a file that all of them read
+)
 PROCESS = flags.DEFINE_integer("process_id", None, "Index of this process, with --coordinator.")
 
 JOIN = flags.DEFINE_float(
@@ -86,13 +93,18 @@ JOIN = flags.DEFINE_float(
     300.0,
     "Seconds within which all processes must start, with --coordinator.",
     lower_bound=1.0,
+    upper_bound=LONGEST,
 )
 LOST = flags.DEFINE_float(
     "lost_seconds",
     100.0,
     "Seconds without a sign of life after which a process is lost, and the others end.",
     lower_bound=5.0,
+    upper_bound=LONGEST,
 )
+for holder in (JOIN, LOST):
+    # a bound does not refuse NaN, with which nothing ever ends
+    flags.register_validator(holder, lambda value: value == value, "it must be a number of seconds")
 
 FLAGS = (
     command_line.CONFIG,
@@ -147,7 +159,7 @@ def absolute(workdir: str) -> Path | str:
     """Absolute local path, or an address unchanged; an unsupported address ends the process."""
     try:
         if not stores.is_url(workdir):
-            return Path(workdir).absolute()
+            return workdir_files.run_folder(Path(workdir).absolute())
         if not workdir.startswith("gs://"):
             raise ValueError(
                 f"{workdir}: runs lie in local folders or at gs://, the only store where their "
@@ -168,13 +180,13 @@ def is_loader_left() -> bool:
 
 def run(stop: StopSignal) -> int:
     """Runs the command of the flags; an expected error becomes one line and its exit code."""
-    workdir = peers = None
+    workdir = peers = config = None
     try:
         if MODE.value == "plan":
             return plan_step(stop)
         if TOPOLOGY.present or STEP.present or SEARCH.present:
             raise UsageError("--plan_topology, --plan_step and --plan_search are for --mode plan")
-        if WORKDIR.value is None:
+        if not WORKDIR.value:  # "": of a variable of the shell that is not set
             raise UsageError("--workdir DIR is missing: the folder this run writes to")
         folder = absolute(WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
@@ -205,8 +217,12 @@ def run(stop: StopSignal) -> int:
                 raise
             code, error = lost[0], PeerError(lost[1])
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
+        if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
+            advice = addresses.started_elsewhere(config, absolute(WORKDIR.value))
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             advice = f"; make room for {WORKDIR.value} and run the same command again"
+        if code == ExitCode.PREEMPTED and MODE.value == "eval":
+            advice = "; finished benchmarks and features are kept: the same command continues"
         line = f"{type(error).__name__.removesuffix('Error')}: {error}{advice}"
         if peers is None:
             print(line, file=sys.stderr)

@@ -1,5 +1,7 @@
 """Command lines with addresses: inputs are downloaded, --out is uploaded to an object store.
 
+A signal ends them with one line (interrupt.py).
+
 @addresses.allowed
 def main(arguments=None): ...
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.commands import interrupt
 from vlc_jax.input_pipeline.commands.command_line import DISK_ERRORS
 from vlc_jax.input_pipeline.record import StageError
 from vlc_jax.input_pipeline.stores import fetch
@@ -37,6 +40,14 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
 
     @functools.wraps(main)
     def wrapped(arguments: Sequence[str] | None = None) -> Any:
+        if arguments is not None:  # a call, not the command of this process
+            return run(arguments)
+        # no limit on the time of the last copy to a store
+        is_local = not any(map(_WORD.fullmatch, sys.argv))
+        with interrupt.one_line(interrupt.GRACE if is_local else None):
+            return run(None)
+
+    def run(arguments: Sequence[str] | None) -> Any:
         words = sys.argv[1:] if arguments is None else [*arguments]
         if not any(map(_WORD.fullmatch, words)):
             return main(arguments)

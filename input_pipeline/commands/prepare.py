@@ -88,8 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
     except KeyboardInterrupt:
-        print("interrupted; the same command continues after the last whole shard", file=sys.stderr)
-        return 130
+        line = "interrupted; the same command continues after the last whole shard"
+        raise KeyboardInterrupt(line) from None
 
 
 def _run(arguments: list[str]) -> int:

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vlc_jax.input_pipeline.commands import command_line
+from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger, write_tags
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, shards
 
 
+@addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = command_line.parser("tag", __doc__)

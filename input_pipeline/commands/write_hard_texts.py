@@ -37,8 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # the key may be in a URL or in an endpoint's message
         return command_line.exit_code(_run, options, lambda text: without_key(text, _key()))
     except KeyboardInterrupt:
-        print("interrupted; the same command continues", file=sys.stderr)
-        return 130
+        raise KeyboardInterrupt("interrupted; the same command continues") from None
 
 
 def _key() -> str | None:

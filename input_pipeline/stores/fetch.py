@@ -21,7 +21,7 @@ from vlc_jax.input_pipeline.stores import copies, hub, mirror, progress
 STORE = ".store"  # file in the copy of a run with its URL, since checkpoints stay in the store
 # Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
 # is a separate run.
-APART = ("checkpoints/", "lock/", "processes/", "pretrain/")
+APART = ("checkpoints/", "lock/", "processes/", "pretrain/", "features/")
 _TAGS = ".tags.json"  # beside a copy: file -> tag of the object that it was copied from
 _TRIES = 3
 

@@ -14,10 +14,19 @@ _EVERY, _EVERY_IN_A_FILE = 0.2, 10.0  # seconds between two lines
 
 
 class Line:
-    """The line.   wait: seconds until it is first due.   seconds: between two lines in a log."""
+    """The line.   wait: seconds until it is first due.   seconds: between two lines in a log.
 
-    def __init__(self, wait: float | None = None, seconds: float | None = None) -> None:
-        self._is_terminal, self._is_shown = sys.stderr.isatty(), False
+    is_terminal: whether it is overwritten; None: if stderr is a terminal.
+    """
+
+    def __init__(
+        self,
+        wait: float | None = None,
+        seconds: float | None = None,
+        is_terminal: bool | None = None,
+    ) -> None:
+        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._is_shown = False
         in_a_file = _EVERY_IN_A_FILE if seconds is None else seconds
         self._every = _EVERY if self._is_terminal else in_a_file
         self._next = time.monotonic() + (self._every if wait is None else wait)

@@ -15,7 +15,7 @@ from vlc_jax.configs.scenes import captioner
 from vlc_jax.encode import batches, feature_cache
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
-from vlc_jax.encode.interrupt import Interrupt
+from vlc_jax.encode.interrupt import NEVER, Interrupt
 from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case
@@ -414,3 +414,100 @@ def test_a_full_disk_leaves_no_half_a_file(cached, towers, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         features(setup, variables)
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["facts.json"]
+
+
+@pytest.fixture
+def unfinished(run, tmp_path):
+    """A function (setup, variables, encoder's Interrupt) -> the encoder of an evaluation that keeps
+    its features in tmp_path/run/features while it is unfinished, and its scorer."""
+
+    def make(variables=run[1], interrupt=NEVER):
+        encoder = Encoder(run[0], interrupt, once=True, unfinished=tmp_path / "run/features")
+        return encoder, encoder.scorer(variables)
+
+    return make, tmp_path / "run/features"
+
+
+def test_a_workdir_keeps_the_features_of_a_stopped_evaluation_until_it_is_finished(
+    unfinished, towers
+):
+    make, folder = unfinished
+    stops = iter([None, None, None, KeyboardInterrupt()])
+
+    def stop():
+        if error := next(stops, None):
+            raise error
+
+    encoder, scorer = make(interrupt=checked_by(stop))
+    with pytest.raises(KeyboardInterrupt):
+        scorer.embed_images(pictures(40))
+    assert not folder.exists()  # an evaluation of less than half a minute writes nothing
+    encoder.save()
+    assert len(list(folder.glob("image-*/*.npz"))) == 1
+    towers.clear()
+    encoder, scorer = make()
+    again = scorer.embed_images(pictures(40)).pooled
+    assert [image.tobytes() for image in towers] == [x.tobytes() for x in pictures(40)[24:]]
+    encoder.forget()
+    assert not folder.exists()
+    assert (make()[1].embed_images(pictures(40)).pooled == again).all()
+
+
+def test_a_workdir_has_features_of_one_set_of_weights_at_most(run, unfinished, towers):
+    make, folder = unfinished
+    params = run[1]["params"]
+    for scale in (1.0, 2.0):
+        encoder, scorer = make({**run[1], "params": jax.tree.map(lambda x, k=scale: k * x, params)})
+        assert len(list(folder.glob("*"))) == 0
+        scorer.embed_images(pictures(3))
+        encoder.save()
+        assert len(list(folder.glob("image-*/*.npz"))) == 1
+
+
+def test_the_oldest_files_of_a_workdir_are_removed_beyond_the_limit(
+    unfinished, towers, monkeypatch
+):
+    make, folder = unfinished
+    monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
+    make()[1].embed_images(pictures(8))
+    (first,) = folder.glob("image-*/*.npz")
+    monkeypatch.setattr(feature_cache, "DISK", 2 * first.stat().st_size)
+    make()[1].embed_images(pictures(40))  # four more files, of as many features
+    assert len(list(folder.glob("image-*/*.npz"))) == 2
+    assert not first.exists()
+
+
+def test_an_evaluation_goes_on_where_its_features_cannot_be_written(
+    unfinished, towers, monkeypatch, caplog
+):
+    make, folder = unfinished
+    folder.parent.mkdir()
+    folder.write_text("a file in its place")
+    monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
+    encoder, scorer = make()
+    assert len(scorer.embed_images(pictures(40)).pooled) == 40
+    encoder.save()
+    encoder.forget()
+    (record,) = caplog.records
+    assert "features of this evaluation are not kept" in record.message
+
+
+def test_features_are_not_written_or_removed_through_a_link(unfinished, towers, tmp_path):
+    make, folder = unfinished
+    elsewhere = tmp_path / "elsewhere/image-0"
+    elsewhere.mkdir(parents=True)
+    folder.parent.mkdir()
+    folder.symlink_to(elsewhere.parent)
+    encoder, scorer = make()
+    scorer.embed_images(pictures(3))
+    encoder.save()
+    encoder.forget()
+    assert list(elsewhere.parent.rglob("*")) == [elsewhere]
+
+
+def test_an_empty_name_of_the_cache_means_no_files(run, towers, tmp_path):
+    setup = with_evaluation(run[0], cache="")
+    encoder = Encoder(setup, once=True, unfinished=tmp_path / "features")
+    encoder.scorer(run[1]).embed_images(pictures(3))
+    encoder.save()
+    assert not (tmp_path / "features").exists()

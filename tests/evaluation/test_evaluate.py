@@ -1,12 +1,13 @@
 """What an evaluation leaves alone in a workdir, and what it leaves out when time is over."""
 
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import PreemptedError, UsageError
 from vlc_jax.evaluation import benchmarks
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.input_pipeline.record import DataError
@@ -42,7 +43,9 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
 
     evaluation = object.__new__(Evaluation)
     evaluation._options = SimpleNamespace(benchmarks=dict.fromkeys("abc"))
-    evaluation._encoder = SimpleNamespace(scorer=lambda variables: None)
+    evaluation._encoder = SimpleNamespace(
+        scorer=lambda variables: None, forget=lambda: events.append("forgotten")
+    )
     evaluation.workdir = SimpleNamespace(event=lambda name, **fields: events.append(fields))
     monkeypatch.setattr(Evaluation, "_one", one)
     monkeypatch.setattr(Evaluation, "_write_maps", lambda *args: None)
@@ -54,7 +57,42 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
     assert done == list(made) == [row["benchmark"] for row in rows]
     left = [name for name in "abc" if name not in made]
     expected = [{"step": 4, "seconds": seconds, "benchmarks": left}] if left else []
-    assert events == expected
+    assert events == [*expected, "forgotten"]
+
+
+def test_a_stopped_evaluation_saves_its_features_and_does_not_forget_them(monkeypatch):
+    called = []
+
+    def stop(*args):
+        raise PreemptedError("SIGTERM")
+
+    evaluation = object.__new__(Evaluation)
+    evaluation._encoder = SimpleNamespace(
+        save=lambda: called.append("save"), forget=lambda: called.append("forget")
+    )
+    monkeypatch.setattr(Evaluation, "_run", stop)
+    with pytest.raises(PreemptedError):
+        evaluation.run({}, 4)
+    assert called == ["save"]
+
+
+@pytest.mark.parametrize(
+    ("training", "seconds", "lines"),
+    [
+        (None, 1.2, ["set 2 of 2, mine: accuracy 71.9 %, 0:00:01"]),
+        ("training", 9.0, []),
+        ("training", 61.0, ["set 2 of 2, mine: accuracy 71.9 %, 0:01:01"]),
+    ],
+)
+def test_a_finished_set_is_a_line_in_training_if_it_took_long(capsys, training, seconds, lines):
+    evaluation = object.__new__(Evaluation)
+    evaluation.setup = SimpleNamespace(training=training)
+    evaluation.workdir = SimpleNamespace(is_writer=True)
+    evaluation._options = SimpleNamespace(benchmarks={"first": None, "mine": None})
+    evaluation._folders = {"mine": Path("evals/mine")}
+    headline = {"value": 0.7191, "unit": "fraction"}
+    evaluation._say_finished("mine", "accuracy", headline, seconds)
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.mark.parametrize(("step", "seconds"), [(5, 60.0), (10, None)])

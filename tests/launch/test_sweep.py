@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import sweep
+from launch import sweep, trials
 from launch.trials import Grid, Search
 from tests.support import helpers
 from vlc_jax.errors import UsageError
@@ -130,6 +130,26 @@ def test_a_wrong_request_is_refused(tmp_path, capsys, words, says):
         sweep.main(flags(tmp_path / "out", *words))
     assert says in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"grid": '])
+def test_damaged_settings_of_a_sweep_are_named(tmp_path, capsys, content):
+    (tmp_path / "sweep.json").write_text(content)
+    assert sweep.main(flags(tmp_path, *GRID)) == 2
+    line = capsys.readouterr().err
+    assert f"{tmp_path}/sweep.json, the settings of the sweep, is damaged" in line
+    assert len(line.splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", ['{"op_code": 0}\n{"op_', '{"op_code": 0}\n[]\n', "{}\n{}"])
+def test_a_damaged_line_of_a_search_is_named(tmp_path, content):
+    path = tmp_path / "optuna.log"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=r"optuna\.log: line 2 is damaged"):
+        trials.check_log(path)
+    path.write_text('{"op_code": 0}\n')
+    trials.check_log(path)
+    trials.check_log(tmp_path / "none.log")
 
 
 def test_a_search_without_optuna_says_how_to_install_it(tmp_path, monkeypatch, capsys):

@@ -177,10 +177,13 @@ def test_a_pipe_is_not_waited_for_and_a_huge_picture_is_left_out(path, assert_sh
     assert "val_0_0.png is too large" in text
 
 
+@pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("content", ["[1]", '{"steps": ', "[" * 99_999], ids=range(3))
-def test_a_damaged_config_is_said_first(make_workdir, content, capsys, caplog):
+def test_a_damaged_config_is_said_first(make_workdir, content, is_done, capsys, caplog):
     path = make_workdir("running")
     (path / "config.json").write_text(content)
+    if is_done:
+        (path / "DONE").write_text('{"step": 3}')
     assert command.main([str(path)]) == 0
     capsys.readouterr()
     (line,) = caplog.messages
@@ -188,6 +191,7 @@ def test_a_damaged_config_is_said_first(make_workdir, content, capsys, caplog):
     assert summary.status(read_workdir.read(path))["word"] == "Damaged"
     text = (path / "report.html").read_text()
     assert ">Running<" not in text
+    assert ">Done<" not in text
     assert "repair or remove that file" in text
 
 

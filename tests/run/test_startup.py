@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.support import helpers
+from vlc_jax.input_pipeline.commands import interrupt
 
 # The import that comes after the handlers says so and takes as long as it takes to be stopped.
 SLOW = """
@@ -18,11 +19,26 @@ time.sleep(30)
 CONSOLE_SCRIPT = ["-c", "from vlc_jax.__main__ import cli; cli()"]
 
 
-@pytest.mark.parametrize("command", [["-m", "vlc_jax.main"], CONSOLE_SCRIPT])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+BEFORE_A_RUN = "{}: stopped before the run had begun\n"
+AGAIN = f"{interrupt.LINE}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code", "line"),
+    [
+        *(
+            (command, number, code, BEFORE_A_RUN)
+            for command in (["-m", "vlc_jax.main"], CONSOLE_SCRIPT)
+            for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130))
+        ),
+        ([*CONSOLE_SCRIPT, "check"], signal.SIGINT, 130, AGAIN),
+        (["-m", "vlc_jax", "export"], signal.SIGTERM, 143, AGAIN),
+    ],
+)
 @pytest.mark.parametrize("asked", [{}, {"TF_CPP_MIN_LOG_LEVEL": "0"}])
-def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code, asked):
-    (tmp_path / "jax.py").write_text(SLOW)
+def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code, line, asked):
+    for name in ("jax", "numpy"):
+        (tmp_path / f"{name}.py").write_text(SLOW)
     path = os.pathsep.join([str(tmp_path), str(helpers.ROOT)])
     with subprocess.Popen(
         [sys.executable, *command],
@@ -36,4 +52,4 @@ def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code
         job.send_signal(number)
         _, stderr = job.communicate(timeout=10)
     assert job.returncode == code
-    assert stderr == f"{number.name}: stopped before the run had begun\n"
+    assert stderr == line.format(number.name)

@@ -25,6 +25,25 @@ def test_what_a_run_writes_is_read():
     assert workdir_files.parse_json(nested(49, "{}")) is not None
 
 
+def test_a_run_writes_into_no_folder_of_something_else(tmp_path):
+    photos, begun, mine = (tmp_path / name for name in ("photos", "begun", "mine"))
+    for folder in (photos, begun, mine):
+        folder.mkdir()
+    (photos / "a.jpg").write_text("")
+    for name in ("config.json", "model.safetensors", "README.md"):  # weights of Hugging Face
+        (photos / name).write_text("")
+    with pytest.raises(ValueError, match=r"photos holds a\.jpg, config\.json, model\.saf.* no run"):
+        workdir_files.run_folder(photos)
+    with pytest.raises(ValueError, match=r"a\.jpg is a file"):
+        workdir_files.run_folder(photos / "a.jpg")
+    (begun / "log.txt").write_text("")  # of launch/sweep.py
+    (begun / ".hidden").write_text("")
+    (mine / "lock").write_text("")
+    (mine / "captions.jsonl").write_text("")
+    for path in (tmp_path / "new", begun, mine):
+        assert workdir_files.run_folder(path) == path
+
+
 # File of a run that is written -> how it is written.
 WRITERS = {
     ".config.json.writing": lambda run: run.claim({"steps": 1}),

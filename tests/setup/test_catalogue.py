@@ -62,7 +62,7 @@ def test_the_console_script_is_the_command(monkeypatch):
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="vlc-jax")
     called = []
     monkeypatch.setattr(main, "cli", called.append)
-    monkeypatch.setattr(startup, "install", lambda: None)  # signal handlers, of this process
+    monkeypatch.setattr(startup, "install", lambda is_run: None)  # signal handlers, of this process
     monkeypatch.setattr(sys, "argv", ["vlc-jax", "--config", "scenes/clip"])
     script.load()()
     (commands,) = called  # the text that --help ends with

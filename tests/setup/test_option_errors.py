@@ -44,6 +44,58 @@ def test_a_field_of_earlier_versions_has_another_place(flag, place, capsys):
     assert place in capsys.readouterr().err
 
 
+def error_of(argv, capsys):
+    """The line that an invalid command line ends with."""
+    with pytest.raises(SystemExit, match="2"):
+        command_line.parse_flags(["vlc", *argv]) and command_line.config()
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("Usage: ")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("root:x:0:0:root:/root", "it is no config file: line 1: invalid syntax"),
+        ("def get_config():\n    import nothing_here", "line 2: ModuleNotFoundError: No module"),
+        ("def get_config():\n    return {}['a']", "line 2: KeyError: 'a'"),
+        ("def get_config():\n    raise ValueError('data is one\\nof x')", ": data is one of x"),
+    ],
+)
+def test_an_error_of_a_config_file_names_the_file_and_its_line(tmp_path, capsys, source, words):
+    file = tmp_path / "mine.py"
+    file.write_text(source)
+    line = error_of(["--config", str(file)], capsys)
+    assert line.startswith(f"--config {file}: ")
+    assert words in line
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
+def test_an_error_of_our_configs_is_whole(capsys, tmp_path):
+    start = "--config=configs/records.py:path=x.jsonl,init_from="
+    line = error_of([f"{start}{tmp_path}/none"], capsys)
+    assert line.endswith(
+        f"{tmp_path}/none does not exist: name the workdir of a run, or train one there first"
+    )
+    assert error_of([f"{start}{tmp_path}"], capsys).endswith(
+        f"{tmp_path} has no config.json: name the workdir of a run, or train one there first"
+    )
+    (tmp_path / "config.json").write_text("[]")
+    assert f"{tmp_path}/config.json is not the config of a run" in error_of(
+        [f"{start}{tmp_path}"], capsys
+    )
+    both = "--config=configs/eval/all.py:run=runs/a,weights=b.pt,sets=cola"
+    assert "run=runs/a has weights of its own" in error_of([both], capsys)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ml_collections
+def test_a_loss_that_the_config_lacks_says_how_losses_are_set(capsys):
+    argv = ["--config", "configs/scenes/clip.py", "--config.losses.negclip.weight=1.0"]
+    line = error_of(argv, capsys)
+    assert "unknown config field 'negclip'; config.losses is set whole: " in line
+    assert "'negclip': {'weight': 1.0}}\"" in line
+
+
 def test_a_conversation_without_turns():
     with pytest.raises(DataError, match="is a conversation"):
         read_caption('{"text_only": [["a", "b"]], "text_only": []}')

@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 import tokenizers
+from ml_collections import ConfigDict
 
 from vlc_jax.configs import default
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import data, duration, init_from, resolve
+from vlc_jax.setup import addresses, data, duration, init_from, resolve
 
 
 def configured(batch_size=12, hard_images=0, **length):
@@ -126,3 +127,24 @@ def test_a_run_does_not_go_on_in_another_precision(monkeypatch, tmp_path):
     config.model.dtype = "float32"
     run.check_config(resolve(config, "eval").config, allow_change=False)
     run.close()
+
+
+def test_a_run_continued_from_another_folder_says_where_its_data_are(tmp_path, monkeypatch):
+    start, elsewhere, run = (tmp_path / name for name in ("start", "elsewhere", "start/run"))
+    for folder in (elsewhere, run):
+        folder.mkdir(parents=True)
+    (start / "photos").mkdir()
+    (start / "photos/captions.jsonl").write_text("{}")
+    (start / "clip").mkdir()  # a word of the config
+    (run / "env.json").write_text(json.dumps({"folder": str(start)}))
+    config = ConfigDict({"input": {"path": "photos/captions.jsonl"}, "model": {"name": "clip"}})
+    monkeypatch.chdir(elsewhere)
+    advice = addresses.started_elsewhere(config, run)
+    assert (
+        f"the run was started in {start}, where config.input.path=photos/captions.jsonl" in advice
+    )
+    monkeypatch.chdir(start)
+    assert addresses.started_elsewhere(config, run) == ""
+    for content in ("[", '{"folder": 3}', "{}"):
+        (run / "env.json").write_text(content)
+        assert addresses.started_elsewhere(config, run) == ""

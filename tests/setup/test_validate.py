@@ -18,6 +18,13 @@ from vlc_jax.setup import resolve, validate
             "unknown remat of the image tower 'blocks'; did you mean 'block'",
         ),
         ("optimizer.mu_dtype", "float16", "unknown mu_dtype 'float16'; .*float32, bfloat16"),
+        ("steps", 10**30, "config.steps must be at most 2,147,483,647; got 1,000"),
+        ("seed", 2**70, "config.seed must be at most 4,294,967,295; got 1,180"),
+        ("seed", -1, "config.seed must be at least 0; got -1"),
+        ("eval.batch_size", 10**30, "config.eval.batch_size must be at most 1,000"),
+        ("examples", 0, "config.examples must be at least 1; got 0"),
+        ("epochs", float("nan"), "config.epochs must be above 0; got nan"),
+        ("losses", ConfigDict({"infonce": 5}), "config.losses.infonce holds the options of a loss"),
         ("sub_batches", 0, "config.sub_batches must be at least 1; got 0"),
         ("batch_size", 0, "config.batch_size must be at least 1; got 0"),
         ("log_every", 0, "config.log_every must be at least 1; got 0"),
@@ -53,6 +60,24 @@ def test_a_wrong_field_is_named_with_its_value(field, value, message):
         node[last] = value
     with pytest.raises(UsageError, match=message):
         resolve(config, "eval")
+
+
+def test_steps_below_one_are_named_before_the_warmup_that_follows_from_them():
+    config = clip.get_config()
+    config.steps, config.optimizer.warmup_steps = -4, -1
+    with pytest.raises(UsageError, match=r"config\.steps must be at least 1; got -4"):
+        validate.check(config, "train")
+
+
+@pytest.mark.parametrize(("batch_size", "sub_batches"), [(1, 1), (8, 8)])
+def test_a_batch_of_one_pair_has_nothing_to_contrast(batch_size, sub_batches):
+    config = clip.get_config()
+    config.batch_size, config.sub_batches = batch_size, sub_batches
+    with pytest.raises(UsageError, match="infonce contrasts the pairs of a batch; take at least"):
+        validate.check(config, "train")
+    validate.check(config, "eval")
+    config.batch_size = 2 * batch_size
+    validate.check(config, "train")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ import pytest
 from tests.support import plain_llava
 from tests.support.archives import tensor
 from tests.support.small_models import GEMMA, GEMMA3, IMAGE, LM, SIGLIP, normal
+from vlc_jax.encode import text_encoders
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import lm
+from vlc_jax.setup import llava_config
 from vlc_jax.weights import files, huggingface, lm_adapter, lm_config, rename
 from vlc_jax.weights import llava as weights
 
@@ -341,3 +343,27 @@ def test_an_adapter_of_llava_comes_with_its_projector(tmp_path, torch_save):
     torch_save({prefix + "0.weight": tensor(beside["0.weight"])}, "non_lora_trainables.bin")
     with pytest.raises(WeightsError, match="not in the file"):
         lm_adapter.load(tmp_path, LLAVA)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": ["llava"]}, r"model_type is a text.*got \['llava'\]"),
+        ({"model_type": {"llava": 1}}, "model_type is a text"),
+        ({"model_type": "llava", "text_config": {"model_type": ["llama"]}}, "model_type is a text"),
+        ({"model_type": "llava", "text_config": "llama"}, "text_config holds the fields"),
+        (
+            {"model_type": "llava", "text_config": {}, "vision_config": "clip"},
+            "vision_config holds the fields",
+        ),
+    ],
+)
+def test_a_type_that_is_no_text_is_refused(config, message):
+    with pytest.raises(WeightsError, match=message):
+        lm_config.read(config)
+
+
+def test_a_listed_type_is_of_no_language_model(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": [["llama"]]}')
+    assert not llava_config.is_llava(tmp_path)
+    assert not text_encoders.is_language_model(tmp_path)

@@ -1,6 +1,6 @@
 """Answers of a model that writes text: images and questions in, strings out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -68,10 +68,12 @@ class Answers:
         questions: Sequence[str],
         decoding: Decoding,
         rows: int,
+        count: Callable[[int], None] = lambda number: None,
     ) -> list[str]:
         """Answers to question i about image i, decoded `rows` at a time.
 
         The last batch is padded with copies. An answer does not depend on the others.
+        count: called with the number of answers of each batch.
         """
         ids = [self.tokenizer.prompt(question) for question in questions]
         self._check(decoding, ids, images)
@@ -83,6 +85,7 @@ class Answers:
             decoded = decode_all(variables, image, *text, _numbers(decoding))
             for index, row in zip(batch, np.asarray(decoded), strict=False):
                 answers[index] = self._text(row)
+            count(len(batch))
         return answers
 
     def stream(

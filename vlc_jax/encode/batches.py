@@ -95,6 +95,7 @@ class BatchEncoder:
       length: rows of `load` -> needed number of columns of each. Batches then have items of one
         length, and every process loads the items of all processes.
       cache: of features; None: all items are encoded.
+      count: called with the number of items of each encoded batch.
     """
 
     def __init__(
@@ -107,12 +108,13 @@ class BatchEncoder:
         batch_size: int | None = None,
         length: Callable[[Rows], Sequence[int]] | None = None,
         cache: FeatureCache | None = None,
+        count: Callable[[int], None] = lambda number: None,
     ):
         size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
         # rounded up: every device computes as many rows
         self._size = -(-size // groups) * groups
         self._encode, self._mesh = compiled(setup, method), setup.mesh
-        self._load, self._interrupt, self.cache = load, interrupt, cache
+        self._load, self._interrupt, self.cache, self._count = load, interrupt, cache, count
         self._read = self._in_order if length is None else partial(self._by_length, length)
 
     def __call__(self, variables: Any, items: Sequence[Any]) -> Any:
@@ -138,9 +140,14 @@ class BatchEncoder:
                 # read after the next batch is dispatched: the device does not wait for the host
                 waiting, computed = computed, (batch.indices, self._encode(variables, rows))
                 if waiting:
-                    yield _on_host(*waiting)
+                    yield self._on_host(*waiting)
         if computed:
-            yield _on_host(*computed)
+            yield self._on_host(*computed)
+
+    def _on_host(self, indices: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
+        features = jax.tree.map(lambda x: np.asarray(x)[: len(indices)], features)
+        self._count(len(indices))
+        return indices, features
 
     def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
         for start in range(0, len(items), self._size):
@@ -174,7 +181,3 @@ class BatchEncoder:
         # the order of rows over processes is that of sharding.put_batch
         first = jax.process_index() * local
         return [batch[min(first + i, len(batch) - 1)] for i in range(local)]
-
-
-def _on_host(indices: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
-    return indices, jax.tree.map(lambda x: np.asarray(x)[: len(indices)], features)

@@ -29,6 +29,7 @@ from vlc_jax.encode import answers
 from vlc_jax.encode.batches import BatchEncoder, Rows, compiled
 from vlc_jax.encode.feature_cache import THREADS, FeatureCache, make_folder
 from vlc_jax.encode.interrupt import NEVER, Interrupt
+from vlc_jax.encode.progress import Progress
 from vlc_jax.encode.score_blocks import (
     Score,
     on_short_texts,
@@ -42,6 +43,7 @@ from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import Caption, ImageLike
 from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
+from vlc_jax.run import workdir_files
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
 
@@ -82,7 +84,11 @@ class Encoder:
       interrupt: as in BatchEncoder.
       once: encode every distinct image and text once, cut texts to the length that they need, and
         score in blocks of one shape.
-      is_writer: whether this process writes the files of config.eval.cache (with `once`).
+      is_writer: whether this process writes the files of features (with `once`).
+      unfinished: folder that keeps the features of an evaluation until `forget`, if
+        config.eval.cache is None; None: no files.
+
+    progress: counts images, texts, scores and answers (encode/progress.py).
 
     Raises UsageError if config.eval.cache cannot be written.
     """
@@ -94,8 +100,10 @@ class Encoder:
         *,
         once: bool = False,
         is_writer: bool = True,
+        unfinished: Path | None = None,
     ):
-        self._setup, self._once = setup, once
+        self._setup, self._once, self._interrupt = setup, once, interrupt
+        self.progress = Progress()
         self.transform = setup.evaluation.transform
         self._questions = partial(questions.of_images, setup.tokenizer, setup.evaluation.question)
         groups, rows = sharding.row_groups(setup.mesh), setup.evaluation.batch_size
@@ -105,10 +113,16 @@ class Encoder:
         read_texts = partial(tokenize, setup.tokenizer)
         image_cache = text_cache = length = None
         if once:
-            image_cache, text_cache = _caches(setup, rows // groups, is_writer, interrupt)
+            options = self._cache_options(is_writer, unfinished)
+            image_cache, text_cache = _caches(setup, rows // groups, self.progress, **options)
             length = _text_length(setup)
-        self.images = batched(setup, self._encode_image, self._pixels, cache=image_cache)
-        self.texts = batched(setup, self._encode_text, read_texts, length=length, cache=text_cache)
+        of_images, of_texts = (partial(self.progress.count, kind) for kind in ("images", "texts"))
+        self.images = batched(
+            setup, self._encode_image, self._pixels, cache=image_cache, count=of_images
+        )
+        self.texts = batched(
+            setup, self._encode_text, read_texts, length=length, cache=text_cache, count=of_texts
+        )
         # without caches: tokens of whole benchmarks exceed the memory
         towers = setup._replace(model=setup.model.with_tokens)
         self.image_tokens = batched(towers, self._encode_patches, self._pixels)
@@ -142,13 +156,16 @@ class Encoder:
         if all(head.reads_pooled):
             score = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
             return Scorer(images, texts, score, partial(_score_pairs, score_options), *tokens)
+        # heads, which take longer than the towers; the blocks above have copies, and take no time
+        score, score_options = self._counted(score), self._counted(score_options)
         if head.requests[1].tokens != "ids":
             # `score` without blocks: DCSM standardises over all pairs that are scored together
             in_blocks = partial(score_options_in_blocks, score_options, rows=HEAD_BLOCK)
             return Scorer(images, texts, score, in_blocks, *tokens)
 
         def answer(image: ImageFeatures, asked: Sequence[str], how: Decoding) -> list[str]:
-            return self._answers(variables, image, asked, how, _block(len(asked)))
+            count = partial(self.progress.count, "answers")
+            return self._answers(variables, image, asked, how, _block(len(asked)), count)
 
         own_texts = partial(_score_own_texts, score_options, reads_shared=head.reads_shared)
         return Scorer(
@@ -171,6 +188,40 @@ class Encoder:
         for encode, items in ((self.images, images), (self.texts, benchmark.texts)):
             if not encode.cache.is_bounded:
                 encode.cache.prepare(items, partial(encode.batches, variables))
+
+    def save(self) -> None:
+        """Writes the features of a stopped evaluation, which are not all in files yet."""
+        for encode in (self.images, self.texts):
+            encode.cache.save()
+
+    def forget(self) -> None:
+        """Removes the files of features of a finished evaluation, unless config.eval.cache keeps
+        them.
+        """
+        for encode in (self.images, self.texts):
+            encode.cache.forget()
+
+    def _counted(self, score: Score) -> Score:
+        """`score`, interrupted by a signal and counted by `progress`."""
+
+        def call(image: ImageFeatures, text: TextFeatures) -> np.ndarray:
+            self._interrupt.check()
+            scores = score(image, text)
+            self.progress.count("scores", scores.size)
+            return scores
+
+        return call
+
+    def _cache_options(self, is_writer: bool, unfinished: Path | None) -> dict[str, Any]:
+        """Folder of the caches, whether it outlives the evaluation, and its writer."""
+        cache = self._setup.evaluation.cache
+        folder = Path(cache) if cache else None
+        if folder and is_writer:
+            make_folder(folder)
+        if cache is None and unfinished is not None:
+            folder = workdir_files.without_link(unfinished) if is_writer else unfinished
+        options = {"is_writer": is_writer, "interrupt": self._interrupt}
+        return {"folder": folder, "is_kept": bool(cache), **options}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -229,12 +280,9 @@ def _block(count: int) -> int:
 
 
 def _caches(
-    setup: Setup, rows: int, is_writer: bool, interrupt: Interrupt
+    setup: Setup, rows: int, progress: Progress, **options: Any
 ) -> tuple[FeatureCache, FeatureCache]:
     """The caches of the image and the text tower; rows: of a forward pass on each device."""
-    folder = Path(setup.evaluation.cache) if setup.evaluation.cache else None
-    if folder and is_writer:
-        make_folder(folder)
     hardware = runtime.hardware()
     # rows, devices and jax: rounding depends on the height of arrays, the hardware and XLA
     common = {
@@ -254,10 +302,11 @@ def _caches(
         **setup.evaluation.inputs["text"],
     }
     image, text = setup.model.head.reads_pooled
-    cache = partial(FeatureCache, folder=folder, is_writer=is_writer, interrupt=interrupt)
+    cache = partial(FeatureCache, **options)
+    images, texts = (partial(progress.expect, kind) for kind in ("images", "texts"))
     return (
-        cache("image", ImageKeys(), common | of_image, is_pooled=image),
-        cache("text", text_key, common | of_text, is_pooled=text),
+        cache("image", ImageKeys(), common | of_image, is_pooled=image, expect=images),
+        cache("text", text_key, common | of_text, is_pooled=text, expect=texts),
     )
 
 

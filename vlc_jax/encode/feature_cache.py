@@ -1,16 +1,18 @@
 """Cache of image or text features by key: in host memory, and in files for later runs."""
 
 import collections
+import contextlib
 import hashlib
 import itertools
 import json
 import logging
 import os
+import shutil
 import tempfile
 import time
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ THREADS = 8
 MEMORY = 2 * 2**30
 # Interval of writes: a killed evaluation loses at most this much.
 FLUSH_SECONDS = 30.0
+# Bytes of files per tower in a workdir, which hold the features of an unfinished evaluation.
+DISK = 4 * 2**30
 
 Row = Any  # NamedTuple of arrays or None: the features of one image or text
 # Items -> (indices of items, their features) of one batch after another, as `BatchEncoder.batches`.
@@ -46,16 +50,20 @@ class FeatureFiles:
 
     facts: all that the features depend on besides their keys, for people (facts.json).
     is_writer: whether this process may write and remove files.
+    limit: bytes of all files, beyond which the oldest are removed; None: no limit.
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any], is_writer: bool) -> None:
+    def __init__(
+        self, folder: Path, facts: Mapping[str, Any], is_writer: bool, limit: int | None = None
+    ) -> None:
         self._folder, self._facts, self._is_writer = folder, facts, is_writer
+        self._limit = limit
         self._new: list[tuple[bytes, np.ndarray]] = []
         self._flushed = time.monotonic()
 
     def read(self) -> Iterator[tuple[bytes, np.ndarray]]:
         """Yields every key with its pooled features, a vector, in the order of the file names."""
-        for path in sorted(self._folder.glob("*.npz")):
+        for path in filter(Path.is_file, sorted(self._folder.glob("*.npz"))):
             try:
                 with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                     keys, pooled = file["keys"], file["pooled"]
@@ -79,7 +87,7 @@ class FeatureFiles:
         """Writes buffered features; is_due=False: only FLUSH_SECONDS after the last write."""
         if not self._new or not (is_due or time.monotonic() - self._flushed >= FLUSH_SECONDS):
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        workdir_files.without_link(self._folder).mkdir(parents=True, exist_ok=True)
         facts_file = self._folder / "facts.json"
         if not facts_file.exists():
             workdir_files.replace(facts_file, json.dumps(self._facts, indent=1, default=str) + "\n")
@@ -97,6 +105,18 @@ class FeatureFiles:
             # left over if the disk is full
             writing.unlink(missing_ok=True)
         self._new, self._flushed = [], time.monotonic()
+        if self._limit is not None:
+            self._evict(self._limit)
+
+    def _evict(self, limit: int) -> None:
+        """Removes the oldest files until all together have at most `limit` bytes."""
+        files = sorted(self._folder.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+        total = sum(path.stat().st_size for path in files)
+        for path in files:
+            if total <= limit:
+                return
+            total -= path.stat().st_size
+            path.unlink()
 
 
 class FeatureCache:
@@ -110,7 +130,10 @@ class FeatureCache:
         limited to MEMORY bytes and has no files.
       folder: of the files; None: no files.
       is_writer: whether this process writes the files.
+      is_kept: whether the files outlive an evaluation. Otherwise they are of one set of parameters,
+        have at most DISK bytes, and `forget` removes them.
       interrupt: able to stop the computation of keys, which reads images.
+      expect: called by `prepare` with the number of items that it computes.
     """
 
     def __init__(
@@ -122,10 +145,12 @@ class FeatureCache:
         is_pooled: bool,
         folder: Path | None,
         is_writer: bool,
+        is_kept: bool = True,
         interrupt: Interrupt = NEVER,
+        expect: Callable[[int], None] = lambda number: None,
     ):
-        self._name, self._key, self._facts = name, key, facts
-        self._is_writer, self._interrupt = is_writer, interrupt
+        self._name, self._key, self._facts, self._expect = name, key, facts, expect
+        self._is_writer, self._is_kept, self._interrupt = is_writer, is_kept, interrupt
         self.is_bounded = not is_pooled
         self.folder = folder if is_pooled else None
         # the least recently used first
@@ -163,7 +188,21 @@ class FeatureCache:
         self._known = {}
         keys = self._keys(items)
         self._known = {id(item): (item, key) for item, key in zip(items, keys, strict=True)}
+        self._expect(len({key for key in keys if key not in self._memory}))
         self._rows(keys, items, compute)
+
+    def save(self) -> None:
+        """Writes the features that are not in a file yet, of a stopped evaluation."""
+        if self._files:
+            self._flush(is_due=True)
+
+    def forget(self) -> None:
+        """Removes the files of a finished evaluation, unless they outlive it."""
+        if self._files and not self._is_kept:
+            self._files = None
+            self._remove(self.folder.glob(f"{self._name}-*"))
+            with contextlib.suppress(OSError):  # the other tower's files, or no folder
+                self.folder.rmdir()
 
     def _keys(self, items: Sequence[Any]) -> list[bytes]:
         if all(id(item) in self._known for item in items):
@@ -201,12 +240,22 @@ class FeatureCache:
                     if self._files:
                         self._files.put(key, rows[key].pooled)
                 if self._files:
-                    self._files.flush(is_due=False)
+                    self._flush(is_due=False)
         finally:
-            if self._files:
-                # also the features of a stopped evaluation
-                self._files.flush()
+            # also the features of a stopped evaluation
+            if self._files and self._is_kept:
+                self._flush(is_due=True)
         return rows
+
+    def _flush(self, is_due: bool) -> None:
+        try:
+            self._files.flush(is_due=is_due)
+        except OSError as error:
+            if self._is_kept:
+                raise
+            # results matter more: an evaluation that is not stopped needs no files
+            logging.warning("features of this evaluation are not kept: %s", error)
+            self._files = None
 
     def _get(self, key: bytes) -> Row | None:
         if key in self._memory:
@@ -225,7 +274,10 @@ class FeatureCache:
             return None
         digest = hashlib.sha256(json.dumps(self.facts, sort_keys=True, default=str).encode())
         folder = self.folder / f"{self._name}-{digest.hexdigest()[:16]}"
-        files = FeatureFiles(folder, self.facts, self._is_writer)
+        if not self._is_kept and self.folder.exists():
+            self._remove(other for other in self.folder.glob(f"{self._name}-*") if other != folder)
+        limit = None if self._is_kept else DISK
+        files = FeatureFiles(folder, self.facts, self._is_writer, limit)
         vectors = dict(files.read())
         keys = hashlib.sha256(b"".join(sorted(vectors))).digest()
         # unless all processes read the same keys, their batches differ and they wait for each other
@@ -234,6 +286,10 @@ class FeatureCache:
             for key, pooled in vectors.items():
                 self._put(key, kind(pooled))
         return files
+
+    def _remove(self, folders: Iterable[Path]) -> None:
+        for folder in [*folders] if self._is_writer else ():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_folder(path: Path) -> None:

@@ -205,7 +205,7 @@ def is_language_model(folder: Path) -> bool:
     if not config.is_file() or (folder / "modules.json").exists():
         return False
     content = files.read_json(config)
-    return isinstance(content, dict) and content.get("model_type") in lm_config.FAMILIES
+    return isinstance(content, dict) and str(content.get("model_type")) in lm_config.FAMILIES
 
 
 def _load(

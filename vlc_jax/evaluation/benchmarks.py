@@ -1,7 +1,9 @@
 """Runs the configured benchmarks on parameters and writes the results into the workdir."""
 
 import copy
+import datetime
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +30,9 @@ from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, write_json
 from vlc_jax.types.setup import Setup
 
+# Seconds of a benchmark that is no line of its own between the lines of training.
+SHORT = 10.0
+
 
 class Evaluation:
     """The configured benchmarks, read once and run on any number of states.
@@ -39,7 +44,7 @@ class Evaluation:
         beside them are for the report (vlc_jax/evaluators/patch_maps.py).
       stop: checked between batches, and by a single process also while a batch is read. When any
         process got a signal, all raise PreemptedError. Finished benchmarks stay on disk and are not
-        computed again.
+        computed again; so do features, in features/ of the workdir, until all are finished.
       weights: fingerprint of parameters that do not belong to a step of this workdir.
     """
 
@@ -53,7 +58,13 @@ class Evaluation:
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
-        self._encoder = Encoder(setup, Interrupt(stop), once=True, is_writer=workdir.is_writer)
+        self._encoder = Encoder(
+            setup,
+            Interrupt(stop),
+            once=True,
+            is_writer=workdir.is_writer,
+            unfinished=workdir.path / "features",
+        )
 
     def read(self) -> None:
         """Reads every benchmark and decodes its first images.
@@ -83,6 +94,15 @@ class Evaluation:
         Results on disk are reused. seconds: time budget, after which no further benchmark starts;
         an event lists the benchmarks that were left out.
         """
+        try:
+            rows = self._run(variables, step, seconds)
+        except BaseException:
+            self._encoder.save()
+            raise
+        self._encoder.forget()
+        return rows
+
+    def _run(self, variables: Any, step: int, seconds: float | None) -> list[dict[str, Any]]:
         start, rows, left = time.monotonic(), [], []
         scorer = self._encoder.scorer(variables)
         if not self.is_complete(step):
@@ -128,7 +148,7 @@ class Evaluation:
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
         protocol = protocol_of(setup.reader)
-        with of_benchmark(name):
+        with of_benchmark(name), self._shown(name, benchmark):
             self._encoder.prepare(variables, benchmark)
             options = open_vectors(protocol, setup.protocol_options)
             result = evaluators.evaluate(protocol, benchmark, scorer, **options)
@@ -150,6 +170,7 @@ class Evaluation:
         if self.workdir.is_writer:
             write_result(self._folder(name), benchmark, result, row, self._options.examples)
         headline = row["metrics"][row["summary"][0]]
+        self._say_finished(name, row["summary"][0], headline, row["seconds"])
         self.workdir.event(
             "evaluation",
             step=step,
@@ -158,6 +179,44 @@ class Evaluation:
             folder=str((self._root / "evals").relative_to(self.workdir.path)),
         )
         return row
+
+    @contextmanager
+    def _shown(self, name: str, benchmark: Benchmark) -> Iterator[None]:
+        """Context manager: the progress line of a benchmark, printed by one process."""
+        if not self.workdir.is_writer:
+            yield
+            return
+        images = [image for case in benchmark.cases for image in case.images]
+        keys = {image if isinstance(image, str | Path) else id(image) for image in images}
+        totals = {"images": len(keys), "texts": len(set(benchmark.texts))}
+        if not all(self.setup.model.head.reads_pooled):
+            # of protocols that score the images of a case with its captions
+            totals["scores"] = sum(
+                len(case.images) * len(case.captions) for case in benchmark.cases
+            )
+        progress = self._encoder.progress
+        # in training the terminal has the line of the steps
+        progress.begin(self._title(name), totals, is_overwritten=self.setup.training is None)
+        try:
+            yield
+        finally:
+            progress.end()
+
+    def _say_finished(
+        self, name: str, metric: str, headline: Mapping[str, Any], seconds: float
+    ) -> None:
+        is_short = self.setup.training is not None and seconds < SHORT
+        if is_short or not self.workdir.is_writer:
+            return
+        value = headline["value"]
+        shown = f"{100 * value:.1f} %" if headline["unit"] == "fraction" else f"{value:.3f}"
+        passed = datetime.timedelta(seconds=round(seconds))
+        line = f"{self._title(name)}: {metric.replace('_', ' ')} {shown}, {passed}"
+        print(line, file=sys.stderr, flush=True)
+
+    def _title(self, name: str) -> str:
+        names = list(self._options.benchmarks)
+        return f"set {names.index(name) + 1} of {len(names)}, {self._folder(name).name}"
 
     def _read(self, name: str) -> Benchmark:
         if name not in self._benchmarks:

@@ -246,7 +246,8 @@ def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
             errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))
         with errors.usage_errors():
             lookup.check_types("loss", name, loss.dense, options)
-        if not 0 <= options.get("weight", -1) < float("inf"):
+        weight = options.get("weight", -1)
+        if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
             raise errors.UsageError(
                 f"the loss {name} needs a weight from 0 on; got {dict(options)}"
             )

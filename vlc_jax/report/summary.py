@@ -23,18 +23,19 @@ def status(run: Run) -> dict[str, str]:
         reason = str(run.failed.get("reason", "no reason was written"))
         code = run.failed.get("exit_code", "?")
         return {"kind": "failed", "word": "Failed", "text": f"Exit code {code} {where}: {reason}"}
-    if run.done is not None:
+    if run.done is not None and not run.config_problem:
         return {"kind": "done", "word": "Done", "text": f"Finished {where}."}
     when = ""
     if run.last_write is not None:
         moment = datetime.datetime.fromtimestamp(run.last_write, datetime.UTC)
         when = f" Last written {moment:%Y-%m-%d %H:%M} UTC."
+    if run.config_problem:
+        end = "Finished" if run.done is not None else "Not finished,"
+        text = f"{end} {where}.{when} {run.config_problem}: repair or remove that file."
+        return {"kind": "failed", "word": "Damaged", "text": text}
     if run.events and run.events[-1].get("event") == "preempted":
         text = f"Stopped by a signal {where}, state saved; the same command continues it.{when}"
         return {"kind": "preempted", "word": "Preempted", "text": text}
-    if run.config_problem:
-        text = f"Not finished, {where}.{when} {run.config_problem}: repair or remove that file."
-        return {"kind": "failed", "word": "Damaged", "text": text}
     if run.evaluations and not run.metrics and not _has_started(run):
         count, requested = len(run.evaluations), run.config.get("evals")
         is_partial = isinstance(requested, dict) and len(requested) > count

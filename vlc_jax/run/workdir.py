@@ -247,9 +247,12 @@ class Workdir:
         _refuse(lines[:LISTED_IMAGES], allow_change, headline, cures)
 
     def write_env(self, **fields: Any) -> None:
-        """Writes env.json: command, commit, versions and `fields`."""
+        """Writes env.json: command and its folder, commit, versions and `fields`."""
         if self.is_writer:
-            write_json(self.path / "env.json", {**environment(), **fields})
+            folder = {}
+            with contextlib.suppress(OSError):  # of a folder that was removed
+                folder = {"folder": os.getcwd()}
+            write_json(self.path / "env.json", {**environment(), **folder, **fields})
 
     def finish(self, **fields: Any) -> None:
         """Writes DONE, the mark of a complete run."""

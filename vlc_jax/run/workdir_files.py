@@ -38,6 +38,35 @@ def _depth(value: Any, above: int = 0) -> int:
     return max((_depth(item, above + 1) for item in inner), default=above + 1)
 
 
+# Files and folders of which one is in every workdir; the lock is there before all others.
+OF_A_RUN = ("lock", "env.json", "checkpoints", "evals", "events.jsonl", "logs", "processes")
+# What people and launchers put into the folder of a run before it starts.
+BESIDE_A_RUN = (".txt", ".log", ".out", ".err", ".sh", ".md")
+
+
+def run_folder(path: Path) -> Path:
+    """`path`, where a run may write: a new or empty folder, or one of a run.
+
+    Raises ValueError for a file, and for a folder of something else, which a run would fill.
+    """
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file; name a new folder, or the folder of a run")
+    if not path.exists() or any((path / name).exists() for name in OF_A_RUN):
+        return path
+    others = sorted(
+        each.name
+        for each in path.iterdir()
+        if not each.name.startswith(".") and each.suffix not in BESIDE_A_RUN
+    )
+    if others:
+        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise ValueError(
+            f"{path} holds {shown} and no run: a run would be mixed with these files; name a new "
+            "folder, or the folder of a run"
+        )
+    return path
+
+
 def without_link(path: Path) -> Path:
     """`path`, after removing a symbolic link there: a write would follow it out of the workdir."""
     if path.is_symlink():

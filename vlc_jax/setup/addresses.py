@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import fetch, hub
-from vlc_jax.run.workdir import SavedConfig
+from vlc_jax.run.workdir import SavedConfig, read_object
 
 LOCAL = ("eval.cache", "input.source_options.stage")  # written by several processes at once
 OF_DATA = ("input.", "evals.", "pretrain.")
@@ -70,6 +70,30 @@ def hashes(config: Mapping[str, Any]) -> dict[str, str]:
     """{address: sha256} of every file of the hub that the config names, which are copied."""
     addresses = [value for _, value in _strings("", config) if stores.is_hub(value)]
     return {k: v for address in dict.fromkeys(addresses) for k, v in hub.hashes(address).items()}
+
+
+def started_elsewhere(config: ConfigDict, workdir: Path | str) -> str:
+    """Advice if relative paths of the config are files of the folder where the run was started, and
+    not of the present one; "" otherwise.
+    """
+    path = Path(workdir) / "env.json"
+    if stores.is_url(workdir) or not path.is_file():
+        return ""
+    try:
+        folder = str(read_object(path).get("folder", ""))
+    except UsageError:  # a damaged file is no reason to hide the error
+        return ""
+    if not folder or not os.path.isdir(folder):
+        return ""
+    for name, value in _strings("", config.to_dict()):
+        is_there = value and not os.path.isabs(value) and os.path.exists(Path(folder) / value)
+        # a word such as "clip" may be a folder there
+        if is_there and not os.path.exists(value) and ("/" in value or "." in value):
+            return (
+                f"; the run was started in {folder}, where config.{name}={value} is: go there, or "
+                "name absolute paths and --allow_config_change"
+            )
+    return ""
 
 
 def copy_of(name: str, address: str | os.PathLike[str]) -> Path:

@@ -3,11 +3,13 @@
 import ast
 import re
 import sys
+import traceback
 from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from vlc_jax import losses
 from vlc_jax.errors import ExitCode, UsageError
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
@@ -29,6 +31,7 @@ OPTIONS = re.compile(
     r"\.([^=]+)(?:=(.*))?",
     re.DOTALL,
 )
+MESSAGE = 300  # letters of an error of a config file; ml_collections lists whole configs
 # Settings of a process, no longer of a config.
 ELSEWHERE = {
     "plan": "--plan_topology, --plan_step and --plan_search",
@@ -39,14 +42,19 @@ ELSEWHERE = {
 
 def config() -> ConfigDict:
     """The config that --config names."""
-    if CONFIG.value is None:
+    value = CONFIG.value
+    if value is None and not CONFIG.present:
         raise UsageError("--config FILE is missing, for example --config configs/scenes/clip.py")
     try:
-        CONFIG.value.lock()  # ml_collections raises a file's load error at its first use
+        # ml_collections raises a file's OSError at the first use of its config
+        if not hasattr(value, "lock"):
+            kind = type(value).__name__
+            raise UsageError(f"--config: its get_config returns a ConfigDict; it returned {kind}")
+        value.lock()
     except OSError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(f"cannot load --config: {lines[-1]}") from error
-    return CONFIG.value
+    return value
 
 
 def parse_flags(argv: list[str]) -> list[str]:
@@ -61,23 +69,63 @@ def parse_flags(argv: list[str]) -> list[str]:
     except UsageError as error:
         print(f"Usage: {error}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
-    except (AttributeError, KeyError) as error:  # ml_collections nests the one in the other
+    except Exception as error:
+        print(f"Usage: {_message(error, argv)}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+
+
+def _message(error: Exception, argv: list[str]) -> str:
+    """The line for an error of absl or ml_collections; raises an error that is of neither."""
+    if (of_file := _of_config_file(error)) is not None:
+        return f"--config {_flag(argv, 'config')}: {of_file}"
+    if isinstance(error, AttributeError | KeyError):  # ml_collections nests the one in the other
         inner = error.args[0] if isinstance(error.args[0], KeyError) else error
         missing = str(inner.args[0])
         message = "unknown config field " + ". ".join(missing.splitlines())
-        if setting := ELSEWHERE.get(missing.strip("'")):
+        name = missing.strip("'")
+        if setting := ELSEWHERE.get(name):
             message += f"; it is set with {setting}"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
-            if missing.strip("'") in table:  # a name in place of a field
+            # a name in place of a field
+            if name in table and f"{field.partition('.')[0]}.{name}" in " ".join(argv):
                 message += f"; its options are set as --config.{field}_options.NAME=VALUE"
-        print(f"Usage: {message}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
-    except (TypeError, ValueError, OSError, flags.Error) as error:
-        # absl wraps an error of a config file in a traceback, whose last line is the message
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        message = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
-        print(f"Usage: {message}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
+        if name in losses.LOSSES:
+            message += (
+                f"; config.losses is set whole: --config.losses=\"{{'infonce': {{'weight': 1.0}}, "
+                f"'{name}': {{'weight': 1.0}}}}\""
+            )
+        return message
+    if not isinstance(error, TypeError | ValueError | OSError | flags.Error):
+        raise error
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
+
+
+def _of_config_file(error: BaseException | None) -> str | None:
+    """The error of a config file behind `error`, one line; None if `error` is not of its code.
+
+    ml_collections and absl wrap TypeError and ValueError in errors with tracebacks as texts.
+    """
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        is_wrapped = isinstance(error, flags.Error) or "Error whilst parsing" in str(error)
+        # a line of ml_collections that loads or calls the file
+        if not is_wrapped and any("config_module" in str(frame.line) for frame in frames):
+            break
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    else:
+        return None
+    message = " ".join(str(error).split())[:MESSAGE]
+    if isinstance(error, SyntaxError):
+        return f"it is no config file: line {error.lineno or '?'}: {message}"
+    ours = [frame for frame in frames if "ml_collections" not in frame.filename]
+    inside = [frame for frame in ours if frame.name == "get_config"]
+    if "get_config" in message and not inside:
+        return f"it is no config file, or takes no arguments after a colon: {message}"
+    # messages of our own configs are for people
+    if isinstance(error, ValueError | UsageError):
+        return message
+    return f"line {(inside or ours)[-1].lineno}: {type(error).__name__}: {message}"
 
 
 def split_options(argv: list[str]) -> tuple[list[str], list[tuple[str, str, str]]]:

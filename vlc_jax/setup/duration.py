@@ -4,6 +4,8 @@ from ml_collections import ConfigDict
 
 from vlc_jax.errors import UsageError
 
+MOST_STEPS = 2**31 - 1  # the step is an int32 on the devices
+
 
 def records_per_step(config: ConfigDict) -> int:
     """Records of a batch without hard images, which are further rows of it.
@@ -36,6 +38,8 @@ def total_steps(config: ConfigDict, records: int) -> int:
     per_step = records_per_step(config)
     examples = {"steps": value * per_step, "epochs": value * records, "examples": value}[unit]
     steps = int(examples // per_step)
+    if steps > MOST_STEPS:
+        raise UsageError(f"config.{unit}={value} are {steps:,} steps; at most {MOST_STEPS:,}")
     if steps < 1:
         raise UsageError(f"config.{unit}={value} is less than one step of {per_step} records")
     return steps

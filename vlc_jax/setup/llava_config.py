@@ -37,7 +37,7 @@ def is_llava(path: str | Path) -> bool:
     except ValueError:
         return False
     return isinstance(config, dict) and (
-        config.get("model_type") in models.KINDS or "mm_vision_tower" in config
+        str(config.get("model_type")) in models.KINDS or "mm_vision_tower" in config
     )
 
 

@@ -5,6 +5,7 @@ sizes and names of tables are checked by the modules that use them.
 """
 
 import re
+from collections.abc import Mapping
 
 import flax.linen as nn
 from ml_collections import ConfigDict
@@ -17,8 +18,10 @@ from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.heads import Decoding
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.setup import addresses, data, weights_config
+from vlc_jax.setup.duration import MOST_STEPS
 from vlc_jax.setup.model import abilities, configured_losses
 
+LARGEST = 10**15  # no number of bytes, pairs or steps is larger, and int64 holds its products
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # default of config.interpolate.alpha
 
 
@@ -28,6 +31,7 @@ def check(config: ConfigDict, mode: str) -> None:
     mode: as in `setup.resolve`.
     """
     check_forms(config)
+    check_numbers(config)
     check_ranges(config)
     addresses.check(config)
     check_frozen(config)
@@ -40,6 +44,7 @@ def check(config: ConfigDict, mode: str) -> None:
     # in training only: an evaluated run may be of a version whose losses had other options
     if mode in ("train", "plan"):
         losses.check(configured_losses(config))
+        check_pairs(config)
         if config.model.name != weights_config.OF_WEIGHTS:  # else the weights set the tokenizer
             data.check_options(config)
     if mode != "weights":
@@ -77,6 +82,12 @@ def check_forms(config: ConfigDict) -> None:
             raise UsageError(
                 f"config.evals.{name} holds the options of a benchmark, such as "
                 f"{{'split': 'validation'}}; got {options!r}"
+            )
+    for name, options in config.losses.items():
+        if not isinstance(options, ConfigDict):
+            raise UsageError(
+                f"config.losses.{name} holds the options of a loss, such as {{'weight': 1.0}}; "
+                f"got {options!r}"
             )
     if config.pretrain and "optimizer" not in config.pretrain:
         raise UsageError(
@@ -118,10 +129,47 @@ def check_forms(config: ConfigDict) -> None:
                 ) from error
 
 
+def check_numbers(config: ConfigDict) -> None:
+    """Raises UsageError for integers that no device or random number generator takes."""
+    largest = {"seed": 2**32 - 1, "steps": MOST_STEPS}
+    for name, most in largest.items():
+        value = config[name]
+        if value is not None and value > most:
+            raise UsageError(f"config.{name} must be at most {most:,}; got {value:,}")
+    if config.seed < 0:
+        raise UsageError(f"config.seed must be at least 0; got {config.seed}")
+
+    def visit(name: str, value: object) -> None:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                visit(f"{name}.{key}", item)
+        elif isinstance(value, tuple | list):
+            for item in value:
+                visit(name, item)
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            raise UsageError(f"{name} must be at most {LARGEST:,}; got {value:,}")
+
+    visit("config", config.to_dict())
+
+
+def check_pairs(config: ConfigDict) -> None:
+    """Raises UsageError for batches of one pair with a loss that contrasts pairs."""
+    pairs = config.batch_size // config.sub_batches
+    contrasts = [name for name in ("infonce", "sigmoid") if name in config.losses]
+    if contrasts and pairs < 2:
+        raise UsageError(
+            f"config.batch_size={config.batch_size} with config.sub_batches={config.sub_batches} "
+            f"has no negatives: {contrasts[0]} contrasts the pairs of a batch; take at least "
+            f"batch_size={2 * config.sub_batches}"
+        )
+
+
 def check_ranges(config: ConfigDict) -> None:
     """Raises UsageError for a number out of its range; None is a field that is not set."""
     minima = {
         1: (
+            "steps",  # first: a warmup may be computed from it
+            "examples",
             "batch_size",
             "sub_batches",
             "log_every",
@@ -150,6 +198,8 @@ def check_ranges(config: ConfigDict) -> None:
             # not `value < limit`: NaN must be refused, too
             if value is not None and not value >= limit:
                 raise UsageError(f"config.{name} must be at least {limit}; got {value}")
+    if config.epochs is not None and not 0 < config.epochs < float("inf"):
+        raise UsageError(f"config.epochs must be above 0; got {config.epochs}")
     for name, value in config.watchdog.items():
         if not value >= 0:
             raise UsageError(f"config.watchdog.{name} must be at least 0; got {value}")

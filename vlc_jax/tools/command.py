@@ -48,7 +48,7 @@ def start(do: Callable[[], str]) -> None:
 def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
     """Prints the summary that `do` returns, or exits with one line and an exit code.
 
-    130 if interrupted, 2 for a file that cannot be opened, else that of errors.exit_code.
+    2 for a file that cannot be opened, else that of errors.exit_code.
     unknown: arguments that no flag has taken.
     """
     terminal.quieten()
@@ -56,9 +56,6 @@ def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
         if unknown:
             raise errors.UsageError(f"unknown arguments {unknown}; options start with --")
         print(do())
-    except KeyboardInterrupt:
-        print("interrupted; start the same command again", file=sys.stderr)
-        sys.exit(130)
     except Exception as error:
         code = errors.exit_code(error)
         # such as a missing file or a forbidden folder; a full disk has a code

@@ -19,7 +19,6 @@ written.
 import errno
 import json
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -88,8 +87,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help=f"of stablehlo; default: {' '.join(stablehlo.ALL)}",
     )
     options = parser.parse_args(arguments)
-    # an exception, so that the unfinished folder is removed
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def run() -> str:
         # before the export, which takes minutes
@@ -156,7 +153,7 @@ def export(
         # mkdtemp makes a private folder
         partial.chmod(0o755)
         partial.rename(out)
-    # also for the exit on SIGTERM and for Ctrl-C
+    # also for Ctrl-C and SIGTERM
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

@@ -75,7 +75,8 @@ class EvaluationSetup(NamedTuple):
     seconds: time budget of an intermediate evaluation, after which no further benchmark starts;
       None: no limit.
     batch_size: images or texts per forward pass, over all devices.
-    cache: folder of pooled features for later runs; None: no cache.
+    cache: folder of pooled features for later runs; None: in the workdir, until an evaluation is
+      finished; "": no files.
     examples: cases per benchmark whose images are saved for the report.
     preview: cases per benchmark that are decoded before training.
     question: template of the question about every image; "": no question.

@@ -157,11 +157,13 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "mm_projector_type" in config or "mm_vision_tower" in config:
         return _original(config)
-    text, kind = config.get("text_config", config), config.get("model_type")
+    text, kind = config.get("text_config", config), _text(config, "model_type", "")
+    if not isinstance(text, Mapping):
+        raise WeightsError(f"text_config holds the fields of a language model; got {text!r}")
     if kind == "paligemma":  # Hugging Face sets the flag, and means bidirectional prompts only
         _require(text, "use_bidirectional_attention", True)
         text = {**text, "use_bidirectional_attention": None}
-    family, fields = _language_model(text, text.get("model_type", "llama"))
+    family, fields = _language_model(text, _text(text, "model_type", "llama"))
     config_keys.check(
         text,
         "config.json" if text is config else "config.json, text_config",
@@ -277,7 +279,17 @@ _IMAGE = {
 }
 
 
+def _text(config: Mapping[str, Any], name: str, default: str) -> str:
+    """A field that is a text; `default` where it is missing."""
+    value = config.get(name, default)
+    if not isinstance(value, str):
+        raise WeightsError(f"{name} is a text, such as 'llama'; got {str(value)[:50]}")
+    return value
+
+
 def _image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
+    if not isinstance(vision, Mapping):
+        raise WeightsError(f"vision_config holds the fields of an image tower; got {vision!r}")
     config_keys.check(
         vision,
         "config.json, vision_config",

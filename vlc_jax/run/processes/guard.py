@@ -37,7 +37,7 @@ def guard(workdir: Path | str, coordinator: str, lost_seconds: float) -> None:
     parent = os.getpid()
     # until the child installs its StopSignal
     for number, forwarded in FORWARDED.items():
-        signal.signal(forwarded, partial(startup.end, number))
+        signal.signal(forwarded, partial(startup.end, number, True))
     child = os.fork()
     if child == 0:
         _begin_child(parent, workdir)
