@@ -27,6 +27,7 @@ import os
 from typing import Any
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import (
     crepe,
@@ -92,7 +93,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     batch = args.batch or fitting_batch(images)
     with config.unlocked():
         config.batch_size = batch
-        config.steps = args.steps or None
+        config.steps = args.steps or placeholder(int)
         if args.epochs or not args.steps:
             config.epochs = args.epochs or EPOCHS
         steps = args.steps or int(config.epochs * images / batch)

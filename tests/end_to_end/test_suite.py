@@ -30,7 +30,7 @@ def test_every_set_is_evaluated_by_one_command_that_a_kill_does_not_lose(tmp_pat
     root, photos = sets.write_all(tmp_path / "sets"), tmp_path / "photos"
     table = helpers.write_jsonl(photos, helpers.write_photos(photos, 16))
     model, workdir = tmp_path / "model", tmp_path / "suite"
-    helpers.run(f"configs/records.py:path={table},size=32", model, *MODEL, code=0)
+    helpers.run(f"configs/records.py:path={table},size=32,steps=2", model, *MODEL, code=0)
     tagger = sets.options("coco_order", root)["tagger"]
     config = f"configs/eval/all.py:run={model},root={root},sets=all,tagger={tagger}"
     cache = f"--config.eval.cache={tmp_path / 'features'}"

@@ -33,7 +33,11 @@ def total_steps(config: ConfigDict, records: int) -> int:
     """
     durations = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
     if len(durations) != 1:
-        raise UsageError(f"set exactly one of config.steps, .epochs, .examples; got {durations}")
+        advice = ": where the config sets another, write its argument, --config NAME:steps=200"
+        raise UsageError(
+            f"set exactly one of config.steps, .epochs, .examples; got {durations}"
+            f"{advice if len(durations) > 1 else ''}"
+        )
     ((unit, value),) = durations.items()
     per_step = records_per_step(config)
     examples = {"steps": value * per_step, "epochs": value * records, "examples": value}[unit]
