@@ -1,6 +1,7 @@
 """--mode eval: the configured benchmarks on the newest parameters of a workdir."""
 
 import hashlib
+from functools import partial
 from typing import Any
 
 from vlc_jax import models
@@ -22,7 +23,8 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     """
     mixture = setup.evaluation.interpolation
     workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
-    latest = init_from.load_latest(setup, workdir.path, workdir.event)
+    # interruptible: it reads and hashes gigabytes
+    latest = stop.interrupt(partial(init_from.load_latest, setup, workdir.path, workdir.event))
     imported = None if latest.trained is not None else _identity(setup, latest.params)
     text_encoders.encode_others(setup.tokenizer)
     evaluation = Evaluation(setup, workdir, stop, imported)

@@ -1,6 +1,7 @@
 """Evaluates a run while it trains: `--mode eval --watch RUN` evaluates each new checkpoint."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -40,7 +41,7 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
         has_ended = any((run / name).exists() for name in END_FILES)
         step = newest_step(run)
         if step is not None and not evaluation.is_complete(step):
-            latest = _load(setup, workdir, run, has_ended)
+            latest = stop.interrupt(partial(_load, setup, workdir, run, has_ended))
             if latest is not None and not evaluation.is_complete(latest.step):
                 claim(setup, workdir, latest.params)
                 # results of an earlier run in the same folder

@@ -24,7 +24,7 @@ BAR_WIDTH = 10  # characters, which leave room for step, ETA and loss in 60 colu
 def read_rows(path: Path) -> list[dict]:
     """Rows of a JSONL file, without invalid lines (a killed run may leave a partial one)."""
     rows = []
-    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else []:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):  # RecursionError: a line of nested brackets

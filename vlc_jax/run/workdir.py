@@ -82,6 +82,7 @@ class Workdir:
         else:
             self.path = Path(path).absolute()
             self.name = str(self.path)
+            workdir_files.check_entries(self.path)
         try:
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
             log = self.path / "logs" / f"host_{jax.process_index():03d}.log"

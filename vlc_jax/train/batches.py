@@ -31,7 +31,8 @@ class BatchIterator:
                 effect=_effect_of_duplicates(setup),
             )
         events = read_rows(workdir.path / "events.jsonl")
-        known_bad = [row["id"] for row in events if row["event"] == "bad_record"]
+        ids = [row.get("id") for row in events if row.get("event") == "bad_record"]
+        known_bad = [record_id for record_id in ids if isinstance(record_id, str)]
         self._loader = data.make_loader(start_step, known_bad)
         self._mesh, self._workdir, self._data = setup.mesh, workdir, data
         self._bad = set(self._loader.bad)

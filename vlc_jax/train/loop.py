@@ -54,7 +54,8 @@ def train(
     evaluation = Evaluation(setup, workdir, stop)
     stop.interrupt(evaluation.read, has_begun=False)
 
-    state, checkpoints = restore_or_init(setup, workdir, frozen)
+    # interruptible: it hashes a checkpoint and may read weights
+    state, checkpoints = stop.interrupt(partial(restore_or_init, setup, workdir, frozen))
     start = int(state.step)
     if start > training.steps:
         raise UsageError(
