@@ -1,15 +1,18 @@
 """What an evaluation leaves alone in a workdir, and what it leaves out when time is over."""
 
 import contextlib
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from vlc_jax.errors import UsageError
-from vlc_jax.evaluation import benchmarks
+from vlc_jax.errors import PreemptedError, UsageError
+from vlc_jax.evaluation import benchmarks, mode
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
 from vlc_jax.train import loop
 from vlc_jax.types import State
 
@@ -55,6 +58,22 @@ def test_no_benchmark_is_begun_when_time_is_over_and_those_left_are_named(
     left = [name for name in "abc" if name not in made]
     expected = [{"step": 4, "seconds": seconds, "benchmarks": left}] if left else []
     assert events == expected
+
+
+def test_a_signal_ends_the_reading_of_a_checkpoint(tmp_path, monkeypatch):
+    def endless(setup, path, on_event):
+        stop.name = "SIGTERM"
+        threading.Event().wait()
+
+    stop = StopSignal()
+    monkeypatch.setattr(mode.init_from, "load_latest", endless)
+    run = Workdir(tmp_path)
+    interpolation = SimpleNamespace(interpolation=None)
+    with pytest.raises(PreemptedError, match="SIGTERM"):
+        mode.evaluate_workdir(
+            SimpleNamespace(config={}, evaluation=interpolation), run, stop, False
+        )
+    run.close()
 
 
 @pytest.mark.parametrize(("step", "seconds"), [(5, 60.0), (10, None)])

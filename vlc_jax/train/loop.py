@@ -14,7 +14,7 @@ from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.processes.watchdog import Watchdog
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import init_from
+from vlc_jax.setup import config_of_run, init_from
 from vlc_jax.train import step as train_step
 from vlc_jax.train.batches import BatchIterator
 from vlc_jax.train.first_state import load_frozen_for_step, restore_or_init
@@ -45,7 +45,7 @@ def train(
         setup = run_pretraining(pretraining, setup, workdir, stop, allow_change)
     training = setup.training
     # after pretraining, which sets init_from in the config
-    workdir.check_config(setup.config, allow_change)
+    workdir.check_config(setup.config, allow_change, complete=config_of_run.completed)
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
     workdir.check_images(training.data.image_sizes, allow_change)
@@ -204,7 +204,7 @@ def run_pretraining(
     """
     folder = workdir.below("pretrain")
     try:
-        folder.check_config(first.config, allow_change)
+        folder.check_config(first.config, allow_change, complete=config_of_run.completed)
         if not (folder.path / "DONE").exists():
             train(first, folder, stop, allow_change)
     finally:
