@@ -124,6 +124,22 @@ def test_a_state_is_restored_from_before_it_had_a_field_that_is_empty(folder, tm
     assert int(folder.restored()["step"]) == 3  # the field is not on disk
 
 
+def test_an_optional_field_may_be_new_or_gone(folder):
+    """As the spike guard, which is switched on or off between two starts."""
+    full, plain = (Grown(**state(3), batch_stats=more) for more in ({"a": jnp.ones(2)}, {}))
+    like = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), (full, plain)
+    )
+    folder.checkpoints.save(3, full)
+    folder.checkpoints.wait()
+    assert folder.checkpoints.restore(like[1]).batch_stats == {}
+    np.testing.assert_array_equal(folder.checkpoints.restore(like[0]).batch_stats["a"], [1, 1])
+    folder.checkpoints.save(4, plain)
+    folder.checkpoints.wait()
+    assert folder.checkpoints.restore(like[0]).batch_stats == {}
+    assert int(folder.checkpoints.restore(like[0]).step) == 3
+
+
 def test_nothing_saved_restores_none(anywhere):
     assert anywhere.restored() is None
 

@@ -118,9 +118,11 @@ class Checkpoints:
         set_aside: for training: rename damaged steps newer than the restored one to
           <step>.damaged, so that they can be saved again, and remove leftovers of interrupted saves
           and deletions. No step is ever deleted here.
-        A damaged step is an event, and the step before it is tried, by all processes alike: each
-        verifies a share of the files and sends the result to the others. Raises CheckpointError if
-        every step is damaged, ShapeMismatchError if the state does not fit `shapes`.
+        An optional field, one with a default in its NamedTuple, is {} if `shapes` or the checkpoint
+        lacks it. A damaged step is an event, and the step before it is tried, by all processes
+        alike: each verifies a share of the files and sends the result to the others. Raises
+        CheckpointError if every step is damaged, ShapeMismatchError if the state does not fit
+        `shapes`.
         """
         if set_aside and jax.process_index() == 0:
             self.folders.clean()
@@ -129,10 +131,10 @@ class Checkpoints:
             problem = self._damage(step, is_shared=set_aside)
             if problem is None:
                 path = self.folders.where(step)
+                expected = self._expected(path, shapes)
                 # Before Orbax reads them, so that our error names the arrays that do not fit.
-                self._check_shapes(path, shapes)
-                saved = _without_empty(shapes)
-                state = self._orbax.restore(path, args=ocp.args.StandardRestore(saved))
+                self._check_shapes(path, expected)
+                state = self._orbax.restore(path, args=ocp.args.StandardRestore(expected))
                 self.on_event("restore", step=step)
                 self._newest = step
                 # Only after a successful restore: otherwise all steps keep their names for a repair
@@ -140,7 +142,12 @@ class Checkpoints:
                 if set_aside and jax.process_index() == 0:
                     for name in damaged:
                         self.folders.set_aside(name)
-                return shapes._replace(**state) if hasattr(shapes, "_replace") else state
+                if not hasattr(shapes, "_replace"):
+                    return state
+                for name in _optional(shapes):
+                    if not getattr(shapes, name) or name not in state:
+                        state[name] = {}
+                return shapes._replace(**state)
             damaged[step] = problem
             self.on_event("corrupt_checkpoint", step=step, problem=problem)
         if damaged:
@@ -162,6 +169,24 @@ class Checkpoints:
             return self.folders.damage(step)
         share = jax.process_index(), jax.process_count()
         return _first_problem(self.folders.damage(step, share))
+
+    def _expected(self, path: str, shapes: Any) -> Any:
+        """`_without_empty(shapes)`, with the optional fields that the checkpoint has.
+
+        An optional field has a default in its NamedTuple. If the checkpoint has one that `shapes`
+        lacks, its shapes are the saved ones, since Orbax reads all fields or fails.
+        """
+        expected, optional = _without_empty(shapes), _optional(shapes)
+        if not optional:
+            return expected
+        saved = self._orbax.metadata(path).item_metadata.tree
+        like = partial(jax.ShapeDtypeStruct, sharding=shapes.step.sharding)
+        for name in optional:
+            if name not in saved:
+                expected.pop(name, None)
+            elif name not in expected:
+                expected[name] = jax.tree.map(lambda x: like(x.shape, x.dtype), saved[name])
+        return expected
 
     def _check_shapes(self, path: str, shapes: Any) -> None:
         saved = _shapes_by_name(self._orbax.metadata(path).item_metadata.tree)
@@ -233,6 +258,11 @@ def _first_problem(problem: str | None) -> str | None:
     rows = multihost_utils.process_allgather(np.frombuffer(text, np.uint8))
     messages = (row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows)
     return next(filter(None, messages), None)
+
+
+def _optional(state: Any) -> list[str]:
+    """Fields of a NamedTuple that have a default."""
+    return list(getattr(state, "_field_defaults", ()))
 
 
 def _without_empty(state: Any) -> Any:

@@ -298,6 +298,7 @@ LOUD = frozenset(
         "corrupt_checkpoint",
         "evaluation_left",
         "hard_images_missing",
+        "loss_spike",
         "save_retry",
     }
 )
