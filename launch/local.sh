@@ -72,12 +72,12 @@ while ((${#pids[@]})); do
   code=$?
   # Interrupted by a signal; or, of processes that ended at once, bash does not return the others.
   for pid in "${pids[@]}"; do
-    [[ $ended ]] && break
+    [[ ${ended:-} ]] && break
     kill -0 "$pid" 2>/dev/null && continue
     wait "$pid" 2>/dev/null
     ended=$pid code=$?
   done
-  [[ $ended ]] || continue
+  [[ ${ended:-} ]] || continue
   for i in "${!pids[@]}"; do
     [[ ${pids[i]} == "$ended" ]] || continue
     unset "pids[i]"

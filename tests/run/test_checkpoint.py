@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -401,6 +403,32 @@ def test_a_passing_input_output_error_is_tried_again_with_the_same_state(
     retried = [fields for event, fields in folder.events if event == "save_retry"]
     assert len(retried) == min(times, 3)
     assert retried[0] == {"step": 3, "problem": str(fault)}
+
+
+def test_a_clock_that_is_set_forward_does_not_end_a_save(folder, monkeypatch):
+    now, reads = time.time, []
+    monkeypatch.setattr(checkpoint, "RETRY_AFTER_S", (0.0, 0.0))
+    for step, first in enumerate((1, 4, 8, 12, 16, 24, 48, 96), start=1):
+        # a day later from this reading of the clock on
+        reads[:] = [first]
+
+        def later():
+            reads[0] -= 1
+            return now() + 86_400 * (reads[0] < 0)
+
+        monkeypatch.setattr(time, "time", later)
+        folder.save(step)
+    assert int(folder.restored()["step"]) == 8
+
+
+def test_a_save_without_an_end_is_an_error(folder, monkeypatch):
+    hanging = threading.Event()
+    monkeypatch.setattr(step_folders, "write_manifest", lambda path: hanging.wait())
+    monkeypatch.setattr(checkpoint, "SAVE_SECONDS", 0.01)
+    folder.checkpoints.save(3, state(3))
+    with pytest.raises(checkpoint.SaveError, match=r"no end of a save to .* in 0 s"):
+        folder.checkpoints.wait()
+    hanging.set()
 
 
 def test_an_error_after_the_step_is_in_place_saves_it_once(folder, monkeypatch):

@@ -22,6 +22,9 @@ from vlc_jax.errors import ExitCode
 from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 
 RETRY_AFTER_S = (1.0, 4.0, 16.0)  # for transient faults of network storage; then the save fails
+SAVE_SECONDS = 1800.0  # without an end a save hangs, on dead storage
+# Orbax measures its time-outs by the time of day, which may be set forward meanwhile.
+ORBAX_SECONDS = 100 * 365 * 86_400
 PROBLEM_BYTES = 400  # of a message in the all-gather of `_first_problem`; file names have 60
 
 
@@ -68,7 +71,10 @@ class Checkpoints:
         self.keep_last, self.keep_every, self.on_event = keep_last, keep_every, on_event
         self._before_commit = before_commit
         self.folders.make()
-        self._orbax = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+        self._orbax = ocp.AsyncCheckpointer(
+            ocp.StandardCheckpointHandler(),
+            async_options=ocp.options.AsyncOptions(timeout_secs=ORBAX_SECONDS),
+        )
         self._newest: int | None = None  # the step of the last restore or started save
         self._commit: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -103,9 +109,11 @@ class Checkpoints:
         self._commit.start()
 
     def wait(self) -> None:
-        """Blocks until the last save is committed; raises SaveError if it failed."""
+        """Blocks until the last save is committed; raises SaveError if it failed or hangs."""
         if self._commit is not None:
-            self._commit.join()
+            self._commit.join(SAVE_SECONDS)
+            if self._commit.is_alive():
+                raise SaveError(f"no end of a save to {self.folders.name} in {SAVE_SECONDS:.0f} s")
             self._commit = None
         if self._error is not None:
             error, self._error = self._error, None
@@ -221,7 +229,7 @@ class Checkpoints:
                     self._finish(step)
                 return
             except Exception as error:
-                if seconds is None or not _is_io_error(error):
+                if seconds is None or not _may_pass(error):
                     raise
                 # before the event, whose file may be on the same storage
                 time.sleep(seconds)
@@ -284,9 +292,14 @@ def _copy_to_host(state: Any) -> Any:
     return jax.tree.map(np.array, state)
 
 
-def _is_io_error(error: BaseException | None) -> bool:
-    """True if an error comes from EIO of the storage."""
+def _may_pass(error: BaseException | None) -> bool:
+    """True if an error comes from EIO of the storage, or from a time-out of Orbax.
+
+    Such a time-out is slow storage, or a clock that was set forward.
+    """
     while error is not None:
+        if isinstance(error, TimeoutError):
+            return True
         # TensorStore, which writes the arrays for Orbax, has the number in its message only.
         is_eio = isinstance(error, OSError) and error.errno == errno.EIO
         if is_eio or f"os_error_code='{errno.EIO}'" in str(error):

@@ -14,6 +14,7 @@ from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.types.setup import Setup
 
+GUARD_METRICS = ("spikes_in_a_row", "grad_norm_median")  # of events only
 LISTED_IDS = 8  # in a message, and of a skipped step
 
 
@@ -65,9 +66,9 @@ class MetricsLog:
         if not values.pop("is_finite"):
             # before a row is written: a resumed run repeats the step, whose update was not applied
             self._raise_diverged(step, values)
-        in_a_row = int(values.pop("spikes_in_a_row", 0))
+        in_a_row, median = (values.pop(name, 0.0) for name in GUARD_METRICS)
         if in_a_row:
-            self._report_spike(step, values, in_a_row)
+            self._report_spike(step, values, int(in_a_row), median)
         self.clock.tick(flops)
         row = {f"train/{name}": value for name, value in values.items()}
         # InfoNCE of a random model is ln B, so that chance is 1 for any batch size
@@ -99,11 +100,13 @@ class MetricsLog:
         problem = f"step {step} is not finite (loss {values['loss']}, gradient norm "
         raise self._diverged(f"{problem}{values['grad_norm']}); its update was not applied", ids)
 
-    def _report_spike(self, step: int, values: dict[str, float], in_a_row: int) -> None:
+    def _report_spike(
+        self, step: int, values: dict[str, float], in_a_row: int, median: float
+    ) -> None:
         """Writes a skipped step as an event; raises DivergedError if it is one too many."""
         ids = self._record_ids(step - 1)
         is_last = in_a_row >= self._spikes
-        norm, median = values["grad_norm"], values["grad_norm_median"]
+        norm = values["grad_norm"]
         self.workdir.event(
             "loss_spike",
             step=step,
