@@ -4,6 +4,7 @@ import ctypes
 import importlib.util
 import os
 import platform
+import socket
 import time
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import psutil
 
 from vlc_jax.devices import chips
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import PeerError, UsageError
 
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -55,6 +56,38 @@ def connect(
         # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
     _keep_freed_memory()
+
+
+def check_port(coordinator: str, seconds: float = 10.0) -> None:
+    """Raises PeerError if another program listens on the port of `coordinator`, on this host.
+
+    For process 0, which listens there; JAX would abort, once all processes have started.
+    seconds: for an earlier run that is about to end.
+    """
+    port = coordinator.rpartition(":")[2]
+    if not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UsageError(f"--coordinator is host:port of process 0; got {coordinator!r}")
+    until = time.monotonic() + seconds
+    while (problem := _bind(int(port))) and time.monotonic() < until:
+        time.sleep(0.2)
+    if problem:
+        raise PeerError(
+            f"port {port} of --coordinator={coordinator} cannot be used on this host, "
+            f"{socket.gethostname()} ({problem}): end the program that has it, or name another "
+            "port to all processes"
+        )
+
+
+def _bind(port: int) -> str:
+    """Why a port of this host cannot be listened on; "" if it can."""
+    with socket.socket() as tried:
+        # as JAX's server: connections of an earlier run that time out are no hindrance
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("", port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def _keep_freed_memory() -> None:
