@@ -5,6 +5,7 @@ import importlib.util
 import os
 import platform
 import socket
+import stat
 import time
 from typing import Any
 
@@ -56,6 +57,20 @@ def connect(
         # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
     _keep_freed_memory()
+
+
+def check_cache() -> None:
+    """Raises UsageError if every user of this host can write to JAX's compilation cache.
+
+    JAX runs the programs that it reads there.
+    """
+    folder = jax.config.jax_compilation_cache_dir
+    # of an object store: rights are its own
+    if folder and os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_IWOTH:
+        raise UsageError(
+            f"JAX_COMPILATION_CACHE_DIR={folder} can be written by every user of this host, and "
+            f"JAX runs the programs in it: chmod o-w {folder}, or name another folder"
+        )
 
 
 def check_port(coordinator: str, seconds: float = 10.0) -> None:

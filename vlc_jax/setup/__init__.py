@@ -49,6 +49,7 @@ def resolve(
     Raises UsageError when parts of the config contradict each other, DataError for training records
     that cannot be opened.
     """
+    runtime.check_cache()
     if isinstance(config, SavedConfig):
         content = config_of_run.completed(config.to_dict(), config._path)
         config = SavedConfig(content, config._path).lock()

@@ -85,7 +85,8 @@ def train(
     # wait for a save may hang
     with contextlib.ExitStack() as last:
         last.callback(watchdog.close)
-        last.callback(checkpoints.wait)
+        last.callback(run.write_time)
+        last.callback(run.wait_for_save)
         last.callback(batches.close)
         last.callback(log.close)
         run.loop(state, stop)
@@ -160,14 +161,27 @@ class Run(NamedTuple):
         """Compiles the step for a batch, unless a signal arrives."""
         # a divergence of the previous step is reported before a long compilation
         self.log.flush()
-        with self.log.clock.paused():
+        with self.log.clock.paused("compilation"):
             stop.interrupt(partial(one_step.compile, state, batch), has_begun=len(one_step) > 0)
 
     def save(self, step: int, state: State) -> None:
         """Saves the state, after checking that its step was finite."""
         self.log.flush()
-        with self.log.clock.paused():
+        with self.log.clock.paused("checkpoints"):
             self.checkpoints.save(step, state)
+        # here and not at the end alone: what is done after the last save is lost by a kill
+        self.write_time()
+
+    def wait_for_save(self) -> None:
+        """Waits until the last state is saved."""
+        with self.log.clock.paused("checkpoints", is_watched=True):
+            self.checkpoints.wait()
+
+    def write_time(self) -> None:
+        """Writes an event with the seconds of this start so far, for the report."""
+        # also called while an error ends the run, which a full disk must not replace
+        with contextlib.suppress(OSError):
+            self.log.workdir.event("time", seconds=self.log.clock.seconds())
 
     def evaluate(self, step: int, state: State) -> None:
         """Runs every benchmark on the state, unless all results exist.
@@ -177,7 +191,7 @@ class Run(NamedTuple):
         if self.evaluation.is_complete(step):
             return
         self.log.flush()
-        with self.log.clock.paused():
+        with self.log.clock.paused("evaluation"):
             params, parameters = state.params, self.setup.parameters
             if parameters.has_frozen:
                 frozen = self.frozen
