@@ -36,7 +36,7 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
     evaluation = Evaluation(setup, workdir, stop)
     stop.interrupt(evaluation.read)
     while True:
-        fetch.refresh(address)
+        stop.interrupt(partial(fetch.refresh, address))
         # before the checkpoints: these files are written after the last one
         has_ended = any((run / name).exists() for name in END_FILES)
         step = newest_step(run)
