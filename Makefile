@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity
+SITE := .venv-site
 # A file of tests stays with one worker, since its tests share what they train; the order of
 # tests/conftest.py, the longest files first, leaves neither worker waiting for the other.
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -17,7 +18,7 @@ MORE :=
 # Hundreds of processes of tests import the same files: their bytecode is kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-here parity lint lock help
+.PHONY: demo test test-all test-here parity lint site lock help
 
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -48,9 +49,14 @@ lint: $(VENV)/.built  ## Style of every file, types of the library.
 	$(RUN) -m ruff format --check .
 	$(VENV)/bin/pyrefly check --summary=none
 
-lock:  ## Renew requirements.lock from pyproject.toml (needs uv).
+site: $(SITE)/.built  ## The docs as web pages: runs/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --site-dir runs/site
+
+lock:  ## Renew requirements.lock and requirements-docs.txt from pyproject.toml (needs uv).
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \
 	  pyproject.toml -o requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --group docs \
+	  -o requirements-docs.txt
 
 $(VENV)/.built: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed")'
@@ -64,4 +70,9 @@ $(PARITY)/.built: requirements-parity.txt
 	$(PYTHON) -m venv $(PARITY)
 	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	  --no-deps -r $<
+	touch $@
+
+$(SITE)/.built: requirements-docs.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
 	touch $@

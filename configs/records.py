@@ -7,17 +7,21 @@
 
 Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that vlc-jax prepare
 wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
-validation, default 0.2); steps; batch (pairs per step); size (pixels); variant
+validation, default 0.2); epochs (default 30) or steps; batch (pairs per step, default 64, or fewer
+where the table has fewer images); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
 hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of the method,
 generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimizer, on the frozen
-towers of init_from); tagger=spacy:NAME (of negclip, fsc_clip, dcsm and labclip); init_from
+towers of init_from); tagger=spacy:NAME (default spacy:en_core_web_sm: negclip, fsc_clip, dcsm and
+labclip need it, the other methods use it where it is installed); init_from
 (a run to start from: its model, tokenizer and preprocessing are taken, not size and variant, and a
 tenth of the learning rate). Other columns, tokenizers and crops:
 --config.input.source_options.caption_column=title and so on (`vlc-jax --list` and
 configs/default.py have all options and fields).
 """
 
+import importlib.util
+import itertools
 import json
 import os
 from typing import Any
@@ -60,6 +64,12 @@ HEADS = {
     "labclip": (labclip, {}),
 }
 TAGGED = ("negclip", "fsc_clip", "dcsm", "labclip")
+PIPELINE = "en_core_web_sm"
+# generators that make fewer wrong texts with a tagger
+BETTER_TAGGED = ("crepe_swap", "crepe_replace", "crepe_negate", "swap")
+EPOCHS, BATCH = 30, 64
+# Images that are counted: with more of them, no default depends on their number.
+ENOUGH = 4096
 
 
 def get_config(argument: str | None = None) -> ConfigDict:
@@ -68,19 +78,25 @@ def get_config(argument: str | None = None) -> ConfigDict:
         path="",
         image_folder="",
         holdout=0.2,
-        steps=1000,
-        batch=64,
+        steps=0,
+        epochs=0,
+        batch=0,
         size=64,
         variant="mini",
         method="clip",
-        tagger="spacy:en_core_web_sm",
+        tagger="",
         init_from="",
     )
     config = default.get_config()
+    images = int(count_images(args.path) * (1 - args.holdout))
+    batch = args.batch or fitting_batch(images)
     with config.unlocked():
-        config.steps = args.steps
-        config.batch_size = args.batch
-        config.optimizer.warmup_steps = min(100, args.steps // 10)
+        config.batch_size = batch
+        config.steps = args.steps or None
+        if args.epochs or not args.steps:
+            config.epochs = args.epochs or EPOCHS
+        steps = args.steps or int(config.epochs * images / batch)
+        config.optimizer.warmup_steps = min(100, steps // 10)
         source = pretrained.source_of(args.path, args.image_folder)
         # prepared shards have no split, and training data must not be evaluated on
         is_split = source["source"] == "records"
@@ -99,6 +115,36 @@ def get_config(argument: str | None = None) -> ConfigDict:
     return config
 
 
+def count_images(path: str) -> int:
+    """Different images of the first rows of a table, at most ENOUGH; ENOUGH for what is no table.
+
+    An estimate for defaults: rows of one image stand for one record.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            if os.path.splitext(path)[1] == ".json":  # COCO's form: one object
+                images = json.load(file)["images"] if os.path.getsize(path) < 10_000_000 else ()
+                return min(len(images), ENOUGH) or ENOUGH
+            lines = [line for line in itertools.islice(file, ENOUGH) if line.strip()]
+    except (OSError, ValueError, KeyError, TypeError):  # the source names what is wrong
+        return ENOUGH
+    names = set(map(image_of, lines))
+    return min(len(names), ENOUGH) or ENOUGH
+
+
+def image_of(line: str) -> str:
+    """The image of a row: the field "image" of a JSON object, else the first cell."""
+    try:
+        return str(json.loads(line)["image"])
+    except (ValueError, KeyError, TypeError):
+        return line.partition("\t" if "\t" in line else ",")[0]
+
+
+def fitting_batch(images: int) -> int:
+    """The largest power of two up to BATCH that is no larger than the number of images."""
+    return min(BATCH, 1 << max(images, 1).bit_length() - 1)
+
+
 def use_method(config: ConfigDict, method: str, tagger: str) -> None:
     """Losses and hard texts of a method, and the head if it has one."""
     methods = METHODS | HEADS
@@ -107,7 +153,9 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
     recipe, options = methods[method]
     options = {"data": "coco", **options}
     if method in TAGGED:
-        options["tagger"] = tagger
+        options["tagger"] = tagger or f"spacy:{PIPELINE}"
+    elif not tagger and all(map(importlib.util.find_spec, ("spacy", PIPELINE))):
+        tagger = f"spacy:{PIPELINE}"
     if method == "dcsm":
         options["blocks"] = max(1, config.batch_size // heads.PAIRS)
     theirs = recipe.get_config(options)
@@ -120,6 +168,9 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
             for options in texts.options.values():
                 if "mode" in options:  # the authors' slips only serve their numbers
                     del options["mode"]
+            for name in texts.generators if tagger else ():
+                if name in BETTER_TAGGED:
+                    texts.options[name] = {**texts.options.get(name, {}), "tagger": tagger}
         config.input[side] = texts
 
 

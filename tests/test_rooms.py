@@ -29,7 +29,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "report": ("input_pipeline", "run"),
     "tools": ("configs", "input_pipeline", "models", "setup", "report", *MODES, *PARTS),
     "main": ("input_pipeline", "setup", "train", "evaluation", "plan", *PARTS),
-    "__main__": ("main", "run"),
+    "__main__": ("", "main", "run"),
     "": ("encode",),  # vlc_jax.load
 }
 # The same for the folders of the input pipeline, whose contracts all of them import.

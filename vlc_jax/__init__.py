@@ -9,6 +9,7 @@ Training and evaluation: python -m vlc_jax.main --help
 from typing import Any
 
 __all__ = ["load"]
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

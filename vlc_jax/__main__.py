@@ -8,6 +8,7 @@ import difflib
 import runpy
 import sys
 
+import vlc_jax
 from vlc_jax.run import startup
 
 COMMANDS = {  # name -> module, what it does
@@ -45,6 +46,9 @@ def cli() -> None:
     if word in COMMANDS:
         sys.argv = [f"vlc-jax {word}", *sys.argv[2:]]
         runpy.run_module(COMMANDS[word][0], run_name="__main__", alter_sys=True)
+        return
+    if word == "--version":
+        print(f"vlc_jax {vlc_jax.__version__}")
         return
     if word and not word.startswith("-"):
         near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.0)[0]

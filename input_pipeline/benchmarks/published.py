@@ -204,11 +204,11 @@ class Files:
     ) -> Benchmark:
         """The benchmark of the first `count` cases (per subset); None: all cases.
 
-        Notes a difference from the published number of cases, unless `count` is set."""
+        Notes a difference from the published number of cases; with `count`, the share taken."""
         if self.count is not None and self.count < 1:
             raise ValueError(f"count must be at least 1; got {self.count}")
         cases = tuple(self._first(cases))
-        notes = () if self.count is not None else tuple(self._differences(cases))
+        notes = tuple(self._differences(cases))
         # the content too: options select and change cases of the same files
         for case in cases:
             content = (case.id, case.captions, case.group, case.meta)
@@ -234,8 +234,14 @@ class Files:
         return first
 
     def _differences(self, cases: Sequence[Case]) -> Iterable[str]:
-        """Yields a note per number of cases that differs from the published one."""
+        """Yields a note per number of cases that differs from the published one; with `count`, one
+        note of all."""
         published = self.origin.cases
+        if self.count is not None:
+            whole = sum(published.values()) if isinstance(published, Mapping) else published
+            if whole is not None and len(cases) < whole:
+                yield f"{len(cases):,} of {whole:,} cases (count={self.count})"
+            return
         if isinstance(published, Mapping):
             numbers = Counter(case.group["subset"] for case in cases)
             for subset in numbers:

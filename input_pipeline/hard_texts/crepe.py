@@ -3,8 +3,8 @@
 After Ma et al., "CREPE: Can vision-language foundation models reason compositionally?" (CVPR
 2023), section 4.2. CREPE's generator was never published: it takes atoms from scene graphs and
 foils from WordNet, filtered by a language model. Here both come from our own tables
-(`word_tables.CREPE_GROUPS`, longest match), without other models or data; so the texts are not
-CREPE's.
+(`word_tables.CREPE_GROUPS`, longest match), without other models or data than an optional tagger;
+so the texts are not CREPE's.
 """
 
 import re
@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
-from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator
+from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagger, Token
+from vlc_jax.input_pipeline.hard_texts.taggers import ADJECTIVE_TAGS, NOUN_TAGS, make_tagger
 
 CLASSES = tuple(word_tables.CREPE_GROUPS)
 NEGATIONS = ("caption", "object", "attribute", "relation", "action")
@@ -33,12 +34,12 @@ class Atom(NamedTuple):
     foils: tuple[str, ...]
 
 
-def _foils() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Word -> (class, all words of its groups that contradict it); plural nouns included.
+Sense = tuple[str, tuple[str, ...]]  # class of a word, and the words that contradict it there
 
-    A word of two classes belongs to the first: "orange" is the fruit.
-    """
-    table: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+def _foils() -> dict[str, tuple[Sense, ...]]:
+    """Word -> its senses, one per class, with plural nouns. "orange" is a fruit and a colour."""
+    table: dict[str, dict[str, tuple[str, ...]]] = {}
     for kind, groups in word_tables.CREPE_GROUPS.items():
         for group in groups:
             for word in group:
@@ -47,37 +48,67 @@ def _foils() -> dict[str, tuple[str, tuple[str, ...]]]:
                 if kind == "object":
                     many = tuple([word_tables.plural(foil) for foil in foils])
                     _add(table, word_tables.plural(word), "objects", many)
-    return table
+    return {word: tuple(senses.items()) for word, senses in table.items()}
 
 
 def _add(
-    table: dict[str, tuple[str, tuple[str, ...]]], word: str, kind: str, foils: tuple[str, ...]
+    table: dict[str, dict[str, tuple[str, ...]]], word: str, kind: str, foils: tuple[str, ...]
 ) -> None:
-    known_kind, known = table.get(word, (kind, ()))
-    if known_kind == kind:
-        table[word] = kind, tuple(edit.distinct([*known, *foils], word))
+    senses = table.setdefault(word, {})
+    senses[kind] = tuple(edit.distinct([*senses.get(kind, ()), *foils], word))
 
 
 class _Crepe(CaptionGenerator):
-    """Base of the three generators: finds the table words of a caption."""
+    """Base of the three generators: finds the table words of a caption.
 
-    _number = "1"  # of the rule set, part of `version`
+    tagger: KIND:ARGUMENT of `taggers.make_tagger`; then a word counts only as the part of speech of
+      its class, and no noun inside a compound does ("bus" in "bus stop"). Without one, words of
+      two classes are left out: "orange" in "a woman in an orange suit" is no fruit.
+    """
 
-    def __init__(self, classes: Sequence[str] = CLASSES) -> None:
+    _number = "2"  # of the rule set, part of `version`
+
+    def __init__(self, classes: Sequence[str] = CLASSES, tagger: str | None = None) -> None:
         edit.check_names("word class", "classes", classes, CLASSES)
         self._classes = tuple(classes)
         self._foils = _foils()
         self._pattern = edit.whole(self._foils)
-        self.version = edit.version(self._number, classes=",".join(classes))
+        self._tagger: Tagger | None = None if tagger is None else make_tagger(tagger)
+        tags = "none" if self._tagger is None else f"{self._tagger.name}@{self._tagger.version}"
+        self.version = edit.version(self._number, classes=",".join(classes), tagger=tags)
 
     def atoms(self, caption: str) -> list[Atom]:
-        """The table words of the caption, left to right; the longest match wins."""
+        """The table words of the caption, left to right; the longest match wins.
+
+        Raises DataError for a caption that the tagger cannot tag.
+        """
         atoms = []
+        tokens = self._tagger(caption).tokens if self._tagger else ()
+        ends = {token.stop: index for index, token in enumerate(tokens)}
         for match in self._pattern.finditer(caption):
-            kind, foils = self._foils[match[0].lower()]
+            senses = self._foils[match[0].lower()]
+            if self._tagger:
+                index = ends.get(match.end())
+                following = tokens[index + 1 : index + 2] if index is not None else ()
+                tag = tokens[index].tag if index is not None else ""
+                senses = [each for each in senses if _fits(each[0], tag, following)]
+            if len(senses) != 1:
+                continue
+            ((kind, foils),) = senses
             if kind in self._classes or (kind == "objects" and "object" in self._classes):
                 atoms.append(Atom(*match.span(), kind, foils))
         return atoms
+
+
+def _fits(kind: str, tag: str, following: Sequence[Token]) -> bool:
+    """True if a word with this Penn tag, before these tokens (at most one), is of the class."""
+    if kind in ("object", "objects"):
+        return tag in NOUN_TAGS and not any(token.tag in NOUN_TAGS for token in following)
+    if kind in _ATTRIBUTES:
+        # VBN, VBG: "striped", "sitting"; NN: "wood", but no noun that stands by itself
+        is_noun = tag == "NN" and any(token.tag in NOUN_TAGS for token in following)
+        return tag in (*ADJECTIVE_TAGS, "VBN", "VBG") or is_noun
+    return tag.startswith("VB") if kind == "action" else tag != ""
 
 
 class CrepeReplace(_Crepe):
@@ -112,7 +143,7 @@ class CrepeSwap(_Crepe):
     """
 
     name = "crepe_swap"
-    _number = "2"
+    _number = "3"
 
     def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Up to `count` texts, a random subset if there are more."""
@@ -151,9 +182,12 @@ class CrepeNegate(_Crepe):
     name = "crepe_negate"
 
     def __init__(
-        self, negations: Sequence[str] = NEGATIONS, classes: Sequence[str] = CLASSES
+        self,
+        negations: Sequence[str] = NEGATIONS,
+        classes: Sequence[str] = CLASSES,
+        tagger: str | None = None,
     ) -> None:
-        super().__init__(classes)
+        super().__init__(classes, tagger)
         edit.check_names("negation", "negations", negations, NEGATIONS)
         self._negations = tuple(negations)
         self.version += f" negations={','.join(negations)}"

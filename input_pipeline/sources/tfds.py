@@ -42,8 +42,12 @@ class TfdsSource:
         id: str | None = None,
         templates: Sequence[str] = _DEFAULT_TEMPLATES,
     ) -> None:
-        import tensorflow_datasets as tfds
-
+        try:
+            import tensorflow_datasets as tfds
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"the source tfds needs {error.name}: pip install 'vlc_jax[tfds]'"
+            ) from error
         if (name is None) == (directory is None):
             raise ValueError("a tfds source needs either name (and data_dir) or directory")
         folder = Path(directory) if directory is not None else _find(str(name), data_dir)

@@ -59,10 +59,40 @@ def test_words_that_the_tokenizer_does_not_know_are_said_and_most_of_them_refuse
 def test_methods_that_tag_captions_name_the_tagger(table):
     for method in TAGGING:
         config = records.get_config(f"path={table},method={method},tagger=scenes:scenes-mini")
-        (options,) = [o for o in config.input.negatives.options.values() if "tagger" in o]
-        assert options.to_dict() == {"tagger": "scenes:scenes-mini"}
+        tagged = [o["tagger"] for o in config.input.negatives.options.values() if "tagger" in o]
+        assert set(tagged) == {"scenes:scenes-mini"}
     with pytest.raises(ValueError, match=r"method is one of clip, .*, dcsm, .*; got 'hphn'"):
         records.get_config("path=x.jsonl,method=hphn")
+
+
+def test_a_tagger_serves_every_generator_that_takes_one(table):
+    config = records.get_config(f"path={table},method=hp_hn,tagger=scenes:scenes-mini")
+    tagged = {
+        name for side in ("negatives", "positives") for name, options
+        in config.input[side].options.items() if options.get("tagger") == "scenes:scenes-mini"
+    }  # fmt: skip
+    assert tagged == {"crepe_swap", "crepe_replace", "swap"}
+    resolve(config)  # every one of them accepts it
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "warmup"),
+    [
+        (['{"image": "%d.jpg"}'] * 1, 64, 100),  # 2,000 images
+        (['{"image": "%d.jpg"}'], 8, 4),
+        (["%d.jpg\ta dog", "%d.jpg\ta cat", "%d.jpg\ta bird"], 8, 4),  # a row per caption
+        (["%d.jpg,a dog, red", "%d.jpg,a cat"], 8, 4),
+    ],
+)
+def test_defaults_fit_the_number_of_images(tmp_path, rows, batch, warmup):
+    count = 15 if batch == 8 else 5000
+    table = tmp_path / "captions.jsonl"
+    table.write_text("\n".join(row % i for i in range(count) for row in rows))
+    config = records.get_config(f"path={table}")
+    assert (config.batch_size, config.epochs, config.steps) == (batch, 30, None)
+    assert config.optimizer.warmup_steps == warmup
+    chosen = records.get_config(f"path={table},batch=4,steps=50")
+    assert (chosen.batch_size, chosen.epochs, chosen.steps) == (4, None, 50)
 
 
 def saved_run(table, folder, argument, text):

@@ -21,6 +21,7 @@ from vlc_jax.input_pipeline.tokenizers import TOKENIZERS, clip_bpe
 from vlc_jax.setup import data
 
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (helpers.ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted(path.name for path in (helpers.ROOT / "docs" / "notebooks").glob("*.ipynb"))
 MADE_BY_CI = ("make demo", "make test", "make test-all")
 
 PROGRAMS = {"python": (), "vlc-jax": ("-m", "vlc_jax")}  # as tests/setup/test_catalogue.py has it
@@ -37,10 +38,12 @@ SHALLOW = "--config.model.image={'depth': 1}"
 POOLED = "--config.model.image={'depth': 1, 'pooling': 'mean'}"  # a shallow one, too
 SHALLOW_TEXT = "--config.model.text={'depth': 1}"
 SMALL = (*SHORT, SHALLOW, SHALLOW_TEXT)
+OWN = ("--config.epochs=1", *SMALL[1:])
 EVALS = {name: {"count": 8} for name in ("scenes_retrieval", "scenes_relation_swap")}
 # texts of a run, and a run on them
 VECTORS = (*SHORT, SHALLOW, f"--config.evals={EVALS}")
 SCENES = (*VECTORS, SHALLOW_TEXT)
+REPLACE = (*SHORT, SHALLOW, SHALLOW_TEXT, "--config.evals={'scenes_replace': {'count': 8}}")
 PRETRAINED = (SHALLOW, SHALLOW_TEXT, "--config.eval.batch_size=8")
 SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --config configs": SCENES,
@@ -59,8 +62,8 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     ),
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
-    "python -m vlc_jax.main --config configs/records.py": SMALL,
-    "vlc-jax --config records": SMALL,
+    "python -m vlc_jax.main --config configs/records.py": OWN,
+    "vlc-jax --config records": OWN,
     "vlc-jax --config hp_hn": (  # this one trains CLIP first
         *SHORT,
         SHALLOW,
@@ -68,6 +71,9 @@ SHRINK = {  # start of a command -> what is added to it, the last match
         "--config.evals={'scenes_attribute_swap': {'count': 8}}",
         *(flag.replace("--config.", "--config.pretrain.") for flag in SCENES),
     ),
+    "vlc-jax --config scenes": REPLACE,
+    "vlc-jax --config hn:": REPLACE,
+    "vlc-jax --config hp_hn:": REPLACE,
     "vlc-jax write_hard_texts": ("--dry-run",),
     "vlc-jax write_hard_texts --list": (),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
@@ -175,6 +181,26 @@ def test_every_command_of_a_page_runs(page, folder):
         (folder / "program.py").write_text(program)
         done = helpers.python("program.py", cwd=folder)
         assert done.returncode == 0, f"{program}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_cell_of_a_notebook_runs(name, folder):
+    notebook = json.loads((helpers.ROOT / "docs" / "notebooks" / name).read_text())
+    lines = ["import subprocess", "import sys"]
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        assert cell["outputs"] or cell["execution_count"], f"a cell of {name} was never run"
+        for line in "".join(cell["source"]).splitlines():
+            if line.startswith("!"):
+                # IPython fills in variables; those of the test come last and win
+                words = shrunken(line[1:].replace('--config.evals="{evals}"', ""), "")
+                line = f"subprocess.run([sys.executable, *{words!r}], check=True)"
+            lines.append(line)
+    (folder / "notebook.py").write_text("\n".join(lines))
+    done = helpers.python("notebook.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
 
 
 def indented(page: str, start: str) -> list[str]:

@@ -128,7 +128,8 @@ console.log(JSON.stringify({
   ...Object.fromEntries(outcomes), benchmark: ids({benchmark: 1}), group: ids({group: 1}),
   ties: ids({ties: true}), search: ids({search: "CAT "}), id: ids({search: "U"}),
   order: ids({order: 0}), margin: [0, 1, 2, 3].map((k) => marginOf(data.cases[k], 0).toFixed(1)),
-  chosen: partsOf(data.cases[1], 0)[0].map((o) => o.isChosen),
+  chosen: partsOf(data.cases[1], 0)[0].map((o) => o.isChosen), shares: shares(data, [0, 1, 2, 3]),
+  of_two: shares(data, [1, 2]),
 }));
 """
 
@@ -144,6 +145,8 @@ def test_filters_and_order_of_the_script():
         "both right": "u", "both wrong": "x", "a right": "u", "a wrong": "vwx", "b right": "uv",
         "b wrong": "x", "benchmark": "wx", "group": "v", "ties": "v", "search": "uvwx", "id": "u",
         "order": "xwvu", "margin": ["0.3", "0.0", "-0.1", "-0.8"], "chosen": [False, True],
+        # case w is in one run only: it counts in neither share
+        "shares": [[0, 2, [1, 2]], [1, 1, [0, 0]]], "of_two": [[0, 1, [0, 1]], [1, 0, [0, 0]]],
     }  # fmt: skip
 
 

@@ -93,3 +93,14 @@ def test_damaged_scores_are_not_compared(tmp_path, harm):
     runs = [run(tmp_path / name, [("x", True), ("y", False)]) for name in "ab"]
     (tmp_path / "b" / "evals" / "b" / "5.scores.jsonl").write_text(harm)
     assert paired.lines(runs) == []
+
+
+@pytest.mark.parametrize(("policy", "lines"), [("strict", 1), ("half", 0)])
+def test_ties_that_are_no_errors_are_not_compared_as_errors(tmp_path, policy, lines):
+    runs = [run(tmp_path / name, [("x", True), ("y", False)]) for name in "ab"]
+    file = tmp_path / "b" / "evals" / "b" / "5.scores.jsonl"
+    rows = [json.loads(line) | {"tie": True} for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for each in runs:
+        each.evaluations[0].results[0]["details"] = {"tie": policy}
+    assert len(paired.lines(runs)) == lines

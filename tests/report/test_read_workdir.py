@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from vlc_jax.report import read_workdir, summary
+from vlc_jax.report import read_workdir, summary, table
 
 
 def write(path, text):
@@ -51,6 +51,22 @@ def test_the_newer_of_done_and_failed_holds(tmp_path, newer, failed):
     run = read_workdir.read(tmp_path)
     assert (run.failed is not None) == failed
     assert (run.done is not None) != failed
+
+
+def test_another_evaluation_under_a_name_says_how_it_differs(tmp_path):
+    results = {
+        "r": {"options": {"split": "validation"}, "version": "1"},
+        "r@51553eca": {"options": {"split": "train", "count": 8}, "version": "2"},
+        "r@aaaaaaaa": {"options": {"split": "validation"}, "version": "3"},
+        "s@bbbbbbbb": {},  # a run of another benchmark, whose first results are gone
+    }
+    for name, result in results.items():
+        result["metrics"] = {"accuracy": {"value": 0.5}}
+        write(tmp_path / "evals" / name / "5.json", json.dumps(result))
+    run = read_workdir.read(tmp_path)
+    titles = ["r", "r (split train, count 8)", "r (other data)", "s (bbbbbbbb)"]
+    assert [one.title for one in run.evaluations] == titles
+    assert [row.name for row in table.rows(one.newest for one in run.evaluations)] == titles
 
 
 def test_results_come_by_step_and_benchmarks_as_the_config_names_them(tmp_path):

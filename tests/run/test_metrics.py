@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from vlc_jax.errors import UsageError
 from vlc_jax.run import metrics
 
 
@@ -47,6 +48,41 @@ def test_a_failing_tensorboard_does_not_end_the_run(tmp_path):
     writer.write(1, {"train/loss": 1.0})
     writer.close()
     assert len(rows(tmp_path)) == 1
+
+
+def test_trackio_shows_the_curves_of_the_run_and_goes_on_after_a_resume(tmp_path, monkeypatch):
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    storage = pytest.importorskip("trackio.sqlite_storage").SQLiteStorage
+    monkeypatch.setenv("TRACKIO_PROJECT", "project")
+    workdir = tmp_path / "clip"
+    workdir.mkdir()
+    for step in (1, 2):
+        writer = metrics.MetricsWriter(workdir, step - 1)
+        writer.write(step, {"train/loss": 1.0 / step})
+        writer.close()
+    rows = storage.get_logs("project", "clip")
+    assert [(row["step"], row["train/loss"]) for row in rows] == [(1, 1.0), (2, 0.5)]
+
+
+def test_a_missing_trackio_is_named_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_PROJECT", "project")
+    monkeypatch.setattr(metrics.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="TRACKIO_PROJECT is set: pip install"):
+        metrics.MetricsWriter(tmp_path, 0)
+
+
+def test_a_failing_board_leaves_the_others(tmp_path, monkeypatch, caplog):
+    class Failing(metrics.TensorBoard):
+        def write(self, step, values):
+            raise RuntimeError("no connection")
+
+    monkeypatch.setattr(metrics, "TensorBoard", Failing)
+    writer = metrics.MetricsWriter(tmp_path, 0)
+    for step in (1, 2):
+        writer.write(step, {"train/loss": 1.0})
+    writer.close()
+    assert len(rows(tmp_path)) == 2
+    assert caplog.text.count("stop here: no connection") == 1
 
 
 def test_speed_counts_waits_and_leaves_pauses_out():

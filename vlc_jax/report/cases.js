@@ -79,6 +79,20 @@ function filtered(data, filter) {
   return indices.sort((a, b) => (margins.get(a) - margins.get(b)) || a - b);
 }
 
+// Right answers per benchmark among the cases that every run has: [[benchmark, cases, [right of each run]], ...].
+function shares(data, indices) {
+  const counts = new Map();
+  for (const kase of indices.map((index) => data.cases[index])) {
+    const entries = kase.slice(RUN);
+    if (!counts.has(kase[0])) counts.set(kase[0], [kase[0], 0, data.runs.map(() => 0)]);
+    if (!entries.every((entry) => entry)) continue; // shares of other cases are not comparable
+    const share = counts.get(kase[0]);
+    share[1] += 1;
+    entries.forEach((entry, run) => { share[2][run] += entry[RIGHT] === 1; });
+  }
+  return [...counts.values()];
+}
+
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const [list, rows, detail, count] = ["list", "rows", "case", "count"].map((id) => document.getElementById(id));
@@ -186,13 +200,14 @@ function start() {
       benchmark: number("benchmark"), group: number("group"), outcome: number("outcome"),
       ties: field("ties").checked, search: field("search").value, order: number("order"),
     });
-    const whole = (n) => n.toLocaleString("en");
-    const right = data.runs.map((name, run) => {
-      const entries = visible.map((index) => data.cases[index][RUN + run]).filter((entry) => entry);
-      const share = entries.length ? ` ${(100 * entries.filter((entry) => entry[RIGHT] === 1).length / entries.length).toFixed(1)} %` : " –";
-      return (data.runs.length > 1 ? name : "right") + share;
+    const whole = (n) => n.toLocaleString("en"), several = data.runs.length > 1;
+    const lines = shares(data, visible).map(([benchmark, cases, right]) => {
+      const name = data.benchmarks[benchmark][0];
+      if (!cases) return `${name}: no case that both runs have`;
+      const percents = right.map((n, run) => `${several ? `${data.runs[run]} ` : ""}${(100 * n / cases).toFixed(1)} %`);
+      return `${name}: right ${percents.join(", ")} of ${whole(cases)}${several ? " that both have" : ""}`;
     });
-    count.textContent = `${whole(visible.length)} of ${whole(data.cases.length)} cases · ${data.runs.length > 1 ? "right: " : ""}${right.join(", ")}`;
+    count.replaceChildren(`${whole(visible.length)} of ${whole(data.cases.length)} cases`, ...lines.map((line) => make("span", "share", line)));
     chosen = 0;
     list.scrollTop = 0;
     drawRows();

@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, display, page
+from vlc_jax.report import compare, display, page, table
 from vlc_jax.report.read_workdir import (
     NoCasesError,
     Run,
@@ -122,7 +122,7 @@ class _Data:
             if image_file(case, 0) in images:
                 self.images[len(self.cases)] = list(self._images(folders, name, case))
             self.cases.append(self._case(case, [rows.get(case) for rows in by_run]))
-        self.benchmarks.append([name, decision, ranges])
+        self.benchmarks.append([table.name_of(result), decision, ranges])
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -34,6 +34,11 @@ class Line:
         return next(row for row in self.rows if row is not None)
 
     @property
+    def name(self) -> str:
+        """Name of the benchmark for people."""
+        return self.any_row.name
+
+    @property
     def chance(self) -> str:
         """Chance as text; several values for runs evaluated on different cases."""
         values = [table.number(row, row.chance) for row in self.rows if row is not None]
@@ -219,11 +224,11 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
         label = line.any_row.label
         # no column of metrics: six runs have to fit a terminal
         if benchmarks.count(line.benchmark) == 1:
-            first = line.benchmark if label == "accuracy" else f"{line.benchmark} {label}"
+            first = line.name if label == "accuracy" else f"{line.name} {label}"
         else:
             first = f"  {label}"
             if line.benchmark != previous:
-                output.add_row(rich.text.Text(line.benchmark))
+                output.add_row(rich.text.Text(line.name))
         cells = [
             rich.text.Text(_plain_cell(line, index), style=style[line.verdict(index)])
             for index in range(len(run_names))
@@ -240,7 +245,7 @@ def to_markdown(run_names: Sequence[str], lines: Sequence[Line]) -> str:
     header = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
     rows = []
     for line in lines:
-        cells = [f"`{line.benchmark}`", table.markdown_cell(line.any_row.label), line.chance]
+        cells = [f"`{line.name}`", table.markdown_cell(line.any_row.label), line.chance]
         cells += [line.paper, line.paper_differences] if paper else []
         for index, row in enumerate(line.rows):
             remark = difference_text(line, index)

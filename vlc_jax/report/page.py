@@ -120,7 +120,7 @@ def run_context(run: Run) -> dict[str, Any]:
     headlines = table.headlines(newest)
     mixture = [row for rows in table.mixed(run.mixtures) for row in rows]
     with_examples = [
-        (evaluation.name, _with_maps(run, evaluation, cases))
+        (evaluation.title, _with_maps(run, evaluation, cases))
         for evaluation in run.evaluations
         if (cases := examples.show(examples.choose(evaluation.examples)))
     ]
@@ -254,7 +254,7 @@ def _group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Pictur
     pictures = []
     for benchmark in dict.fromkeys(line.benchmark for line in lines):
         of_benchmark = [line for line in lines if line.benchmark == benchmark]
-        title = f"{benchmark}, group by group"
+        title = f"{of_benchmark[0].name}, group by group"
         pictures.append(_bars(f"groups_{benchmark}", title, names, of_benchmark))
     return pictures
 

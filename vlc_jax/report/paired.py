@@ -133,7 +133,7 @@ def lines(runs: Sequence[Run]) -> list[Line]:
             if len(ids) == len(first) == len(second):
                 right = [[part[case][0] for case in ids] for part in (first, second)]
                 difference = differ(*map(np.array, right), [first[case][1] for case in ids])
-                differences.append(Line(benchmark, metric, index, difference))
+                differences.append(Line(table.name_of(result), metric, index, difference))
     return differences
 
 
@@ -184,12 +184,20 @@ def _points(share: float) -> str:
 
 
 def _decisions(run: Run, benchmark: str, result: Mapping[str, Any]) -> dict[str, tuple[bool, str]]:
-    """Case -> (is_right, image) of a benchmark's newest result; {} if any case lacks them."""
+    """Case -> (is_right, image) of a benchmark's newest result; {} if any case lacks them.
+
+    {} also where a tied case does not count as an error: it is neither right nor wrong, and its
+    flag `correct`, False, would contradict the accuracy above.
+    """
     file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
+    details = result.get("details")
+    is_strict = not isinstance(details, dict) or details.get("tie", "strict") == "strict"
     decisions = {}
     for row in score_rows(run, file):
         correct, case = row.get("correct"), row.get("id")
         if not isinstance(correct, bool) or not isinstance(case, str):
+            return {}
+        if row.get("tie") is True and not is_strict:
             return {}
         decisions[case] = (correct, str(row.get("image", case)))
     return decisions

@@ -249,13 +249,13 @@ def along(
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
     description = (
-        f"{newest.benchmark}, {metric}: {table.percent(values[0])} percent at {axis} "
+        f"{newest.name}, {metric}: {table.percent(values[0])} percent at {axis} "
         f"{positions[0]}, {table.percent(values[-1])} at {axis} {positions[-1]}, "
         f"chance {table.percent(newest.chance)}."
     )
     # a title of two lines
     margins = (0.65, 0.5, 0.15, 0.7)
-    return draw(name, f"{newest.benchmark}\n{metric}", description, (3.2, 2.5), paint, margins)
+    return draw(name, f"{newest.name}\n{metric}", description, (3.2, 2.5), paint, margins)
 
 
 def bars(
@@ -289,7 +289,7 @@ def bars(
                 ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
                 axes.plot([chance] * 2, ends, color=THEME["ink"], linewidth=1.4)
         first = [next(row for row in rows if row is not None) for rows in groups]
-        axes.set_yticks(range(len(groups)), [f"{row.benchmark}  {row.label}" for row in first])
+        axes.set_yticks(range(len(groups)), [f"{row.name}  {row.label}" for row in first])
         axes.tick_params(axis="y", labelcolor=THEME["ink"])
         axes.set_xlim(0, 1.0)
         axes.set_ylim(len(groups) - 0.4, -0.6)
@@ -301,7 +301,7 @@ def bars(
             _legend(axes, list(enumerate(runs)), "upper", letters=110)
 
     description = "; ".join(
-        " ".join(filter(None, (row.benchmark, row.label, run, table.percent(row.value))))
+        " ".join(filter(None, (row.name, row.label, run, table.percent(row.value))))
         + f" percent, chance {table.percent(row.chance)}"
         + (f" (paper {table.percent(row.paper)})" if row.paper is not None else "")
         for rows in groups

@@ -68,6 +68,11 @@ class Evaluation:
     def newest(self) -> dict[str, Any]:
         return self.results[-1]
 
+    @property
+    def title(self) -> str:
+        """Name of the benchmark for people."""
+        return self.newest.get("title") or self.name
+
 
 @dataclass
 class Run:
@@ -185,7 +190,34 @@ def _in_order(config: dict[str, Any], evaluations: Iterable[Evaluation]) -> list
     names = config.get("evals")
     order = {name: index for index, name in enumerate(names)} if isinstance(names, dict) else {}
     # <name>@<hash>: the same name with other options (run/results.py)
-    return sorted(evaluations, key=lambda e: (order.get(e.name.split("@")[0], len(order)), e.name))
+    listed = sorted(
+        evaluations, key=lambda e: (order.get(e.name.split("@")[0], len(order)), e.name)
+    )
+    plain = {one.name: one.newest for one in listed if "@" not in one.name}
+    for one in listed:
+        for result in one.results:
+            result["title"] = _title(one.name, result, plain)
+    return listed
+
+
+def _title(name: str, result: dict[str, Any], plain: dict[str, dict[str, Any]]) -> str:
+    """Name of a benchmark for people: <name>@<hash> says how it differs from <name>."""
+    stem, _, digest = name.partition("@")
+    if not digest:
+        return name
+    options, others = ({**_dict(r, "reader_options"), **_dict(r, "options")}
+                       for r in (result, plain.get(stem, {})))  # fmt: skip
+    differing = [f"{key} {options[key]}" for key in options if options[key] != others.get(key)]
+    differing += [f"without {key}" for key in others if key not in options]
+    reasons = {"weights": "other weights", "version": "other data"}
+    differing = differing or [
+        text for key, text in reasons.items() if result.get(key) != plain.get(stem, {}).get(key)
+    ]
+    return f"{stem} ({', '.join(differing) or digest})"
+
+
+def _dict(result: dict[str, Any], key: str) -> dict[str, Any]:
+    return value if isinstance(value := result.get(key), dict) else {}
 
 
 def _examples(run: Run, folder: Path, step: int) -> Iterator[Example]:

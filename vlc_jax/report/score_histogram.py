@@ -92,7 +92,7 @@ def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
         )
         for role, each in counts.items()
     ]
-    return Histogram(evaluation.name, low, high, series)
+    return Histogram(evaluation.title, low, high, series)
 
 
 def _by_role(row: dict[str, Any]) -> Iterator[tuple[str, float]]:

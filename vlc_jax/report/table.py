@@ -55,6 +55,12 @@ class Row:
     step: int
     paper: float | None = None  # the published value (`published.add`)
     display: Display = DEFAULT  # of its result
+    title: str = ""  # of the benchmark, for people
+
+    @property
+    def name(self) -> str:
+        """Name of the benchmark for people: "retrieval (split train)", not its folder."""
+        return self.title or self.benchmark
 
     @property
     def label(self) -> str:
@@ -122,7 +128,7 @@ def notes(results: Iterable[dict[str, Any]]) -> list[str]:
         if isinstance(prompt, dict):
             texts.append(f"prompt: {json.dumps(prompt, ensure_ascii=False)}")
         for text in texts:
-            benchmarks.setdefault(text, []).append(str(result.get("benchmark")))
+            benchmarks.setdefault(text, []).append(name_of(result))
     return [f"{', '.join(names)}: {text}" for text, names in benchmarks.items()]
 
 
@@ -168,7 +174,7 @@ def to_rich(rows: Sequence[Row]) -> rich.table.Table:
     style = {"above": "", "at": "yellow", "below": "red", "": ""}
     previous = None
     for row, cells in zip(rows, body, strict=True):
-        cells[0] = row.benchmark if row.benchmark != previous else ""
+        cells[0] = row.name if row.benchmark != previous else ""
         table.add_row(*map(rich.text.Text, cells), style=style[row.verdict])
         previous = row.benchmark
     return table
@@ -179,7 +185,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
     header, *body = _cells(rows)
     header[3], header[-2] = "95 % interval", "count"
     for row, cells in zip(rows, body, strict=True):
-        cells[:3] = f"`{row.benchmark}`", markdown_cell(row.label), f"**{cells[2]}**"
+        cells[:3] = f"`{row.name}`", markdown_cell(row.label), f"**{cells[2]}**"
     return f"{markdown_table(header, body, 2)}\n\n{LEGEND}"
 
 
@@ -191,7 +197,7 @@ def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
     for row in rows:
         paper = [number(row, row.paper), paper_difference(row)] if with_paper else []
         yield [
-            row.benchmark,
+            row.name,
             row.label,
             number(row, row.value),
             interval(row),
@@ -261,6 +267,11 @@ def markdown_cell(text: str) -> str:
     return " ".join(text.split())
 
 
+def name_of(result: Mapping[str, Any]) -> str:
+    """Name of a result's benchmark for people (`read_workdir`)."""
+    return str(result.get("title") or result.get("benchmark"))
+
+
 def _summary(result: dict[str, Any]) -> list[str]:
     names = result.get("summary")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
@@ -282,6 +293,7 @@ def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
         unit=unit if (unit := metric.get("unit")) in UNITS else "fraction",
         step=result["step"],
         display=display.of(result),
+        title=name_of(result),
         **numbers,
     )
 

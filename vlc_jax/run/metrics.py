@@ -1,8 +1,10 @@
-"""Training metrics: metrics.jsonl by step, TensorBoard, throughput and the progress line."""
+"""Training metrics: metrics.jsonl by step, its mirrors, throughput and the progress line."""
 
+import importlib.util
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections import Counter
@@ -10,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
+from vlc_jax.errors import UsageError
 from vlc_jax.run import workdir_files
 
 LINE_EVERY = 5.0  # seconds between log lines
@@ -34,14 +38,67 @@ def read_rows(path: Path) -> list[dict]:
     return rows
 
 
-class MetricsWriter:
-    """Writer of metrics.jsonl, one row per logged step, mirrored to TensorBoard.
+class Board(Protocol):
+    """A program that shows curves, to which metrics.jsonl is mirrored. Its errors end no run."""
 
-    start_step: the step at which training resumes; rows of later steps are removed.
-    A failing TensorBoard causes a warning, and the run continues.
+    def write(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    """A `Board`: event files in WORKDIR/tensorboard."""
+
+    def __init__(self, workdir: Path, start_step: int):
+        # here: a slow import that evaluation does not need
+        import tensorboardX
+
+        purge = start_step + 1 if start_step else None
+        self._writer = tensorboardX.SummaryWriter(str(workdir / "tensorboard"), purge_step=purge)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Trackio:
+    """A `Board`: the run of the workdir's name in the trackio project $TRACKIO_PROJECT.
+
+    Trackio's own variables say where that is: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL.
     """
 
     def __init__(self, workdir: Path, start_step: int):
+        import trackio
+
+        del start_step  # trackio cannot remove steps: those that a kill repeats are there twice
+        self._run = trackio.init(
+            os.environ["TRACKIO_PROJECT"], name=workdir.resolve().name, resume="allow", embed=False
+        )
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class MetricsWriter:
+    """Writer of metrics.jsonl, one row per logged step, mirrored to TensorBoard and trackio.
+
+    start_step: the step at which training resumes; rows of later steps are removed.
+    Trackio is used if the environment variable TRACKIO_PROJECT is set. A failing board causes a
+    warning, and the run continues without it.
+    """
+
+    def __init__(self, workdir: Path, start_step: int):
+        kinds: list[type[TensorBoard] | type[Trackio]] = [TensorBoard]
+        if os.environ.get("TRACKIO_PROJECT"):
+            if importlib.util.find_spec("trackio") is None:
+                raise UsageError("TRACKIO_PROJECT is set: pip install 'vlc_jax[track]'")
+            kinds.append(Trackio)
         self.path = workdir / "metrics.jsonl"
         # A killed run has rows of steps after its last checkpoint, which are now trained again.
         rows = read_rows(self.path)
@@ -49,16 +106,12 @@ class MetricsWriter:
         # Atomically: a kill during a rewrite would lose the history.
         workdir_files.replace(self.path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = self.path.open("a")
-        # here: a slow import that evaluation does not need
-        import tensorboardX
-
-        self._board: tensorboardX.SummaryWriter | None = None
-        try:
-            self._board = tensorboardX.SummaryWriter(
-                str(workdir / "tensorboard"), purge_step=start_step + 1 if start_step else None
-            )
-        except OSError as error:
-            logging.warning("no TensorBoard files: %s", error)
+        self.boards: list[Board] = []
+        for kind in kinds:
+            try:
+                self.boards.append(kind(workdir, start_step))
+            except Exception as error:  # of another program, which may raise anything
+                logging.warning("no curves in %s: %s", kind.__name__, error)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
@@ -67,25 +120,23 @@ class MetricsWriter:
         self.mirror(step, values)
 
     def mirror(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes to TensorBoard alone, for evaluation results, which have other files."""
-        if self._board is None:
-            return
-        try:
-            for name, value in values.items():
-                self._board.add_scalar(name, value, step)
-        except OSError as error:
-            logging.warning("TensorBoard stops here: %s", error)
-            self._board = None
+        """Writes to the boards alone, for evaluation results, which have other files."""
+        for board in [*self.boards]:
+            try:
+                board.write(step, values)
+            except Exception as error:
+                logging.warning("curves in %s stop here: %s", type(board).__name__, error)
+                self.boards.remove(board)
 
     def close(self) -> None:
         try:
             self._file.close()
         finally:
-            try:
-                if self._board is not None:
-                    self._board.close()
-            except OSError as error:
-                logging.warning("TensorBoard files are incomplete: %s", error)
+            for board in self.boards:
+                try:
+                    board.close()
+                except Exception as error:
+                    logging.warning("curves in %s are incomplete: %s", type(board).__name__, error)
 
 
 class StepClock:

@@ -1,4 +1,4 @@
-"""Writes training metrics, one step late, to metrics.jsonl, TensorBoard and the progress line."""
+"""Writes training metrics, one step late, to metrics.jsonl, boards and the progress line."""
 
 import math
 from collections.abc import Callable
@@ -80,7 +80,7 @@ class MetricsLog:
             self.progress.show(step, row, self.clock.eta(self.steps - step))
 
     def evaluated(self, step: int, results: list[dict[str, Any]]) -> None:
-        """Writes the headline numbers of an evaluation to TensorBoard."""
+        """Writes the headline numbers of an evaluation to the boards."""
         if self.writer is not None:
             for row in results:
                 name = row["summary"][0]

@@ -1,12 +1,15 @@
 """CREPE-style negatives of our tables."""
 
 import collections
+import json
+import re
 
 import numpy as np
 import pytest
 
 from tests.support.generators import every
 from vlc_jax.input_pipeline.hard_texts import crepe, word_tables
+from vlc_jax.input_pipeline.hard_texts.generator import Token
 
 FRUIT = {f"A {noun}" for noun in ("banana", "pear", "lemon", "strawberry")} | {"An orange"}
 
@@ -63,12 +66,43 @@ def test_replace_takes_another_word_of_the_caption_for_each_text():
 
 def test_no_foil_means_the_same_as_the_word():
     foils = crepe._foils()
-    for word, (_, others) in foils.items():
-        assert word not in others
-        assert not any(word_tables.same_meaning(word, other) for other in others)
-    assert "big" not in foils["large"][1]
-    assert "girl" not in foils["child"][1]
-    assert "girls" not in foils["children"][1]
+    for word, senses in foils.items():
+        for _, others in senses:
+            assert word not in others
+            assert not any(word_tables.same_meaning(word, other) for other in others)
+    for word, other in (("large", "big"), ("child", "girl"), ("children", "girls")):
+        ((_, others),) = foils[word]
+        assert other not in others
+
+
+SUIT = "a smiling woman in an orange space suit eats a pear"
+TAGS = "DT VBG NN IN DT JJ NN NN VBZ DT NN"
+
+
+@pytest.fixture
+def tagger(tmp_path):
+    starts = [match.start() for match in re.finditer(r"\S+", SUIT)]
+    tokens = [
+        Token(word, tag, "X", start, start + len(word))._asdict()
+        for word, tag, start in zip(SUIT.split(), TAGS.split(), starts, strict=True)
+    ]
+    rows = [{"tagger": "t", "version": "1"}, {"caption": SUIT, "tokens": tokens, "noun_chunks": []}]
+    file = tmp_path / "tags.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"precomputed:{file}"
+
+
+def test_a_word_of_two_classes_is_left_out_unless_a_tagger_tells_them_apart(tagger):
+    classes = ["object", "color"]
+    for generator in (crepe.CrepeSwap(classes), crepe.CrepeReplace(classes)):
+        assert all("in an orange space" in text for text in every(generator, SUIT))
+    tagged = crepe.CrepeReplace(classes, tagger)
+    by_word = {SUIT[a.start : a.stop]: a.kind for a in tagged.atoms(SUIT)}
+    assert by_word == {"woman": "object", "orange": "color", "pear": "object"}
+    assert every(crepe.CrepeSwap(classes, tagger), SUIT) == {
+        "a smiling pear in an orange space suit eats a woman"
+    }
+    assert tagged.version != crepe.CrepeReplace(classes).version
 
 
 @pytest.mark.parametrize(
