@@ -181,7 +181,8 @@ def run(stop: StopSignal) -> int:
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
         config = command_line.config()
         peers = connect(config, folder, stop)
-        workdir = Workdir(folder, peers)
+        # interruptible: a store may not answer
+        workdir = stop.interrupt(partial(Workdir, folder, peers), has_begun=False)
         stop.interrupt(partial(fetch_inputs, config, MODE.value), has_begun=False)
         setup = resolve(config, MODE.value)
         if MODE.value == "train":
