@@ -63,7 +63,8 @@ TEXTS = ("text", "negative_text", "positive_text", "question")
 def hash_id(record_id: str) -> np.uint64:
     """64-bit hash of a record id, the same on every machine and in every run (unlike `hash`)."""
     # 64 bits: among 10 million ids any two collide with a chance of 3 in a million.
-    digest = hashlib.blake2b(record_id.encode(), digest_size=8).digest()
+    # half a surrogate pair, which JSON can hold, is an error of its record and not of the table
+    digest = hashlib.blake2b(record_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
 
 

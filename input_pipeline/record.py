@@ -3,10 +3,15 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+# characters; a longer text is a damaged file, not a caption
+MAX_CAPTION = 100_000
+# bytes, of Linux and of most file systems
+_MAX_NAME, _MAX_PATH = 255, 4_095
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,41 @@ def read_caption(text: str) -> Caption:
         )
     pairs, more = tuple((turn[0], turn[1]) for turn in turns), turns[0][2:]
     return Conversation(pairs, has_image, is_scored=bool(more), marks_end=more != [False])
+
+
+def check_text(text: str, kind: str = "a text") -> None:
+    """Raises DataError for a text too long for a caption, or with half a surrogate pair, which JSON
+    can hold and UTF-8 cannot."""
+    if len(text) > MAX_CAPTION:
+        raise DataError(f"{kind} of {len(text):,} characters (limit {MAX_CAPTION:,})")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{kind} that is not Unicode: {error.reason}; got {text!r:.80}") from None
+
+
+def path_below(folder: Path, name: str) -> Path:
+    """The path of a file by its name in a folder.
+
+    Raises DataError for a name that leads out of the folder, or that no file can have. Links inside
+    the folder are followed, wherever they lead: only its owner can put them there.
+    """
+    parts = PurePath(name).parts
+    if not parts or name.endswith("/"):
+        raise DataError(f"the name of a folder in place of a file's; got {name!r:.80}")
+    if PurePath(name).is_absolute() or ".." in parts:
+        raise DataError(
+            f"a file name that leads out of its folder; names are relative, without '..'; got "
+            f"{name!r:.80}"
+        )
+    try:
+        size = max(len(part.encode()) for part in parts)
+        is_possible = size <= _MAX_NAME and len(name) <= _MAX_PATH and "\0" not in name
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise DataError(f"a name that no file can have; got {name!r:.80}")
+    return folder / name
 
 
 class ShardError(Exception):

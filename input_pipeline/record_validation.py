@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping
 
-from vlc_jax.input_pipeline.record import Conversation, DataError, Record
-
-# characters; a longer text is a damaged file, not a caption
-MAX_CAPTION = 100_000
+from vlc_jax.input_pipeline.record import Conversation, DataError, Record, check_text
 
 
 def captions(record: Record) -> list[int]:
@@ -19,8 +16,7 @@ def captions(record: Record) -> list[int]:
             caption = "".join(text for turn in caption.turns for text in turn)
         if not isinstance(caption, str):
             raise DataError(f"a caption is text; got {type(caption).__name__}")
-        if len(caption) > MAX_CAPTION:
-            raise DataError(f"a caption of {len(caption):,} characters (limit {MAX_CAPTION:,})")
+        check_text(caption, "a caption")
         if caption.strip():
             usable.append(position)
     if not usable:

@@ -30,7 +30,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "tools": ("configs", "input_pipeline", "models", "setup", "report", *MODES, *PARTS),
     "main": ("input_pipeline", "setup", "train", "evaluation", "plan", *PARTS),
     "__main__": ("", "main", "run"),
-    "": ("encode",),  # vlc_jax.load
+    "": ("encode", "evaluation"),  # vlc_jax.load, vlc_jax.evaluate
 }
 # The same for the folders of the input pipeline, whose contracts all of them import.
 INPUT = "input_pipeline"

@@ -2,20 +2,25 @@
 
     model = vlc_jax.load("runs/clip")  # a run, an exported folder, or published weights
     model.score(["a.jpg"], ["the horse eats the grass", "the grass eats the horse"])
+    vlc_jax.evaluate(model, "sugarcrepe", root="sets", workdir="evals/clip")  # or anybody's model
 
 Training and evaluation: python -m vlc_jax.main --help
 """
 
 from typing import Any
 
-__all__ = ["load"]
+__all__ = ["evaluate", "load"]
 __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
-    # `load` imports JAX, which a submodule such as vlc_jax.errors can do without
+    # here: they import JAX, which a submodule such as vlc_jax.errors can do without
     if name == "load":
         from vlc_jax.encode import inference
 
         return inference.load
+    if name == "evaluate":
+        from vlc_jax.evaluation import library
+
+        return library.evaluate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,8 @@ COMMANDS = {  # name -> module, what it does
     "cache_features": ("vlc_jax.tools.cache_features", "features of frozen towers to train on"),
     "export": ("vlc_jax.tools.export", "weights in a format of another library"),
     "scores": ("vlc_jax.tools.scores", "scores of every benchmark case, as Parquet"),
+    "import_scores": ("vlc_jax.tools.import_scores", "scores of another program, as a workdir"),
+    "mteb": ("vlc_jax.tools.mteb_results", "tasks of mteb, as a folder of its results"),
     "write_texts": ("vlc_jax.tools.write_texts", "hard texts of a generative model"),
     "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
     "prepare": ("vlc_jax.input_pipeline.commands.prepare", "data as shards"),

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.benchmarks.aro_symmetric_relations import SYMMETRIC_RELATIONS
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.hard_texts.negatives import NEGATIVES
-from vlc_jax.input_pipeline.record import Crop, DataError
+from vlc_jax.input_pipeline.record import Crop
+from vlc_jax.input_pipeline.sources import crepe
 
 _SOURCE = "github.com/mertyg/vision-language-models-are-bows"
 _BLIP = "storage.googleapis.com/sfr-vision-language-research/datasets"
@@ -61,6 +62,8 @@ SHUFFLES = (
 TAGGER = "spacy:en_core_web_sm"
 # attribute pairs with fewer cases are not in the paper's mean
 ATTRIBUTION_FLOOR = 25
+BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
+BOXED = {"image_path": fields.image_name, **dict.fromkeys(BOX, fields.anything)}
 # words per caption, BLIP's limit
 MAX_WORDS = 30
 
@@ -77,8 +80,9 @@ def vg_relation(files: published.Files) -> Benchmark:
         "macro": Average(("relation",), drop=SYMMETRIC_RELATIONS),
         "all_relations": Average(("relation",)),
     }
-    rows = _boxed(files, "visual_genome_relation.json", "relation_name")
-    cases = (boxed_case(files, n, row, {"relation": row["relation_name"]}) for n, row in rows)
+    name = "visual_genome_relation.json"
+    rows = _boxed(files, name, relation_name=fields.text)
+    cases = (boxed_case(files, name, n, row, {"relation": row["relation_name"]}) for n, row in rows)
     summary = ("accuracy_macro", "accuracy")
     return files.benchmark(cases, averages, summary=summary)
 
@@ -95,9 +99,10 @@ def vg_attribution(files: published.Files) -> Benchmark:
         "macro": Average(("attributes",), floor=ATTRIBUTION_FLOOR),
         "all_attributes": Average(("attributes",)),
     }
-    rows = _boxed(files, "visual_genome_attribution.json", "attributes")
+    name = "visual_genome_attribution.json"
+    rows = _boxed(files, name, attributes=fields.texts)
     cases = (
-        boxed_case(files, n, row, {"attributes": "_".join(map(str, row["attributes"]))})
+        boxed_case(files, name, n, row, {"attributes": "_".join(row["attributes"])})
         for n, row in rows
     )
     summary = ("accuracy_macro", "accuracy")
@@ -154,11 +159,8 @@ def _order(files: published.Files, seed: int, tagger: str) -> Benchmark:
 
 def karpathy_rows(files: published.Files, name: str) -> Iterator[tuple[str, list[str]]]:
     """Yields (image, its captions) of a Karpathy split in BLIP's JSON, [{image, caption: []}]."""
-    for row in files.objects(name, "image", "caption"):
-        captions = row["caption"]
-        if not isinstance(captions, list) or not captions:
-            raise DataError(f"{name}: image {row['image']} has no list of captions")
-        yield row["image"], captions
+    for row in files.objects(name, image=fields.image_name, caption=fields.texts):
+        yield row["image"], row["caption"]
 
 
 def prepare_caption(caption: str, max_words: int = MAX_WORDS) -> str:
@@ -168,25 +170,25 @@ def prepare_caption(caption: str, max_words: int = MAX_WORDS) -> str:
     return " ".join(spaced.split()[:max_words])
 
 
-def _boxed(files: published.Files, name: str, group: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
-    fields = ("image_path", "true_caption", "false_caption", *box, group)
-    yield from enumerate(files.objects(name, *fields))
+def _boxed(
+    files: published.Files, name: str, **group: published.Kind
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield from enumerate(files.objects(name, "true_caption", "false_caption", **BOXED, **group))
 
 
 def boxed_case(
     files: published.Files,
+    name: str,
     number: int,
     row: dict[str, Any],
     group: dict[str, str] | None = None,
     **meta: str,
 ) -> Case:
-    """A case of the two captions of a row and its image, cropped to a box."""
-    # boxes are a corner and sizes in the file, and two corners in Crop
-    x, y, width, height = (int(row[f"bbox_{side}"]) for side in "xywh")
+    """A case of the two captions of a row of the file `name`, and its image, cropped to a box."""
+    region = crepe.box(row, f"{files.folder / name}: case {number}", BOX)
     return Case(
         published.case_id(number, row["image_path"]),
-        (Crop(files.image(row["image_path"]), (x, y, x + width, y + height)),),
+        (Crop(files.image(row["image_path"]), region),),
         (row["true_caption"], row["false_caption"]),
         group,
         {**meta, "record": row["image_path"]},

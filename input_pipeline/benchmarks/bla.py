@@ -11,7 +11,7 @@ github.com/kargibora/CS-CLIP, compared strictly; the authors rank all four.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -49,7 +49,9 @@ def bla(
 
 def _subset(files: published.Files, subset: str, first_group: bool) -> Iterator[Case]:
     name = f"{subset}_captions.json"
-    for number, row in enumerate(files.objects(name, "image_id", "caption_group")):
+    for number, row in enumerate(
+        files.objects(name, image_id=fields.image_id, caption_group=fields.anything)
+    ):
         image = f"{row['image_id']}.jpg"
         groups = _groups(f"{files.folder / name}: case {number}", row["caption_group"])
         for index, group in enumerate(groups[:1] if first_group else groups):

@@ -9,7 +9,7 @@ argmax there counts ties as correct ("first_index" here).
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 # gen: colour-shape pairs that are not in train
@@ -46,7 +46,9 @@ def clevr_bind(
 
 
 def _subset(files: published.Files, subset: str, prompt: str) -> Iterator[Case]:
-    for number, row in enumerate(files.table(f"{subset}.csv", "file_name", "pos", *WRONG)):
+    for number, row in enumerate(
+        files.table(f"{subset}.csv", "pos", *WRONG, file_name=fields.image_name)
+    ):
         # names of images repeat from subset to subset
         image = f"{subset}/{row['file_name']}"
         texts = [row[column] for column in ("pos", *WRONG)]

@@ -4,7 +4,7 @@ Le et al., "COCO-Counterfactuals: Automatically constructed counterfactual examp
 pairs" (NeurIPS 2023); read like github.com/linzhiqiu/t2v_metrics, which appends ".jpg" to names.
 """
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 _FILE = "cococounterfactuals.jsonl"
@@ -29,13 +29,14 @@ def coco_counterfactuals(files: published.Files) -> Benchmark:
     group_score, the headline, text_score and image_score. All images are generated. Confidence
     intervals treat the cases of one COCO caption as one cluster.
     """
-    fields = ("image_0", "image_1"), ("caption_0", "caption_1")
-    rows = files.json_lines(_FILE, "id", *fields[0], *fields[1])
+    images, captions = ("image_0", "image_1"), ("caption_0", "caption_1")
+    others = {"id": fields.anything} | dict.fromkeys(images, fields.image_name)
+    rows = files.json_lines(_FILE, *captions, **others)
     cases = (
         Case(
             published.case_id(number, row["id"]),
-            tuple(files.image(f"{row[field]}.jpg") for field in fields[0]),
-            tuple(row[field] for field in fields[1]),
+            tuple(files.image(f"{row[name]}.jpg") for name in images),
+            tuple(row[name] for name in captions),
             # ids are COCO's with a variant's number: variants of a caption are not independent
             meta={"record": str(row["id"]).partition("_")[0]},
         )

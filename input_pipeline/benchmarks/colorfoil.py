@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import ImageColor
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -68,9 +68,9 @@ def _coloured(files: published.Files) -> Iterator[tuple[str, str]]:
             pass
         case _:
             raise DataError(f"{files.folder / FILE} has no images and captions of COCO")
-    for row in files.check(FILE, annotations, ("image_id", "caption")):
+    for row in files.check(FILE, annotations, ("caption",), image_id=fields.image_id):
         captions[row["image_id"]].append(row["caption"])
-    for row in files.check(FILE, images, ("id", "file_name")):
+    for row in files.check(FILE, images, (), id=fields.image_id, file_name=fields.image_name):
         for caption in captions[row["id"]]:
             if COLOURS.intersection(caption.split(" ")):
                 yield row["file_name"], caption

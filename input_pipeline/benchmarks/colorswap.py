@@ -8,7 +8,7 @@ the gated Parquet files of huggingface.co/datasets/stanfordnlp/colorswap.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import ImageLike
 
@@ -55,5 +55,5 @@ def _rows(files: published.Files) -> Iterator[tuple[dict[str, Any], tuple[ImageL
         for packed in files.packed(PACKED, *_FIELDS):
             yield packed[2], published.row_images(packed, *_IMAGES)
         return
-    for row in files.objects("test.json", *_FIELDS, *_IMAGES):
+    for row in files.objects("test.json", *_FIELDS, **dict.fromkeys(_IMAGES, fields.image_name)):
         yield row, tuple(files.image(row[name]) for name in _IMAGES)

@@ -8,7 +8,7 @@ recall at 1. The authors' code has no tie rule (an unstable sort).
 import dataclasses
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import Crop, DataError
 from vlc_jax.input_pipeline.sources import cells
@@ -96,7 +96,7 @@ def crepe_productivity(
 
 
 def _cases(files: published.Files, name: str, column: str, group: dict[str, str]) -> Iterator[Case]:
-    rows = files.table(name, "image_id", "caption", *BOX, column)
+    rows = files.table(name, "caption", *BOX, column, image_id=fields.image_name)
     for number, row in enumerate(rows):
         where = f"{files.folder / name}: case {number}"
         wrong = cells.read(row, column, where)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -50,7 +50,9 @@ def eqben(files: published.Files) -> Benchmark:
 
 
 def _cases(files: published.Files) -> Iterator[Case]:
-    for number, row in enumerate(files.objects(FILE, *_IMAGES, *_CAPTIONS)):
+    for number, row in enumerate(
+        files.objects(FILE, *_CAPTIONS, **dict.fromkeys(_IMAGES, fields.image_name))
+    ):
         paths = [files.image(row[field]) for field in _IMAGES]
         subset = row["image0"].split("/")[0]
         if subset not in FAMILIES:

@@ -7,7 +7,7 @@ comparisons, huggingface.co/datasets/kbora/Half-Truths; read like github.com/kar
 
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 SUBSETS = {  # images_model (the language model wrote the details) -> published number of cases
@@ -47,10 +47,10 @@ def half_truths(files: published.Files, subsets: tuple[str, ...] = tuple(SUBSETS
 
 
 def _subset(files: published.Files, subset: str) -> Iterator[Case]:
-    fields = ("id", "anchor", "half_truth", "full_truth", "triplet_type")
-    packed = files.packed(f"{subset}.parquet", *fields)
-    rows = files.check(f"{subset}.parquet", [row for _, _, row in packed], fields)
-    for number, (packed_row, row) in enumerate(zip(packed, rows, strict=True)):
+    texts = ("anchor", "half_truth", "full_truth", "triplet_type")
+    packed = files.packed(f"{subset}.parquet", *texts, id=fields.anything)
+    for number, packed_row in enumerate(packed):
+        row = packed_row[2]
         yield Case(
             f"{subset}_{published.case_id(number, row['id'])}",
             published.row_images(packed_row, "image"),

@@ -8,7 +8,7 @@ true caption, joined by position. All comparisons are strict.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import aro, published
+from vlc_jax.input_pipeline.benchmarks import aro, fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -77,14 +77,14 @@ def swap(files: published.Files) -> Benchmark:
     original, swapped = (f"{folder}/{_SWAP_FILE}" for folder in FOLDERS)
     # SWAP's c and n are those of ARO, whose folder users may already have
     of_aro = files.root / aro.ATTRIBUTION.folder / _SWAP_FILE
-    box = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
     if files.has(swapped):
-        rows, notes = _joined(files, original, swapped, *box), []
+        name, notes = original, []
+        rows = _joined(files, original, swapped, **aro.BOXED)
     else:
         name = str(of_aro) if of_aro.is_file() and not files.has(original) else original
-        rows = _rebuilt(files, name, *box)
+        rows = _rebuilt(files, name)
         notes = [f"hard positives were rebuilt from the captions of {name}"]
-    cases = (aro.boxed_case(files, n, row, positive=row["positive"]) for n, row in rows)
+    cases = (aro.boxed_case(files, name, n, row, positive=row["positive"]) for n, row in rows)
     return published.amended(files.benchmark(cases), *notes)
 
 
@@ -103,13 +103,11 @@ def _subset(files: published.Files, subset: str) -> Iterator[Case]:
 
 
 def _joined(
-    files: published.Files, original: str, swapped: str, *fields: str
+    files: published.Files, original: str, swapped: str, **others: published.Kind
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (position, row with its "positive") of two lists with equal images and negatives."""
-    shared = ("image_path", "false_caption")
-    first, second = (
-        files.objects(name, "true_caption", *shared, *fields) for name in (original, swapped)
-    )
+    captions, others = ("true_caption", "false_caption"), {"image_path": fields.image_name} | others
+    first, second = (files.objects(name, *captions, **others) for name in (original, swapped))
     if len(first) != len(second):
         raise DataError(
             f"{files.folder}: {original} has {len(first):,} cases and {swapped} {len(second):,}; "
@@ -117,7 +115,7 @@ def _joined(
         )
     # neither file has ids: only equal images and negatives show that the rows belong together
     for number, (row, other) in enumerate(zip(first, second, strict=True)):
-        for field in shared:
+        for field in ("image_path", "false_caption"):
             if row[field] != other[field]:
                 raise DataError(
                     f"{files.folder}: case {number} has {field} {row[field]!r} in {original} and "
@@ -126,10 +124,8 @@ def _joined(
         yield number, row | {"positive": other["true_caption"]}
 
 
-def _rebuilt(
-    files: published.Files, name: str, *fields: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    rows = files.objects(name, "image_path", "true_caption", "false_caption", *fields)
+def _rebuilt(files: published.Files, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = files.objects(name, "true_caption", "false_caption", **aro.BOXED)
     for number, row in enumerate(rows):
         first, conjunction, second = row["true_caption"].partition(" and the ")
         if not conjunction:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -125,7 +125,9 @@ def mmvp_vlm(
     """
     prompt = _prompt(texts, prompt)
     statements = _rows(files, "Questions.csv", "statements")
-    types = [row["Type"] for row in files.table("Questions.csv", "Type")][::2]  # as the authors
+    types = [row["Type"] for row in files.table("Questions.csv", Type=fields.image_name)][
+        ::2
+    ]  # as the authors
     rows = statements if texts == "statements" else _rows(files, "Questions-llava.csv", texts)
     image_folder = files.image_folder(*_MMVP_VLM_IMAGES)
     if len(rows) != len(types):
@@ -180,19 +182,20 @@ def _case(
 
 def _rows(files: published.Files, name: str, texts: str) -> list[tuple[Row, Row]]:
     """Pairs of rows of a file of statements or questions."""
-    fields = ("Statement",) if texts == "statements" else ("Question", "Options", "Correct Answer")
+    statements = texts == "statements"
+    columns = ("Statement",) if statements else ("Question", "Options", "Correct Answer")
     rows: list[Row] = []
-    for row in files.table(name, *fields):
+    for row in files.table(name, *columns):
         where, number = f"{files.folder / name}: case {len(rows)}", next(iter(row.values()))
         if len(rows) % 2:
             is_expected = number == str(rows[-1].number + 1)
         else:
-            is_expected = number.isdigit() and int(number) % 2 == 1
+            is_expected = number.isdecimal() and int(number) % 2 == 1
         if not is_expected:
             raise DataError(
                 f"{where}: pairs have consecutive numbers, the first of them odd; got {number!r}"
             )
-        if texts == "statements":
+        if statements:
             rows.append(Row(int(number), row["Statement"].strip()))
         else:
             rows.append(_answered(where, int(number), row))

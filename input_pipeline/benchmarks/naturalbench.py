@@ -5,7 +5,7 @@ Li et al., "NaturalBench: Evaluating vision-language models on natural adversari
 folder images; comparisons are strict. Unverified: the file was not available.
 """
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
 ORIGIN = published.Origin(
@@ -22,14 +22,16 @@ ORIGIN = published.Origin(
 @published.reader(ORIGIN)
 def naturalbench_retrieval(files: published.Files) -> Benchmark:
     """Pairs of images and captions; text_score, the headline, image_score and group_score."""
-    fields = ("index", "image_0", "image_1", "caption_0", "caption_1")
+    others = {"index": fields.anything} | dict.fromkeys(("image_0", "image_1"), fields.image_name)
     cases = (
         Case(
             published.case_id(number, row["index"]),
             (files.image(row["image_0"]), files.image(row["image_1"])),
             (row["caption_0"], row["caption_1"]),
         )
-        for number, row in enumerate(files.objects("metadata.json", *fields))
+        for number, row in enumerate(
+            files.objects("metadata.json", "caption_0", "caption_1", **others)
+        )
     )
     summary = ("text_score", "image_score", "group_score")
     return files.benchmark(cases, summary=summary)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import cells
@@ -74,10 +74,10 @@ def negbench_retrieval(files: published.Files, negated: bool = True) -> Benchmar
         for number, row in enumerate(files.table(name, "filepath", "captions")):
             where = f"{files.folder / name}: case {number}"
             captions = cells.read(row, "captions", where)
-            if not isinstance(captions, list) or not all(isinstance(c, str) for c in captions):
-                raise DataError(
-                    f"{where} needs a list of texts in 'captions'; got {row['captions']!r:.80}"
-                )
+            try:
+                fields.texts(captions)
+            except DataError as error:
+                raise DataError(f"{where}, 'captions': {error}") from None
             image = _file_name(row["filepath"])
             yield Case(
                 published.case_id(number, image),

@@ -8,19 +8,24 @@ import inspect
 import io
 import itertools
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.input_pipeline.benchmarks import fields as kinds
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
-from vlc_jax.input_pipeline.record import DataError, PackedImage
+from vlc_jax.input_pipeline.record import DataError, PackedImage, path_below
 from vlc_jax.input_pipeline.sources import json_annotations
 
 # averages of `Files.benchmark`: accuracy_macro is the mean over subsets
 SUBSET_MACRO = {"macro": Average(("subset",))}
+_LAST, _ENDS = "\x04", "\r\n"  # end of transmission, which no field of a table is; of lines
+# Check of a field's value, a function of `fields`
+Kind = Callable[[Any], None]
 # summary of pairs of images and captions, as Winoground's metrics are called
 PAIR_SCORES = ("group_score", "text_score", "image_score")
 
@@ -65,6 +70,10 @@ class Files:
       root: the folder ROOT of `Origin`.
       count: maximal number of cases (per subset, if `Origin.cases` has subsets); None: all.
       folder, images: other folders of annotations and images: in `root`, or absolute.
+
+    Methods that read rows take the names of the fields that every row has. Their values are texts;
+    `others` has the kind of a field with other values, a function of `fields`. DataErrors name file
+    and case.
     """
 
     def __init__(
@@ -82,7 +91,9 @@ class Files:
             )
         self.origin, self.name, self.root, self.count = origin, name, Path(root), count
         self.folder = Path(root) / (folder or origin.folder)
-        self._images = Path(root) / (images or origin.images)
+        self.images = Path(root) / (images or origin.images)
+        # the last file that was opened, for messages
+        self.place: Path = self.folder
         self._digest = hashlib.sha256()
         if not self.folder.is_dir():
             raise DataError(f"there is no folder {self.folder}; {origin.how_to_get}")
@@ -95,12 +106,12 @@ class Files:
         except ValueError as error:
             raise DataError(f"{error}; {self.origin.how_to_get}") from error
 
-    def objects(self, name: str, *fields: str) -> list[dict[str, Any]]:
+    def objects(self, name: str, *fields: str, **others: Kind) -> list[dict[str, Any]]:
         """A JSON list of objects that have all the fields."""
-        return self.check(name, self.json(name), fields)
+        return self.check(name, self.json(name), fields, **others)
 
-    def lists(self, name: str, *fields: str) -> list[dict[str, Any]]:
-        """A JSON list of lists with one entry per field, as dicts."""
+    def lists(self, name: str, *fields: str, **others: Kind) -> list[dict[str, Any]]:
+        """A JSON list of lists with one entry per field, as dicts; `others` are among `fields`."""
         rows = self.json(name)
         if not isinstance(rows, list):
             raise DataError(
@@ -110,35 +121,50 @@ class Files:
             if not isinstance(row, list) or len(row) != len(fields):
                 raise DataError(
                     f"{self.folder / name}: case {number} is not a list of {', '.join(fields)}; "
-                    f"got {row!r:.80}"
+                    f"got {kinds.shown(row)}"
                 )
-        return self.check(name, [dict(zip(fields, row, strict=True)) for row in rows], fields)
+        rows = [dict(zip(fields, row, strict=True)) for row in rows]
+        return self.check(name, rows, fields, **others)
 
-    def json_lines(self, name: str, *fields: str) -> list[dict[str, Any]]:
+    def json_lines(self, name: str, *fields: str, **others: Kind) -> list[dict[str, Any]]:
         """One JSON object per line, each with all the fields."""
         rows = []
-        for number, line in enumerate(self._text(name).splitlines(), 1):
+        # not splitlines: it also splits at U+2028, which a text may hold
+        for number, line in enumerate(self._text(name).split("\n"), 1):
             if line.strip():
                 try:
                     rows.append(json.loads(line))
                 except (ValueError, RecursionError) as error:
-                    raise DataError(f"line {number} of {self.path(name)}: {error}") from error
-        return self.check(name, rows, fields)
+                    raise DataError(f"line {number} of {self.place}: {error}") from error
+        return self.check(name, rows, fields, **others)
 
-    def table(self, name: str, *fields: str, delimiter: str = ",") -> list[dict[str, str]]:
-        """Rows of a CSV or TSV file; quoted fields may contain line breaks."""
+    def table(self, name: str, *fields: str, **others: Kind) -> list[dict[str, str]]:
+        """Rows of a CSV file; quoted fields may contain line breaks."""
+        # A last row shows whether the rows before it are whole: a quotation mark without its
+        # partner swallows it. csv's own strict mode refuses rows that the authors published.
+        text = f"{self._text(name).rstrip(_ENDS)}\n{_LAST}\n"
         # newline="": line breaks inside quoted fields stay as they are
-        reader = csv.DictReader(io.StringIO(self._text(name), newline=""), delimiter=delimiter)
-        return self.check(name, list(reader), fields)
+        table = csv.DictReader(io.StringIO(text, newline=""))
+        try:
+            rows = list(table)
+        except csv.Error as error:
+            raise DataError(f"line {table.line_num} of {self.place}: {error}") from error
+        if rows and _LAST not in rows.pop().values():
+            raise DataError(f"{self.place} ends inside a quotation: a quotation mark is missing")
+        return self.check(name, rows, fields, **others)
 
-    def packed(self, pattern: str, *fields: str) -> list[tuple[Path, int, dict[str, Any]]]:
+    def packed(
+        self, pattern: str, *fields: str, **others: Kind
+    ) -> list[tuple[Path, int, dict[str, Any]]]:
         """(file, row number, fields) of all rows of the Parquet files of a pattern, sorted by name.
 
         Images stay in the files (`row_images`)."""
         packed = []
         for path in self.paths(pattern):
             self.remember(path)
-            rows = packed_images.read_rows(path, fields)
+            rows = packed_images.read_rows(path, tuple(dict.fromkeys((*fields, *others))))
+            # relative to the folder if it is there, as in the other messages
+            self.check(os.path.relpath(path, self.folder), rows, fields, **others)
             packed += [(path, number, row) for number, row in enumerate(rows)]
         return packed
 
@@ -164,15 +190,21 @@ class Files:
     def remember(self, path: Path) -> None:
         """Makes the content of a file part of the version."""
         # The bytes, not time or size: copies of a set have the same version.
+        self.place = path
         with path.open("rb") as file:
             self._digest.update(hashlib.file_digest(file, "sha256").digest())
 
     def image(self, name: str) -> Path:
-        """Path of an image; a missing file raises only when it is decoded."""
+        """Path of an image; a missing file raises only when it is decoded.
+
+        Raises DataError for a name that leads out of the folder of images."""
         if not isinstance(name, str):
-            raise DataError(f"images of {self.folder} have names; got {name!r:.80}")
+            raise DataError(f"{self.place}: images have names; got {kinds.shown(name)}")
         # no stat here: sets have tens of thousands of images, and storage may be slow
-        return self._images / name
+        try:
+            return path_below(self.images, name)
+        except DataError as error:
+            raise DataError(f"{self.place} has {error}") from None
 
     def genome_image(self, name: str) -> Path:
         """Path of an image of Visual Genome: in one of its two folders, or directly in the folder
@@ -183,20 +215,29 @@ class Files:
 
     def image_folder(self, *spellings: str) -> str:
         """The first existing folder of images among the spellings; else the first spelling."""
-        return next((name for name in spellings if (self._images / name).is_dir()), spellings[0])
+        return next((name for name in spellings if (self.images / name).is_dir()), spellings[0])
 
-    def check(self, name: str, rows: Any, fields: Iterable[str]) -> list[dict[str, Any]]:
-        """The rows of a file. Raises DataError unless they are objects with all the fields."""
-        path, fields = self.folder / name, tuple(fields)
+    def check(
+        self, name: str, rows: Any, fields: Iterable[str], **others: Kind
+    ) -> list[dict[str, Any]]:
+        """The rows of a file. Raises DataError unless they are objects with all the fields, whose
+        values are texts or as in `others`."""
+        path, checks = self.folder / name, dict.fromkeys(fields, kinds.text) | others
         if not isinstance(rows, list) or not rows:
             raise DataError(f"{path} is {json_annotations.describe(rows)}, not a list of cases")
         for number, row in enumerate(rows):
-            missing = [f for f in fields if not isinstance(row, dict) or row.get(f) is None]
-            if missing:
-                raise DataError(
-                    f"{path}: case {number} has no {missing[0]!r}; cases have {', '.join(fields)}; "
-                    f"got {row!r:.80}"
-                )
+            for field, check_value in checks.items():
+                if not isinstance(row, dict) or (
+                    row.get(field) is None and check_value is not kinds.optional
+                ):
+                    raise DataError(
+                        f"{path}: case {number} has no {field!r}; cases have {', '.join(checks)}; "
+                        f"got {kinds.shown(row)}"
+                    )
+                try:
+                    check_value(row[field])
+                except DataError as error:
+                    raise DataError(f"{path}: case {number}, {field!r}: {error}") from None
         return rows
 
     def benchmark(
@@ -207,18 +248,31 @@ class Files:
         Notes a difference from the published number of cases; with `count`, the share taken."""
         if self.count is not None and self.count < 1:
             raise ValueError(f"count must be at least 1; got {self.count}")
-        cases = tuple(self._first(cases))
+        # checked one by one, while `place` is the file of the case
+        cases = tuple(map(self._checked, self._first(cases)))
         notes = tuple(self._differences(cases))
+        ids = Counter(case.id for case in cases)
+        if twice := next((name for name, times in ids.items() if times > 1), None):
+            raise DataError(f"{self.place} has the case {twice} twice")
+        if blank := sum(not text.strip() for case in cases for text in case.captions):
+            notes = (*notes, f"{blank:,} captions are blank")
         # the content too: options select and change cases of the same files
         for case in cases:
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
-            if not all(isinstance(caption, str) for caption in case.captions):
-                raise DataError(
-                    f"captions are texts; case {case.id} of {self.folder} has {case.captions!r:.80}"
-                )
         version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
         return Benchmark(self.name, cases, version, averages=averages or {}, notes=notes, **fields)
+
+    def _checked(self, case: Case) -> Case:
+        """The case. Raises DataError unless its captions and labels are texts that can be kept."""
+        labels = case.group.values() if isinstance(case.group, dict) else [case.group]
+        texts = [label for label in labels if not isinstance(label, int | None)]
+        try:
+            for text in (*case.captions, *texts, case.meta.get("positive", "")):
+                kinds.text(text)
+        except DataError as error:
+            raise DataError(f"{self.place}: case {case.id}: {error}") from None
+        return case
 
     def _first(self, cases: Iterable[Case]) -> Iterable[Case]:
         if self.count is None or not isinstance(self.origin.cases, Mapping):
@@ -285,7 +339,10 @@ def reader(origin: Origin) -> Callable[[Reader], Reader]:
             # Before files are opened: a TypeError for an unknown option.
             signature.bind(None, **options)
             files = Files(origin, read.__name__, root, count, folder, images)
-            return read(files, **options)
+            try:
+                return read(files, **options)
+            except RecursionError:  # of repr in a message, and of whoever walks the value
+                raise DataError(f"{files.place} has a value nested too deep") from None
 
         common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
         further = [*signature.parameters.values()][1:]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -38,6 +38,7 @@ GQA_ONE = published.Origin(
     overlap="Visual Genome, half of whose images are from COCO",
 )
 GQA_TWO = dataclasses.replace(GQA_ONE, files=("vg_qa_two_obj.json",), cases=291)
+_FIELDS, _IMAGE = ("image id", "correct", "wrong"), {"image id": fields.image_id}
 SUBSETS = {
     **dict.fromkeys(("left", "right"), "left_right"),
     **dict.fromkeys(("top", "bottom"), "top_bottom"),
@@ -88,7 +89,7 @@ def _read(files: published.Files, preposition_of: Callable[[str], str]) -> Bench
     (annotations,) = files.origin.files
 
     def cases() -> Iterator[Case]:
-        for number, row in enumerate(files.lists(annotations, "image id", "correct", "wrong")):
+        for number, row in enumerate(files.lists(annotations, *_FIELDS, **_IMAGE)):
             preposition = preposition_of(row["correct"])
             if preposition not in SUBSETS:
                 raise DataError(

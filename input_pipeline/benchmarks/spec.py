@@ -10,7 +10,7 @@ correct.
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -60,7 +60,9 @@ def spec(
 
 def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case]:
     name = f"{subset}/{FILES[direction]}"
-    for number, row in enumerate(files.objects(name, "query", "keys", "label")):
+    for number, row in enumerate(
+        files.objects(name, "query", keys=fields.texts, label=fields.anything)
+    ):
         query, keys = row["query"], _correct_first(f"{files.folder / name}: case {number}", row)
         # a query is one side of the case, its keys are the other
         of_captions = direction == "image_to_text"
@@ -78,8 +80,8 @@ def _cases(files: published.Files, subset: str, direction: str) -> Iterator[Case
 def _correct_first(where: str, row: dict[str, Any]) -> tuple[str, ...]:
     """The options of a row, the correct one first."""
     keys, label = row["keys"], row["label"]
-    texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
-    if not texts or len(keys) < 2 or label not in range(len(keys)):
+    is_index = isinstance(label, int) and not isinstance(label, bool)
+    if len(keys) < 2 or not is_index or label not in range(len(keys)):
         raise DataError(
             f"{where} needs two or more texts in 'keys' and in 'label' which of them is correct; "
             f"got {keys!r:.80} and {label!r}"

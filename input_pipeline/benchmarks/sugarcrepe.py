@@ -9,9 +9,10 @@ github.com/Sri-Harsha/scpp (data/). All comparisons are strict, as in the author
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -26,6 +27,7 @@ SUBSETS = {  # subset -> published number of cases
     "swap_obj": 245,
 }
 PP_SUBSETS = {subset: n for subset, n in SUBSETS.items() if not subset.startswith("add_")}
+_CAPTIONS, _IMAGE = ("caption", "negative_caption"), {"filename": fields.image_name}
 ORIGIN = published.Origin(
     protocol="choice",
     folder="sugar_crepe",
@@ -83,16 +85,17 @@ def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     document = files.json(f"{subset}.json")
     if not isinstance(document, dict):
         raise DataError(f"{files.folder / subset}.json is no object of cases; {ORIGIN.how_to_get}")
-    fields = ("filename", "caption", "negative_caption")
-    rows = files.check(f"{subset}.json", list(document.values()), fields)
+    rows = files.check(f"{subset}.json", list(document.values()), _CAPTIONS, **_IMAGE)
     # keys have gaps where the authors removed cases; ids keep the authors' numbers
     for key, row in zip(document, rows, strict=True):
+        if not re.fullmatch("[0-9]{1,9}", key):
+            raise DataError(f"{files.place}: keys of cases are numbers; got {key!r:.80}")
         yield _case(files, subset, int(key), row)
 
 
 def _pp_subset(files: published.Files, subset: str) -> Iterator[Case]:
-    fields = ("filename", "caption", "caption2", "negative_caption")
-    for number, row in enumerate(files.objects(f"{subset}.json", *fields)):
+    rows = files.objects(f"{subset}.json", *_CAPTIONS, "caption2", **_IMAGE)
+    for number, row in enumerate(rows):
         yield _case(files, subset, number, row, positive=row["caption2"])
 
 

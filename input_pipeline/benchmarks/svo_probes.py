@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -25,6 +25,7 @@ ORIGIN = published.Origin(
     "and neg_url as NEG_IMAGE_ID.jpg)",
     licence="CC BY 4.0",
 )
+_IMAGES = ("pos_image_id", "neg_image_id")
 _TRUTH = {"true": True, "false": False}
 
 
@@ -41,14 +42,13 @@ def svo_probes(files: published.Files) -> Benchmark:
       evaluation with its name; delete such files.
     Cases without exactly one negative part are dropped, as in the authors' notebook.
     """
-    rows = files.table(FILE, "sentence", "pos_image_id", "neg_image_id", *NEGATIVES)
+    rows = files.table(FILE, "sentence", *NEGATIVES, **dict.fromkeys(_IMAGES, fields.image_name))
     cases = [case for n, row in enumerate(rows) if (case := _case(files, n, row))]
-    names = _names(files.image(""))
+    names = _names(files.images)
     complete = [case for case in cases if all(path.name in names for path in case.images)]
     if not complete:
         raise DataError(
-            f"none of {len(cases):,} cases has both images in {files.image('')}; "
-            f"{ORIGIN.how_to_get}"
+            f"none of {len(cases):,} cases has both images in {files.images}; {ORIGIN.how_to_get}"
         )
     benchmark = files.benchmark(complete)
     notes = []
@@ -71,7 +71,7 @@ def _case(files: published.Files, number: int, row: Mapping[str, str]) -> Case |
     kinds = [field for field in NEGATIVES if _TRUTH[row[field].lower()]]
     if len(kinds) != 1:
         return None
-    names = tuple(f"{row[field]}.jpg" for field in ("pos_image_id", "neg_image_id"))
+    names = tuple(f"{row[field]}.jpg" for field in _IMAGES)
     return Case(
         published.case_id(number, row["pos_image_id"], row["neg_image_id"]),
         tuple(map(files.image, names)),

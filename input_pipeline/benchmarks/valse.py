@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -26,6 +26,7 @@ SUBSETS = {  # "piece" of the set -> number of cases validated by annotators
     "coreference-hard": 104,  # "clean" in the paper's tables
     "foil-it": 943,
 }
+_TEXTS = ("dataset", "caption", "foil", "linguistic_phenomena")
 # of three annotators, for the caption and against the foil
 VOTES = 2
 # Prefix of an image's name, or its data set -> folder.
@@ -80,8 +81,8 @@ def _piece(files: published.Files, subset: str, validated: bool) -> Iterator[Cas
     document = files.json(name)
     if not isinstance(document, dict):
         raise DataError(f"{files.folder / name} is no object of cases; {ORIGIN.how_to_get}")
-    fields = ("dataset", "image_file", "caption", "foil", "linguistic_phenomena", "mturk")
-    rows = files.check(name, list(document.values()), fields)
+    others = {"image_file": fields.image_name, "mturk": fields.anything}
+    rows = files.check(name, list(document.values()), _TEXTS, **others)
     for number, (key, row) in enumerate(zip(document, rows, strict=True)):
         if validated and _votes(files.folder / name, key, row) < VOTES:
             continue

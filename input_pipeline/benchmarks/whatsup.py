@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
@@ -118,7 +118,8 @@ def _read(files: published.Files, two_way: tuple[str, ...], label_fixes: bool) -
 def _cases(
     files: published.Files, annotations: str, two_way: bool, fixes: dict[str, str]
 ) -> Iterator[Case]:
-    for number, row in enumerate(files.objects(annotations, "image_path", "caption_options")):
+    kinds = {"image_path": fields.image_name, "caption_options": fields.texts}
+    for number, row in enumerate(files.objects(annotations, **kinds)):
         where = f"{files.folder / annotations}: case {number}"
         # "data/" is the authors' folder.
         path = PurePosixPath(row["image_path"].removeprefix("data/"))
@@ -130,7 +131,7 @@ def _cases(
             )
         preposition, objects = PREPOSITIONS[parts[1]], f"{parts[0]}_{parts[-1]}"
         captions = row["caption_options"]
-        if not isinstance(captions, list) or len(captions) != 4:
+        if len(captions) != 4:
             raise DataError(f"{where} has no four captions; got {captions!r:.80}")
         if two_way:
             both = {preposition, OPPOSITES[preposition]}

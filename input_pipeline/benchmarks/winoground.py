@@ -14,7 +14,7 @@ and was not available; names of files and fields are from public code. Three for
 from collections.abc import Iterator
 from typing import Any
 
-from vlc_jax.input_pipeline.benchmarks import published
+from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike
 
@@ -69,19 +69,23 @@ def winoground(files: published.Files) -> Benchmark:
 
 def _rows(files: published.Files) -> Iterator[tuple[dict[str, Any], tuple[ImageLike, ImageLike]]]:
     """Yields (row, its two images) of whichever form is present."""
-    (official,), fields = ORIGIN.files, ("id", *_IMAGES, *_CAPTIONS)
+    (official,), names = ORIGIN.files, dict.fromkeys(_IMAGES, fields.image_name)
     # the official form wins if several are there: the others were made from it
     if files.has("metadata.csv") and not files.has(official):
         tags = {}
         if files.has("examples.jsonl"):
             # only the official file has tags; metadata.csv has the same ids
-            tags = {str(row["id"]): row for row in files.json_lines("examples.jsonl", "id")}
-        for row in files.table("metadata.csv", *fields):
+            tags = {
+                str(row["id"]): row
+                for row in files.json_lines("examples.jsonl", id=fields.anything)
+            }
+        for row in files.table("metadata.csv", "id", *_CAPTIONS, **names):
             yield tags.get(row["id"], {}) | row, tuple(files.image(row[f]) for f in _IMAGES)
     elif files.has("**/*.parquet") and not files.has(official):
-        for packed in files.packed("**/*.parquet", "id", *_CAPTIONS, *_TAGS.values()):
+        others = {"id": fields.anything} | dict.fromkeys(_TAGS.values(), fields.optional)
+        for packed in files.packed("**/*.parquet", *_CAPTIONS, **others):
             yield packed[2], published.row_images(packed, *_IMAGES)
     else:
         images = files.image_folder("images", "data/images")
-        for row in files.json_lines(official, *fields):
+        for row in files.json_lines(official, *_CAPTIONS, **names, id=fields.anything):
             yield row, tuple(files.image(f"{images}/{row[f]}.png") for f in _IMAGES)

@@ -10,6 +10,7 @@ sets that are whole. Exit code 0: some set is whole; 1: none is.
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,13 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
         benchmark = read(root=root, **options)
     except (DataError, ValueError) as error:
         return State(str(error))
+    except Exception as error:
+        # the other sets are listed all the same
+        reason = f"{type(error).__name__}: {error}"
+        return State(f"its reader failed, which is an error of vlc_jax: {reason}")
     files = _files(benchmark)
-    missing = [path for path in files if not path.exists()]
+    # os.path: Path.exists raises for names that are too long
+    missing = [path for path in files if not os.path.exists(path)]
     leaked = None
     if training is not None:
         is_genome = origin.overlap.startswith("Visual Genome")
@@ -113,9 +119,9 @@ def _print(states: Mapping[str, State]) -> None:
     for name, state in states.items():
         origin = PUBLISHED[name][1]
         for note in state.notes:
-            print(f"{name}: {note}")
+            print(_line(f"{name}: {note}"))
         if state.problem:
-            print(f"{name}: not there: {state.problem}")
+            print(_line(f"{name}: not there: {state.problem}"))
         elif state.missing:
             print(
                 f"{name}: {state.missing:,} of {state.images:,} images are missing; "
@@ -123,6 +129,11 @@ def _print(states: Mapping[str, State]) -> None:
             )
         elif origin.overlap:
             print(f"{name}: its images are of {origin.overlap}")
+
+
+def _line(text: str) -> str:
+    """One printable line: annotation files can hold line breaks, terminal codes and surrogates."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _files(benchmark: Benchmark) -> list[Path]:

@@ -183,11 +183,13 @@ class PrecomputedTagger:
         where = f"file of tags {self._path}" + ("" if row is None else f", line {row + 1}")
         try:
             entry = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: no JSON ({error})") from error
         missing = [field for field in fields if not isinstance(entry, dict) or field not in entry]
         if missing:
             raise DataError(f"{where}: no field {missing[0]!r}")
+        if "caption" in fields and not isinstance(entry["caption"], str):
+            raise DataError(f"{where}: a caption is a text; got {entry['caption']!r:.80}")
         return entry
 
     def _tagged(self, row: dict[str, Any]) -> Tagged:
@@ -195,13 +197,14 @@ class PrecomputedTagger:
         try:
             tokens = tuple([Token(**fields) for fields in row["tokens"]])
             chunks = tuple([(int(start), int(stop)) for start, stop in row["noun_chunks"]])
-        except (TypeError, ValueError) as error:
+            texts = [caption[token.start : token.stop] for token in tokens]
+        except (TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"file of tags {self._path}, caption {caption!r}: a token has the fields "
                 f"{Token._fields}, a noun chunk two numbers ({error})"
             ) from error
-        for token in tokens:
-            if caption[token.start : token.stop] != token.text:
+        for token, text in zip(tokens, texts, strict=True):
+            if text != token.text:
                 raise DataError(
                     f"file of tags {self._path}, caption {caption!r}: wrong position of {token}"
                 )
@@ -209,7 +212,9 @@ class PrecomputedTagger:
 
 
 def _key(caption: str) -> int:
-    return int.from_bytes(hashlib.blake2b(caption.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(caption.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:

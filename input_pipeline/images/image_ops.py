@@ -44,6 +44,8 @@ INTERPOLATIONS = {
 }
 # Pillow's own warning level: 1/4 GB of RGBA; more is a decompression bomb
 MAX_PIXELS = 89_478_485
+# of an encoded image: an uncompressed TIFF of that many pixels with 4 channels of 16 bits
+MAX_BYTES = 8 * MAX_PIXELS
 
 _ORIENTATION_TAG = 0x0112
 _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upright
@@ -82,15 +84,22 @@ def read_bytes(path: Path) -> bytes:
     Other OSErrors (a failing disk or network) do not concern this file and are not converted.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             # of the open file: saves a request to storage
-            mode = os.fstat(file.fileno()).st_mode
-            # such as /dev/zero, which has no end
-            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                raise DataError(f"image file {path} is a device")
+            status = os.fstat(file.fileno())
+            # such as /dev/zero, which has no end, or a pipe that nobody writes to
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(f"image file {path} is a device or a pipe")
+            if status.st_size > MAX_BYTES:
+                raise DataError(
+                    f"image file {path} has {status.st_size:,} bytes; more than {MAX_BYTES:,} are "
+                    "taken for another kind of file"
+                )
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"image file {path} does not exist") from None
+    except ValueError:
+        raise DataError(f"image file {str(path)!r:.80} cannot exist: its name is no text") from None
     except (IsADirectoryError, PermissionError) as error:
         raise DataError(f"image file {path} cannot be read: {error.strerror}") from None
     except OSError as error:
@@ -98,6 +107,11 @@ def read_bytes(path: Path) -> bytes:
             name = f"{str(path)[:80]}... of {len(str(path)):,} letters"
             raise DataError(f"image file {name} cannot exist: {error.strerror}") from None
         raise
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opener that does not wait for the writer of a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
@@ -113,6 +127,11 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
     if isinstance(image, Image.Image):
         return _upright(image, _to_rgb(image, "a picture"))
     if isinstance(image, Crop):
+        left, top, right, bottom = image.box
+        if not (left < right and top < bottom and (right - left) * (bottom - top) <= MAX_PIXELS):
+            raise DataError(
+                f"no crop of {image.image} to {image.box} has 1 to {MAX_PIXELS:,} pixels"
+            )
         return open_rgb(image.image).crop(image.box)
     if isinstance(image, ImageQuestion):
         return open_rgb(image.image)

@@ -7,6 +7,9 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 
+# of the texts of a file; the largest published have some megabytes
+MAX_BYTES = 2**30
+_ROWS = 4_096  # unpacked at a time
 # ParquetFile is not thread-safe, and several threads decode images.
 _reading = threading.Lock()
 
@@ -16,9 +19,13 @@ def read_packed(image: PackedImage) -> bytes:
     with _reading:
         group, group_row = _locate(image.file, image.row)
         column = _group(image.file, image.column, group)
-    value = column[group_row].as_py()
+    try:
+        value = column[group_row].as_py()
+    except (IndexError, ValueError) as error:  # fewer rows than said; text that is not UTF-8
+        raise DataError(f"row {image.row} of {image.file}: {error}") from error
     if image.item is not None:
-        value = value[image.item] if value is not None and image.item < len(value) else None
+        is_there = isinstance(value, list) and image.item < len(value)
+        value = value[image.item] if is_there else None
     data = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(data, bytes):
         raise DataError(
@@ -33,12 +40,26 @@ def read_rows(file: Path, columns: tuple[str, ...] | None = None) -> list[dict[s
 
     Raises DataError for a missing column and for a file that is not Parquet.
     """
+    import pyarrow
+
     parquet = _open(file)
-    names = parquet.schema_arrow.names
-    for column in columns or ():
-        if column not in names:
-            raise DataError(f"{file} has no column {column!r}; it has {names}")
-    return parquet.read(columns=list(columns or names)).to_pylist()
+    try:
+        names = parquet.schema_arrow.names
+        for column in columns or ():
+            if column not in names:
+                raise DataError(f"{file} has no column {column!r}; it has {names}")
+        rows: list[dict[str, Any]] = []
+        unpacked = 0
+        # in parts: 1 KB of Parquet can repeat a text a billion times
+        for part in parquet.iter_batches(_ROWS, columns=list(columns or names)):
+            unpacked += part.nbytes
+            if unpacked > MAX_BYTES:
+                raise DataError(f"{file} unpacks to more than {MAX_BYTES:,} bytes of annotations")
+            rows += part.to_pylist()
+        return rows
+    # ValueError: texts and names that are not UTF-8
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{file} is damaged: {error}") from error
 
 
 @functools.lru_cache(maxsize=8)
@@ -51,7 +72,8 @@ def _open(file: Path) -> Any:
         return parquet.ParquetFile(file)
     except FileNotFoundError:
         raise DataError(f"{file} does not exist") from None
-    except (pyarrow.ArrowException, OSError) as error:
+    # ValueError: names that are not UTF-8
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{file} is no Parquet file: {error}") from error
 
 

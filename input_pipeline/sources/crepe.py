@@ -1,6 +1,7 @@
 """CREPE's tables: regions of Visual Genome with captions and hard negatives."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import PublishedSource
 
 BOX = ("x", "y", "width", "height")
+# pixels; a crop of more would not fit in memory
+_MAX_SIDE = 65_536
 
 
 class CrepeSource(PublishedSource):
@@ -70,20 +73,21 @@ class CrepeSource(PublishedSource):
         return [self._folder / part / image for part in ("VG_100K", "VG_100K_2", "")]
 
 
-def box(row: dict[str, Any], name: str) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of a row's region. Raises DataError for wrong columns BOX.
+def box(row: dict[str, Any], name: str, columns: Sequence[str] = BOX) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a row's region. Raises DataError for wrong columns.
 
-    name: of the row, for messages.
+    name: of the row, for messages.   columns: of left, top, width and height.
     """
     values = []
-    for column in BOX:
+    for column in columns:
         try:
             # by float: pandas writes integers as 12.0 in a column that lacks some
             value = int(float(row[column]))
-        except (ValueError, OverflowError):
-            raise DataError(f"{name}: {column!r} is a number; got {row[column]!r}") from None
-        if column in ("width", "height") and not 0 < value <= 65_536:
-            raise DataError(f"{name}: {column!r} is a number of pixels; got {row[column]!r}")
+        except (TypeError, ValueError, OverflowError):
+            raise DataError(f"{name}: {column!r} is a number; got {row[column]!r:.80}") from None
+        least = 1 if column in columns[2:] else -_MAX_SIDE
+        if not least <= value <= _MAX_SIDE:
+            raise DataError(f"{name}: {column!r} is a number of pixels; got {row[column]!r:.80}")
         values.append(value)
     left, top, width, height = values
     return left, top, left + width, top + height

@@ -57,5 +57,5 @@ def _size(path: Path) -> int | None:
     """Size of a file in bytes, None if it does not exist."""
     try:
         return path.stat().st_size
-    except OSError:
+    except (OSError, ValueError):  # ValueError: half a surrogate pair in the name
         return None

@@ -89,6 +89,8 @@ def coco_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
         ]
     except (KeyError, TypeError) as error:
         raise DataError(f"{path} is not COCO captions: an entry lacks {error}") from error
+    if strange := next((row for row in rows if not isinstance(row["image"], str)), None):
+        raise DataError(f"{path}: image {strange['id']} has the file name {strange['image']!r:.80}")
     if captions:
         raise DataError(
             f"{path}: {len(captions)} captioned image ids are not among `images` (or are there "

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError, path_below
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
@@ -17,9 +17,9 @@ class PublishedSource(RecordsSource):
     Subclasses describe the file (`_expected_file`), convert it to a table (`_open`) and name its
     columns (`_columns`, options of `RecordsSource`).
 
-    annotations: the published file. images: the folder in which its image names start. exclude: see
-    `RecordsSource`. Raises ValueError for a missing file or folder and for a file of another
-    dataset, DataError for damage.
+    annotations: the published file. images: the folder in which its image names start; a record
+    whose image lies outside is a DataError. exclude: see `RecordsSource`. Raises ValueError for a
+    missing file or folder and for a file of another dataset, DataError for damage.
     """
 
     _folder_option = "images"
@@ -52,6 +52,18 @@ class PublishedSource(RecordsSource):
             f"annotations is {self._expected_file}; "
             "images is the folder where its image names start"
         )
+
+    def _image_name(self, row: dict[str, Any], name: str) -> str:
+        image = super()._image_name(row, name)
+        try:
+            # the file is somebody else's: it must not reach the files of this machine
+            path_below(self._folder, image)
+        except DataError as error:
+            raise DataError(
+                f"{name}: {self._image!r}: {error}; the source records reads tables of your "
+                "own, whose images may be elsewhere"
+            ) from None
+        return image
 
     def _load(self, path: Path) -> Any:
         try:

@@ -5,13 +5,14 @@ import difflib
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import Caption, DataError, Record, read_caption
+from vlc_jax.input_pipeline.record import Caption, DataError, Record, check_text, read_caption
 from vlc_jax.input_pipeline.sources import (
     cells,
     id_index,
@@ -50,7 +51,8 @@ class RecordsSource:
     """Source of your own data: a record per row of a table, or per image of COCO captions.
 
     path: the table: JSONL, TSV, CSV or JSON, by the suffix of its name (`sources/tables.py`).
-    image_folder: where relative image names start; default: the folder of the table.
+    image_folder: where relative image names start; default: the folder of the table. The table is
+      your own: its names may be absolute, or lead out of the folder with "..".
     image_column: the image's file name.
     caption_column: the caption, or a JSON list of captions of the image; several columns may be
       named. COCO captions JSON has the columns id, image and caption (all captions of an image).
@@ -190,9 +192,10 @@ class RecordsSource:
         """The first candidate path that exists; the likeliest if none does."""
         # No stat of a single candidate: opening it reports a missing file, and storage may be slow.
         first, *others = self._candidate_paths(image)
-        if not others or first.exists():
+        if not others or os.path.exists(first):
             return first
-        return next((path for path in others if path.exists()), first)
+        # os.path: Path.exists raises for paths that are too long
+        return next((path for path in others if os.path.exists(path)), first)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[Caption]:
         captions: list[str] = []
@@ -225,7 +228,11 @@ class RecordsSource:
             return f"{row.get(self._image)}#{self._table.number(row_index)}"
         if row.get(self._id) in (None, ""):
             raise DataError(f"{self._table.name(row_index)} has no {self._id!r}, its id")
-        return str(row[self._id])
+        try:
+            check_text(record_id := str(row[self._id]), "an id")
+        except DataError as error:
+            raise DataError(f"{self._table.name(row_index)}: {error}") from None
+        return record_id
 
     def _check_columns(self) -> None:
         known = self._table.columns()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline import lookup, stores
-from vlc_jax.input_pipeline.record import DataError, Record, read_caption
+from vlc_jax.input_pipeline.record import DataError, Record, path_below, read_caption
 from vlc_jax.input_pipeline.sources import id_index, order
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
@@ -80,7 +80,34 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
         raise DataError(
             f"{folder} is unfinished: run the same command ({written_by}) again to complete it"
         )
+    try:
+        _check_entries(folder, manifest)
+    except DataError as error:
+        raise DataError(f"{path} is damaged: {error}") from None
     return manifest
+
+
+def _check_entries(folder: Path, manifest: dict[str, Any]) -> None:
+    """Raises DataError unless the shards of a manifest have the fields that readers take, and lie
+    in its folder."""
+    match manifest:
+        case {"count": int(), "request": {"split": str(), "format": _}, "shards": list(entries)}:
+            pass
+        case _:
+            raise DataError("it has no count, no request, or no shards")
+    for number, entry in enumerate(entries):
+        match entry:
+            case {
+                "name": str(name),
+                "count": int(),
+                "bytes": int(),
+                "sha256": str(),
+                "ids": {"name": str(ids), "bytes": int(), "sha256": str()},
+            }:
+                for file in (name, ids):
+                    path_below(folder, file)
+            case _:
+                raise DataError(f"shard {number} lacks name, count, bytes, sha256 or ids")
 
 
 def check_version(path: Path, version: int) -> None:

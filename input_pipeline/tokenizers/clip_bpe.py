@@ -3,13 +3,19 @@
 import gzip
 import hashlib
 import importlib.util
+import io
 import json
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from vlc_jax.input_pipeline.tokenizers import clean as cleaning
-from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, check_length, read_file
+from vlc_jax.input_pipeline.tokenizers.tokenizer import (
+    MAX_VOCABULARY_FILE,
+    Tokenizer,
+    check_length,
+    read_file,
+)
 
 # openai/CLIP, also in the wheel of open_clip_torch; MIT
 GZIPPED = "bpe_simple_vocab_16e6.txt.gz"
@@ -137,10 +143,14 @@ def _installed() -> list[Path]:
 
 def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
     """The merges of a file, and the token ids if the file lists them."""
-    data = read_file(path, f"CLIP vocabulary ({GZIPPED}, tokenizer.json or merges.txt)")
+    data = read_file(
+        path, f"CLIP vocabulary ({GZIPPED}, tokenizer.json or merges.txt)", MAX_VOCABULARY_FILE
+    )
     numbers = b"null"
     if path.suffix == ".txt":
-        numbers = read_file(path.with_name("vocab.json"), "file that belongs to merges.txt,")
+        numbers = read_file(
+            path.with_name("vocab.json"), "file that belongs to merges.txt,", MAX_VOCABULARY_FILE
+        )
     try:
         if path.suffix == ".json":
             model = json.loads(data)["model"]
@@ -151,7 +161,7 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
         else:
             # The first line is a header. CLIP uses only the first 48,894 merges (merges[1:49152 -
             # 256 - 2 + 1] in its simple_tokenizer.py); the slice below cuts every form alike.
-            merges, ids = gzip.decompress(data).decode("utf-8").split("\n")[1:], None
+            merges, ids = _unpacked(data).decode("utf-8").split("\n")[1:], None
         pairs = [tuple(m.split() if isinstance(m, str) else m) for m in merges[:_MERGES]]
         ids = None if ids is None else dict(ids)
     except (
@@ -170,6 +180,15 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
             f"{path} is not CLIP's list of merges: {_MERGES} lines of two tokens are expected"
         )
     return pairs, ids  # type: ignore[return-value]
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The text of a gzipped vocabulary. Raises ValueError for more than any vocabulary has."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        text = file.read(MAX_VOCABULARY_FILE + 1)
+    if len(text) > MAX_VOCABULARY_FILE:
+        raise ValueError(f"it unpacks to more than {MAX_VOCABULARY_FILE:,} bytes")
+    return text
 
 
 def _names(merges: Merges) -> list[str]:

@@ -1,10 +1,24 @@
 """Tokenizers in Hugging Face's format: a tokenizer.json, read by the library `tokenizers`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer, trial
+
+# ids; the largest published vocabularies have about 260,000, and an embedding row each
+MAX_VOCABULARY = 10_000_000
+# Characters that normalizers may make of one. Published ones replace a space by one character;
+# a chain of replacements "a" -> "aaaa" takes all memory for a text of 10 letters.
+_MAX_GROWTH = 64
+_TEXTS = (
+    "A photo of two dogs, \u201cSpot\u201d & Rex\u2019s \u72ac: 3.5 kg!",
+    "",
+    " a  b\n\tc" * 9,
+)
 
 
 class HfTokenizer(tokenizer.FileTokenizer):
@@ -27,25 +41,35 @@ class HfTokenizer(tokenizer.FileTokenizer):
         if str(path) and Path(path).is_dir():
             path = Path(path) / "tokenizer.json"
         self._tokenizer, data = open_hf(path)
+        self._path = path
         super().__init__(context_length, data, clean)
         self._has_start = has_start
         vocabulary = self.vocabulary()
         # ids may have gaps
         self.vocab_size = max(vocabulary.values()) + 1
+        if self.vocab_size > MAX_VOCABULARY:
+            raise ValueError(f"{path}: ids are below {MAX_VOCABULARY:,}; got {self.vocab_size - 1}")
         self.eos_id = special_tokens.find("eos_token", eos_token, Path(path), vocabulary)
         self.pad_id = special_tokens.find("pad_token", pad_token, Path(path), vocabulary)
         # Unigram has unk_id, other models unk_token or neither
         model = json.loads(data)["model"]
         self.unk_id = model.get("unk_id", vocabulary.get(model.get("unk_token")))
+        # of the post-processor, whose ids the vocabulary may lack
+        if (largest := max(self.rows([""])[0], default=0)) >= self.vocab_size:
+            raise ValueError(f"{path}: its special tokens have the id {largest}, and no token has")
 
     def rows(self, texts: Sequence[str]) -> list[list[int]]:
         cleaned = self._cleaned(texts)
-        encodings = self._tokenizer.encode_batch_fast(cleaned, add_special_tokens=self._has_start)
+        with _data_errors(self._path, texts):
+            encodings = self._tokenizer.encode_batch_fast(
+                cleaned, add_special_tokens=self._has_start
+            )
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens left out."""
-        return self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
+        with _data_errors(self._path, ids):
+            return self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
 
     def vocabulary(self) -> dict[str, int]:
         """Token -> id as in the file, added tokens included."""
@@ -53,14 +77,67 @@ class HfTokenizer(tokenizer.FileTokenizer):
 
 
 def open_hf(path: str | Path):
-    """The library's tokenizer without truncation and padding, and the bytes of its file."""
+    """The library's tokenizer without truncation and padding, and the bytes of its file.
+
+    Raises ValueError for a file that the library cannot read or use, see `trial`."""
     import tokenizers
 
-    data = tokenizer.read_file(path, "Hugging Face tokenizer.json")
+    data = tokenizer.read_file(path, "Hugging Face tokenizer.json", tokenizer.MAX_VOCABULARY_FILE)
     try:
-        library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error}") from error
+        document = json.loads(data)
+        patterns = _texts_of([document.get("normalizer"), document.get("pre_tokenizer")])
+        is_growing = _growth(document.get("normalizer")) > _MAX_GROWTH
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {error!r}") from error
+    if is_growing:
+        raise ValueError(
+            f"{path}: its normalizers may make more than {_MAX_GROWTH} characters of one, which is "
+            "taken for an attack"
+        )
+    # what the file replaces or splits at, too
+    probe = " ".join(patterns)[:5_000]
+    if problem := trial.problem("tokenizers", data, (*_TEXTS, probe)):
+        raise ValueError(f"{path} is not a Hugging Face tokenizer.json: {problem}")
+    library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
     library.no_truncation()
     library.no_padding()
     return library, data
+
+
+@contextmanager
+def _data_errors(path: str | Path, inputs: Sequence[Any]) -> Iterator[None]:
+    """Turns errors of the library at texts or ids into DataErrors, which name the first of them."""
+    try:
+        yield
+    except BaseException as error:
+        # a panic of Rust is no Exception, and its class cannot be imported
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise DataError(f"{path} fails at {inputs[:1]!r:.80}: {error}") from error
+        raise
+
+
+def _growth(normalizer: Any) -> float:
+    """Upper bound of the characters that replacements make of one character.
+
+    Unicode's normal forms and bytes, at most 18, are not counted."""
+    if normalizer is None:
+        return 1
+    if normalizer["type"] == "Sequence":
+        growth = 1.0
+        for each in normalizer["normalizers"]:
+            growth *= _growth(each)
+        return growth
+    if normalizer["type"] != "Replace":
+        return 1
+    pattern = normalizer["pattern"]
+    # a regular expression may match a single character
+    length = max(1, len(pattern["String"])) if "String" in pattern else 1
+    return max(1, len(normalizer["content"]) / length)
+
+
+def _texts_of(value: Any) -> list[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [text for part in parts for text in _texts_of(part)]
+    return [value] if isinstance(value, str) else []

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece
+from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece, tokenizer
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
 OTHERS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json")
@@ -22,7 +22,8 @@ def vocabulary(folder: str | Path) -> dict[str, int] | None:
         if path.suffix == ".model":
             return sentence_piece.pieces(sentence_piece.open_sentencepiece(path)[0])
         try:
-            ids = json.loads(path.read_bytes())
+            data = tokenizer.read_file(path, "vocabulary", tokenizer.MAX_VOCABULARY_FILE)
+            ids = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not a JSON object of token ids: {error}") from error
         if not isinstance(ids, dict) or not all(isinstance(x, int) for x in ids.values()):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer
+from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer, trial
 
 
 class SentencePieceTokenizer(tokenizer.FileTokenizer):
@@ -49,14 +49,13 @@ class SentencePieceTokenizer(tokenizer.FileTokenizer):
 
 
 def open_sentencepiece(path: str | Path):
-    """The library's processor and the bytes of its file."""
+    """The library's processor and the bytes of its file. Raises ValueError, see `trial`."""
     import sentencepiece
 
-    data = tokenizer.read_file(path, "SentencePiece model")
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=data), data
-    except RuntimeError as error:
-        raise ValueError(f"{path} is not a SentencePiece model: {error}") from error
+    data = tokenizer.read_file(path, "SentencePiece model", tokenizer.MAX_VOCABULARY_FILE)
+    if problem := trial.problem("sentencepiece", data, ("A photo, \u72ac \u201ca\u201d!", "")):
+        raise ValueError(f"{path} is not a SentencePiece model: {problem}")
+    return sentencepiece.SentencePieceProcessor(model_proto=data), data
 
 
 def pieces(processor) -> dict[str, int]:

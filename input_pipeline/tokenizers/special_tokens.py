@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from vlc_jax.input_pipeline.tokenizers.tokenizer import read_file
+
 _KNOWN_SPECIAL = {
     "eos_token": ("<|endoftext|>", "</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<end_of_text>"),
     "pad_token": ("<pad>", "[PAD]", "<|pad|>"),
@@ -37,7 +39,7 @@ def _declared(kind: str, path: Path) -> str | None:
         file = path.parent / sibling
         if file.exists():
             try:
-                token = json.loads(file.read_text("utf-8")).get(kind)
+                token = json.loads(read_file(file, "declaration of special tokens")).get(kind)
             except (ValueError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file} is not a JSON object: {error}") from error
             if token is not None:

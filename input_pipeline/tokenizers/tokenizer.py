@@ -6,6 +6,8 @@ without any text as unusable, so such a row only fills an absent negative or pos
 """
 
 import hashlib
+import math
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -14,6 +16,9 @@ import numpy as np
 
 from vlc_jax.input_pipeline.record import Caption, Conversation, DataError
 from vlc_jax.input_pipeline.tokenizers import clean as cleaning
+
+# bytes of a vocabulary's file; the largest published have 35 MB
+MAX_VOCABULARY_FILE = 2**28
 
 
 @runtime_checkable
@@ -152,11 +157,19 @@ def check_length(context_length: int, special: int = 1) -> int:
     return context_length
 
 
-def read_file(path: str | Path, what: str) -> bytes:
-    """The bytes of a tokenizer's file. Raises ValueError, which names the file by `what`."""
+def read_file(path: str | Path, what: str, most: float = math.inf) -> bytes:
+    """The bytes of a tokenizer's file, at most `most`. Raises ValueError, which names the file by
+    `what`."""
     if not str(path):
         raise ValueError(f"this tokenizer needs `path`, the {what}")
     try:
+        status = Path(path).stat()
+        # a device has no end, and a pipe waits for its writer
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is a device or a pipe")
+        if status.st_size > most:
+            raise ValueError(f"it has {status.st_size:,} bytes, more than the limit of {most:,}")
         return Path(path).read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read the {what} {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise ValueError(f"cannot read the {what} {path!s:.200}: {reason}") from error

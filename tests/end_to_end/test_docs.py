@@ -108,6 +108,17 @@ def is_left_alone(command: str, page: str) -> bool:
     return len(re.findall(rf"{re.escape(starts[1])}(?![\w/])", text)) == 1
 
 
+def steps(page: str) -> list[tuple[str, str]]:
+    """The commands and programs of a page as ("bash", line) and ("python", block), in order."""
+    text, listed = (helpers.ROOT / page).read_text(), []
+    for language, block in re.findall(r"```(bash|python)\n(.*?)```", text, re.S):
+        if language == "bash":
+            listed += [("bash", line) for line in block.splitlines()]
+        elif block in programs(page):
+            listed.append(("python", block))
+    return listed
+
+
 def programs(page: str) -> list[str]:
     """Every python block of a page that imports vlc_jax."""
     blocks = re.findall(r"```python\n(.*?)```", (helpers.ROOT / page).read_text(), re.S)
@@ -167,20 +178,21 @@ def write_weights(folder):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_runs(page, folder):
     sha256 = write_weights(folder / "my_weights") if page == "docs/weights.md" else ""
-    if page == "docs/benchmarks.md":
+    if page in ("docs/benchmarks.md", "docs/library.md"):
         sets.write_all(folder / "sets")
-    for command in commands(page):
-        if command in MADE_BY_CI:
+    for language, text in steps(page):
+        if text in MADE_BY_CI:
             continue
-        words = shrunken(command, sha256)
-        if is_left_alone(command, page):  # tests/configs/test_config_training.py trains its config
-            words[1] = "tests.support.until_compiled"
+        if language == "python":
+            (folder / "program.py").write_text(text)
+            words = ["program.py"]
+        else:
+            words = shrunken(text, sha256)
+            # tests/configs/test_config_training.py trains its config
+            if is_left_alone(text, page):
+                words[1] = "tests.support.until_compiled"
         done = helpers.python(*words, cwd=folder)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-    for program in programs(page):
-        (folder / "program.py").write_text(program)
-        done = helpers.python("program.py", cwd=folder)
-        assert done.returncode == 0, f"{program}\n{done.stderr}"
+        assert done.returncode == 0, f"{text}\n{done.stderr}"
 
 
 @pytest.mark.slow

@@ -41,6 +41,28 @@ def test_scores_of_a_run_are_those_of_its_evaluation(model, trained):
 
 
 @pytest.mark.slow
+def test_a_loaded_model_is_evaluated_in_a_folder_of_its_own_as_in_its_run(model, trained, tmp_path):
+    name = "scenes_attribute_swap"
+    expected = json.loads((trained / f"evals/{name}/6.json").read_text())
+    workdir = tmp_path / "w"
+    results = vlc_jax.evaluate(model, {name: expected["options"]}, workdir=workdir)
+    assert results[name]["metrics"] == expected["metrics"]
+    assert results[name]["version"] == expected["version"]
+    lines = workdir / f"evals/{name}/0.scores.jsonl"
+    assert lines.read_text() == (trained / f"evals/{name}/6.scores.jsonl").read_text()
+    assert vlc_jax.evaluate(model, {name: expected["options"]}, workdir=workdir) == results
+    with pytest.raises(UsageError, match="is the workdir of a run: choose"):
+        vlc_jax.evaluate(model, name, workdir=trained)
+    with pytest.raises(UsageError, match="scores answers to questions, and this model cannot"):
+        vlc_jax.evaluate(model, "mmvp", protocol="multiple_choice", workdir=tmp_path / "x")
+    with pytest.raises(DataError, match="benchmark mmvp: there is no folder"):
+        vlc_jax.evaluate(model, "mmvp", root=tmp_path, workdir=tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(UsageError, match=r"has results of .*fingerprint.*, not of"):
+        vlc_jax.evaluate(lambda images, texts: 0, name, workdir=workdir)
+
+
+@pytest.mark.slow
 def test_a_cosine_is_the_product_of_embeddings_whatever_the_batch(model):
     rng = np.random.default_rng(0)
     images = list(rng.integers(0, 255, (7, 40, 30, 3), np.uint8))

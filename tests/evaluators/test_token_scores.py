@@ -142,4 +142,4 @@ def test_models_and_cases_without_such_tokens_are_refused():
         accuracies(scorer_of()._replace(text_tokens=None))
     several = Benchmark("b", [Case("0", (b"a", b"b"), ("x",))], "1")
     with pytest.raises(DataError, match=r"one image per case; case '0' of 'b' has 2"):
-        token_scores.metrics(several, scorer_of(), "strict")
+        token_scores.check(several, scorer_of())

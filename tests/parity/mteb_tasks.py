@@ -5,7 +5,7 @@
 PACKAGES: of the environment of the tests, which has JAX. OUT/theirs.json gets what mteb finds of a
 model, ours.json what our protocols find of it, constant.json what mteb finds of one that embeds
 everything alike, OUT/<task>_predictions.json the similarities that mteb has compared, errors.json
-what is refused.
+what is refused, written.json the folder of results that `vlc-jax mteb` writes.
 """
 
 import dataclasses
@@ -65,15 +65,12 @@ def benchmarks():
     }
 
 
-def theirs(model, name, benchmark, out=None):
-    """mteb's scores of one of its tasks on the cases of a benchmark."""
+def task_of(name, benchmark):
+    """A task of mteb on the cases of a benchmark."""
     import datasets
     import mteb
     from PIL import Image
 
-    from vlc_jax.tools import mteb_encoder
-
-    mteb_encoder.ITEMS = 10  # so that the 24 pictures and 48 captions come in several parts
     task, rows = mteb.get_task(name), []
     for case in benchmark.cases:
         images = [Image.fromarray(image) for image in case.images]
@@ -81,6 +78,17 @@ def theirs(model, name, benchmark, out=None):
         rows.append(row | dict(zip(task.texts_column_names, case.captions, strict=True)))
     task.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_list(rows)})
     task.data_loaded = True
+    return task
+
+
+def theirs(model, name, benchmark, out=None):
+    """mteb's scores of one of its tasks on the cases of a benchmark."""
+    import mteb
+
+    from vlc_jax.tools import mteb_encoder
+
+    mteb_encoder.ITEMS = 10  # so that the 24 pictures and 48 captions come in several parts
+    task = task_of(name, benchmark)
     encoder = mteb_encoder.MtebEncoder(model, "vlc_jax/a_model")
     result = mteb.evaluate(encoder, task, cache=None, prediction_folder=out)
     return result.task_results[0].scores["test"][0]
@@ -94,6 +102,28 @@ def ours(model, benchmark):
     results = {tie: protocol.evaluate(benchmark, model._scorer(8), tie=tie) for tie in TIES}
     found = {tie: {k: e.value for k, e in r.metrics.items()} for tie, r in results.items()}
     return found | {"scores": [row["scores"] for row in results["strict"].per_example]}
+
+
+def written(model, benchmark, out):
+    """Paths below `out` that the command writes, read back by mteb, and its error for a task."""
+    import mteb
+
+    from vlc_jax.errors import UsageError
+    from vlc_jax.tools import mteb_results
+
+    (file,) = mteb_results.write(model, "me/clip", [task_of("Winoground", benchmark)], out)
+    loaded = mteb.ResultCache(out).load_results(tasks=["Winoground"])
+    try:
+        mteb_results.find(["Winogrund"])
+    except UsageError as refused:
+        unknown = str(refused)
+    return {
+        "file": str(file.relative_to(out)),
+        "content": json.loads(file.read_text())["scores"]["test"][0],
+        "models": [result.model_name for result in loaded.model_results],
+        "revision": model.fingerprint,
+        "unknown": unknown,
+    }
 
 
 def error(model, name):
@@ -119,6 +149,7 @@ def main(packages: str, out: Path) -> None:
         "theirs": {name: theirs(model, name, each, out) for name, each in sets.items()},
         "ours": {name: ours(model, each) for name, each in sets.items()},
         "constant": {name: theirs(constant, name, each) for name, each in sets.items()},
+        "written": written(model, sets["Winoground"], out / "results_of_mteb"),
         "errors": [error(of_tokens, "me/clip"), error(constant, "clip")],
     }
     for name, content in found.items():

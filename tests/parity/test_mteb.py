@@ -47,6 +47,14 @@ def test_winoground_is_our_text_image_and_group_score(made):
     assert min(theirs["text_acc"], theirs["image_acc"]) > 0
 
 
+def test_the_folder_of_results_is_read_by_mteb(made):
+    written, theirs = made("written"), made("theirs")["Winoground"]
+    assert written["file"] == f"results/me__clip/{written['revision']}/Winoground.json"
+    assert written["content"]["main_score"] == pytest.approx(theirs["main_score"], abs=1e-6)
+    assert written["models"] == ["me/clip"]
+    assert "Winogrund" in written["unknown"]
+
+
 def test_mteb_credits_ties(made):
     # every caption scores alike: 100 % by its argmax, 0 by the policy "strict"
     assert made("constant")["AROVisualRelation"]["main_score"] == 1

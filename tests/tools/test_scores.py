@@ -1,11 +1,16 @@
-"""vlc-jax scores"""
+"""vlc-jax scores, and vlc-jax import_scores, its reverse"""
 
+import csv
 import json
 
+import numpy as np
+import pyarrow
 import pytest
 from pyarrow import parquet
 
-from vlc_jax.tools import scores
+import vlc_jax
+from tests.support.sets import sugarcrepe, sugarcrepe_pp, winoground
+from vlc_jax.tools import import_scores, scores
 
 RESULT = {"protocol": "pairs", "version": "v", "metrics": {"pair_accuracy": {"value": 0.5}}}
 ROWS = [
@@ -59,3 +64,153 @@ def test_without_scores_there_is_one_line_and_no_file(workdir, tmp_path, capsys)
     assert scores.main([str(tmp_path / "nowhere"), "--out", str(out)]) == 3
     assert capsys.readouterr().err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+SETS = {"sugarcrepe": sugarcrepe, "sugarcrepe_pp": sugarcrepe_pp, "winoground": winoground}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sets")
+    for each in SETS.values():
+        each.write(folder)
+    return folder
+
+
+def score(images, texts):
+    """Scores of many digits, of which some tie."""
+    brightness = [np.mean(image) / 7 for image in images]
+    return [[len(set(text)) * each + ord(text[-2]) for text in texts] for each in brightness]
+
+
+@pytest.fixture(scope="module")
+def table(root, tmp_path_factory):
+    """A Parquet file of a run on SETS."""
+    folder = tmp_path_factory.mktemp("run")
+    vlc_jax.evaluate(score, list(SETS), root=root, workdir=folder / "gpt")
+    scores.write([folder / "gpt"], folder / "all.parquet")
+    return folder / "all.parquet"
+
+
+def imported(path, root, workdir, benchmark, *more):
+    words = [str(path), "--benchmark", benchmark, "--root", str(root), "--workdir", str(workdir)]
+    import_scores.main([*words, *more])
+    return json.loads((workdir / f"evals/{benchmark}/0.json").read_text())
+
+
+@pytest.mark.parametrize("form", [".parquet", ".csv", ".jsonl"])
+@pytest.mark.parametrize("benchmark", SETS)
+def test_a_table_becomes_a_workdir_of_the_same_results(form, benchmark, table, root, tmp_path):
+    rows = parquet.read_table(table).to_pylist()
+    path = tmp_path / f"scores{form}"
+    if form == ".parquet":
+        path = table
+    elif form == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["case", "scores"])
+            of_one = (row for row in rows if row["benchmark"] == benchmark)
+            writer.writerows([row["case"], json.dumps(row["scores"])] for row in of_one)
+    else:  # as a workdir has it
+        path = table.parent / f"gpt/evals/{benchmark}/0.scores.jsonl"
+    found = imported(path, root, tmp_path / "again", benchmark)
+    first = table.parent / f"gpt/evals/{benchmark}"
+    expected = json.loads((first / "0.json").read_text())
+    assert found["metrics"] == expected["metrics"]
+    assert found["summary"] == expected["summary"]
+    assert found["version"] == expected["version"]
+    rows = tmp_path / f"again/evals/{benchmark}/0.scores.jsonl"
+    assert rows.read_text() == (first / "0.scores.jsonl").read_text()
+    # the images are those of the set
+    images = [sorted(file.name for file in (x / "images").iterdir()) for x in (first, rows.parent)]
+    assert images[0] == images[1] != []
+
+
+def without_first(rows):
+    return rows[1:]
+
+
+def with_another(rows):
+    return [*rows, {**rows[0], "case": "nobody"}]
+
+
+def twice(rows):
+    return [*rows, rows[1]]
+
+
+def too_few(rows):
+    return [{**rows[0], "scores": [1.0]}, *rows[1:]]
+
+
+def not_finite(rows):
+    return [{**rows[0], "scores": [1.0, float("nan")]}, *rows[1:]]
+
+
+def turned(rows):
+    return [{**row, "captions": row["captions"][::-1]} for row in rows]
+
+
+def of_two_runs(rows):
+    return [{**row, "run": run} for run in ("a", "b") for row in rows]
+
+
+def without_scores(rows):
+    return [{"case": row["case"], "score": 1.0} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without_first, "1 of 14 have no scores: 'add_att_000000_"),
+        (with_another, "1 are no cases: 'nobody'"),
+        (twice, "case 'add_att_000002_000000000002.jpg' occurs twice, again in row 15"),
+        (too_few, "case 'add_att_000000_000000000000.jpg' has 1 images and 2 texts, so 2 scores"),
+        (not_finite, "scores are finite numbers; case 'add_att_000000_"),
+        (turned, "has the captions ['A cat sits on its legs add_att.', "),
+        (of_two_runs, "has rows of the runs a, b: choose one with --run"),
+        (without_scores, "a row has case (or id) and scores; row 1 has case, score"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_in_one_line(
+    change, message, table, root, tmp_path, capsys
+):
+    rows = [x for x in parquet.read_table(table).to_pylist() if x["benchmark"] == "sugarcrepe"]
+    parquet.write_table(pyarrow.Table.from_pylist(change(rows)), tmp_path / "t.parquet")
+    with pytest.raises(SystemExit) as ended:
+        imported(tmp_path / "t.parquet", root, tmp_path / "w", "sugarcrepe")
+    error = capsys.readouterr().err
+    assert (ended.value.code, error.count("\n")) == (3, 1)
+    assert message in error
+    assert not (tmp_path / "w/evals").exists()
+
+
+def test_one_of_several_runs_is_chosen_and_options_are_given(table, root, tmp_path):
+    rows = of_two_runs(parquet.read_table(table).to_pylist())
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    options = ("--run", "b", "--option", "tie=half", "--name", "GPT")
+    found = imported(path, root, tmp_path / "w", "winoground", *options)
+    assert found["details"]["tie"] == "half"
+    # another benchmark of the same model, beside it
+    assert imported(path, root, tmp_path / "w", "sugarcrepe", *options)["weights"].startswith("GPT")
+
+
+def test_another_table_does_not_replace_results(table, root, tmp_path, capsys):
+    imported(table, root, tmp_path / "w", "winoground", "--name", "x")
+    rows = [x for x in parquet.read_table(table).to_pylist() if x["benchmark"] == "winoground"]
+    path = tmp_path / "t.parquet"
+    other = [{**row, "scores": row["scores"][::-1]} for row in rows]
+    parquet.write_table(pyarrow.Table.from_pylist(other), path)
+    with pytest.raises(SystemExit):
+        imported(path, root, tmp_path / "w", "winoground", "--name", "x")
+    assert "has the scores of x " in capsys.readouterr().err
+
+
+def test_cases_that_are_compared_with_each_other_need_a_scorer(table, root, tmp_path, capsys):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"case": "a", "scores": [1]}\n')
+    words = [str(path), "--benchmark", "scenes_retrieval", "--workdir", str(tmp_path / "w")]
+    with pytest.raises(SystemExit) as ended:
+        import_scores.main([*words, "--option", "count=4"])
+    assert ended.value.code == 2
+    assert "the protocol 'retrieval': evaluate a scorer" in capsys.readouterr().err

@@ -148,7 +148,7 @@ class Evaluation:
             seconds=time.perf_counter() - started,
         )
         if self.workdir.is_writer:
-            self._write(name, benchmark, result, row)
+            write_result(self._folder(name), benchmark, result, row, self._options.examples)
         headline = row["metrics"][row["summary"][0]]
         self.workdir.event(
             "evaluation",
@@ -175,21 +175,6 @@ class Evaluation:
 
     def _finished(self, name: str, step: int) -> dict[str, Any] | None:
         return results.finished(self._folder(name), step, self._question(name))
-
-    def _write(self, name: str, benchmark: Benchmark, result: EvalResult, row: dict) -> None:
-        folder = self._folder(name)
-        (folder / "images").mkdir(parents=True, exist_ok=True)
-        # str: a caption that is a Conversation is written as the files of records hold it
-        rows = (json.dumps(example, default=str) for example in result.per_example)
-        scores = "".join(f"{row}\n" for row in rows)
-        workdir_files.replace(folder / f"{row['step']}.scores.jsonl", scores)
-        for case in benchmark.cases[: self._options.examples]:
-            for k, image in enumerate(case.images):
-                path = workdir_files.without_link(folder / "images" / image_file(case.id, k))
-                if not path.exists():
-                    Image.fromarray(image_ops.decode(image)).save(path)
-        # last: a killed evaluation resumes at the first benchmark without this file
-        write_json(folder / f"{row['step']}.json", row)
 
     def _write_maps(self, variables: Any, scorer: Scorer, step: int) -> None:
         """Writes patch maps of the cases whose images are saved for the report.
@@ -223,6 +208,24 @@ class Evaluation:
     def _question(self, name: str) -> results.Question:
         benchmark, data = self._options.benchmarks[name], self._read(name).version
         return results.Question(name, benchmark.reader, benchmark.options, data, self._weights)
+
+
+def write_result(
+    folder: Path, benchmark: Benchmark, result: EvalResult, row: dict[str, Any], examples: int
+) -> None:
+    """Writes a result into evals/<name>: scores of cases, images of the first ones, <step>.json."""
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    # str: a caption that is a Conversation is written as the files of records hold it
+    rows = (json.dumps(example, default=str) for example in result.per_example)
+    scores = "".join(f"{row}\n" for row in rows)
+    workdir_files.replace(folder / f"{row['step']}.scores.jsonl", scores)
+    for case in benchmark.cases[:examples]:
+        for k, image in enumerate(case.images):
+            path = workdir_files.without_link(folder / "images" / image_file(case.id, k))
+            if not path.exists():
+                Image.fromarray(image_ops.decode(image)).save(path)
+    # last: a killed evaluation resumes at the first benchmark without this file
+    write_json(folder / f"{row['step']}.json", row)
 
 
 def open_vectors(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Protocol(NamedTuple):
     check: raises UsageError for invalid values of the options, all of which it gets.
     needs: options -> the ability that a model must have, for protocols that ask it questions;
       None: image-text scores are enough.
+    embeds: options -> whether the protocol reads embeddings, and not only scores; None: never.
     vector_files: options that are paths of stored vectors in configs, and functions of names in
       `evaluate` (input_pipeline/tokenizers/text_vectors.py).
 
@@ -77,6 +78,7 @@ class Protocol(NamedTuple):
     by_group: bool = False
     check: Callable[..., None] = _check_tie
     needs: Callable[..., Ability] | None = None
+    embeds: Callable[..., object] | None = None
     vector_files: tuple[str, ...] = ()
 
     @property
@@ -107,6 +109,7 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         summary=("accuracy", "mean_per_class_recall"),
         correct="accuracy",
         roles=("own class", "best other class"),
+        embeds=lambda **_: True,
     ),
     "choice": Protocol(
         choice.evaluate,
@@ -114,6 +117,7 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         summary=("accuracy", "text_mean_accuracy", "image_mean_accuracy", "map_accuracy"),
         correct="accuracy",
         axis="compositional",
+        embeds=lambda *, tokens, **_: tokens,
     ),
     "triplet": Protocol(
         triplet.evaluate,
@@ -138,6 +142,7 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         correct="pair",
         roles=("own caption", "caption of the other image"),
         axis="compositional",
+        embeds=lambda *, geometry, second_features, **_: geometry or second_features,
         vector_files=("second_features",),
     ),
     "keywords": Protocol(
@@ -160,14 +165,20 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         check=multiple_choice.check,
         needs=multiple_choice.needs,
     ),
-    "conditions": Protocol(conditions.evaluate, summary=("satisfied",), correct="satisfied"),
+    "conditions": Protocol(
+        conditions.evaluate, summary=("satisfied",), correct="satisfied", embeds=lambda **_: True
+    ),
     "superposition": Protocol(
         superposition.evaluate,
         summary=("superposition", "binding_visible"),
         correct="superposition",
+        embeds=lambda **_: True,
     ),
     "binding": Protocol(
-        binding.evaluate, summary=("probe_accuracy", "score_accuracy"), correct="score"
+        binding.evaluate,
+        summary=("probe_accuracy", "score_accuracy"),
+        correct="score",
+        embeds=lambda **_: True,
     ),
 }
 
@@ -237,6 +248,8 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
         abilities.require("scores_answers")
     elif row.needs:
         abilities.require(row.needs(**values))
+    if row.embeds and row.embeds(**values):
+        abilities.require("embeds")
 
 
 def protocol_options(default: str, chosen: str = "") -> tuple[str, ...]:

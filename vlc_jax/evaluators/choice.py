@@ -51,6 +51,8 @@ def evaluate(
         "and at least two images",
         lambda case: min(_numbers(case)) == 1 < max(_numbers(case)),
     )
+    if tokens:
+        token_scores.check(benchmark, scorer)
     cases, counts = benchmark.cases, np.array([_options(case) for case in benchmark.cases])
     scores = np.zeros((len(cases), counts.max()))
     mask = np.arange(counts.max()) < counts[:, None]

@@ -12,7 +12,7 @@ from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
 DecodingKind = Literal["greedy", "m3id"]
-Ability = Literal["writes", "scores_answers"]
+Ability = Literal["writes", "scores_answers", "embeds"]
 
 
 class Decoding(NamedTuple):
@@ -45,17 +45,23 @@ REFUSALS = {
         "captioner with the tokenizer 'conversation' and config.model.head.scores='answer', "
         "such as LLaVA"
     ),
+    "embeds": (
+        "this protocol reads embeddings, and this model has only scores: take an object with the "
+        "methods embed_images and embed_texts, or leave the benchmark or its option out"
+    ),
 }
 
 
 class Abilities(NamedTuple):
-    """Abilities of a model that protocols with questions need.
+    """Abilities of a model that some protocols need.
 
     writes: generates answers.   scores_answers: its scores are those of answers to questions.
+    embeds: has embeddings of images and texts, and not only scores.
     """
 
     writes: bool
     scores_answers: bool
+    embeds: bool = True
 
     def require(self, ability: Ability) -> None:
         """Raises UsageError if the model lacks the ability."""
@@ -79,6 +85,7 @@ class Scorer(NamedTuple):
     prompt         facts for the results: the prompt format ("template"), and the question about a
                    caption with its answer ("question", "answer"); None if the model's scores are
                    not those of answers to questions
+    embeds         False if `pooled` is no embedding, and only scores have a meaning
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
@@ -89,11 +96,12 @@ class Scorer(NamedTuple):
     text_tokens: Callable[[Sequence[str]], TextFeatures] | None = None
     answers: Callable[[ImageFeatures, Sequence[str], Decoding], list[str]] | None = None
     prompt: Mapping[str, str] | None = None
+    embeds: bool = True
 
     @property
     def abilities(self) -> Abilities:
         """Abilities of the model, from the functions that are not None."""
-        return Abilities(self.answers is not None, self.prompt is not None)
+        return Abilities(self.answers is not None, self.prompt is not None, self.embeds)
 
 
 def require_questions(scorer: Scorer) -> Mapping[str, str]:

@@ -43,21 +43,7 @@ def metrics(benchmark: Benchmark, scorer: Scorer, tie: str) -> dict[str, stats.E
                               al. 2022): no pooled feature
 
     The class token is not a patch. Chance is the mean of 1 / options.
-
-    Raises:
-      UsageError: a model without text tokens. DataError: a case with several images.
     """
-    if scorer.image_tokens is None or scorer.text_tokens is None:
-        raise errors.UsageError(
-            f"tokens=True of benchmark {benchmark.name!r} needs tokens of images and texts, and "
-            "this model's texts are vectors: leave it out"
-        )
-    for case in benchmark.cases:
-        if len(case.images) > 1:
-            raise DataError(
-                f"tokens=True needs one image per case; case {case.id!r} of {benchmark.name!r} has "
-                f"{len(case.images)}"
-            )
     parts = list(_scores(benchmark, scorer))
     cases, estimates = benchmark.cases, {}
     chance = np.array([1 / len(case.captions) for case in cases])
@@ -71,6 +57,24 @@ def metrics(benchmark: Benchmark, scorer: Scorer, tie: str) -> dict[str, stats.E
                 credit[rows], float(chance[rows].mean()), tied[rows], clusters[rows]
             )
     return estimates
+
+
+def check(benchmark: Benchmark, scorer: Scorer) -> None:
+    """Raises UsageError for a model without text tokens, DataError for a case with several images.
+
+    Before any score is computed.
+    """
+    if scorer.image_tokens is None or scorer.text_tokens is None:
+        raise errors.UsageError(
+            f"tokens=True of benchmark {benchmark.name!r} needs tokens of images and texts, and "
+            "this model gives none, such as one whose texts are vectors: leave it out"
+        )
+    for case in benchmark.cases:
+        if len(case.images) > 1:
+            raise DataError(
+                f"tokens=True needs one image per case; case {case.id!r} of {benchmark.name!r} has "
+                f"{len(case.images)}"
+            )
 
 
 def _scores(benchmark: Benchmark, scorer: Scorer) -> Iterator[Scores]:

@@ -67,6 +67,8 @@ def evaluate(
     mean_score_*        mean of s(c), s(n) and s(p), with a normal interval; also per group and as
                         means over groups
 
+    Without text_accuracy for a model that has only scores (`Scorer.embeds`).
+
     `details` counts the cases of each of ORDERS. `chunk` cases are embedded at a time; tie: see
     `ties`.
 
@@ -91,7 +93,9 @@ def evaluate(
     ]
     scores = np.concatenate([choice.score_cases(part, scorer) for part in chunked(cases, chunk)])
     stats.require_finite(scores, benchmark.name)
-    cosines = np.concatenate([_text_cosines(part, scorer) for part in chunked(cases, chunk)])
+    cosines = None
+    if scorer.embeds:
+        cosines = np.concatenate([_text_cosines(part, scorer) for part in chunked(cases, chunk)])
     order, labels = orders(scores), [case.group for case in cases]
     credits = _credits(scores, cosines, tie)
     metrics: dict[str, stats.Estimate] = {}
@@ -101,6 +105,7 @@ def evaluate(
         metrics |= groups.metrics(name, decisions, benchmark)
     for k, name in enumerate(("correct", "negative", "positive")):
         metrics |= groups.mean_scores(f"mean_score_{name}", scores[:, k], labels, benchmark)
+    nearest = credits["text_accuracy"][0] == 1 if scorer.embeds else None
     rows = [
         row(
             case,
@@ -113,7 +118,7 @@ def evaluate(
             positives=[2],
             original=bool(scores[n, 0] > scores[n, 1]),
             brittle=bool(order[n, 1] | order[n, 2]),
-            text_only=bool(credits["text_accuracy"][0][n] == 1),
+            **({} if nearest is None else {"text_only": bool(nearest[n])}),
         )
         for n, case in enumerate(cases)
     ]
@@ -122,7 +127,7 @@ def evaluate(
 
 
 def _credits(
-    scores: Float[np.ndarray, "cases 3"], cosines: Float[np.ndarray, "cases 3"], tie: str
+    scores: Float[np.ndarray, "cases 3"], cosines: Float[np.ndarray, "cases 3"] | None, tie: str
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Metric -> (credit, tie) of each case."""
     tied = orders(scores)[:, 4]
@@ -135,8 +140,9 @@ def _credits(
     pair = scores[:, [0, 1]]
     original = ties.credit(pair, lambda s: s[:, 0] > s[:, 1], tie)
     by_metric["original_accuracy"] = (original, pair[:, 0] == pair[:, 1])
-    nearest = ties.credit(cosines, lambda s: (s[:, 0] > s[:, 1]) & (s[:, 0] > s[:, 2]), tie)
-    by_metric["text_accuracy"] = (nearest, cosines[:, 0] == cosines[:, 1:].max(axis=1))
+    if cosines is not None:
+        nearest = ties.credit(cosines, lambda s: (s[:, 0] > s[:, 1]) & (s[:, 0] > s[:, 2]), tie)
+        by_metric["text_accuracy"] = (nearest, cosines[:, 0] == cosines[:, 1:].max(axis=1))
     return by_metric
 
 

@@ -210,6 +210,12 @@ def config_differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return rows
 
 
+def without_config(run_names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Names of runs whose config is missing; results of vlc_jax.evaluate have none."""
+    pairs = zip(run_names, runs, strict=True)
+    return [name for name, run in pairs if not run.config and "scorer" not in run.env]
+
+
 def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal; if it is narrow, intervals are below their values."""
     paper = ["paper", "− paper"] if has_paper(lines) else []
@@ -291,9 +297,10 @@ def _plain_cell(line: Line, index: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
-    # changes the prompt, not the cases
+    # vqascore: changes the prompt, not the cases; root: the version is of the files' content
     if isinstance(parts["options"], Mapping):
-        parts["options"] = {k: v for k, v in parts["options"].items() if k != "vqascore"}
+        left_out = ("vqascore", "root")
+        parts["options"] = {k: v for k, v in parts["options"].items() if k not in left_out}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)
     return summary.flatten(parts) | {"cases": json.dumps(count)}

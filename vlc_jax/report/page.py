@@ -199,7 +199,7 @@ def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
             "training": training_curves(names, runs),
         },
         "config_diff": compare.config_differences(runs),
-        "without_config": [n for n, run in zip(names, runs, strict=True) if not run.config],
+        "without_config": compare.without_config(names, runs),
         "overview": [row for row in summary.side_by_side(overviews) if any(row[1])],
         "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
     }

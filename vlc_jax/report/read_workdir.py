@@ -116,6 +116,9 @@ def read(path: Path) -> Run:
     run.events = list(_lines(run, path / "events.jsonl"))
     run.evaluations = _in_order(run.config, _evaluations(run))
     run.mixtures = mixtures(path)
+    if "scorer" in run.env:
+        # of vlc_jax.evaluate: nothing is trained there, and nothing is missing
+        run.notes = [note for note in run.notes if not note.endswith(" is missing")]
     if run.mixtures:
         run.mixed = _object(run, "interpolate/mixed.json")
     if (path / "default_config.json").exists():

@@ -70,6 +70,7 @@ def overview(run: Run) -> list[tuple[str, str]]:
     elapsed = last.get("time/elapsed_s")
     started = next((str(row["time"]) for row in run.events if "time" in row), "")
     values = [
+        ("Model", str(mapping(run.env.get("scorer")).get("name") or "")),
         ("Devices", f"{count} × {kinds}{several}" if kinds else ""),
         ("Processor", str(hardware.get("cpu") or "")),
         ("Parameters", f"{total} ({by_part})" if total and by_part else total),

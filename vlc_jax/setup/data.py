@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -299,32 +299,45 @@ def noun_phrases(config: ConfigDict) -> NounPhrases | None:
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:
     """Name -> benchmark of config.evals; only its `read` opens files."""
-    return {name: _benchmark(config, name) for name in config.evals}
+    of_source = partial(source_options, config)
+    return {
+        name: benchmark(f"config.evals.{name}", name, options.to_dict(), of_source)
+        for name, options in config.evals.items()
+    }
 
 
-def _benchmark(config: ConfigDict, name: str) -> BenchmarkSetup:
-    options = config.evals[name].to_dict()
+def benchmark(
+    field: str,
+    name: str,
+    options: Mapping[str, Any],
+    of_source: Callable[[], Mapping[str, Any]] = dict,
+) -> BenchmarkSetup:
+    """A benchmark by its name and its options, of which only `read` opens files.
+
+    field: of the config, for messages.   of_source: options of the source of a benchmark that reads
+      one and names none.
+    """
     reader = options.get("reader", name)
     protocol = benchmark_readers.protocol_of(reader)
     of_protocol = evaluators.protocol_options(protocol, options.get("protocol", ""))
     of_reader = {k: v for k, v in options.items() if k not in ("reader", *of_protocol)}
     if benchmark_readers.reads_source(reader) and "source" not in of_reader:
-        of_reader = {**source_options(config), **of_reader}
+        of_reader = {**of_source(), **of_reader}
     return BenchmarkSetup(
         reader=reader,
-        read=partial(_read_benchmark, name, reader, of_reader),
+        read=partial(_read_benchmark, field, reader, of_reader),
         protocol_options={key: value for key, value in options.items() if key in of_protocol},
-        options=options,
+        options=dict(options),
         reader_options=of_reader,
     )
 
 
-def _read_benchmark(name: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
+def _read_benchmark(field: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
     """Reads a benchmark. Raises UsageError for an invalid option."""
     try:
         return benchmark_readers.READERS[reader](**options)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"config.evals.{name}: {error}") from error
+        raise UsageError(f"{field}: {error}") from error
 
 
 def feature_cache_key(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -59,15 +59,20 @@ def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = Non
             raise UsageError(f"config.evals.{name}: {error}") from error
 
 
+def check_benchmark_name(name: str) -> None:
+    """Raises UsageError for a name that is no name of a folder of results."""
+    # "@" separates results for other questions
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise UsageError(
+            f"config.evals: {name!r} names a folder of results: letters, digits, '_', '-' and "
+            "'.' only"
+        )
+
+
 def check_forms(config: ConfigDict) -> None:
     """Raises UsageError for a field that must be a table, pair or regular expression and is not."""
     for name, options in config.evals.items():
-        # the name becomes a folder, where "@" separates results for other questions
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            raise UsageError(
-                f"config.evals: {name!r} names a folder of results: letters, digits, '_', '-' and "
-                "'.' only"
-            )
+        check_benchmark_name(name)
         if not isinstance(options, ConfigDict):
             raise UsageError(
                 f"config.evals.{name} holds the options of a benchmark, such as "

@@ -69,5 +69,7 @@ def test_captions_that_are_no_list_are_named(tmp_path):
     file.parent.mkdir(parents=True)
     with file.open("w", newline="") as table:
         csv.writer(table).writerows([["filepath", "captions"], ["7.jpg", "a cup"]])
-    with pytest.raises(DataError, match=r"case 0 needs a list of texts in 'captions'; got 'a cup'"):
+    with pytest.raises(
+        DataError, match=r"case 0, 'captions': a list of texts is needed; got 'a cup'"
+    ):
         negbench.negbench_retrieval(tmp_path)

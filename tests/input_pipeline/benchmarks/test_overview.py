@@ -1,5 +1,7 @@
 """vlc-jax benchmarks"""
 
+import json
+import shutil
 from collections.abc import Mapping
 
 import pytest
@@ -49,6 +51,32 @@ def test_missing_files_and_missing_images_say_how_to_get_them(all_sets, tmp_path
     assert "sugarcrepe: 2 of 2 images are missing; put add_att.json" in printed
     assert "vg_relation: not there: there is no folder" in printed
     assert printed.count("github.com/mertyg") == 1
+
+
+def test_a_set_that_cannot_be_read_is_one_line_among_the_others(
+    all_sets, tmp_path, capsys, monkeypatch
+):
+    shutil.copytree(all_sets / "whatsup", tmp_path / "whatsup")
+    (tmp_path / "coco").symlink_to(all_sets / "coco")
+    path = tmp_path / "whatsup" / "coco_qa_one_obj.json"
+    path.write_text(json.dumps([[1, 7, "\x1b[2J\ud800"], *json.loads(path.read_text())]))
+    path.with_name("coco_qa_two_obj.json").write_text('[[["\\n\\u001b"]]]')
+
+    def fails(**options):
+        raise ZeroDivisionError(f"a fault of a reader\n{sorted(options)}")
+
+    _, origin = PUBLISHED["gqa_spatial_one"]
+    monkeypatch.setitem(PUBLISHED, "gqa_spatial_one", (fails, origin))
+    sets = "coco_spatial_one+gqa_spatial_one+coco_spatial_two+whatsup_a"
+    assert main(["--root", str(tmp_path), "--sets", sets]) == 0
+    printed = capsys.readouterr().out
+    lines = [line for line in printed.splitlines() if "not there: " in line]
+    assert [line.partition(":")[0] for line in lines] == sets.split("+")[:3]
+    assert "coco_qa_one_obj.json: case 0, 'correct': a text is needed; got 7" in lines[0]
+    assert "an error of vlc_jax: ZeroDivisionError: a fault of a reader ['root']" in lines[1]
+    assert "coco_qa_two_obj.json: case 0 is not a list of image id" in lines[2]
+    assert "\x1b" not in printed
+    assert printed.splitlines()[-1] == "sets=whatsup_a"
 
 
 def test_images_that_training_has_are_counted(all_sets, tmp_path, capsys):

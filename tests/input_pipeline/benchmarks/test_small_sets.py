@@ -234,10 +234,15 @@ WRONG_ROWS = [  # set and file, change of its second row or another row in its p
     (*SPEC, {"keys": ["a", "b"], "label": 2}, "case 1 needs two or more texts"),
     (*SPEC, {"label": "0"}, "case 1 needs two or more texts"),
     (*SPEC, {"keys": ["a"], "label": 0}, "case 1 needs two or more texts"),
-    (*SPEC, {"keys": "ab", "label": 0}, "case 1 needs two or more texts"),
+    (*SPEC, {"keys": "ab", "label": 0}, "case 1, 'keys': a list of texts is needed; got 'ab'"),
     (*SUGARCREPE, {"caption2": None}, "case 1 has no 'caption2'"),
-    (*SUGARCREPE, {"caption": 7}, "captions are texts; case swap_obj_000001_000000000002.jpg"),
-    (*SUGARCREPE, {"filename": 7}, "images of .*sugarcrepe_pp have names; got 7"),
+    (*SUGARCREPE, {"caption": 7}, "case 1, 'caption': a text is needed; got 7"),
+    (*SUGARCREPE, {"filename": 7}, "case 1, 'filename': a text is needed; got 7"),
+    (*SUGARCREPE, {"filename": "../../a.jpg"}, "case 1, 'filename': a file name that leads out"),
+    (*SUGARCREPE, {"filename": "/etc/passwd"}, "case 1, 'filename': a file name that leads out"),
+    (*SUGARCREPE, {"filename": "a" * 300}, "case 1, 'filename': a name that no file can have"),
+    (*SUGARCREPE, {"caption": "\ud800"}, "case 1, 'caption': a text that is not Unicode"),
+    (*SUGARCREPE, {"caption": "a" * 10**6}, "case 1, 'caption': a text of 1,000,000 characters"),
     (*VALSE, {"mturk": {"foil": 1}}, "case 'existence:test_2' has no number of votes"),
     (*VALSE, {"dataset": "flickr"}, "case 'existence:test_2' is of the data set 'flickr'"),
     (*VALSE, {"foil": None}, "case 1 has no 'foil'"),
@@ -259,6 +264,16 @@ def test_a_wrong_row_is_named_by_file_and_case(all_sets, tmp_path, name, file, c
     is_part = isinstance(document[key], dict) and isinstance(change, dict)
     document[key] = document[key] | change if is_part else change
     (tmp_path / file).write_text(json.dumps(document))
-    in_file = "" if "captions are" in message or "images of" in message else f"{file}: "
-    with pytest.raises(DataError, match=f"{in_file}{message}"):
+    with pytest.raises(DataError, match=f"{file}: {message}"):
         read(name, tmp_path)
+
+
+def test_a_quotation_mark_without_its_partner_swallows_no_rows(all_sets, tmp_path):
+    shutil.copytree(all_sets / "clevr_bind", tmp_path / "clevr_bind")
+    path = tmp_path / "clevr_bind" / "two_object" / "gen.csv"
+    head, first, *others = path.read_text().splitlines()
+    assert '"' not in path.read_text()
+    before, comma, cell = first.rpartition(",")
+    path.write_text("\n".join([head, f'{before}{comma}"{cell}', *others]))
+    with pytest.raises(DataError, match=r"gen\.csv ends inside a quotation"):
+        read("clevr_bind", tmp_path)

@@ -3,6 +3,7 @@
 import colorsys
 import contextlib
 import io
+import os
 import struct
 import warnings
 import zlib
@@ -13,7 +14,7 @@ from PIL import Image
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.images.image_ops import ImageTransform
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import Crop, DataError
 
 RGB = np.random.default_rng(0).integers(0, 256, (12, 17, 3), dtype=np.uint8)
 
@@ -343,9 +344,25 @@ def test_a_line_of_pixels_is_refused_before_it_is_blown_up():
     assert image_ops.resize_and_centre_crop(long, 224).size == (224, 224)
 
 
+@pytest.mark.parametrize("box", [(0, 0, 10**6, 10**6), (5, 5, 5, 9), (9, 0, 2, 4)])
+def test_a_crop_without_pixels_or_with_too_many_is_a_bad_record(tmp_path, box):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"a\.png to .* has 1 to"):
+        image_ops.decode(Crop(tmp_path / "a.png", box))
+
+
 def test_devices_and_impossible_names_are_bad_records(tmp_path):
     (tmp_path / "link.jpg").symlink_to("/dev/zero")
     with pytest.raises(DataError, match="is a device"):
         image_ops.decode(tmp_path / "link.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")  # to open it for reading waits for a writer
+    with pytest.raises(DataError, match="is a device or a pipe"):
+        image_ops.decode(tmp_path / "pipe.jpg")
+    with (tmp_path / "disk.jpg").open("wb") as file:
+        file.truncate(10**12)  # sparse
+    with pytest.raises(DataError, match=r"has 1,000,000,000,000 bytes; more than"):
+        image_ops.decode(tmp_path / "disk.jpg")
+    with pytest.raises(DataError, match="cannot exist: its name is no text"):
+        image_ops.decode(tmp_path / "\ud800.jpg")
     with pytest.raises(DataError, match=r"of 5,\d{3} letters cannot exist: File name too long"):
         image_ops.decode(tmp_path / ("a" * 5_000))

@@ -1,12 +1,16 @@
 """Each dataset's own files, shrunken, give its records; another dataset's are refused by name."""
 
+import contextlib
 import json
+import os
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.support import helpers, miniature
+from tests.support import damage, helpers, miniature
+from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
@@ -43,6 +47,9 @@ def llava(folder, split="train", **options):
     return make_source("llava", split, **(given | options))
 
 
+# damages of each file; VLC_DAMAGES=500 tries more, with VLC_DAMAGE_SEED others
+ROUNDS = int(os.environ.get("VLC_DAMAGES", "6"))
+SEED = int(os.environ.get("VLC_DAMAGE_SEED", "0"))
 SOURCES = (coco, flickr30k, negclip, cc3m, llava)
 
 
@@ -113,6 +120,60 @@ def test_missing_files_and_options_say_what_to_bring(folder, name):
         make_source(name, "train", annotations="", images=folder)
     with pytest.raises(ValueError, match=f"source '{name}' needs `images`"):
         make_source(name, "train", annotations=path, images="")
+
+
+def own_table(folder, split="all"):
+    helpers.write_photos(folder, 3)
+    rows = [
+        {"id": str(number), "image": f"photo_{number}.jpg", "caption": "a dog", "no": ["a cat"]}
+        for number in range(3)
+    ]
+    if not (folder / "own.jsonl").exists():
+        (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"id_column": "id", "negatives_column": "no", "meta_columns": ("image",)}
+    return make_source("records", split, path=folder / "own.jsonl", **options)
+
+
+@pytest.mark.parametrize("make", [*SOURCES, own_table])
+def test_damaged_annotations_are_errors_of_the_file_or_of_records(folder, make):
+    source = make(folder, "all" if make is own_table else "train")
+    path = source._table.path
+    content = path.read_bytes()
+    for number in range(ROUNDS):
+        path.write_bytes(content)
+        rng = np.random.default_rng((SEED, number))
+        path.write_bytes(damage.damaged(path, rng))
+        message = read_all(make, folder)
+        # the names of all images may be damaged at once, in a table's head
+        assert path.name in message or "image files looked at" in message or not message
+
+
+def read_all(make, folder):
+    """Reads every record of a source; the message of an error that the whole file has."""
+    try:
+        source = make(folder, "all" if make is own_table else "train")
+    except UnicodeError:
+        raise  # a ValueError, but none of ours
+    except (DataError, ValueError) as error:
+        return str(error)
+    for index in range(len(source)):
+        with contextlib.suppress(DataError):
+            record = source[index]
+            record_validation.captions(record)
+            f"{record.id} {record.image}".encode()
+    return ""
+
+
+@pytest.mark.parametrize("make", SOURCES)
+@pytest.mark.parametrize("outside", ["/etc/", "../", "a/../../"])
+def test_image_names_do_not_lead_out_of_the_folder_of_images(folder, make, outside):
+    source = make(folder, "train")
+    row = {source._image: f"{outside}secret.jpg"}
+    with pytest.raises(DataError, match=r"row 7: .* a file name that leads out of its folder"):
+        source._image_name(row, "row 7")
+    # a link that its owner put there is followed
+    (source._folder / "link").symlink_to(folder.parent)
+    assert source._image_name({source._image: "link/secret.jpg"}, "row 7") == "link/secret.jpg"
 
 
 def test_a_file_that_is_cut_short_is_damaged_data(folder):

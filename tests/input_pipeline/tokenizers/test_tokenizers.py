@@ -1,9 +1,11 @@
 """Every kind of tokenizer on a vocabulary made here."""
 
+import gzip
 import hashlib
 import inspect
 import io
 import json
+import os
 import pickle
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import sentencepiece
 import tokenizers as hf
 
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.tokenizers import (
     TOKENIZERS,
@@ -202,6 +205,111 @@ def test_hf_without_an_agreed_special_token_asks_for_it(tmp_path):
     with pytest.raises(ValueError, match="'c' is not in the vocabulary"):
         hugging_face.HfTokenizer(8, tmp_path, eos_token="c", pad_token="a")
     assert hugging_face.HfTokenizer(8, tmp_path, eos_token="b", pad_token="a").eos_id == 1
+
+
+def _replace(old, new):
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+HOSTILE = {  # change of a tokenizer.json -> what is said of it; numbers in brackets: in 0.23
+    "a vocabulary of 4 GB": ({"model": {"vocab": {"a": 2**32 - 1}}}, "ids are below 10,000,000"),
+    "a table of 4 GB (signal 6)": (
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}},
+        "the library tokenizers ended with SIGABRT",
+    ),
+    "an index beyond the table (a panic)": (
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "BAAAAAAAAAA="}},
+        "PanicException: index out of bounds",
+    ),
+    "a chain that makes 60**6 letters of one": (
+        {"normalizer": {"type": "Sequence", "normalizers": [_replace("a", "a" * 60)] * 6}},
+        "its normalizers may make more than 64 characters of one",
+    ),
+    "a special token without ids (a panic)": (
+        {
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "Q", "type_id": 0}}],
+                "pair": [],
+                "special_tokens": {},
+            }
+        },
+        "PanicException: no entry found for key",
+    ),
+    "ids that no token has": (
+        {
+            "post_processor": {
+                "type": "RobertaProcessing",
+                "sep": ["</s>", 2**32 - 1],
+                "cls": ["a", 1],
+                "trim_offsets": True,
+                "add_prefix_space": False,
+            }
+        },
+        "its special tokens have the id 4294967295",
+    ),
+    "a list": ([1], "is not a Hugging Face tokenizer.json: AttributeError"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_tokenizer_json_is_one_line_and_not_the_end_of_the_process(
+    tmp_path, hf_folder, name, capfd
+):
+    path = tmp_path / "tokenizer.json"
+    change, message = HOSTILE[name]
+    document = json.loads(path.read_text())
+    if isinstance(change, dict):
+        document["model"]["vocab"] |= change.get("model", {}).get("vocab", {})
+        change = document | {key: value for key, value in change.items() if key != "model"}
+    path.write_text(json.dumps(change))
+    with pytest.raises(ValueError, match=message) as caught:
+        hugging_face.HfTokenizer(8, path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_text_at_which_a_tokenizer_panics_is_a_bad_record(tmp_path, hf_folder, capfd):
+    path = tmp_path / "tokenizer.json"
+    document = json.loads(path.read_text())
+    pattern = {"Regex": "(c+)+$"}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    path.write_text(json.dumps(document | {"pre_tokenizer": split}))
+    tokenizer = hugging_face.HfTokenizer(8, path)
+    assert tokenizer(["a blue square"]).shape == (1, 8)
+    with pytest.raises(
+        DataError, match=rf"tokenizer\.json fails at \['{'c' * 40}a'\].*retry-limit"
+    ):
+        tokenizer(["c" * 40 + "a"])
+
+
+@pytest.mark.parametrize("content", [b"", b"\x0a\xff\xff\xff\xff\x7f", b"\xff" * 99], ids=range(3))
+def test_a_damaged_sentencepiece_model_is_one_line(tmp_path, content, capfd):
+    (tmp_path / "a.model").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.model is not a SentencePiece model: .") as caught:
+        sentence_piece.SentencePieceTokenizer(8, tmp_path / "a.model")
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_vocabularies_without_end_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ValueError, match=r"pipe\.json: it is a device or a pipe"):
+        hugging_face.HfTokenizer(8, tmp_path / "pipe.json")
+    with pytest.raises(ValueError, match="/dev/zero: it is a device"):
+        sentence_piece.SentencePieceTokenizer(8, "/dev/zero")
+    with (tmp_path / "a.json").open("wb") as file:
+        file.truncate(2**40)  # sparse
+    with pytest.raises(ValueError, match="has 1,099,511,627,776 bytes, more than the limit"):
+        clip_bpe.ClipTokenizer(path=tmp_path / "a.json")
+
+
+def test_a_gzipped_vocabulary_is_not_unpacked_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(clip_bpe, "MAX_VOCABULARY_FILE", 1_000)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a b\n" * 1_000))
+    with pytest.raises(ValueError, match="unpacks to more than 1,000 bytes"):
+        clip_bpe.ClipTokenizer(path=tmp_path / "a.txt.gz")
 
 
 def test_sentencepiece_ids_are_the_models_own_with_eos_appended(sentencepiece_model):
