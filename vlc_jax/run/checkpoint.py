@@ -117,7 +117,9 @@ class Checkpoints:
             self._commit = None
         if self._error is not None:
             error, self._error = self._error, None
-            raise SaveError(f"could not save to {self.folders.name}: {error}") from error
+            # cut, since TensorStore appends a page of its settings
+            problem = str(error)[:300]
+            raise SaveError(f"could not save to {self.folders.name}: {problem}") from error
 
     def restore(self, shapes: Any, *, set_aside: bool = True) -> Any | None:
         """Reads the newest undamaged state; None if no step was ever saved.
