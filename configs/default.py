@@ -277,6 +277,10 @@ def _optimizer() -> ConfigDict:
             # Of Adam's first moment: float32 | bfloat16: 2 bytes less per parameter
             "mu_dtype": "float32",
             "clip_norm": 1.0,  # of the global gradient; 0 or None: no clipping
+            # (factor, steps): a step whose gradient norm is above factor times the median of the
+            # last 100 steps changes no parameters; after so many in a row the run ends (exit 10).
+            # (): no guard
+            "spike_guard": (),
             # (regex of the whole parameter path, factor on its learning rate); first match wins
             "learning_rate_multipliers": (),
         }

@@ -6,7 +6,9 @@
 #
 # Shows the output of process 0; the others print to DIR/logs/process_N.txt. Forwards SIGTERM and
 # SIGINT to all processes, once each. Exits with the code of the first process that fails, after
-# ending the others, or with 0. PYTHON: interpreter instead of .venv/bin/python.
+# ending the others, or with 0. A process that something else killed has no code of a run: then the
+# code of the others decides, or 30 (infrastructure: run the same command again). PYTHON:
+# interpreter instead of .venv/bin/python.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -59,14 +61,30 @@ for ((i = 1; i < processes; i++)); do
   pids+=($!)
 done
 
+is_killed() { # CODE: by a signal that is not the second of a stop
+  (($1 > 128 && $1 != 130 && $1 != 143))
+}
+
 failed=0 killer=
 while ((${#pids[@]})); do
-  wait -n -p ended "${pids[@]}"
+  ended=
+  wait -n -p ended "${pids[@]}" 2>/dev/null
   code=$?
-  [[ ${ended:-} ]] || continue # wait was interrupted by a signal
+  # Interrupted by a signal; or, of processes that ended at once, bash does not return the others.
+  for pid in "${pids[@]}"; do
+    [[ ${ended:-} ]] && break
+    kill -0 "$pid" 2>/dev/null && continue
+    wait "$pid" 2>/dev/null
+    ended=$pid code=$?
+  done
+  [[ ${ended:-} ]] || continue
   for i in "${!pids[@]}"; do
     [[ ${pids[i]} == "$ended" ]] || continue
     unset "pids[i]"
+    # of the others, ended below, a code of a run counts more than the signal that killed the first
+    is_killed "$failed" && case $code in
+      2 | 3 | 10 | 20 | 30 | 31 | 75) failed=$code ;;
+    esac
     if ((code && !failed)); then
       failed=$code
       echo "process $i of $processes ended with $code" >&2
@@ -79,4 +97,5 @@ while ((${#pids[@]})); do
   done
 done
 [[ $killer ]] && kill "$killer" 2>/dev/null
+is_killed "$failed" && failed=30
 exit "$failed"

@@ -192,8 +192,9 @@ def run(stop: StopSignal) -> int:
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
         config = command_line.config()
-        peers = connect(config, folder)
-        workdir = Workdir(folder, peers)
+        peers = connect(config, folder, stop)
+        # interruptible: a store may not answer
+        workdir = stop.interrupt(partial(Workdir, folder, peers), has_begun=False)
         stop.interrupt(partial(fetch_inputs, config, MODE.value), has_begun=False)
         setup = resolve(config, MODE.value)
         if MODE.value == "train":
@@ -259,7 +260,7 @@ def plan_step(stop: StopSignal) -> ExitCode:
     return ExitCode.DONE if fits else ExitCode.OUT_OF_MEMORY
 
 
-def connect(config: ConfigDict, folder: Path | str) -> Peers | None:
+def connect(config: ConfigDict, folder: Path | str, stop: StopSignal) -> Peers | None:
     """Connects the processes of a run, after comparing config and program; None for one process."""
     coordinator, count, index = COORDINATOR.value, PROCESSES.value, PROCESS.value
     if not coordinator:
@@ -270,7 +271,9 @@ def connect(config: ConfigDict, folder: Path | str) -> Peers | None:
         runtime.connect(coordinator, count, index, JOIN.value)
         index, count = runtime.process()
     peers = Peers(folder, index, count, LOST.value).start()
-    peers.join(JOIN.value)
+    if is_known and index == 0:
+        runtime.check_port(coordinator)
+    stop.interrupt(partial(peers.join, JOIN.value), has_begun=False)
     if is_known:  # only after the join: JAX aborts if a process is absent
         peers.enter("connecting")
         runtime.connect(coordinator, count, index, JOIN.value)

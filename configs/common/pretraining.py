@@ -80,6 +80,8 @@ def _use_long_run(config: ConfigDict, args: SimpleNamespace, loss: str) -> None:
     """Batch, loss, evaluations, and how often a run of 300,000 steps saves and evaluates."""
     config.steps, config.batch_size = None, args.batch
     config.losses = ConfigDict({loss: default.loss(weight=1.0, implementation="ring")})
+    # one bad batch in 300,000 steps must not undo them
+    config.optimizer.spike_guard = (10.0, 10)
     config.log_every = 100
     config.checkpoint.every = 1000
     config.eval.every = 10_000

@@ -54,6 +54,22 @@ class Stage:
             return False
         return True
 
+    def remove_damaged(self, shard: dict[str, Any]) -> bool:
+        """Removes a copy that contradicts the manifest's sha256; False if it is right or gone.
+
+        A copy is checked while it is made; later its disk may change it.
+        """
+        path = self.path(shard)
+        try:
+            with path.open("rb") as file:
+                is_right = hashlib.file_digest(file, "sha256").hexdigest() == shard["sha256"]
+        except OSError:
+            is_right = not path.exists()
+        if not is_right:
+            with self._folder_lock():
+                path.unlink(missing_ok=True)
+        return not is_right
+
     def copy(self, folder: Folder, shard: dict[str, Any], *, waits: bool = True) -> int:
         """Copies a shard of a folder unless its copy exists; returns the number of bytes copied.
 

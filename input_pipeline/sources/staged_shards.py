@@ -15,6 +15,7 @@ from vlc_jax.input_pipeline.sources.order import BLOCK, WINDOW
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.stores import Folder
 
+_LOG = logging.getLogger(__name__)
 # Threads that copy ahead: one stream from an object store uses only a part of the network.
 _COPIERS = 4
 # files; a process may often open 1,024
@@ -85,7 +86,16 @@ class StagedShards:
         """Raises ShardError, StageError, and RuntimeError for a damaged entry."""
         number = bisect.bisect_right(self._ends, index)
         position = index - self._ends[number] + self._shards[number]["count"]
-        return self._reader(number).read([position])[0]
+        try:
+            return self._reader(number).read([position])[0]
+        except (RuntimeError, ValueError, IndexError):
+            shard = self._shards[number]
+            if self._stage.remove_damaged(shard):
+                _LOG.warning("a damaged copy is made again: %s", self._stage.path(shard))
+            # a copy that is right may be another thread's, made after this one's reader was opened
+            with self._lock:
+                self._readers.pop(number, None)
+            return self._reader(number).read([position])[0]
 
     def read_ahead(self, indices: np.ndarray) -> None:
         """Starts to copy the shards of these records, in their order; returns at once."""
@@ -181,7 +191,7 @@ def _check_limit(folder: Folder, shards: list[dict[str, Any]], stage: Stage, shu
         )
     blocks = max(shard["count"] for shard in shards) // BLOCK
     if blocks > 1:
-        logging.getLogger(__name__).warning(
+        _LOG.warning(
             "shards of %d blocks and a stage smaller than the data: a shard is copied up to %d "
             "times in an epoch; prepare the data with --shard-size=%d, or allow stage_gb=%.3g",
             blocks,

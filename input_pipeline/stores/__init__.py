@@ -7,11 +7,12 @@ locks are built from `create`, which writes only if there is no object of that n
 import errno
 import os
 import re
+import stat
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO, runtime_checkable
+from typing import Any, BinaryIO, NamedTuple, Protocol, TextIO, runtime_checkable
 
 # URL scheme -> the package that fsspec needs for it.
 KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
@@ -138,7 +139,8 @@ class LocalFolder:
         return Object(status.st_size, f"{status.st_mtime_ns}.{status.st_ino}")
 
     def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        with open_regular(self.path / name) as file:
+            return file.read()
 
     def write(self, name: str, data: bytes) -> None:
         path = self.path / name
@@ -169,12 +171,27 @@ class LocalFolder:
         path.write_bytes(self.read(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        with (self.path / name).open("rb") as file:
+        with open_regular(self.path / name) as file:
             while piece := file.read(_PIECE):
                 yield piece
 
     def below(self, name: str) -> "LocalFolder":
         return LocalFolder(self.path / name)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a regular file to read it.
+
+    Raises OSError for anything else: a pipe would wait for a writer, a device may have no end.
+    """
+    # O_NONBLOCK: otherwise opening a pipe waits
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENODEV
+    raise OSError(number, "not a regular file", str(path))
 
 
 def replace(path: Path, data: bytes) -> None:

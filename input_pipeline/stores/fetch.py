@@ -28,7 +28,31 @@ _TRIES = 3
 
 def cache_folder(url: str, kind: str = "stores") -> Path:
     """Cache folder of a URL on this host."""
-    return copies.root() / kind / url.replace("://", "/").rstrip("/")
+    return copies.root() / kind / _path_of(url)
+
+
+def _path_of(url: str) -> str:
+    return url.replace("://", "/").rstrip("/")
+
+
+def store_of(copy: Path) -> str | None:
+    """URL of the store that a folder of the cache is a copy of a run of; None for other folders.
+
+    Raises ValueError for a folder elsewhere that names a store: its author could have any store
+    contacted, with the credentials of whoever reads the folder.
+    """
+    file = copy / STORE
+    if not file.is_file():
+        return None
+    url = file.read_text(errors="replace").strip()
+    # below stores/, or of a run in progress below workdirs/process_000/
+    above = Path(str(copy.absolute()).removesuffix(f"/{_path_of(url)}"))
+    if cache_folder("") != above and cache_folder("", "workdirs") != above.parent:
+        raise ValueError(
+            f"{file} names {url[:80]!r}, but its folder is not the copy of that run below "
+            f"{cache_folder('').parent}: use the address itself, or remove the file"
+        )
+    return url
 
 
 def local(path: str | os.PathLike[str], skip: Iterable[str] = ()) -> Path:

@@ -45,6 +45,7 @@ def test_clip_has_the_hyper_parameters_of_its_paper():
     c = config.optimizer
     assert (c.weight_decay, c.b1, c.b2, c.eps, c.clip_norm) == (0.2, 0.9, 0.98, 1e-6, None)
     assert (config.epochs, config.text.context_length) == (32.0, 77)
+    assert c.spike_guard == (10.0, 10)
     assert config.model.logit_scale_max == 100.0
     assert [pretrain(name).model.remat for name in ("clip_b32", "clip_l14")] == ["none", "block"]
 

@@ -93,11 +93,11 @@ def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
 
 def test_a_config_of_another_version_is_named(run):
     config = json.loads((run / "config.json").read_text())
-    del config["lora"]
+    del config["model"]
     (run / "config.json").write_text(json.dumps(config))
     done = helpers.run(helpers.TINY, run.parent / "new", f"--config.init_from={run}")
     assert done.returncode == 2, done.stderr
-    assert "config.json has no field 'lora'" in done.stderr
+    assert "config.json has no field 'model'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tests.support import forks, helpers
+from vlc_jax.errors import ExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +78,7 @@ def test_when_one_process_dies_the_others_are_ended(tmp_path):
     job, processes = start(tmp_path / "run")
     processes[1].kill()
     stderr = job.communicate(timeout=120)[1]
-    assert job.returncode == 128 + signal.SIGKILL, stderr
+    # what launch/supervise.sh restarts on, not 137: the others save their state or lose a process
+    assert job.returncode in (ExitCode.INFRASTRUCTURE, ExitCode.PREEMPTED), stderr
     assert "process 1 of 2 ended with 137" in stderr
     assert not any(process.is_running() for process in processes)

@@ -1,6 +1,7 @@
 """What an evaluation leaves alone in a workdir, and what it leaves out when time is over."""
 
 import contextlib
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 
 from vlc_jax.errors import PreemptedError, UsageError
-from vlc_jax.evaluation import benchmarks
+from vlc_jax.evaluation import benchmarks, mode
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.run.processes.preemption import StopSignal
+from vlc_jax.run.workdir import Workdir
 from vlc_jax.train import loop
 from vlc_jax.types import State
 
@@ -93,6 +96,22 @@ def test_a_finished_set_is_a_line_in_training_if_it_took_long(capsys, training, 
     headline = {"value": 0.7191, "unit": "fraction"}
     evaluation._say_finished("mine", "accuracy", headline, seconds)
     assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_a_signal_ends_the_reading_of_a_checkpoint(tmp_path, monkeypatch):
+    def endless(setup, path, on_event):
+        stop.name = "SIGTERM"
+        threading.Event().wait()
+
+    stop = StopSignal()
+    monkeypatch.setattr(mode.init_from, "load_latest", endless)
+    run = Workdir(tmp_path)
+    interpolation = SimpleNamespace(interpolation=None)
+    with pytest.raises(PreemptedError, match="SIGTERM"):
+        mode.evaluate_workdir(
+            SimpleNamespace(config={}, evaluation=interpolation), run, stop, False
+        )
+    run.close()
 
 
 @pytest.mark.parametrize(("step", "seconds"), [(5, 60.0), (10, None)])

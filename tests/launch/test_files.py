@@ -196,3 +196,41 @@ def test_shellcheck_has_nothing_to_say(path):
         )
     done = subprocess.run([program, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "code"),
+    [
+        ("kill -9 $$", "exit 75", 75),
+        ("kill -9 $$", "exit 30", 30),
+        ("kill -9 $$", "exit 10", 10),
+        ("kill -9 $$", "exit 1", 30),
+        ("kill -9 $$", "kill -9 $$", 30),
+        ("kill -SEGV $$", "exit 143", 30),
+        ("exit 3", "kill -9 $$", 3),
+        ("exit 1", "exit 30", 1),
+        ("exit 143", "exit 143", 143),
+        ("exit 0", "exit 0", 0),
+    ],
+)
+def test_a_killed_process_leaves_the_exit_code_to_the_others(tmp_path, first, others, code):
+    """launch/local.sh with processes that end like this; the second and third wait for SIGTERM."""
+    script = f"""
+    case $* in
+      *getsockname*) echo 1; exit ;;
+      *process_id=1*) [[ {code} -ne 0 ]] && sleep .2; {first} ;;
+    esac
+    trap "{others}" TERM
+    [[ {code} -eq 0 ]] && exit 0
+    while :; do sleep .05; done
+    """
+    stand_ins.write(tmp_path / "python", script)
+    done = subprocess.run(
+        [LAUNCH / "local.sh", "3", "1", "--config", "x", "--workdir", tmp_path / "run"],
+        env=stand_ins.environment(tmp_path, PYTHON=tmp_path / "python"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr

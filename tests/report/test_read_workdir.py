@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from vlc_jax.report import read_workdir, table
+from vlc_jax.report import read_workdir, summary, table
 
 
 def write(path, text):
@@ -114,3 +114,31 @@ def test_a_config_to_compare_with_is_a_file_or_a_workdir(tmp_path):
     for bad in ("gone.json", "list.json"):
         with pytest.raises(read_workdir.NotAWorkdirError, match=bad):
             read_workdir.read_config(tmp_path / bad)
+
+
+def at(minute, event, **fields):
+    return {"time": f"2026-11-27T10:{minute:02d}:00+00:00", "event": event, **fields}
+
+
+def test_goodput_is_the_share_of_steps_and_names_where_the_rest_went():
+    one = {"steps": 300.0, "compilation": 60.0, "input": 0.001, "evaluation": 30.0}
+    events = [
+        at(0, "start"),
+        at(2, "time", seconds={"steps": 60.0, "compilation": 60.0}),
+        at(7, "time", seconds=one),
+        # killed; work after the last save is lost
+        at(20, "resume"),
+        at(23, "time", seconds={"steps": 150.0, "checkpoints": 30.0}),
+        at(24, "done"),
+    ]
+    assert summary._goodput(events) == (
+        "31.2 % in steps of 0:24:00; 4.2 % compilation, 2.1 % checkpoints, 2.1 % evaluation, "
+        "60.4 % restarts"
+    )
+    assert summary._goodput(events[:3]) == (
+        "71.4 % in steps of 0:07:00; 14.3 % compilation, 7.1 % evaluation, 7.1 % other"
+    )
+    assert summary._goodput([]) == summary._goodput([at(0, "start"), at(9, "done")]) == ""
+    odd = [{"event": "start", "time": ["a"]}, at(1, "time", seconds=[1])]
+    odd += [at(1, "time", seconds={"steps": "x", "input": -1, "evaluation": 10**400, "b": {}})]
+    assert summary._goodput(odd) == ""

@@ -1,7 +1,10 @@
 """Saved states survive damage, kills and other meshes; what cannot be used says so."""
 
 import errno
+import json
+import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +15,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from vlc_jax.devices import sharding
+from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
 from vlc_jax.run import checkpoint
 from vlc_jax.run.store import step_folders
@@ -121,6 +125,22 @@ def test_a_state_is_restored_from_before_it_had_a_field_that_is_empty(folder, tm
     assert int(folder.restored()["step"]) == 3  # the field is not on disk
 
 
+def test_an_optional_field_may_be_new_or_gone(folder):
+    """As the spike guard, which is switched on or off between two starts."""
+    full, plain = (Grown(**state(3), batch_stats=more) for more in ({"a": jnp.ones(2)}, {}))
+    like = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), (full, plain)
+    )
+    folder.checkpoints.save(3, full)
+    folder.checkpoints.wait()
+    assert folder.checkpoints.restore(like[1]).batch_stats == {}
+    np.testing.assert_array_equal(folder.checkpoints.restore(like[0]).batch_stats["a"], [1, 1])
+    folder.checkpoints.save(4, plain)
+    folder.checkpoints.wait()
+    assert folder.checkpoints.restore(like[0]).batch_stats == {}
+    assert int(folder.checkpoints.restore(like[0]).step) == 3
+
+
 def test_nothing_saved_restores_none(anywhere):
     assert anywhere.restored() is None
 
@@ -159,6 +179,73 @@ def test_damage_is_noticed_and_the_step_before_used(anywhere, tmp_path, harm):
     assert ("corrupt_checkpoint", 7) in [(event, fields["step"]) for event, fields in folder.events]
     assert (tmp_path / "7.damaged").exists()
     assert int(folder.save(7).restored()["step"]) == 7
+
+
+# name in a manifest -> a part of the description of the damage
+OUTSIDE = {
+    "state/../../secret": "not a file of the step",
+    "state/./a": "not a file of the step",
+    "/etc/passwd": "not a file of the step",
+    "state/" + "a" * 5_000: "not a file of the step",
+    "state/" + "a/" * 5_000 + "a": "cannot be opened",
+    "state/a\0b": "not a file of the step",
+    "state/\ud800": "not a file of the step",
+    "state": "is missing",
+}
+
+
+@pytest.fixture
+def step(tmp_path):
+    """The folder of a step that a manifest can name files in."""
+    (tmp_path / "7/state").mkdir(parents=True)
+    (tmp_path / "7/state/a").write_text("a")
+    step_folders.write_manifest(tmp_path / "7")
+    assert step_folders.LocalSteps(tmp_path).damage(7) is None
+    return tmp_path / "7"
+
+
+@pytest.mark.parametrize("name", OUTSIDE, ids=range(len(OUTSIDE)))
+def test_a_manifest_cannot_name_a_file_outside_its_step(step, name):
+    (step.parent / "secret").write_text("a")
+    manifest = json.loads((step / step_folders.MANIFEST).read_text())
+    manifest["sha256"][name] = manifest["sha256"]["state/a"]
+    (step / step_folders.MANIFEST).write_text(json.dumps(manifest))
+    assert OUTSIDE[name] in step_folders.LocalSteps(step.parent).damage(7)
+    # the same words for any folder, which may be one of a store
+    if OUTSIDE[name].startswith("not"):
+        assert OUTSIDE[name] in step_folders.StoreSteps(Objects(step.parent)).damage(7)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state/a", "state/unlisted", "state/link"])
+def test_a_pipe_or_a_device_in_a_step_is_damage_and_is_not_waited_for(step, name):
+    (step / name).unlink(missing_ok=True)
+    if name == "state/link":
+        (step / name).symlink_to("/dev/zero")
+    else:
+        os.mkfifo(step / name)
+    assert f"{name} is not a regular file" in step_folders.LocalSteps(step.parent).damage(7)
+    with pytest.raises(OSError, match="not a regular file"):
+        stores.LocalFolder(step).read(name)
+
+
+def test_a_huge_manifest_is_damage_that_is_not_read(step):
+    os.truncate(step / step_folders.MANIFEST, 10**13)  # a hole, which takes no room
+    assert "bytes" in step_folders.LocalSteps(step.parent).damage(7)
+
+
+@pytest.mark.parametrize("name", ["0000012", "00", "9" * 200])
+@pytest.mark.parametrize("make", [step_folders.LocalSteps, lambda p: StoreSteps(Objects(p))])
+def test_a_folder_that_no_save_named_is_refused_in_one_line(step, name, make):
+    (step.parent / name).mkdir()
+    with pytest.raises(UsageError, match=f"{name[:15]}.* not the name of a step") as caught:
+        make(step.parent).steps()
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_step_that_is_a_file_or_a_link_is_refused(step):
+    (step.parent / "9").symlink_to(step)
+    with pytest.raises(UsageError, match="9 is not the folder of a step"):
+        step_folders.LocalSteps(step.parent).steps()
 
 
 def test_a_step_of_a_store_counts_once_it_is_marked_and_no_longer_than_that(tmp_path, monkeypatch):
@@ -282,6 +369,7 @@ def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypa
 
 FAULTS = {
     "of ours": OSError(errno.EIO, "Input/output error"),
+    "of a clock set forward": TimeoutError("Timed out after 86400.0 seconds."),
     "of TensorStore": ValueError("UNKNOWN: Failed to fsync file [os_error_code='5']"),
 }
 
@@ -315,6 +403,30 @@ def test_a_passing_input_output_error_is_tried_again_with_the_same_state(
     retried = [fields for event, fields in folder.events if event == "save_retry"]
     assert len(retried) == min(times, 3)
     assert retried[0] == {"step": 3, "problem": str(fault)}
+
+
+def test_orbax_sees_no_time_out_when_the_clock_is_set_forward(folder, tmp_path, monkeypatch):
+    """Its time-outs are by the time of day; a clock may start in 1970."""
+    options = []
+    monkeypatch.setattr(
+        checkpoint.ocp,
+        "AsyncCheckpointer",
+        lambda handler, async_options: options.append(async_options),
+    )
+    Folder(tmp_path)
+    assert options[0].timeout_secs > 60 * 365 * 86_400
+
+
+def test_a_save_without_an_end_is_an_error(folder, monkeypatch):
+    hanging = threading.Event()
+    monkeypatch.setattr(step_folders, "write_manifest", lambda path: hanging.wait())
+    monkeypatch.setattr(checkpoint, "SAVE_SECONDS", 0.01)
+    folder.checkpoints.save(3, state(3))
+    with pytest.raises(checkpoint.SaveError, match=r"no end of a save to .* in 0 s"):
+        folder.checkpoints.wait()
+    hanging.set()
+    monkeypatch.setattr(checkpoint, "SAVE_SECONDS", 60.0)
+    folder.checkpoints.wait()
 
 
 def test_an_error_after_the_step_is_in_place_saves_it_once(folder, monkeypatch):

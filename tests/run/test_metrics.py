@@ -87,7 +87,7 @@ def test_a_failing_board_leaves_the_others(tmp_path, monkeypatch, caplog):
 
 def test_speed_counts_waits_and_leaves_pauses_out():
     clock = metrics.StepClock(batch_size=10, devices=2, peak_flops=8.0)
-    with clock.paused():
+    with clock.paused("evaluation"):
         time.sleep(0.2)
     with clock.waiting():
         time.sleep(0.05)
@@ -99,6 +99,10 @@ def test_speed_counts_waits_and_leaves_pauses_out():
     assert values["perf/examples_per_s_per_device"] == rate / 2
     assert values["perf/mfu"] == rate / 2 * 4 / 8
     assert clock.eta(10) == 10 * clock.elapsed
+    seconds = clock.seconds()
+    assert seconds.keys() == {"steps", "input", "evaluation"}
+    assert seconds["evaluation"] >= 0.2
+    assert 0.05 <= seconds["input"] <= values["time/elapsed_s"]
 
 
 def test_steps_of_shorter_texts_count_with_their_own_flops():

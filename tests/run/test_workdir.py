@@ -16,7 +16,7 @@ from vlc_jax.errors import UsageError
 from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.run import workdir
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
-from vlc_jax.train import loop
+from vlc_jax.train import batches, loop
 
 HOLD = """
 import sys, time
@@ -202,6 +202,15 @@ def test_an_event_after_half_a_row_starts_a_row_of_its_own(run):
     run.event("resume", step=3)
     rows = (run.path / "events.jsonl").read_text().splitlines()
     assert [json.loads(rows[0])["event"], json.loads(rows[2])["event"]] == ["start", "resume"]
+
+
+def test_events_of_any_form_are_read(run):
+    run.event("bad_record", id="a", reason="cut")
+    rows = [{"a": 1}, {"event": ["bad_record"]}, {"event": "bad_record"}, [1]]
+    rows.append({"event": "bad_record", "id": {"b": 1}})
+    with (run.path / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    assert batches.known_bad(run) == ["a"]
 
 
 class NoSpace(Evaluation):

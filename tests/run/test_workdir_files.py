@@ -1,7 +1,10 @@
 """JSON of anybody is read or refused; nothing is written through a link."""
 
+import os
+
 import pytest
 
+from vlc_jax.errors import UsageError
 from vlc_jax.run import workdir_files
 from vlc_jax.run.metrics import MetricsWriter
 from vlc_jax.run.workdir import Workdir
@@ -72,6 +75,42 @@ def test_a_link_in_a_workdir_is_not_written_through(tmp_path, name, is_there):
     assert elsewhere.exists() == is_there
     assert not is_there or elsewhere.read_text() == "precious"
     assert not link.is_symlink()
+
+
+FOLDERS = ["checkpoints", "evals", "interpolate", "logs", "pretrain", "processes", "tensorboard"]
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, "evals/scenes_swap", "checkpoints/12"])
+def test_a_linked_folder_in_a_workdir_is_refused(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=f"{name} is a link to {tmp_path}/elsewhere"):
+        Workdir(tmp_path / "run")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+PIPES = ["metrics.jsonl", "events.jsonl", "config.json", "lock", "logs", "logs/host_000.log"]
+
+
+@pytest.mark.parametrize("name", [*PIPES, "evals", "evals/scenes_swap/6.json", "checkpoints"])
+def test_a_pipe_in_a_workdir_is_refused_and_not_waited_for(tmp_path, name):
+    pipe = tmp_path / "run" / name
+    pipe.parent.mkdir(parents=True)
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match=f"{name} is not a regular file"):
+        Workdir(tmp_path / "run")
+    pipe.unlink()
+    pipe.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=f"{name} is not a regular file"):
+        Workdir(tmp_path / "run")
+
+
+def test_a_folder_of_the_user_in_a_workdir_may_be_a_link(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/photos").symlink_to(tmp_path)
+    Workdir(tmp_path / "run").close()
 
 
 def test_a_file_is_replaced_all_or_nothing_and_takes_any_text(tmp_path):

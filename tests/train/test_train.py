@@ -1,5 +1,9 @@
 """One step of training on a tiny model."""
 
+import json
+from functools import partial
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +12,13 @@ import pytest
 
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
+from vlc_jax.errors import DivergedError
+from vlc_jax.run.metrics import StepClock
+from vlc_jax.run.workdir import Workdir
+from vlc_jax.setup import state as setup_state
+from vlc_jax.train import spike_guard
 from vlc_jax.train import step as train_step
+from vlc_jax.train.metrics_log import MetricsLog
 from vlc_jax.types import State
 
 pytestmark = pytest.mark.slow
@@ -16,13 +26,13 @@ pytestmark = pytest.mark.slow
 SMALL = {"width": 16, "heads": 2, "depth": 2, "projection": 8}
 
 
-@pytest.fixture(scope="module")
-def start():
+def make_start(**sizes):
+    """A tiny model, its parameters and a batch."""
     model = models.build(
         "clip",
         "B/32",
-        image={**SMALL, "image_size": 16, "patch_size": 4},
-        text={**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2},
+        image={**SMALL, "image_size": 16, "patch_size": 4, **sizes},
+        text={**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2, **sizes},
     )
     params = models.init(model, jax.random.key(0))
     rng = np.random.default_rng(0)
@@ -33,6 +43,11 @@ def start():
         "stop": jnp.zeros(8, bool),
     }
     return model, params, batch
+
+
+@pytest.fixture(scope="module")
+def start():
+    return make_start()
 
 
 def configured(*frozen):
@@ -101,6 +116,88 @@ def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):
     assert with_none[1]["svlc_negative"] == 0.0
     assert with_none[1]["is_finite"]
     np.testing.assert_allclose(with_none[1]["loss"], plain[1]["loss"], rtol=1e-6)
+
+
+def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(monkeypatch):
+    monkeypatch.setattr(setup_state, "GUARD_WINDOW", 2)
+    model, params, batch = make_start(depth=1, width=8)
+    plain, guarded = (resolved(configured(), model) for _ in range(2))
+    optimization = guarded.optimization._replace(spike_guard=(10.0, 3))
+    guarded = guarded._replace(optimization=optimization)
+    runs, parts = {}, ("step", "params", "opt_state", "batch_stats")
+    for name, run in (("plain", plain), ("guarded", guarded)):
+        state, frozen = first_state(run, params)
+        step = jax.jit(train_step.make_step(run))
+        if name == "guarded":
+            state = state._replace(guard=setup_state.guard_state())
+        runs[name] = []
+        for _ in range(4):
+            state, metrics = step(state, frozen, batch)
+            runs[name].append((state, metrics))
+    for (ours, metrics), (theirs, expected) in zip(*runs.values(), strict=True):
+        for part in parts:
+            # as below: XLA fuses other operations, and gradients of key biases are rounding
+            jax.tree.map(
+                partial(np.testing.assert_allclose, atol=5e-6),
+                getattr(ours, part),
+                getattr(theirs, part),
+            )
+        for name, value in metrics.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5)
+        assert theirs.guard["skipped"] == 0
+    # off, the state has no other arrays
+    assert runs["plain"][0][0].guard == {}
+    # the median of the last norms is now far below the next
+    low = state._replace(guard={**state.guard, "norms": jnp.full(2, metrics["grad_norm"] / 11)})
+    after, metrics = step(low, frozen, batch)
+    jax.tree.map(np.testing.assert_array_equal, after.params, low.params)
+    jax.tree.map(np.testing.assert_array_equal, after.opt_state[1], low.opt_state[1])
+    # step and schedule go on together
+    assert (after.step, after.opt_state[-1].count) == (5, 5)
+    assert (metrics["skipped_steps"], metrics["spikes_in_a_row"]) == (1, 1)
+    after, metrics = step(after._replace(guard={**after.guard, **state.guard}), frozen, batch)
+    assert metrics["spikes_in_a_row"] == 0
+
+
+def test_a_spike_is_far_above_the_median_of_a_full_window_and_does_not_raise_it():
+    judge = jax.jit(lambda guard, norm: spike_guard.judge(guard, norm, 3.0))
+    guard, skipped = {**setup_state.guard_state(), "norms": jnp.zeros(5)}, []
+    norms = [9.0, 1.0, 2.0, 3.0, 50.0, 9.1, 8.9, 9.5, 100.0, 4.0, np.inf, 1.0]
+    for step, norm in enumerate(norms):
+        is_spike, guard, metrics = judge(guard, jnp.float32(norm))
+        skipped += [step] * bool(is_spike)
+    # 50 is before the window is full; the median of 9, 1, 2, 3, 50 is 3, of 8.9, 1, 2, 3, 50 too
+    assert skipped == [5, 7, 8, 10]
+    assert (metrics["skipped_steps"], metrics["spikes_in_a_row"]) == (4, 0)
+    assert metrics["grad_norm_median"] == 4.0
+    assert sorted(guard["norms"]) == [1.0, 3.0, 4.0, 8.9, 50.0]
+
+
+def test_skipped_steps_are_events_and_too_many_in_a_row_end_the_run_with_their_batch(tmp_path):
+    log = object.__new__(MetricsLog)
+    log.workdir, log._spikes, log.log_every, log.steps = Workdir(tmp_path), 2, 7, 1000
+    log.clock, log._rows_contrasted, log.writer = StepClock(8, 1, 1.0), 8, None
+    log._record_ids = lambda step: [f"record {step}.{row}" for row in range(20)]
+    log._checkpoints = SimpleNamespace(wait=lambda: None, steps=lambda: [250])
+    plain = {"loss": 1.0, "grad_norm": 50.0, "stop": 0.0, "is_finite": 1.0}
+
+    def read(step, in_a_row):
+        guard = {"grad_norm_median": 2.0, "skipped_steps": 1.0, "spikes_in_a_row": in_a_row}
+        log._pending = (step, {name: jnp.float32(v) for name, v in (plain | guard).items()}, 1.0)
+        log.flush()
+
+    for step, in_a_row in ((299, 1.0), (300, 0.0), (302, 1.0)):
+        read(step, in_a_row)
+    with pytest.raises(
+        DivergedError, match=r"step 303 is the last of 2 .* norm 50, .* median 2;"
+    ) as caught:
+        read(303, 2.0)
+    log.workdir.close()
+    assert "Batch: record 302.0, record 302.1, " in str(caught.value)
+    assert "Last good checkpoint: step 250" in str(caught.value)
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [event["step"] for event in events] == [299, 302, 303]
+    assert [len(event["ids"]) for event in events] == [8, 8, 20]
 
 
 @pytest.mark.parametrize("frozen", [(), ("image",)])

@@ -4,6 +4,8 @@ import ctypes
 import importlib.util
 import os
 import platform
+import socket
+import stat
 import time
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import psutil
 
 from vlc_jax.devices import chips
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import PeerError, UsageError
 
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -55,6 +57,52 @@ def connect(
         # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
     _keep_freed_memory()
+
+
+def check_cache() -> None:
+    """Raises UsageError if every user of this host can write to JAX's compilation cache.
+
+    JAX runs the programs that it reads there.
+    """
+    folder = jax.config.jax_compilation_cache_dir
+    # of an object store: rights are its own
+    if folder and os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_IWOTH:
+        raise UsageError(
+            f"JAX_COMPILATION_CACHE_DIR={folder} can be written by every user of this host, and "
+            f"JAX runs the programs in it: chmod o-w {folder}, or name another folder"
+        )
+
+
+def check_port(coordinator: str, seconds: float = 10.0) -> None:
+    """Raises PeerError if another program listens on the port of `coordinator`, on this host.
+
+    For process 0, which listens there; JAX would abort, once all processes have started.
+    seconds: for an earlier run that is about to end.
+    """
+    port = coordinator.rpartition(":")[2]
+    if not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UsageError(f"--coordinator is host:port of process 0; got {coordinator!r}")
+    until = time.monotonic() + seconds
+    while (problem := _bind(int(port))) and time.monotonic() < until:
+        time.sleep(0.2)
+    if problem:
+        raise PeerError(
+            f"port {port} of --coordinator={coordinator} cannot be used on this host, "
+            f"{socket.gethostname()} ({problem}): end the program that has it, or name another "
+            "port to all processes"
+        )
+
+
+def _bind(port: int) -> str:
+    """Why a port of this host cannot be listened on; "" if it can."""
+    with socket.socket() as tried:
+        # as JAX's server: connections of an earlier run that time out are no hindrance
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("", port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def _keep_freed_memory() -> None:

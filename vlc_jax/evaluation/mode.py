@@ -1,6 +1,7 @@
 """--mode eval: the configured benchmarks on the newest parameters of a workdir."""
 
 import hashlib
+from functools import partial
 from typing import Any
 
 from vlc_jax import models
@@ -11,7 +12,7 @@ from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.models.parameters import fingerprint
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
-from vlc_jax.setup import addresses, init_from
+from vlc_jax.setup import addresses, config_of_run, init_from
 from vlc_jax.types.setup import Setup
 
 
@@ -21,8 +22,9 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     Without a checkpoint they run on the weights of config.init_from.
     """
     mixture = setup.evaluation.interpolation
-    workdir.check_config(setup.config, allow_change, fields=EVAL_FIELDS)
-    latest = init_from.load_latest(setup, workdir.path, workdir.event)
+    workdir.check_config(setup.config, allow_change, EVAL_FIELDS, config_of_run.completed)
+    # interruptible: it reads and hashes gigabytes
+    latest = stop.interrupt(partial(init_from.load_latest, setup, workdir.path, workdir.event))
     imported = None if latest.trained is not None else _identity(setup, latest.params)
     text_encoders.encode_others(setup.tokenizer)
     evaluation = Evaluation(setup, workdir, stop, imported)

@@ -1,6 +1,7 @@
 """Evaluates a run while it trains: `--mode eval --watch RUN` evaluates each new checkpoint."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -13,7 +14,7 @@ from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, differing_fields, is_workdir, read_object
-from vlc_jax.setup import addresses, init_from
+from vlc_jax.setup import addresses, config_of_run, init_from
 from vlc_jax.types.setup import Setup
 
 # Shorter than an evaluation, and rare enough for a shared disk.
@@ -35,12 +36,12 @@ def watch(setup: Setup, workdir: Workdir, stop: StopSignal, address: Path | str)
     evaluation = Evaluation(setup, workdir, stop)
     stop.interrupt(evaluation.read)
     while True:
-        fetch.refresh(address)
+        stop.interrupt(partial(fetch.refresh, address))
         # before the checkpoints: these files are written after the last one
         has_ended = any((run / name).exists() for name in END_FILES)
         step = newest_step(run)
         if step is not None and not evaluation.is_complete(step):
-            latest = _load(setup, workdir, run, has_ended)
+            latest = stop.interrupt(partial(_load, setup, workdir, run, has_ended))
             if latest is not None and not evaluation.is_complete(latest.step):
                 claim(setup, workdir, latest.params)
                 # results of an earlier run in the same folder
@@ -89,6 +90,7 @@ def _check(setup: Setup, workdir: Workdir, run: Path) -> None:
             f"--workdir {workdir.name} holds another run: name another folder for the results of "
             f"--watch {run}"
         )
-    fields = differing_fields(read_object(run / "config.json"), setup.config, EVAL_FIELDS)
+    saved = config_of_run.completed(read_object(run / "config.json"), run / "config.json")
+    fields = differing_fields(saved, setup.config, EVAL_FIELDS)
     if fields:
         raise UsageError(f"the run in {run} has another config:\n  " + "\n  ".join(fields))

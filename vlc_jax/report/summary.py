@@ -7,7 +7,7 @@ from typing import Any
 
 from vlc_jax.report.read_workdir import Run
 
-ROUTINE = ("start", "save", "evaluation", "done")  # counted, not listed
+ROUTINE = ("start", "save", "evaluation", "done", "time")  # counted, not listed
 MAX_SECONDS = 1e12
 BAD = ("corrupt_checkpoint", "nonfinite", "bad_record")
 
@@ -78,6 +78,7 @@ def overview(run: Run) -> list[tuple[str, str]]:
         ("Steps", _steps(last, run.config)),
         ("Examples seen", "" if examples is None else f"{examples:,}"),
         ("Training time", _duration(elapsed)),
+        ("Goodput", _goodput(run.events)),
         ("Speed", _rate(last)),
         ("Loss", _loss(last)),
         ("Started", started.replace("T", " ").replace("+00:00", " UTC")),
@@ -180,6 +181,58 @@ def _rate(last: dict[str, Any]) -> str:
     return f"{rate:,.0f} examples/s" + (
         f", MFU {100 * mfu:.0f} %" if isinstance(mfu, int | float) else ""
     )
+
+
+# name in an event "time" -> in the report
+TIMES = {
+    "steps": "in steps",
+    "input": "waiting for data",
+    "compilation": "compilation",
+    "checkpoints": "checkpoints",
+    "evaluation": "evaluation",
+}
+
+
+def _goodput(events: Sequence[Mapping[str, Any]]) -> str:
+    """Shares of the wall time between the first start and the last event; "" if unknown.
+
+    With several starts, time that none of them counted is of restarts: the pause before one, its
+    imports, and the work that a killed start lost.
+    """
+    starts, spent, of_start = 0, dict.fromkeys(TIMES, 0.0), dict[str, float]()
+    begun = ended = None
+    for row in [*events, {"event": "start"}]:
+        if row.get("event") in ("start", "resume"):
+            spent = {kind: spent[kind] + of_start.get(kind, 0.0) for kind in TIMES}
+            of_start, starts = {}, starts + 1
+            begun = begun or _seconds(row.get("time"))
+        elif row.get("event") == "time":
+            of_start = {
+                kind: float(value)
+                for kind, value in mapping(row.get("seconds")).items()
+                if isinstance(value, int | float) and 0 <= value < MAX_SECONDS
+            }
+        if row.get("event") in ("time", "done", "preempted", "nonfinite", "resume"):
+            ended = _seconds(row.get("time")) or ended
+    if not (begun and ended and sum(spent.values())):
+        return ""
+    # the times of events have whole seconds
+    wall = max(ended - begun, sum(spent.values()))
+    spent |= {"restarts" if starts > 2 else "other": wall - sum(spent.values())}
+    shares = [
+        f"{100 * seconds / wall:.1f} % {TIMES.get(kind, kind)}"
+        for kind, seconds in spent.items()
+        if kind == "steps" or seconds >= 0.0005 * wall
+    ]
+    return f"{shares[0]} of {_duration(wall)}; {', '.join(shares[1:])}".rstrip("; ")
+
+
+def _seconds(time: Any) -> float | None:
+    """Seconds since the epoch of an event's time."""
+    try:
+        return datetime.datetime.fromisoformat(time).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 def _duration(seconds: Any) -> str:

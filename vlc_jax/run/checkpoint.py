@@ -22,6 +22,9 @@ from vlc_jax.errors import ExitCode
 from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 
 RETRY_AFTER_S = (1.0, 4.0, 16.0)  # for transient faults of network storage; then the save fails
+SAVE_SECONDS = 1800.0  # without an end a save hangs, on dead storage
+# Orbax measures its time-outs by the time of day, which may be set forward meanwhile.
+ORBAX_SECONDS = 100 * 365 * 86_400
 PROBLEM_BYTES = 400  # of a message in the all-gather of `_first_problem`; file names have 60
 
 
@@ -68,7 +71,10 @@ class Checkpoints:
         self.keep_last, self.keep_every, self.on_event = keep_last, keep_every, on_event
         self._before_commit = before_commit
         self.folders.make()
-        self._orbax = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+        self._orbax = ocp.AsyncCheckpointer(
+            ocp.StandardCheckpointHandler(),
+            async_options=ocp.options.AsyncOptions(timeout_secs=ORBAX_SECONDS),
+        )
         self._newest: int | None = None  # the step of the last restore or started save
         self._commit: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -103,13 +109,17 @@ class Checkpoints:
         self._commit.start()
 
     def wait(self) -> None:
-        """Blocks until the last save is committed; raises SaveError if it failed."""
+        """Blocks until the last save is committed; raises SaveError if it failed or hangs."""
         if self._commit is not None:
-            self._commit.join()
+            self._commit.join(SAVE_SECONDS)
+            if self._commit.is_alive():
+                raise SaveError(f"no end of a save to {self.folders.name} in {SAVE_SECONDS:.0f} s")
             self._commit = None
         if self._error is not None:
             error, self._error = self._error, None
-            raise SaveError(f"could not save to {self.folders.name}: {error}") from error
+            # cut, since TensorStore appends a page of its settings
+            problem = str(error)[:300]
+            raise SaveError(f"could not save to {self.folders.name}: {problem}") from error
 
     def restore(self, shapes: Any, *, set_aside: bool = True) -> Any | None:
         """Reads the newest undamaged state; None if no step was ever saved.
@@ -118,9 +128,11 @@ class Checkpoints:
         set_aside: for training: rename damaged steps newer than the restored one to
           <step>.damaged, so that they can be saved again, and remove leftovers of interrupted saves
           and deletions. No step is ever deleted here.
-        A damaged step is an event, and the step before it is tried, by all processes alike: each
-        verifies a share of the files and sends the result to the others. Raises CheckpointError if
-        every step is damaged, ShapeMismatchError if the state does not fit `shapes`.
+        An optional field, one with a default in its NamedTuple, is {} if `shapes` or the checkpoint
+        lacks it. A damaged step is an event, and the step before it is tried, by all processes
+        alike: each verifies a share of the files and sends the result to the others. Raises
+        CheckpointError if every step is damaged, ShapeMismatchError if the state does not fit
+        `shapes`.
         """
         if set_aside and jax.process_index() == 0:
             self.folders.clean()
@@ -129,10 +141,10 @@ class Checkpoints:
             problem = self._damage(step, is_shared=set_aside)
             if problem is None:
                 path = self.folders.where(step)
+                expected = self._expected(path, shapes)
                 # Before Orbax reads them, so that our error names the arrays that do not fit.
-                self._check_shapes(path, shapes)
-                saved = _without_empty(shapes)
-                state = self._orbax.restore(path, args=ocp.args.StandardRestore(saved))
+                self._check_shapes(path, expected)
+                state = self._orbax.restore(path, args=ocp.args.StandardRestore(expected))
                 self.on_event("restore", step=step)
                 self._newest = step
                 # Only after a successful restore: otherwise all steps keep their names for a repair
@@ -140,7 +152,12 @@ class Checkpoints:
                 if set_aside and jax.process_index() == 0:
                     for name in damaged:
                         self.folders.set_aside(name)
-                return shapes._replace(**state) if hasattr(shapes, "_replace") else state
+                if not hasattr(shapes, "_replace"):
+                    return state
+                for name in _optional(shapes):
+                    if not getattr(shapes, name) or name not in state:
+                        state[name] = {}
+                return shapes._replace(**state)
             damaged[step] = problem
             self.on_event("corrupt_checkpoint", step=step, problem=problem)
         if damaged:
@@ -162,6 +179,24 @@ class Checkpoints:
             return self.folders.damage(step)
         share = jax.process_index(), jax.process_count()
         return _first_problem(self.folders.damage(step, share))
+
+    def _expected(self, path: str, shapes: Any) -> Any:
+        """`_without_empty(shapes)`, with the optional fields that the checkpoint has.
+
+        An optional field has a default in its NamedTuple. If the checkpoint has one that `shapes`
+        lacks, its shapes are the saved ones, since Orbax reads all fields or fails.
+        """
+        expected, optional = _without_empty(shapes), _optional(shapes)
+        if not optional:
+            return expected
+        saved = self._orbax.metadata(path).item_metadata.tree
+        like = partial(jax.ShapeDtypeStruct, sharding=shapes.step.sharding)
+        for name in optional:
+            if name not in saved:
+                expected.pop(name, None)
+            elif name not in expected:
+                expected[name] = jax.tree.map(lambda x: like(x.shape, x.dtype), saved[name])
+        return expected
 
     def _check_shapes(self, path: str, shapes: Any) -> None:
         saved = _shapes_by_name(self._orbax.metadata(path).item_metadata.tree)
@@ -196,7 +231,7 @@ class Checkpoints:
                     self._finish(step)
                 return
             except Exception as error:
-                if seconds is None or not _is_io_error(error):
+                if seconds is None or not _may_pass(error):
                     raise
                 # before the event, whose file may be on the same storage
                 time.sleep(seconds)
@@ -235,6 +270,11 @@ def _first_problem(problem: str | None) -> str | None:
     return next(filter(None, messages), None)
 
 
+def _optional(state: Any) -> list[str]:
+    """Fields of a NamedTuple that have a default."""
+    return list(getattr(state, "_field_defaults", ()))
+
+
 def _without_empty(state: Any) -> Any:
     """A NamedTuple as a dict of its fields, without empty ones ({}).
 
@@ -254,9 +294,14 @@ def _copy_to_host(state: Any) -> Any:
     return jax.tree.map(np.array, state)
 
 
-def _is_io_error(error: BaseException | None) -> bool:
-    """True if an error comes from EIO of the storage."""
+def _may_pass(error: BaseException | None) -> bool:
+    """True if an error comes from EIO of the storage, or from a time-out of Orbax.
+
+    Such a time-out is slow storage, or a clock that was set forward.
+    """
     while error is not None:
+        if isinstance(error, TimeoutError):
+            return True
         # TensorStore, which writes the arrays for Orbax, has the number in its message only.
         is_eio = isinstance(error, OSError) and error.errno == errno.EIO
         if is_eio or f"os_error_code='{errno.EIO}'" in str(error):

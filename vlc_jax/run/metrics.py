@@ -28,7 +28,7 @@ BAR_WIDTH = 10  # characters, which leave room for step, ETA and loss in 60 colu
 def read_rows(path: Path) -> list[dict]:
     """Rows of a JSONL file, without invalid lines (a killed run may leave a partial one)."""
     rows = []
-    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else []:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):  # RecursionError: a line of nested brackets
@@ -149,6 +149,8 @@ class StepClock:
         self.steps = 0  # finished in `elapsed`
         self.ticks = 0  # finished steps, up to now
         self.is_paused = False
+        self._paused: Counter[str] = Counter()  # kind -> seconds
+        self._all_waited = 0.0
         self._reads: Counter[str] = Counter()
         self._reset()
 
@@ -163,19 +165,33 @@ class StepClock:
         """Context around a wait for data."""
         start = time.perf_counter()
         yield
-        self._waited += time.perf_counter() - start
+        waited = time.perf_counter() - start
+        self._waited += waited
+        self._all_waited += waited
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Context around work that is not training, such as an evaluation or a save."""
+    def paused(self, kind: str, *, is_watched: bool = False) -> Iterator[None]:
+        """Context around work that is not training.
+
+        kind: its name in `seconds`: "compilation", "checkpoints" or "evaluation".
+        is_watched: for work that the watchdog must end if it hangs.
+        """
         start = time.perf_counter()
-        self.is_paused = True
+        self.is_paused = not is_watched
         try:
             yield
         finally:
             self.is_paused = False
+        seconds = time.perf_counter() - start
+        self._paused[kind] += seconds
         # The start moves by the pause, which must not lower examples/s and MFU.
-        self._start += time.perf_counter() - start
+        self._start += seconds
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds up to now in steps, in waits for data ("input"), and in pauses by their kind."""
+        training = self.elapsed + time.perf_counter() - self._start
+        times = {"steps": training - self._all_waited, "input": self._all_waited, **self._paused}
+        return {kind: round(value, 3) for kind, value in times.items()}
 
     def tick(self, flops: float) -> None:
         """Counts one finished step; flops: of the model in this step, on all devices."""

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,6 +45,8 @@ RESUMABLE = (
     "input.source_options.stage",
     "input.source_options.stage_gb",
 )
+# Top-level fields of earlier versions; every config of those has one of them.
+REMOVED = {"blocks", "compilation_cache", "logit_scale_max", "plan", "platform", "weights"}
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
     "model",
@@ -82,6 +84,7 @@ class Workdir:
         else:
             self.path = Path(path).absolute()
             self.name = str(self.path)
+            workdir_files.check_entries(self.path)
         try:
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
             log = self.path / "logs" / f"host_{jax.process_index():03d}.log"
@@ -181,24 +184,32 @@ class Workdir:
                 file.write(row.encode() + b"\n")
 
     def check_config(
-        self, config: Mapping[str, Any], allow_change: bool, fields: Sequence[str] | None = None
+        self,
+        config: Mapping[str, Any],
+        allow_change: bool,
+        fields: Sequence[str] | None = None,
+        complete: Callable[[Mapping[str, Any], Path], Mapping[str, Any]] = lambda saved, path: (
+            saved
+        ),
     ) -> None:
         """Compares `config` with the config.json of the run that is resumed or evaluated.
 
         allow_change: log differences as an event instead of refusing them.
         fields: compare only these fields (evaluation); None: all (training). RESUMABLE may differ.
+        complete: adds the defaults of fields that are newer than the file, which are no difference.
         Raises UsageError with the differing fields. Without a checkpoint nothing is resumed, and so
         nothing is compared.
         """
         path = self.path / "config.json"
         if path.exists() and self._has_state():
             saved = read_object(path)
+            if not allow_change:
+                check_version(saved, path)
+                saved = complete(saved, path)
             differences = config_diff(saved, config)
             refused = [d for d in differences if not _is_below(d.split(":")[0], RESUMABLE)]
             if fields is not None:
                 refused = differences = differing_fields(saved, config, fields)
-            if refused and not allow_change:
-                check_version(saved, path)
             headline = f"workdir {self.name} holds a run with another config"
             _refuse(refused, allow_change, headline, "use another --workdir, the old config")
             if differences:
@@ -290,6 +301,7 @@ LOUD = frozenset(
         "corrupt_checkpoint",
         "evaluation_left",
         "hard_images_missing",
+        "loss_spike",
         "save_retry",
     }
 )
@@ -347,6 +359,9 @@ class SavedConfig(ConfigDict):
                 "version of vlc_jax wrote it"
             ) from None
 
+    def copy_and_resolve_references(self, visit_map: Any = None) -> "SavedConfig":
+        return SavedConfig(self.to_dict(), self._path)  # a file has no references
+
 
 def is_workdir(path: Path) -> bool:
     """True if the folder is the workdir of a run, not a folder of another project."""
@@ -371,10 +386,13 @@ def check_version(config: Mapping[str, Any], path: Path) -> None:
 
     Its options of source and tokenizer would be ignored, and defaults taken in their place.
     """
-    if "plan" in config:  # a field of every config of those versions
+    if REMOVED & config.keys():
+        env = path.with_name("env.json")
+        commit = str(read_object(env).get("commit", ""))[:50] if env.exists() else ""
+        version = f"that version (git checkout {commit.removesuffix('-dirty')})"
         raise UsageError(
-            f"{path} is of an earlier version of vlc_jax, with other fields for the options of "
-            "source and tokenizer: take that version, or start its training once with a config of "
+            f"{path} is of an earlier version of vlc_jax, with other fields: take "
+            f"{version if commit else 'that version'}, or start its training once with a config of "
             "this version and --allow_config_change, which continues from its checkpoint and "
             "rewrites config.json"
         )

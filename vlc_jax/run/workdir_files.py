@@ -1,14 +1,21 @@
 """Safe file helpers for workdirs of unknown origin.
 
-JSON parsing with bounded depth, atomic replacement, no writes through symbolic links.
+JSON parsing with bounded depth, atomic replacement, no writes through symbolic links, no waiting
+for pipes.
 """
 
 import json
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
 
+# folders that a run writes to
+FOLDERS = ("checkpoints", "evals", "interpolate", "logs", "pretrain", "processes", "tensorboard")
 MAX_DEPTH = 50  # of nested lists and objects; a config has 4 to 6
 
 
@@ -65,6 +72,42 @@ def run_folder(path: Path) -> Path:
             "folder, or the folder of a run"
         )
     return path
+
+
+def check_entries(workdir: Path) -> None:
+    """Raises UsageError for a pipe or device in a workdir, and for a linked folder.
+
+    Reading a pipe or a device may never end, and a run would write through a link.
+    """
+    for path in special_files(workdir, only=FOLDERS):
+        if path.is_dir():
+            raise UsageError(
+                f"{path} is a link to {os.path.realpath(path)}, and a run writes through no link: "
+                "move that folder here, or use a --workdir that holds no link"
+            )
+        raise UsageError(f"{path} is not a regular file: a run reads no pipe or device; remove it")
+
+
+def special_files(folder: Path, only: tuple[str, ...] | None = None) -> Iterator[Path]:
+    """Pipes, sockets, devices, links to them, and links to folders, below a folder.
+
+    only: subfolders to enter, and to report if they are links; None: all.
+    """
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError:  # reported where it is read
+        return
+    for entry in entries:
+        path, is_entered = Path(entry.path), only is None or entry.name in only
+        if entry.is_dir(follow_symlinks=False):
+            if is_entered:
+                yield from special_files(path)
+        elif os.path.isdir(path):
+            if is_entered:
+                yield path
+        # of a link, its target; a dangling one is replaced when it is written
+        elif os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode):
+            yield path
 
 
 def without_link(path: Path) -> Path:

@@ -12,8 +12,10 @@ from ml_collections import ConfigDict
 
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.models.parameters import Parameters
+from vlc_jax.run.workdir import SavedConfig
 from vlc_jax.setup import (
     addresses,
+    config_of_run,
     data,
     duration,
     init_from,
@@ -47,6 +49,10 @@ def resolve(
     Raises UsageError when parts of the config contradict each other, DataError for training records
     that cannot be opened.
     """
+    runtime.check_cache()
+    if isinstance(config, SavedConfig):
+        content = config_of_run.completed(config.to_dict(), config._path)
+        config = SavedConfig(content, config._path).lock()
     if mode != "plan":
         addresses.check(config)
         config = addresses.pinned(config)

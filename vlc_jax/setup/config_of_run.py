@@ -5,23 +5,85 @@
 main uses this file as --config if --mode eval names a workdir and no config.
 """
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
+from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
 from vlc_jax.run.workdir import SavedConfig, saved_config
 from vlc_jax.setup.addresses import copy_of
 
+# fields of the first version: an object without them is not the config of a run
+FIRST = ("batch_size", "evals", "input", "losses", "model", "optimizer", "seed", "text")
+# with a default, but the names in them are the user's choice
+OPEN = ("losses", "input.negatives.generators", "input.positives.generators")
+
 
 def get_config(workdir: str) -> ConfigDict:
-    """The config in `workdir`, with the types (tuples, placeholders) that JSON loses."""
+    """The config in `workdir`, with the types (tuples, placeholders) that JSON loses.
+
+    Without its eval.cache, if that is a folder elsewhere: whoever wrote the file would choose where
+    this run writes.
+    """
     path = copy_of("--workdir", workdir)
-    saved = saved_config(path).to_dict()
+    saved = completed(saved_config(path).to_dict(), path / "config.json")
+    cache = saved["eval"].get("cache")
+    if cache and not Path(cache).absolute().is_relative_to(path.absolute()):
+        saved["eval"]["cache"] = None
+        if not any(word.startswith("--config.eval.cache") for word in sys.argv):
+            note = f"not used: the eval.cache {cache!r} of {path}/config.json; to use that folder, "
+            print(f"{note}name it as --config.eval.cache", file=sys.stderr)
     return SavedConfig(_typed(saved, default.get_config()), path / "config.json").lock()
+
+
+def completed(saved: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The content of a config.json with the fields that are newer than it, at their defaults.
+
+    The default of a new field changes nothing. Raises UsageError, naming `path`, for a field of
+    another type, and for an object that is not the config of a run.
+    """
+    for name in FIRST:
+        if name not in saved:
+            raise UsageError(
+                f"{path} has no field {name!r}: it is not the config of a run, or another version "
+                "of vlc_jax wrote it"
+            )
+    full = _completed(saved, default.get_config(), path)
+    if full["pretrain"]:
+        full["pretrain"] = completed(full["pretrain"], path)
+    return full
+
+
+def _completed(
+    saved: Mapping[str, Any], defaults: ConfigDict, path: Path, prefix: str = ""
+) -> dict[str, Any]:
+    full = {**defaults.to_dict(), **saved}
+    for key in saved.keys() & defaults.keys():
+        name, value, kind = f"{prefix}{key}", saved[key], defaults.get_type(key)
+        if not _fits(value, kind):
+            expected = "an object" if issubclass(kind, ConfigDict) else f"of type {kind.__name__}"
+            raise UsageError(f"{path}: {name} must be {expected}; got {str(value)[:80]!r}")
+        if issubclass(kind, ConfigDict) and defaults[key] and name not in OPEN:
+            full[key] = _completed(value, defaults[key], path, f"{name}.")
+    return full
+
+
+def _fits(value: Any, kind: type) -> bool:
+    """True for a value of JSON that a field of this type may have."""
+    if issubclass(kind, ConfigDict):
+        return isinstance(value, Mapping)
+    if value is None:
+        return True
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    others = {float: int | float, tuple: tuple | list}
+    return isinstance(value, others.get(kind, kind))
 
 
 def has_config(workdir: str) -> bool:

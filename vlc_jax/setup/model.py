@@ -148,6 +148,7 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
         microbatch=config.microbatch,
         logit_scale_max=config.model.logit_scale_max,
         seed=config.seed,
+        spike_guard=tuple(c.spike_guard),
     )
 
 

@@ -10,6 +10,18 @@ from vlc_jax.devices import sharding
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
+GUARD_WINDOW = 100  # norms, of steps without a spike
+
+
+def guard_state() -> dict[str, jax.Array]:
+    """The state of the spike guard before the first step.
+
+    norms: of the last steps, in a ring.   count: steps without a spike.   in_a_row: spikes up to
+    now.   skipped: all spikes.
+    """
+    counts = {name: jnp.zeros((), jnp.int32) for name in ("count", "in_a_row", "skipped")}
+    return {"norms": jnp.zeros(GUARD_WINDOW, jnp.float32), **counts}
+
 
 def init_state(setup: Setup, frozen: Any) -> State:
     """The state before the first step; with LoRA, the adapter of the `frozen` parameters."""
@@ -19,6 +31,7 @@ def init_state(setup: Setup, frozen: Any) -> State:
         params=params,
         opt_state=setup.optimization.optimizer.init(params),
         batch_stats=setup.parameters.init_batch_stats(),
+        guard=guard_state() if setup.optimization.spike_guard else {},
     )
 
 

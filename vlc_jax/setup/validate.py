@@ -110,6 +110,13 @@ def check_forms(config: ConfigDict) -> None:
     for name, pair, form in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UsageError(f"config.{name} is {form}; got {pair!r}")
+    guard = config.optimizer.spike_guard
+    is_pair = len(guard) == 2 and all(type(number) in (int, float) for number in guard)
+    if guard and not (is_pair and guard[0] > 1 and 1 <= guard[1] < 10**6 and guard[1] % 1 == 0):
+        raise UsageError(
+            "config.optimizer.spike_guard is (factor above 1, steps), such as (10.0, 10), or () "
+            f"for none; got {guard!r}"
+        )
     patterns = {
         "optimizer.decay_exclude": [config.optimizer.decay_exclude],
         "optimizer.learning_rate_multipliers": [

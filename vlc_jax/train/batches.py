@@ -30,9 +30,7 @@ class BatchIterator:
                 records=len(data.source),
                 effect=_effect_of_duplicates(setup),
             )
-        events = read_rows(workdir.path / "events.jsonl")
-        known_bad = [row["id"] for row in events if row["event"] == "bad_record"]
-        self._loader = data.make_loader(start_step, known_bad)
+        self._loader = data.make_loader(start_step, known_bad(workdir))
         self._mesh, self._workdir, self._data = setup.mesh, workdir, data
         self._bad = set(self._loader.bad)
 
@@ -75,6 +73,13 @@ class BatchIterator:
                 "hard_images_missing", step=self._loader.step, rows=self._loader.stand_ins
             )
         self._loader.close()
+
+
+def known_bad(workdir: Workdir) -> list[str]:
+    """Ids of the records that an earlier start could not use, by events.jsonl."""
+    events = read_rows(workdir.path / "events.jsonl")
+    ids = [row.get("id") for row in events if row.get("event") == "bad_record"]
+    return [record_id for record_id in ids if isinstance(record_id, str)]
 
 
 def _effect_of_duplicates(setup: Setup) -> str:

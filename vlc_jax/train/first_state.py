@@ -4,14 +4,16 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
+from vlc_jax.devices import sharding
 from vlc_jax.models.parameters import TOWERS, merge_trees
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import addresses, init_from
 from vlc_jax.setup.data import check_features
-from vlc_jax.setup.state import init_state, state_shapes
+from vlc_jax.setup.state import guard_state, init_state, state_shapes
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
@@ -49,6 +51,10 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
     )
     state = checkpoints.restore(shapes)
     if state is not None:
+        if setup.optimization.spike_guard and not state.guard:
+            # the guard was switched on after that checkpoint
+            guard = jax.tree.map(np.asarray, guard_state())
+            state = state._replace(guard=sharding.put_like(guard, shapes.guard))
         return state, checkpoints
     loaded, batch_stats = {}, {}
     # read before the state is allocated

@@ -14,7 +14,7 @@ from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.processes.watchdog import Watchdog
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import init_from
+from vlc_jax.setup import config_of_run, init_from
 from vlc_jax.train import step as train_step
 from vlc_jax.train.batches import BatchIterator
 from vlc_jax.train.first_state import load_frozen_for_step, restore_or_init
@@ -45,7 +45,7 @@ def train(
         setup = run_pretraining(pretraining, setup, workdir, stop, allow_change)
     training = setup.training
     # after pretraining, which sets init_from in the config
-    workdir.check_config(setup.config, allow_change)
+    workdir.check_config(setup.config, allow_change, complete=config_of_run.completed)
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
     workdir.check_images(training.data.image_sizes, allow_change)
@@ -54,7 +54,8 @@ def train(
     evaluation = Evaluation(setup, workdir, stop)
     stop.interrupt(evaluation.read, has_begun=False)
 
-    state, checkpoints = restore_or_init(setup, workdir, frozen)
+    # interruptible: it hashes a checkpoint and may read weights
+    state, checkpoints = stop.interrupt(partial(restore_or_init, setup, workdir, frozen))
     start = int(state.step)
     if start > training.steps:
         raise UsageError(
@@ -84,7 +85,8 @@ def train(
     # wait for a save may hang
     with contextlib.ExitStack() as last:
         last.callback(watchdog.close)
-        last.callback(checkpoints.wait)
+        last.callback(run.write_time)
+        last.callback(run.wait_for_save)
         last.callback(batches.close)
         last.callback(log.close)
         run.loop(state, stop)
@@ -159,14 +161,27 @@ class Run(NamedTuple):
         """Compiles the step for a batch, unless a signal arrives."""
         # a divergence of the previous step is reported before a long compilation
         self.log.flush()
-        with self.log.clock.paused():
+        with self.log.clock.paused("compilation"):
             stop.interrupt(partial(one_step.compile, state, batch), has_begun=len(one_step) > 0)
 
     def save(self, step: int, state: State) -> None:
         """Saves the state, after checking that its step was finite."""
         self.log.flush()
-        with self.log.clock.paused():
+        with self.log.clock.paused("checkpoints"):
             self.checkpoints.save(step, state)
+        # here and not at the end alone: what is done after the last save is lost by a kill
+        self.write_time()
+
+    def wait_for_save(self) -> None:
+        """Waits until the last state is saved."""
+        with self.log.clock.paused("checkpoints", is_watched=True):
+            self.checkpoints.wait()
+
+    def write_time(self) -> None:
+        """Writes an event with the seconds of this start so far, for the report."""
+        # also called while an error ends the run, which a full disk must not replace
+        with contextlib.suppress(OSError):
+            self.log.workdir.event("time", seconds=self.log.clock.seconds())
 
     def evaluate(self, step: int, state: State) -> None:
         """Runs every benchmark on the state, unless all results exist.
@@ -176,7 +191,7 @@ class Run(NamedTuple):
         if self.evaluation.is_complete(step):
             return
         self.log.flush()
-        with self.log.clock.paused():
+        with self.log.clock.paused("evaluation"):
             params, parameters = state.params, self.setup.parameters
             if parameters.has_frozen:
                 frozen = self.frozen
@@ -203,7 +218,7 @@ def run_pretraining(
     """
     folder = workdir.below("pretrain")
     try:
-        folder.check_config(first.config, allow_change)
+        folder.check_config(first.config, allow_change, complete=config_of_run.completed)
         if not (folder.path / "DONE").exists():
             train(first, folder, stop, allow_change)
     finally:

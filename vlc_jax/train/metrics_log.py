@@ -14,6 +14,9 @@ from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.types.setup import Setup
 
+GUARD_METRICS = ("spikes_in_a_row", "grad_norm_median")  # of events only
+LISTED_IDS = 8  # in a message, and of a skipped step
+
 
 class MetricsLog:
     """Log of the metrics of each step, read while the next one runs.
@@ -37,6 +40,7 @@ class MetricsLog:
         self.writer = MetricsWriter(workdir.path, start) if workdir.is_writer else None
         self.progress = ProgressLine(self.steps, is_shown=workdir.is_writer)
         self._rows_contrasted = training.batch_size // setup.optimization.sub_batches
+        self._spikes = (setup.optimization.spike_guard or (0.0, 0))[1]
         self._record_ids, self._checkpoints = record_ids, checkpoints
         self._pending: tuple[int, dict, float] | None = None
         self._is_stopped = False
@@ -50,7 +54,10 @@ class MetricsLog:
         self._pending = (step, metrics, flops)
 
     def flush(self) -> None:
-        """Reads and logs the pending metrics. Raises DivergedError if their step was not finite."""
+        """Reads and logs the pending metrics.
+
+        Raises DivergedError if their step was not finite, or one spike too many.
+        """
         if self._pending is None:
             return
         (step, metrics, flops), self._pending = self._pending, None
@@ -59,6 +66,9 @@ class MetricsLog:
         if not values.pop("is_finite"):
             # before a row is written: a resumed run repeats the step, whose update was not applied
             self._raise_diverged(step, values)
+        in_a_row, median = (values.pop(name, 0.0) for name in GUARD_METRICS)
+        if in_a_row:
+            self._report_spike(step, values, int(in_a_row), median)
         self.clock.tick(flops)
         row = {f"train/{name}": value for name, value in values.items()}
         # InfoNCE of a random model is ln B, so that chance is 1 for any batch size
@@ -87,12 +97,39 @@ class MetricsLog:
     def _raise_diverged(self, step: int, values: dict[str, float]) -> None:
         ids = self._record_ids(step - 1)
         self.workdir.event("nonfinite", step=step, values=values, ids=ids)
+        problem = f"step {step} is not finite (loss {values['loss']}, gradient norm "
+        raise self._diverged(f"{problem}{values['grad_norm']}); its update was not applied", ids)
+
+    def _report_spike(
+        self, step: int, values: dict[str, float], in_a_row: int, median: float
+    ) -> None:
+        """Writes a skipped step as an event; raises DivergedError if it is one too many."""
+        ids = self._record_ids(step - 1)
+        is_last = in_a_row >= self._spikes
+        norm = values["grad_norm"]
+        self.workdir.event(
+            "loss_spike",
+            step=step,
+            grad_norm=norm,
+            median=median,
+            loss=values["loss"],
+            in_a_row=in_a_row,
+            ids=ids if is_last else ids[:LISTED_IDS],
+        )
+        if is_last:
+            raise self._diverged(
+                f"step {step} is the last of {in_a_row} in a row whose update the spike guard "
+                f"skipped (gradient norm {norm:.4g}, running median {median:.4g}; "
+                "config.optimizer.spike_guard)",
+                ids,
+            )
+
+    def _diverged(self, problem: str, ids: list[str]) -> DivergedError:
         self._checkpoints.wait()
         good = f"step {max(saved)}" if (saved := self._checkpoints.steps()) else "none"
-        raise DivergedError(
-            f"step {step} is not finite (loss {values['loss']}, gradient norm "
-            f"{values['grad_norm']}); its update was not applied. Batch: {', '.join(ids[:8])}"
-            f"{', ...' if len(ids) > 8 else ''} (all {len(ids)} in events.jsonl). "
+        return DivergedError(
+            f"{problem}. Batch: {', '.join(ids[:LISTED_IDS])}"
+            f"{', ...' if len(ids) > LISTED_IDS else ''} (all {len(ids)} in events.jsonl). "
             f"Last good checkpoint: {good}"
         )
 

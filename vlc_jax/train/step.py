@@ -10,7 +10,7 @@ import optax
 
 from vlc_jax import losses, types
 from vlc_jax.devices import sharding
-from vlc_jax.train import flops
+from vlc_jax.train import flops, spike_guard
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
@@ -22,7 +22,8 @@ Step = Callable[[State, Any, Batch], tuple[State, dict[str, jax.Array]]]
 def make_step(setup: Setup) -> Step:
     """The train step of a run, a pure function of state, frozen parameters and batch.
 
-    A step with a non-finite loss or gradient returns the state unchanged.
+    A step with a non-finite loss or gradient returns the state unchanged. With a spike guard, a
+    step with an outlying gradient norm changes no parameters.
     """
     model, parameters, optimization = setup.model, setup.parameters, setup.optimization
     sub_batches = optimization.sub_batches
@@ -67,6 +68,12 @@ def make_step(setup: Setup) -> Step:
         # the bound
         params = clamp_logit_scale(params, optimization.logit_scale_max)
         new = State(state.step + 1, params, opt_state, batch_stats)
+        if optimization.spike_guard:
+            is_spike, guard, of_guard = spike_guard.judge(
+                state.guard, norm, optimization.spike_guard[0]
+            )
+            new = spike_guard.without_update(is_spike, new._replace(guard=guard), state)
+            metrics = {**metrics, **of_guard}
         # the whole state: a NaN must not enter Adam's moments, nor advance the step count
         new = jax.tree.map(lambda after, before: jnp.where(is_finite, after, before), new, state)
         return new, {

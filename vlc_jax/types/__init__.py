@@ -22,7 +22,7 @@ Axis words of jaxtyping signatures; einsum letters are their initials:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -125,12 +125,14 @@ class State(NamedTuple):
     `params` are the trained parameters: all parameters, those that are not frozen, or an adapter
     (`models.lora`) of frozen ones. `batch_stats` are the running statistics of the model (Flax's
     mutable collection of that name), which the optimizer does not update; {} if there are none.
+    `guard` is the state of the spike guard (`train.spike_guard`); {} without one.
     """
 
     step: Array
     params: Any
     opt_state: Any
     batch_stats: Any
+    guard: Mapping[str, Array] = {}
 
 
 BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over

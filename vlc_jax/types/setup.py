@@ -31,6 +31,8 @@ class Optimization(NamedTuple):
     microbatch: rows that the towers encode at a time, over all devices; None: all.
     logit_scale_max: clamp of the (linear) logit scale after each update; None: no clamp.
     seed: of dropout.
+    spike_guard: (factor, steps): a step is skipped if its gradient norm is above `factor` times the
+      running median; after `steps` of them in a row the run ends. (): no guard.
     """
 
     optimizer: optax.GradientTransformation
@@ -41,6 +43,7 @@ class Optimization(NamedTuple):
     microbatch: int | None
     logit_scale_max: float | None
     seed: int
+    spike_guard: tuple[float, int] | tuple[()] = ()
 
 
 class BenchmarkSetup(NamedTuple):

@@ -76,6 +76,27 @@ def test_a_copy_removed_for_another_process_is_made_again(folder, tmp_path):
     assert source.take_counts()["bytes_staged"] == sum(sizes(folder))
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_copy_that_its_disk_changed_is_made_again_and_no_record_is_lost(
+    folder, tmp_path, caplog, is_open
+):
+    """A flipped bit anywhere in a copy: at its start, its end and in its records."""
+    source = ShardsSource(path=folder, stage=tmp_path / "stage")
+    expected = [source[index] for index in range(SHARD)]
+    copy = source._entries._stage.path(source.manifest["shards"][0])
+    data = copy.read_bytes()
+    # without the zeros that fill a shard up
+    places = [place for place, byte in enumerate(data) if byte]
+    for place in places[:: len(places) // 40]:
+        changed = bytearray(data)
+        changed[place] ^= 1
+        copy.write_bytes(bytes(changed))
+        if not is_open:
+            source = pickle.loads(pickle.dumps(source))
+        assert [source[index] for index in range(SHARD)] == expected
+    assert "a damaged copy is made again" in caplog.text
+
+
 def asked_for(reads):
     """Records that had a local copy of their shard, and those for which one was made: none, where
     copies were made ahead in time."""

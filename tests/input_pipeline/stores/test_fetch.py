@@ -1,5 +1,7 @@
 """Copies of what lies in a store: whole, made once, made again when it changed."""
 
+import shutil
+
 import pytest
 
 from vlc_jax.input_pipeline import stores
@@ -103,6 +105,22 @@ def test_checkpoints_of_a_run_stay_where_they_are(store):
     copy = fetch.local(store)
     assert sorted(path.name for path in copy.iterdir()) == [".store", ".tags.json", "config.json"]
     assert (copy / fetch.STORE).read_text() == store
+
+
+def test_a_folder_that_is_no_copy_of_ours_cannot_name_a_store(store, tmp_path):
+    stores.folder(store).write("config.json", b"{}")
+    copy = fetch.local(store)
+    assert fetch.store_of(copy) == store
+    running = fetch.cache_folder(store, "workdirs/process_003")
+    shutil.copytree(copy, running)
+    assert fetch.store_of(running) == store
+    assert fetch.store_of(tmp_path) is None
+    shutil.copytree(copy, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"\.store names .* use the address itself"):
+        fetch.store_of(tmp_path / "run")
+    (copy / fetch.STORE).write_text("gs://elsewhere/run")
+    with pytest.raises(ValueError, match="not the copy of that run"):
+        fetch.store_of(copy)
 
 
 def test_local_paths_are_left_alone(tmp_path):

@@ -45,7 +45,7 @@ def test_when_another_process_hangs_this_one_leaves_its_stacks_too(tmp_path, end
     found = []
     clock, _ = make(tmp_path, [], seconds=1000.0, lost=lambda: found[-1] if found else None)
     found.append((30, "process 1 of 2 is gone"))  # which another thread says and ends
-    with clock.paused():  # it is in no step
+    with clock.paused("evaluation"):  # it is in no step
         assert not ended.wait(0.2)
         found.append((31, "process 1 of 2 ended with 31, and so does this one"))
         assert ended.wait(30)
@@ -73,7 +73,7 @@ def test_slow_storage_for_the_last_words_does_not_hold_it_up(tmp_path, ended, mo
 
 def test_a_pause_and_steps_are_no_hang(tmp_path, ended):
     clock, dog = make(tmp_path, [], seconds=0.5)
-    with clock.paused():
+    with clock.paused("evaluation"):
         assert not ended.wait(1.5)
     for _ in range(60):
         clock.tick(1.0)

@@ -58,7 +58,8 @@ class StopSignal:
         must save the same step: with them `work` runs on this thread, uninterrupted, unless
         `has_begun` is False, where the others notice that this process is gone.
         """
-        if jax.process_count() > 1 and has_begun:
+        # in this order: before the processes are connected JAX must not be asked
+        if has_begun and jax.process_count() > 1:
             return work()
         result: list[T] = []
         failure: list[BaseException] = []

@@ -41,7 +41,9 @@ class RemoteWorkdir:
             raise
         except (ValueError, OSError) as error:
             self._release()
-            raise UsageError(f"cannot use --workdir {url}: {error}") from error
+            is_missing = isinstance(error, FileNotFoundError)
+            reason = "the store has no such bucket, " if is_missing else ""
+            raise UsageError(f"cannot use --workdir {url}: {reason}{error}") from error
         self._mirror.start()
 
     def flush(self) -> None:

@@ -5,6 +5,7 @@ under another name and renamed. A store has no rename: there the manifest, which
 removed first, marks a complete step.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -14,10 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, folder
-from vlc_jax.input_pipeline.stores.fetch import STORE
+from vlc_jax.input_pipeline.stores.fetch import store_of
+from vlc_jax.run import workdir_files
 
 MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 100_000_000  # a file has about 130
+MAX_STEP_DIGITS = 15
+MAX_PART_BYTES = 255  # of a file system's names
+# of the error for a file that only a manifest of another program lists: not a failing disk
+UNUSABLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENODEV, errno.ENXIO, errno.EACCES)
 # To hash files; training continues meanwhile and needs the other cores.
 THREADS_DISK = 4
 # More, since they mostly wait for the store.
@@ -27,10 +35,15 @@ WHOLE: Share = (0, 1)
 
 
 def steps_of(workdir: Path) -> "LocalSteps | StoreSteps":
-    """The steps of the run in `workdir`, which may be the local copy of a run in a store."""
-    if (workdir / STORE).is_file():
-        return StoreSteps(folder(f"{(workdir / STORE).read_text()}/checkpoints"))
-    return LocalSteps(workdir / "checkpoints")
+    """The steps of the run in `workdir`, which may be the local copy of a run in a store.
+
+    Raises UsageError for a folder that names a store and is no copy of ours.
+    """
+    with usage_errors():
+        url = store_of(workdir)
+    if url is None:
+        return LocalSteps(workdir / "checkpoints")
+    return StoreSteps(folder(f"{url}/checkpoints"))
 
 
 class LocalSteps:
@@ -47,10 +60,14 @@ class LocalSteps:
         self.path.mkdir(parents=True, exist_ok=True)
 
     def steps(self) -> list[int]:
-        """Steps with a complete folder, oldest first."""
+        """Steps with a complete folder, oldest first. Raises UsageError as `_step`."""
+        paths = [*self.path.iterdir()] if self.path.exists() else []
         # isdecimal: int() refuses "\u00b2", which isdigit accepts
-        names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
-        return sorted(int(name) for name in names if name.isdecimal())
+        paths = [path for path in paths if path.name.isdecimal()]
+        for path in paths:
+            if path.is_symlink() or not path.is_dir():
+                raise UsageError(f"{path} is not the folder of a step: move or remove it")
+        return sorted(_step(self.name, path.name) for path in paths)
 
     def where(self, step: int) -> str:
         """The path from which Orbax reads a complete step."""
@@ -92,7 +109,11 @@ class LocalSteps:
 
     def damage(self, step: int, share: Share = WHOLE) -> str | None:
         """Description of a step's damage; None if every file of the share matches the manifest."""
-        return _damage(LocalFolder(self.path / str(step)), share, THREADS_DISK)
+        folder = self.path / str(step)
+        # Orbax also reads files that the manifest does not list, and would wait for a pipe
+        for path in workdir_files.special_files(folder):
+            return f"file {path.relative_to(folder)} is not a regular file"
+        return _damage(LocalFolder(folder), share, THREADS_DISK)
 
     def _writing(self, step: int) -> Path:
         # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
@@ -119,7 +140,8 @@ class StoreSteps:
 
     def _all_steps(self) -> list[int]:
         """Complete and incomplete steps."""
-        return [int(name) for name in self._objects.folders() if name.isdecimal()]
+        names = (name for name in self._objects.folders() if name.isdecimal())
+        return [_step(self.name, name) for name in names]
 
     def where(self, step: int) -> str:
         return f"{self.name}/{step}/state"
@@ -170,8 +192,22 @@ def write_manifest(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _step(folder: str, name: str) -> int:
+    """The step of a folder's name. Raises UsageError for "007", which no save writes."""
+    if name != name.lstrip("0") + "0" * (name == "0") or len(name) > MAX_STEP_DIGITS:
+        shown = name if len(name) <= MAX_STEP_DIGITS else f"{name[:MAX_STEP_DIGITS]}..."
+        raise UsageError(
+            f"{folder} has a folder {shown!r}, which is not the name of a step as a run writes it "
+            "(such as '12'): rename or remove it"
+        )
+    return int(name)
+
+
 def _damage(saved: Folder, share: Share, threads: int) -> str | None:
     try:
+        entry = saved.stat(MANIFEST)
+        if entry is not None and entry.size > MAX_MANIFEST_BYTES:
+            return f"{MANIFEST} has {entry.size:,} bytes"
         sums = json.loads(saved.read(MANIFEST))["sha256"]
     # a failing store does not mean that the step is damaged
     except StoreError:
@@ -180,16 +216,33 @@ def _damage(saved: Folder, share: Share, threads: int) -> str | None:
         return f"no readable {MANIFEST} ({type(error).__name__})"
     if not isinstance(sums, dict) or not any(name.startswith("state/") for name in sums):
         return f"{MANIFEST} lists no state"
+    # before any is opened
+    for name in sums:
+        if not _is_inside(name):
+            return f"{MANIFEST} lists {name[:80]!r}, not a file of the step"
 
     def check(name: str) -> str | None:
         try:
             is_same = _sha256(saved, name) == sums[name]
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return f"file {name} is missing"
+        except OSError as error:
+            if error.errno not in UNUSABLE:
+                raise
+            return f"file {name} cannot be opened ({error.strerror})"
         return None if is_same else f"file {name} does not match its sha256"
 
     index, count = share
     return next(filter(None, _each(check, sorted(sums)[index::count], threads)), None)
+
+
+def _is_inside(name: str) -> bool:
+    """True for a relative path that a file system can have and that stays inside its folder."""
+    # not printable: NUL, and lone surrogates
+    return name.isprintable() and all(
+        part not in ("", ".", "..") and len(part.encode()) <= MAX_PART_BYTES
+        for part in name.split("/")
+    )
 
 
 def _manifest(saved: Folder, names: Iterable[str], threads: int) -> bytes:

@@ -1,0 +1,109 @@
+"""The config of a run, read back: newer fields, fields of other types, folders elsewhere."""
+
+import json
+
+import pytest
+
+from vlc_jax.configs import default, hp_hn
+from vlc_jax.errors import UsageError
+from vlc_jax.run.workdir import EVAL_FIELDS, Workdir, saved_config
+from vlc_jax.setup import config_of_run, resolve
+
+
+@pytest.fixture
+def config():
+    """As in a config.json."""
+    return json.loads(json.dumps(hp_hn.get_config().to_dict()))
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a run with one saved state and this config; returns its folder."""
+
+    def write(config, **env):
+        (tmp_path / "checkpoints/4").mkdir(parents=True)
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "env.json").write_text(json.dumps(env))
+        return tmp_path
+
+    return write
+
+
+def leaves(config, prefix=()):
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*prefix, key))
+        yield (*prefix, key)
+
+
+def part(config, path):
+    for key in path:
+        config = config[key]
+    return config
+
+
+def test_fields_that_are_newer_than_a_run_are_no_difference(config, write):
+    new = json.loads(json.dumps(config))
+    for path in (("lora",), ("optimizer", "mu_dtype"), ("text", "lengths"), ("mesh", "tensor")):
+        del part(config, path[:-1])[path[-1]]
+    del config["pretrain"]["model"]["text_tower"]
+    folder = write(config)
+    run = Workdir(folder)
+    for fields in (None, EVAL_FIELDS):
+        run.check_config(new, False, fields, config_of_run.completed)
+    run.close()
+    assert not (folder / "events.jsonl").exists()
+    read = resolve(saved_config(folder), "weights").config
+    assert read["lora"] == new["lora"]
+    # nothing is added where the names are the user's choice
+    assert read["losses"].keys() == new["losses"].keys()
+    assert config_of_run.completed(new, folder / "config.json") == new
+
+
+def test_a_field_of_another_type_is_refused_in_one_line_that_names_it(config, tmp_path):
+    """Each field of a config, with values of all types of JSON."""
+    default_config, others = default.get_config(), ([1], {"a": 1}, "text", 5, True, 0.5)
+    text, checked = json.dumps(default_config.to_dict()), 0
+    for path in leaves(default_config.to_dict()):
+        if path[0] in ("losses", "pretrain") or "generators" in path[:-1]:
+            continue
+        kind = part(default_config, path[:-1]).get_type(path[-1])
+        wrong = [other for other in others if not config_of_run._fits(other, kind)]
+        # one for each field, of all types in turn
+        checked += 1
+        for other in [wrong[checked % len(wrong)]]:
+            changed = json.loads(text)
+            part(changed, path[:-1])[path[-1]] = other
+            with pytest.raises(UsageError, match=rf"c.json: {'.'.join(path)} must be") as caught:
+                config_of_run.completed(changed, tmp_path / "c.json")
+            assert len(str(caught.value).splitlines()) == 1
+    assert checked > 100
+    assert config_of_run._fits(1, float)
+    assert not config_of_run._fits(True, int)
+
+
+@pytest.mark.parametrize("removed", ["plan", "blocks", "weights", "compilation_cache"])
+def test_a_run_of_an_earlier_version_names_the_commit_that_reads_it(config, write, removed):
+    folder = write(config | {removed: {}}, commit="0123abc-dirty")
+    with pytest.raises(UsageError, match=r"git checkout 0123abc\)") as caught:
+        saved_config(folder)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [{}, {"steps": 1}, {"a": []}])
+def test_an_object_that_is_no_config_is_refused(write, content):
+    with pytest.raises(UsageError, match="has no field 'batch_size': it is not the config of a"):
+        config_of_run.get_config(str(write(content)))
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_cache_elsewhere_is_not_taken_from_a_config_file(config, write, capsys, is_inside):
+    folder = write(config)
+    cache = str(folder / "cache" if is_inside else folder.parent / "elsewhere")
+    config["eval"]["cache"] = cache
+    (folder / "config.json").write_text(json.dumps(config))
+    read = config_of_run.get_config(str(folder))
+    assert read.eval.cache == (cache if is_inside else None)
+    note = capsys.readouterr().err
+    assert note == "" if is_inside else f"the eval.cache {cache!r}" in note
+    read.eval.cache = "given"  # as --config.eval.cache
