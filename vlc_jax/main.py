@@ -191,6 +191,8 @@ def run(stop: StopSignal) -> int:
         folder = absolute(WORKDIR.value)
         if WATCH.value is not None and MODE.value != "eval":
             raise UsageError("--watch belongs to --mode eval; to train, leave it out")
+        if MODE.value == "eval" and not command_line.CONFIG.present:
+            raise UsageError(f"there is no run at {folder}: name its --workdir, or a --config FILE")
         config = command_line.config()
         peers = connect(config, folder, stop)
         # interruptible: a store may not answer

@@ -41,7 +41,8 @@ def status(run: Run) -> dict[str, str]:
         is_partial = isinstance(requested, dict) and len(requested) > count
         of = f" of {len(requested)}" if is_partial else ""
         word = "Evaluating" if of else "Evaluated"
-        text = f"{count}{of} benchmarks evaluated, nothing trained here.{when}"
+        noun = "benchmark" if count == 1 and not of else "benchmarks"
+        text = f"{count}{of} {noun} evaluated, nothing trained here.{when}"
         return {"kind": "open" if of else "done", "word": word, "text": text}
     text = f"Not finished, {where}.{when} If no process is running, the same command continues it."
     return {"kind": "open", "word": "Running", "text": text}

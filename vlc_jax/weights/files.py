@@ -99,7 +99,7 @@ def read_json(path: Path) -> Any:
     if not path.is_file():
         raise WeightsError(f"no file {path}")
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8-sig"))
     except RecursionError as error:
         raise WeightsError(f"{path} is damaged: its brackets are nested too deeply") from error
     except (ValueError, OSError) as error:
