@@ -7,7 +7,7 @@
 
 Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that vlc-jax prepare
 wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
-validation, default 0.2); epochs (default 30) or steps; batch (pairs per step, default 64, or fewer
+validation, default 0.2; with 0 all are trained on and none evaluated); epochs (default 30) or steps; batch (pairs per step, default 64, or fewer
 where the table has fewer images); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
 hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of the method,
@@ -24,6 +24,7 @@ import importlib.util
 import itertools
 import json
 import os
+from types import SimpleNamespace
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -89,6 +90,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         init_from="",
     )
     config = default.get_config()
+    check(args)
     images = int(count_images(args.path) * (1 - args.holdout))
     batch = args.batch or fitting_batch(images)
     with config.unlocked():
@@ -108,12 +110,26 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.text.context_length = 77
         config.model.variant = args.variant
         config.model.vocab_size = 260
-        config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_split else {})
+        is_evaluated = is_split and args.holdout
+        config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_evaluated else {})
         if args.init_from:
             start_from(config, args.init_from)
         if args.method != "clip":
             use_method(config, args.method, args.tagger)
     return config
+
+
+def check(args: SimpleNamespace) -> None:
+    """Raises ValueError for a number out of range."""
+    for name in ("steps", "epochs", "batch"):
+        if (value := getattr(args, name)) < 0:
+            raise ValueError(
+                f"{name} is a whole number from 1 on, or 0 for the default; got {value}"
+            )
+    if args.size < 1:
+        raise ValueError(f"size is a number of pixels from 1 on; got {args.size}")
+    if not 0 <= args.holdout < 1:
+        raise ValueError(f"holdout is a share in [0, 1), 0 for no validation; got {args.holdout}")
 
 
 def count_images(path: str) -> int:

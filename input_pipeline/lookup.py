@@ -69,6 +69,12 @@ def check_types(
             )
 
 
+def check_count(name: str, count: Any) -> None:
+    """Raises ValueError unless the option `name` is a whole number from 1 on, or None."""
+    if count is not None and not (_is_integer(count) and count >= 1):
+        raise ValueError(f"{name} is a whole number from 1 on; got {count!r}")
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline import lookup, record_validation
 from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
@@ -211,8 +211,7 @@ def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
 
 def first_records(records: Source, count: int | None) -> Iterator[tuple[int, Record]]:
     """Yields (index, record) of the first `count` records; None: all. Raises ValueError for 0."""
-    if count is not None and count < 1:
-        raise ValueError(f"count must be at least 1; got {count}")
+    lookup.check_count("count", count)
     for index in range(len(records))[:count]:
         yield index, records[index]
 

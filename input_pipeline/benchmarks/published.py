@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.benchmarks import fields as kinds
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
@@ -254,8 +255,7 @@ class Files:
         """The benchmark of the first `count` cases (per subset); None: all cases.
 
         Notes a difference from the published number of cases; with `count`, the share taken."""
-        if self.count is not None and self.count < 1:
-            raise ValueError(f"count must be at least 1; got {self.count}")
+        lookup.check_count("count", self.count)
         # checked one by one, while `place` is the file of the case
         cases = tuple(map(self._checked, self._first(cases)))
         notes = tuple(self._differences(cases))

@@ -65,8 +65,7 @@ class Where:
 
     def __post_init__(self) -> None:
         lookup.check_known("split of an evaluation set", [self.split], _HELD)
-        if self.count < 1:
-            raise ValueError(f"an evaluation set has at least 1 case; got count={self.count}")
+        lookup.check_count("count", self.count)
 
     @functools.cached_property
     def rules(self) -> World:

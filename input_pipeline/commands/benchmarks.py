@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = command_line.parser("benchmarks", __doc__)
     parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
-    parser.add_argument("--sets", default="", help="names joined by +; default: all")
+    parser.add_argument("--sets", nargs="+", metavar="SET", help="sets to list; default: all")
     parser.add_argument(
         "--train", help="table of training, whose images are looked for in the sets"
     )
@@ -100,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     root = Path(options.root)
-    names = options.sets.split("+") if options.sets else list(PUBLISHED)
-    if options.fetch:
-        names = names if options.fetch == ["all"] else "+".join(options.fetch).split("+")
+    names = _names(options.sets) if any(options.sets or ()) else list(PUBLISHED)
+    if options.fetch and options.fetch != ["all"]:
+        names = _names(options.fetch)
     lookup.check_known("published set", names, PUBLISHED)
     if options.fetch:
         root.mkdir(parents=True, exist_ok=True)
@@ -121,6 +121,14 @@ def _run(options: argparse.Namespace) -> int:
     if whole:
         print(f"sets={'+'.join(whole)}")
     return 0 if (len(whole) == len(states) if options.fetch else whole) else 1
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """Names separated by spaces, commas or "+", each once. Raises ValueError if there is none."""
+    names = list(dict.fromkeys(filter(None, re.split(r"[\s,+]+", " ".join(words)))))
+    if not names:
+        raise ValueError(f"{' '.join(words)!r} names no set; names are separated by spaces")
+    return names
 
 
 def _fetch(names: Sequence[str], root: Path, options: argparse.Namespace) -> None:

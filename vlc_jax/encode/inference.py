@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
@@ -80,6 +81,8 @@ def load(
       contain them (`setup.weights_config.config_of_weights`); a run has them in its config.
     Raises UsageError, WeightsError, CheckpointError, DataError.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"load takes the path of a run or of weights; got {path!r:.50}")
     if pretrained is not None:
         path = f"open_clip://{os.fspath(path)}/{pretrained}"
     path = addresses.copy_of("path", path)
@@ -158,7 +161,16 @@ class Model:
         return self._variables["params"]
 
     def with_params(self, params: Any) -> "Model":
-        """The model with other parameters, such as those of a training loop."""
+        """The model with other parameters, such as those of a training loop.
+
+        Raises UsageError unless they have the names and shapes of `params`.
+        """
+        ours, theirs = (_shapes(each) for each in (self.params, params))
+        for name in [*ours, *theirs]:
+            if ours.get(name) != theirs.get(name):
+                kinds = (f"of shape {each[name]}" if name in each else "absent"
+                         for each in (ours, theirs))  # fmt: skip
+                raise UsageError("{} is {} in the model and {} in params".format(name, *kinds))
         return Model(self._setup, {**self._variables, "params": params}, self._batch_size)
 
     def apply(
@@ -175,20 +187,32 @@ class Model:
         A pure function. Running statistics of a head (DCSM) are those of the loaded model.
         images: of `preprocess`.   ids: of `tokenizer`, for each image its caption.
         negative_ids, positive_ids: hard negatives and hard positives of each caption.
-        Raises UsageError for a model that also reads questions, or marks of words.
+        Raises UsageError for a model that also reads questions, or marks of words, for another
+        number of captions than images, and for hard texts that are not a list per caption.
         """
+        if len(images) != len(ids):
+            raise UsageError(
+                f"apply takes a caption for each image; got {len(images)} images and {len(ids)} "
+                "captions (`score` takes any numbers)"
+            )
+        for name, x in (("negative_ids", negative_ids), ("positive_ids", positive_ids)):
+            if x is not None and (np.ndim(x) != np.ndim(ids) + 1 or len(x) != len(ids)):
+                raise UsageError(
+                    f"{name} has the shape (captions, texts of each, length); got {np.shape(x)} "
+                    f"with {len(ids)} captions; of one text per caption: {name}[:, None]"
+                )
         batch = {"text": ids, "negative_text": negative_ids, "positive_text": positive_ids}
         batch = {"image": images} | {key: x for key, x in batch.items() if x is not None}
         return self._pure(params, lambda model, batch: model(batch), batch)
 
     def encode_image(self, params: Any, images: Pixels) -> ImageFeatures:
-        """Features of images; `pooled` is the embedding. A pure function, as `apply`."""
+        """ImageFeatures, whose `pooled` is the embeddings. A pure function, as `apply`."""
         return self._pure(
             params, lambda model, x: model.encode_image(x["image"]), {"image": images}
         )
 
     def encode_text(self, params: Any, ids: Ids) -> TextFeatures:
-        """Features of token ids; `pooled` is the embedding. A pure function, as `apply`."""
+        """TextFeatures, whose `pooled` is the embeddings. A pure function, as `apply`."""
         return self._pure(params, lambda model, x: model.encode_text(x["text"]), {"text": ids})
 
     def _pure(self, params: Any, method: Any, batch: Mapping[str, Any]) -> Any:
@@ -255,13 +279,13 @@ class Model:
         As in evaluation (`evaluators.zeroshot`): the embedding of a class is the mean of the
         embeddings of its prompts; a head that reads text tokens gets the mean of the scores.
         templates: {} stands for the class, as in "a photo of a {}".
-        Raises UsageError without a class, without a template, or for a template without {}.
+        Raises UsageError without a class, without a template, or for a template without one {}.
         """
         inputs, classes = _images(images), tuple(_texts(class_names, "class_names"))
         for template in (templates := tuple(_texts(templates, "templates"))):
-            if "{}" not in template or set(template.replace("{}", "")) & set("{}"):
+            if template.count("{}") != 1 or set(template.replace("{}", "")) & set("{}"):
                 raise UsageError(
-                    f"a template has {{}} for the class and no other braces: {template}"
+                    f"a template has {{}} once, for the class, and no other braces: {template}"
                 )
         if not classes or not templates:
             raise UsageError("zero_shot needs at least one class and one template")
@@ -392,6 +416,14 @@ class Model:
     def __repr__(self) -> str:
         model = self.config["model"]
         return f"<vlc_jax.encode.inference.Model {model['name']} {model['variant']}>"
+
+
+def _shapes(params: Any) -> dict[str, tuple[int, ...]]:
+    """Path of every array of a tree, "image/blocks/..." -> its shape."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.shape(x) for path, x in leaves
+    }
 
 
 def _block(count: int, largest: int) -> int:

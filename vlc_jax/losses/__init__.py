@@ -201,8 +201,8 @@ def total(
 
         total({"infonce": {"weight": 1.0}}, outputs)
 
-    Raises UsageError for an unknown loss, implementation or option, and for hard texts that a loss
-    needs and the batch lacks.
+    Raises UsageError for an unknown loss, implementation or option, for hard texts that a loss
+    needs and the batch lacks, and for another number of images than texts.
     """
     compute, batch = functools.partial(_total, config_losses, mesh), _complete(outputs, batch or {})
     if AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types:
@@ -228,8 +228,13 @@ def _total(
 
 
 def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, Array]:
-    """The batch with the masks that it lacks, all True."""
-    complete = {"mask": jnp.ones(len(outputs.image.pooled), bool)}
+    """The batch with the masks that it lacks, all True. Raises UsageError without pairs."""
+    images, texts = len(outputs.image.pooled), len(outputs.text.pooled)
+    if images != texts:
+        raise errors.UsageError(
+            f"a loss takes pairs of an image and its caption; got {images} images and {texts} texts"
+        )
+    complete = {"mask": jnp.ones(images, bool)}
     for kind in ("negative", "positive"):
         text = getattr(outputs, f"{kind}_text")
         if text is not None:
@@ -241,6 +246,10 @@ def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch."""
     for name, options in config_losses.items():
         loss = _lookup(name)
+        if not hasattr(options, "keys"):  # a ConfigDict is no Mapping
+            raise errors.UsageError(
+                f"the loss {name} has a table of options, {{'weight': 1.0}}; got {options!r:.50}"
+            )
         defaults = _option_defaults(loss)
         for option in options:
             errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))

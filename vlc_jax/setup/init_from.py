@@ -278,7 +278,7 @@ def load_latest(setup: Setup, workdir: Path, on_event: Callable[..., None] | Non
     Changes nothing in the workdir. Raises UsageError if there is neither.
     """
     frozen, fingerprint = load_frozen(setup)
-    state = _restore(setup, workdir, frozen, on_event or _warn)
+    state = _restore(setup, workdir, frozen, on_event or _Warnings(workdir))
     if state is not None:
         _check_unchanged(workdir, fingerprint)
         _check_vectors(setup, workdir)
@@ -398,6 +398,16 @@ def _towers(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params[name] for name in TOWERS if name in params}
 
 
-def _warn(event: str, **facts: Any) -> None:
-    if event == "corrupt_checkpoint":
-        logging.warning("%s %s", event, facts)
+class _Warnings:
+    """Events of reading a run, in one line: its damaged steps and the step that is used."""
+
+    def __init__(self, workdir: Path) -> None:
+        self._workdir = workdir
+        self._damaged: list[str] = []
+
+    def __call__(self, event: str, step: int, problem: str = "") -> None:
+        if event == "corrupt_checkpoint":
+            self._damaged.append(f"step {step} is damaged ({problem})")
+        elif event == "restore" and self._damaged:
+            damaged = ", ".join(self._damaged)
+            logging.warning("%s: %s, step %d is used", self._workdir, damaged, step)

@@ -77,7 +77,7 @@ def test_zeroshot_digits_have_labels_classes_and_the_training_templates():
 def test_zeroshot_needs_labels_and_a_count_that_makes_sense(table):
     with pytest.raises(ValueError, match="needs labels; source 'records' has none"):
         from_source.zeroshot("all", source="records", path=str(table))
-    with pytest.raises(ValueError, match="count must be at least 1"):
+    with pytest.raises(ValueError, match="count is a whole number from 1 on; got 0"):
         from_source.zeroshot("test", count=0)
 
 

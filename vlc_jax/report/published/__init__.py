@@ -20,6 +20,7 @@ ours the C of L-BFGS), mean (over sets that are not listed), geometry, example, 
 import csv
 import difflib
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,15 +94,26 @@ def of_model(model: str) -> list[Value]:
     of_one = [value for value in values() if value.model == model]
     if not of_one:
         known = models()
-        # case-insensitive, so that "clip vit-b/32" has a near match
-        folded = {name.lower(): name for name in known}
-        near = difflib.get_close_matches(model.lower(), folded, n=3, cutoff=0.0)
-        nearest = ", ".join(repr(folded[name]) for name in near)
+        nearest = ", ".join(map(repr, _nearest(model, known)))
         raise UnknownModelError(
             f"no published values of {model!r}; the nearest of {len(known)} models: {nearest}"
         )
     order = ("paper", "authors", "rerun")
     return sorted(of_one, key=lambda value: order.index(sources()[value.source]["kind"]))
+
+
+def _nearest(model: str, known: Sequence[str]) -> list[str]:
+    """Three names: those that begin with `model`, those that contain it, the most similar ones."""
+    # case-insensitive, so that "clip vit-b/32" has a near match
+    folded, word = {name.lower(): name for name in known}, model.lower()
+    similar = difflib.get_close_matches(word, folded, n=len(folded), cutoff=0.0)
+    # of several that begin with it, the one with most values: "CLIP" is most often "CLIP ViT-B/32"
+    counts = Counter(value.model for value in values())
+    parts = sorted(
+        (name for name in folded if word in name), key=lambda name: -counts[folded[name]]
+    )
+    parts = sorted(parts, key=lambda name: not name.startswith(f"{word} "))
+    return [folded[name] for name in dict.fromkeys([*parts, *similar])][:3]
 
 
 def models() -> list[str]:
