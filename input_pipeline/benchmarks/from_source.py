@@ -97,6 +97,7 @@ def linear_probe(
     regularisation; by default every fifth training record. Splits may differ in their classes:
     labels are those of training, by name.
     """
+    lookup.check_count("train_count", train_count)
     parts = {"test": _labelled(source, split, options)}
     parts["train"] = _labelled(source, train_split, options)
     training = _cases_of_classes(parts["train"], train_count)

@@ -95,6 +95,21 @@ def test_defaults_fit_the_number_of_images(tmp_path, rows, batch, warmup):
     assert (chosen.batch_size, chosen.epochs, chosen.steps) == (4, None, 50)
 
 
+@pytest.mark.parametrize(
+    "argument", ["batch=-1", "steps=-1", "epochs=-2", "size=0", "holdout=1.0", "holdout=-0.1"]
+)
+def test_a_number_out_of_range_is_refused_by_its_name(argument):
+    name, _, value = argument.partition("=")
+    with pytest.raises(ValueError, match=rf"^{name} is a .*; got {value}"):
+        records.get_config(f"path=x.jsonl,{argument}")
+
+
+def test_without_a_holdout_all_images_are_trained_on_and_none_evaluated(table):
+    setup = resolve(records.get_config(f"path={table},holdout=0"))
+    assert len(setup.training.data.source) == 16
+    assert not setup.evaluation.benchmarks
+
+
 def saved_run(table, folder, argument, text):
     """A config and the workdir of its run; text: fields of the tower, for texts of 33 tokens."""
     config = records.get_config(f"path={table},{argument}")

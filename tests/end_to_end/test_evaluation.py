@@ -109,7 +109,8 @@ def test_reading_a_damaged_workdir_says_so_and_changes_nothing_in_it(run):
     done = helpers.run(helpers.TINY + ":steps=6", run.parent / "new", f"--config.init_from={run}")
     assert done.returncode == 0, done.stderr
     log = (run.parent / "new/logs/host_000.log").read_text()
-    assert "corrupt_checkpoint" in log
+    assert f"{run}: step 6 is damaged (" in log
+    assert "), step 5 is used" in log
     assert contents(run) == before
 
 

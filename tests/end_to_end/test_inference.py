@@ -248,6 +248,15 @@ def test_pure_functions_compute_what_the_methods_do_and_have_gradients(tiny):
     assert other.logit_scale == pytest.approx(float(np.exp(moved["logit_scale"])))
 
 
+IDS = np.zeros((3, 4), np.int32)
+
+
+def apply(model, images, **hard):
+    """`model.apply` of this number of images and of three captions, without the checks of types."""
+    whole = inspect.unwrap(inference.Model.apply)
+    return whole(model, model.params, np.zeros((images, 8, 8, 3), np.uint8), IDS, **hard)
+
+
 def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
     model = vlc_jax.load(tiny[0])
     found = model.zero_shot(GREYS, TEXTS)
@@ -267,9 +276,18 @@ def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
     [
         (lambda m: m.zero_shot(GREYS, "red"), "class_names are a list, even of one"),
         (lambda m: m.zero_shot(GREYS, ["red"], "a {}"), "templates are a list"),
-        (lambda m: m.zero_shot(GREYS, ["red"], ["a"]), r"a template has {} for the class.*: a"),
+        (
+            lambda m: m.zero_shot(GREYS, ["red"], ["a"]),
+            r"a template has {} once, for the class.*: a",
+        ),
         (lambda m: m.zero_shot(GREYS, ["red"], ["{} {x}"]), "no other braces"),
+        (lambda m: m.zero_shot(GREYS, ["red"], ["{} or {}"]), r"has {} once, .*: {} or {}"),
         (lambda m: m.zero_shot(GREYS, []), "at least one class"),
+        (lambda m: m.with_params({}), r"the shape of .* is \(.*\) there and None here"),
+        (lambda m: m.with_params({**m.params, "x": np.ones(2)}), r"of x is None .* \(2,\) here"),
+        (lambda m: apply(m, 2), "a caption for each image; got 2 images and 3 captions"),
+        (lambda m: apply(m, 3, negative_ids=IDS), r"negative_ids has the shape .*; got \(3, 4\)"),
+        (lambda m: apply(m, 3, positive_ids=IDS[:2, None]), r"positive_ids .* got \(2, 1, 4\)"),
         (lambda m: m.patch_maps(GREYS, TEXTS), "have no patch maps: load .* pacl, sparc or dcsm"),
         (lambda m: m.patch_maps(GREYS, TEXTS[:1]), "3 images and 1 texts: one of each"),
     ],
@@ -277,6 +295,11 @@ def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
 def test_a_wrong_argument_is_one_line(tiny, call, message):
     with pytest.raises(UsageError, match=message):
         call(vlc_jax.load(tiny[0]))
+
+
+def test_a_path_is_text():
+    with pytest.raises(UsageError, match="load takes the path of a run or of weights; got None"):
+        inspect.unwrap(vlc_jax.load)(None)
 
 
 @pytest.mark.parametrize("size", ["8", 2.5, None, 0])

@@ -155,7 +155,7 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
     names = helpers.write_photos(tmp_path, count=12)
     table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
     config = f"configs/records.py:path={table},batch=4,steps=9,holdout=0"
-    flags = ("--config.input.preview=4", "--config.evals.retrieval.split=all")
+    flags = ("--config.input.preview=4", "--config.evals={'retrieval': {'split': 'all'}}")
     workers = "--config.input.loader.workers=2"
     stuck = tmp_path / names[-1]
     photo = stuck.read_bytes()

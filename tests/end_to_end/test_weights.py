@@ -26,7 +26,7 @@ def get_config(argument=None):
         config.model.image = {image}
         config.model.text = {text}
         config.model.activation = "gelu"
-        config.evals.retrieval.split = "all"
+        config.evals = {{"retrieval": {{"split": "all"}}}}
     return config
 """
 

@@ -259,6 +259,11 @@ def test_tensors_of_torch_are_read_wherever_they_are(root, tmp_path):
         ({"benchmarks": "winoground", "geometry": True}, "winoground: .* reads embeddings"),
         ({"benchmarks": "sugarcrepe", "tokens": True}, "sugarcrepe: .* reads embeddings"),
         ({"benchmarks": "scenes_relation_swap"}, "root is the folder of published sets"),
+        (
+            {"benchmarks": "sugarcrepe", "count": 2.5},
+            r"count is a whole number from 1 on; got 2\.5",
+        ),
+        ({"benchmarks": "sugarcrepe", "count": True}, "whole number from 1 on; got True"),
         ({"benchmarks": "sugarcrepe", "batch_size": 0}, "batch_size .* at least 1; got 0"),
         ({"benchmarks": "sugarcrepe", "model": "runs/clip"}, "one of vlc_jax.load.*; got str"),
         ({"benchmarks": "sugarcrepe", "workdir": "gs://b/w"}, "local folder; got gs://b/w"),

@@ -1,6 +1,7 @@
 """The table of losses and the weighted sum that training minimises."""
 
 import functools
+import inspect
 
 import jax
 import numpy as np
@@ -116,6 +117,18 @@ def test_a_batch_of_padding_gives_zero_not_nan(batch, gradient, name):
 def test_a_wrong_config_is_refused_with_the_cure(arrays, outputs, config, message):
     with pytest.raises(errors.UsageError, match=message):
         total_of(config, outputs, arrays)
+
+
+def test_a_weight_in_place_of_options_is_refused():
+    check = inspect.unwrap(losses.check)  # without the types that tests check first
+    with pytest.raises(errors.UsageError, match=r"a table of options, {'weight': 1\.0}; got 1\.0"):
+        check({"infonce": 1.0})
+
+
+def test_a_loss_of_other_numbers_of_images_and_texts_is_refused(outputs):
+    image = outputs.image._replace(pooled=outputs.image.pooled[:2])
+    with pytest.raises(errors.UsageError, match=r"pairs of .*; got 2 images and 24 texts"):
+        losses.total({"infonce": {"weight": 1.0}}, outputs._replace(image=image))
 
 
 def test_sigmoid_without_a_logit_bias_is_refused(arrays, outputs):

@@ -102,6 +102,11 @@ def test_values_of_a_model_come_from_papers_first_and_unknown_models_name_the_ne
     assert {*kinds} == {"paper", "authors", "rerun"}
     with pytest.raises(published.UnknownModelError, match="'CLIP ViT-B/32'"):
         published.of_model("clip vit-b32")
+    # names that begin with the word, before similar ones such as ALIP
+    with pytest.raises(published.UnknownModelError, match=r"models: 'CLIP ViT-B/32', 'CLIP ViT"):
+        published.of_model("clip")
+    with pytest.raises(published.UnknownModelError, match=r"models: '[^']*ViT-B/32'"):
+        published.of_model("vit-b/32")
 
 
 @pytest.mark.parametrize(

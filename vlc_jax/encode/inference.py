@@ -168,9 +168,10 @@ class Model:
         ours, theirs = (_shapes(each) for each in (self.params, params))
         for name in [*ours, *theirs]:
             if ours.get(name) != theirs.get(name):
-                kinds = (f"of shape {each[name]}" if name in each else "absent"
-                         for each in (ours, theirs))  # fmt: skip
-                raise UsageError("{} is {} in the model and {} in params".format(name, *kinds))
+                raise UsageError(
+                    "with_params takes the arrays of model.params; the shape of "
+                    f"{name} is {ours.get(name)} there and {theirs.get(name)} here"
+                )
         return Model(self._setup, {**self._variables, "params": params}, self._batch_size)
 
     def apply(

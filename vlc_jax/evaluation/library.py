@@ -70,7 +70,8 @@ def evaluate(
       first scores that it gave in this workdir before; a name is trusted.
     batch_size: images per call (`foreign.scorer`), or per forward pass of a model of ours.
     examples: cases per benchmark whose images are kept for the report.
-    options: of the reader and the protocol of every benchmark: count=100, tie="half".
+    options: of the reader and the protocol of every benchmark: count=100 (the first cases, of each
+      subset if a set has subsets), tie="half".
 
     Raises:
       UsageError: an unknown benchmark or option, a benchmark that needs more than the model has, a

@@ -1,5 +1,6 @@
 """Benchmarks made of sources: retrieval cases from one's own files, zero-shot digits."""
 
+import inspect
 import json
 
 import numpy as np
@@ -79,6 +80,8 @@ def test_zeroshot_needs_labels_and_a_count_that_makes_sense(table):
         from_source.zeroshot("all", source="records", path=str(table))
     with pytest.raises(ValueError, match="count is a whole number from 1 on; got 0"):
         from_source.zeroshot("test", count=0)
+    with pytest.raises(ValueError, match=r"train_count is a whole number from 1 on; got 2\.5"):
+        inspect.unwrap(from_source.linear_probe)("test", train_count=2.5)
 
 
 ROMAN = ("nil", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")

@@ -130,6 +130,10 @@ def test_images_that_training_has_are_counted(all_sets, tmp_path, capsys):
     [
         (["--root", "nowhere"], "there is no folder"),
         (["--root", ".", "--sets", "x"], "unknown published set 'x'"),
+        (["--root", ".", "--sets", "mmvp,x"], "unknown published set 'x'"),
+        (["--root", ".", "--sets", "mmvp+mmvp", "x"], "unknown published set 'x'"),
+        (["--root", ".", "--fetch", "mmvp,", "x"], "unknown published set 'x'"),
+        (["--root", ".", "--fetch", ","], "',' names no set"),
     ],
 )
 def test_wrong_requests_are_one_line(arguments, message, capsys):
