@@ -7,9 +7,9 @@
 
 Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that vlc-jax prepare
 wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
-validation, default 0.2; with 0 all are trained on and none evaluated); epochs (default 30) or
-steps; batch (pairs per step, default 64, or fewer where the table has fewer images); size
-(pixels); variant (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
+validation, default 0.2; 0: all are trained on, none evaluated); epochs (default 30) or steps; batch
+(pairs per step, default 64, or fewer where the table has fewer images); size (pixels); variant
+(vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
 hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of the method,
 generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimizer, on the frozen
 towers of init_from); tagger=spacy:NAME (default spacy:en_core_web_sm: negclip, fsc_clip, dcsm and

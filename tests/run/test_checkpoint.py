@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -20,6 +21,7 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.run import checkpoint
 from vlc_jax.run.store import step_folders
 from vlc_jax.run.store.step_folders import StoreSteps
+from vlc_jax.setup import init_from
 
 pytestmark = pytest.mark.devices
 
@@ -179,6 +181,15 @@ def test_damage_is_noticed_and_the_step_before_used(anywhere, tmp_path, harm):
     assert ("corrupt_checkpoint", 7) in [(event, fields["step"]) for event, fields in folder.events]
     assert (tmp_path / "7.damaged").exists()
     assert int(folder.save(7).restored()["step"]) == 7
+
+
+def test_a_reader_says_in_one_line_which_step_is_damaged_and_which_is_used(tmp_path, caplog):
+    Folder(tmp_path).save(3, 7)
+    (tmp_path / "7" / step_folders.MANIFEST).write_text("{}")
+    steps, warn = step_folders.LocalSteps(tmp_path), init_from._Warnings(Path("runs/a"))
+    checkpoint.Checkpoints(steps, on_event=warn).restore(shapes(), set_aside=False)
+    (line,) = caplog.messages
+    assert re.fullmatch(r"runs/a: step 7 is damaged \(.+\), step 3 is used", line)
 
 
 # name in a manifest -> a part of the description of the damage
