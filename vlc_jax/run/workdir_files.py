@@ -48,7 +48,7 @@ def _depth(value: Any, above: int = 0) -> int:
 # Files and folders of which one is in every workdir; the lock is there before all others.
 OF_A_RUN = ("lock", "env.json", "checkpoints", "evals", "events.jsonl", "logs", "processes")
 # What people and launchers put into the folder of a run before it starts.
-BESIDE_A_RUN = (".txt", ".log", ".out", ".err", ".sh", ".md")
+BESIDE_A_RUN = (".txt", ".log", ".out", ".err", ".sh", ".md", ".json", ".toml", ".yaml", ".yml")
 
 
 def run_folder(path: Path) -> Path:
