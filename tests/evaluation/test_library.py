@@ -238,9 +238,11 @@ def test_the_options_of_the_page_are_read(root, tmp_path, monkeypatch):
     page = (helpers.ROOT / "docs/library.md").read_text()
     mapping = ast.literal_eval(re.search(r'`(\{"winoground".*?\}\})`', page)[1])
     (tmp_path / "my_photos").mkdir()
-    Image.new("RGB", (8, 8)).save(tmp_path / "my_photos/a.png")
-    row = json.dumps({"image": "a.png", "caption": "a dog"})
-    (tmp_path / "my_photos/captions.jsonl").write_text(row + "\n")
+    rows = [{"image": f"{name}.png", "caption": f"a {name}"} for name in ("dog", "cat")]
+    for row in rows:
+        Image.new("RGB", (8, 8), "red").save(tmp_path / "my_photos" / row["image"])
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "my_photos/captions.jsonl").write_text(text)
     monkeypatch.chdir(tmp_path)
     assert set(vlc_jax.evaluate(Model(), mapping, root=root, workdir="w")) == set(mapping)
 

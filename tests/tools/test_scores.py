@@ -76,7 +76,7 @@ def test_the_suffix_is_the_form_and_import_scores_reads_it(suffix, workdir, tmp_
     table = import_scores.read(out, "b", "one")
     assert table == {"a": {"scores": [1, 2, 3, 4.5], "captions": ["x", "y"]}}
     if suffix == ".csv":
-        (row,) = csv.DictReader(out.open())
+        (row,) = csv.DictReader(out.read_text().splitlines())
         assert (row["tie"], row["step"], row["group"]) == ("false", "5", "null")
 
 

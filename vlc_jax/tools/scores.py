@@ -77,8 +77,8 @@ def _whole(run: read_workdir.Run, file: Path, result: dict[str, Any]) -> Iterato
         of_all = "" if expected is None else f" of {expected}"
         problem = "".join(f" ({note})" for note in run.notes)
         raise DataError(
-            f"{run.path / file} is damaged: it has {count} whole rows{of_all}{problem}; restore it, "
-            f"or remove {result['step']}.json beside it and evaluate again"
+            f"{run.path / file} is damaged: it has {count} whole rows{of_all}{problem}; restore "
+            f"it, or remove {result['step']}.json beside it and evaluate again"
         )
 
 
