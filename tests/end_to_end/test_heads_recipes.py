@@ -102,6 +102,7 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
         text=types.TextFeatures(features.pooled),
         scores=jnp.asarray(scores),
         logit_scale=jnp.float32(config.model.logit_scale_init),
+        negative_text=types.TextFeatures(features.pooled[:, None]),
         negative_scores=jnp.asarray(wrong[..., None]),
     )
     batch = {"mask": jnp.ones(rows, bool), "negative_text": jnp.zeros((rows, 1, 3), jnp.int32)}
