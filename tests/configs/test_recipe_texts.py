@@ -13,7 +13,7 @@ CLASSES = "classes=object,color,size,material,state,action,relation"
 NEGCLIP = f"1 mode=authors verbs=phrases conjuncts=keep {TAGS}"
 SVLC = "1 mode=authors classes=color,action,size,state,material"
 CATEGORIES = "categories=action,color,size,state,spatial_relation,action_relation"
-CREPE = {"crepe_replace": f"1 {CLASSES}", "crepe_swap": f"2 {CLASSES}"}
+CREPE = {"crepe_replace": f"2 {CLASSES} tagger=none", "crepe_swap": f"3 {CLASSES} tagger=none"}
 POSITIVES = {"replace": f"2 mode=clean {CATEGORIES}", "swap": "2 mode=clean tagger=none"}
 LEFT_RIGHT = {"left_right": "1 mode=authors keys=phrases"}
 VERSIONS = {  # recipe, arguments -> generator -> version

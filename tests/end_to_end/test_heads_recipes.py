@@ -102,6 +102,7 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
         text=types.TextFeatures(features.pooled),
         scores=jnp.asarray(scores),
         logit_scale=jnp.float32(config.model.logit_scale_init),
+        negative_text=types.TextFeatures(features.pooled[:, None]),
         negative_scores=jnp.asarray(wrong[..., None]),
     )
     batch = {"mask": jnp.ones(rows, bool), "negative_text": jnp.zeros((rows, 1, 3), jnp.int32)}
@@ -113,7 +114,8 @@ def test_dcsm_adds_the_cross_entropies_of_rows_and_of_columns(opposite):
     of_images = scipy.special.log_softmax(choices, axis=1)[own, own]
     of_captions = scipy.special.log_softmax(scores, axis=0)[own, own]
     assert choices.shape == {"image": (16, 16), "text": (8, 16)}[opposite]
-    assert float(value) == pytest.approx(-of_images.mean() - of_captions.mean(), rel=1e-5)
+    # twice: the weight of the authors' code is 4, of the mean of both directions
+    assert float(value) == pytest.approx(-2 * (of_images.mean() + of_captions.mean()), rel=1e-5)
 
 
 @pytest.mark.slow

@@ -201,7 +201,7 @@ def test_a_published_name_and_a_repository_are_loaded_alike(tiny, hub, tmp_path)
     arrays = weights.save(params, "open_clip_siglip", architecture(model))
     save_file(arrays, tmp_path / "open_clip_model.safetensors")
     text = {"context_length": 64, "vocab_size": 5, "tokenizer_kwargs": {"clean": "canonicalize"}}
-    vision = {"timm_model_name": "vit_base_patch16_siglip_224"}
+    vision = {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "map"}
     config = {"model_cfg": {"vision_cfg": vision, "text_cfg": text}}
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
     names = ("open_clip_model.safetensors", "open_clip_config.json", "tokenizer.json")

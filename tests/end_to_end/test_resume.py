@@ -136,7 +136,9 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
 def stop_at(pipe: Path, config: str, workdir: Path, *flags: str) -> int:
     """Starts a run and sends SIGTERM when it waits for a named pipe nobody writes to; returns the
     end of the pipe that is written to."""
-    with helpers.start(config, workdir, *flags) as job:
+    words = helpers.words(config, workdir, *flags)
+    words[1] = "tests.support.hanging_images"  # a pipe is no picture, otherwise
+    with forks.Job(words, helpers.ROOT, helpers.environment()) as job:
         writer = None
         while writer is None:
             assert job.poll() is None, job.stderr.read()

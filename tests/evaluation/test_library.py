@@ -1,7 +1,10 @@
 """vlc_jax.evaluate: anybody's model on a benchmark, into a folder that the reports read."""
 
+import ast
 import importlib.util
 import json
+import os
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.report import compare, read_workdir, summary
+from vlc_jax.run import workdir_files
 from vlc_jax.types import ImageFeatures, TextFeatures
 
 
@@ -160,12 +164,11 @@ def test_an_interrupted_evaluation_calls_for_the_rest_alone(form, root, tmp_path
     stopped, rest = Model(ends_after=len(whole.calls) - 1), Model()
     with pytest.raises(KeyboardInterrupt):
         run(stopped, tmp_path / "parts")
-    # for the first image of each set and two texts, to see that the model is the same
-    probes = 1 if form == "score" else 3
     with (tmp_path / "parts/unfinished/sugarcrepe.jsonl").open("a") as file:
         file.write('{"key": "half')
     done = run(rest, tmp_path / "parts")
-    assert len(rest.calls) == 1 + 2 * probes
+    # a named model is not probed
+    assert len(rest.calls) == 1
     for name, result in expected.items():
         assert done[name]["metrics"] == result["metrics"]
     assert not (tmp_path / "parts/unfinished").exists()
@@ -177,12 +180,71 @@ def test_a_changed_scorer_or_another_model_does_not_get_results_of_before(root, 
     first = vlc_jax.evaluate(own, "winoground", **options)
     changed = Model()
     changed.embed_texts = lambda texts: vectors(texts)[:, ::-1]
-    with pytest.raises(UsageError, match=r"scores of another scorer on winoground"):
+    with pytest.raises(UsageError, match=r"scores of another scorer: .*probe.png"):
         vlc_jax.evaluate(changed, "winoground", **options)
     with pytest.raises(UsageError, match=r"has results of .*Model.*, not of .*'n'"):
         vlc_jax.evaluate(own, "winoground", name="n", **options)
     again = vlc_jax.evaluate(own, "winoground", **options)
     assert again == first
+
+
+@pytest.mark.parametrize("again", ["sugarcrepe", {"winoground": {"tie": "half"}}])
+def test_another_model_of_the_same_name_is_refused_for_every_benchmark(again, root, tmp_path):
+    """In one or two calls; an image and texts of the first set are kept for it."""
+    workdir, one, other = tmp_path / "w", Model(), Model()
+    vlc_jax.evaluate(one, "winoground", root=root, workdir=workdir)
+    other.embed_images = lambda images: other._called(images, ()) or -vectors(images)
+    before = sorted(workdir.rglob("*"))
+    with pytest.raises(UsageError, match=r"has scores of another scorer: .*probe.png"):
+        vlc_jax.evaluate(other, again, root=root, workdir=workdir)
+    assert other.calls == [(1, 0), (0, 2)]
+    assert sorted(workdir.rglob("*")) == before
+    assert vlc_jax.evaluate(one, again, root=root, workdir=workdir)
+
+
+def test_results_without_a_probe_are_taken_over_with_a_warning(root, tmp_path, capsys):
+    options = {"root": root, "workdir": tmp_path / "w"}
+    vlc_jax.evaluate(Model(), "winoground", **options)
+    (tmp_path / "w/probe.json").unlink()
+    capsys.readouterr()
+    vlc_jax.evaluate(Model(), "winoground", **options)
+    assert "results and no probe.json" in capsys.readouterr().err
+    assert (tmp_path / "w/probe.json").exists()
+
+
+def test_a_second_call_at_the_same_time_is_refused(root, tmp_path):
+    options = {"root": root, "workdir": tmp_path / "w"}
+    refused = []
+
+    def score(images, texts):
+        with pytest.raises(UsageError, match=f"in use by host .* pid {os.getpid()}") as error:
+            vlc_jax.evaluate(Model(), "winoground", **options)
+        refused.append(error)
+        return Model().score(images, texts)
+
+    vlc_jax.evaluate(score, "winoground", **options)
+    assert refused
+    # released
+    assert vlc_jax.evaluate(Model().score, "winoground", workdir=tmp_path / "v", root=root)
+    (tmp_path / "begun").mkdir()
+    held = workdir_files.lock(tmp_path / "begun")
+    with pytest.raises(UsageError, match="in use by"):
+        vlc_jax.evaluate(Model(), "winoground", root=root, workdir=tmp_path / "begun")
+    workdir_files.unlock(held)
+    vlc_jax.evaluate(Model(), "winoground", root=root, workdir=tmp_path / "begun")
+
+
+def test_the_options_of_the_page_are_read(root, tmp_path, monkeypatch):
+    page = (helpers.ROOT / "docs/library.md").read_text()
+    mapping = ast.literal_eval(re.search(r'`(\{"winoground".*?\}\})`', page)[1])
+    (tmp_path / "my_photos").mkdir()
+    rows = [{"image": f"{name}.png", "caption": f"a {name}"} for name in ("dog", "cat")]
+    for row in rows:
+        Image.new("RGB", (8, 8), "red").save(tmp_path / "my_photos" / row["image"])
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "my_photos/captions.jsonl").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert set(vlc_jax.evaluate(Model(), mapping, root=root, workdir="w")) == set(mapping)
 
 
 def bad_shape(images, texts):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pyarrow
@@ -64,6 +65,62 @@ def test_without_scores_there_is_one_line_and_no_file(workdir, tmp_path, capsys)
     assert scores.main([str(tmp_path / "nowhere"), "--out", str(out)]) == 3
     assert capsys.readouterr().err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".CSV"])
+def test_the_suffix_is_the_form_and_import_scores_reads_it(suffix, workdir, tmp_path, capsys):
+    path = workdir("one", ROWS[:1], 5)
+    out = tmp_path / f"scores{suffix}"
+    assert scores.main([str(path), "--out", str(out)]) == 0
+    assert "1 row of 1 run:" in capsys.readouterr().out
+    table = import_scores.read(out, "b", "one")
+    assert table == {"a": {"scores": [1, 2, 3, 4.5], "captions": ["x", "y"]}}
+    if suffix == ".csv":
+        (row,) = csv.DictReader(out.read_text().splitlines())
+        assert (row["tie"], row["step"], row["group"]) == ("false", "5", "null")
+
+
+def test_a_form_that_is_not_written_is_refused(workdir, tmp_path, capsys):
+    out = tmp_path / "scores.xlsx"
+    assert scores.main([str(workdir("one", ROWS, 5)), "--out", str(out)]) == 2
+    assert ".parquet, .csv, .jsonl, the form of the file; got" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def cut_row(folder):
+    text = (folder / "0.scores.jsonl").read_text()
+    (folder / "0.scores.jsonl").write_text(text[: text.index("\n") + 20])
+
+
+def cut_between_rows(folder):
+    text = (folder / "0.scores.jsonl").read_text()
+    (folder / "0.scores.jsonl").write_text(text[: text.index("\n") + 1])
+
+
+def no_scores(folder):
+    (folder / "0.scores.jsonl").unlink()
+
+
+def cut_result(folder):
+    (folder / "0.json").write_text((folder / "0.json").read_text()[:50])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_row, "0.scores.jsonl is damaged: it has 1 whole rows of 14 (evals/"),
+        (cut_between_rows, "0.scores.jsonl is damaged: it has 1 whole rows of 14; restore it"),
+        (no_scores, "0.scores.jsonl is damaged: it has 0 whole rows of 14; restore it"),
+        (cut_result, "0.json cannot be read: "),
+    ],
+)
+def test_a_damaged_file_is_named_and_nothing_is_written(damage, message, table, tmp_path, capsys):
+    shutil.copytree(table.parent / "gpt", tmp_path / "gpt")
+    damage(tmp_path / "gpt/evals/sugarcrepe")
+    assert scores.main([str(tmp_path / "gpt"), "--out", str(tmp_path / "s.csv")]) == 3
+    error = capsys.readouterr().err
+    assert (f"evals/sugarcrepe/{message}" in error, error.count("\n")) == (True, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["gpt"]
 
 
 SETS = {"sugarcrepe": sugarcrepe, "sugarcrepe_pp": sugarcrepe_pp, "winoground": winoground}

@@ -7,12 +7,13 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 from rich.console import Console
 from rich.progress import Progress
 
@@ -23,8 +24,8 @@ from vlc_jax.evaluation.kept_calls import KeptCalls
 from vlc_jax.evaluators import Scorer, foreign, score_table
 from vlc_jax.input_pipeline.benchmarks import Benchmark, protocol_of
 from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.run import results
-from vlc_jax.run.workdir import read_object
+from vlc_jax.run import results, workdir_files
+from vlc_jax.run.workdir import read_object, write_json
 from vlc_jax.types.setup import BenchmarkSetup
 
 STEP = 0  # of all results: a model that is no checkpoint of a run has no steps
@@ -36,7 +37,6 @@ class Task(NamedTuple):
     """One benchmark for one foreign model, and where its result goes.
 
     name: of the benchmark.   workdir: results go to its evals/<name>.   scorer: name of the model.
-    is_trusted: whether the user has named the model, so that results under the name are its own.
     examples: cases whose images are kept for the report.
     """
 
@@ -45,7 +45,6 @@ class Task(NamedTuple):
     benchmark: Benchmark
     workdir: Path
     scorer: str
-    is_trusted: bool
     examples: int
 
     @property
@@ -121,41 +120,68 @@ def evaluate_table(task: Task, table: Mapping[str, Any]) -> dict[str, Any]:
 
 def evaluate_scorer(task: Task, model: Any, batch_size: int | None) -> dict[str, Any]:
     """The result of a model (`foreign.scorer`); results of calls are kept until it is written."""
-    probe = _probe(foreign.scorer(model, {}, batch_size), task.benchmark)
     if row := task.finished(task.scorer):
-        _check_probe(task, row.get("made_with", {}).get("probe"), probe)
         print(f"{task.name}: kept from {task.folder(task.scorer)}", file=sys.stderr)
         return row
     path = task.workdir / "unfinished" / f"{task.folder(task.scorer).name}.jsonl"
     calls = KeptCalls(path, {"scorer": task.scorer})
     with closing(calls), _progress(task) as advance:
-        _check_probe(task, calls.setdefault("probe", np.array(probe)), probe)
         scorer = foreign.scorer(model, calls, batch_size, advance)
-        row = task.run(task.benchmark, scorer, task.scorer, probe=probe)
+        row = task.run(task.benchmark, scorer, task.scorer)
     calls.remove()
     return row
 
 
-def _probe(scorer: Scorer, benchmark: Benchmark) -> list[float]:
-    """Scores of the first image with two texts, by which a changed scorer is noticed."""
-    images = [image for case in benchmark.cases[:1] for image in case.images[:1]]
-    texts = [text for text in benchmark.texts if isinstance(text, str)][:2]
-    if not images or not texts:
-        return []
-    scores = scorer.score(scorer.embed_images(images), scorer.embed_texts(texts))
-    return [float(score) for score in np.asarray(scores).ravel()]
+def check_scorer(
+    folder: Path, model: Any, benchmarks: Iterable[Benchmark], batch_size: int | None
+) -> None:
+    """Compares scores of a model with those of the folder's probe: one image with two texts.
 
-
-def _check_probe(task: Task, before: Any, now: list[float]) -> None:
-    """Raises UsageError if the first scores in the workdir are of another scorer."""
-    before = [] if before is None else [float(score) for score in before]
-    is_same = len(before) == len(now) and np.allclose(before, now, **TOLERANCE)
-    if not task.is_trusted and not is_same:
+    The first model of a folder makes the probe, of the first of `benchmarks` that has both.
+    Raises UsageError if the scores differ: whatever the benchmark, they are of another model.
+    """
+    file, image = folder / "probe.json", folder / "probe.png"
+    if not file.exists():
+        texts = _make_probe(image, benchmarks)
+        if texts:
+            if (folder / "evals").exists():
+                print(
+                    f"{folder} has results and no {file.name}: whether they are of the same model "
+                    "is not known, and is taken for granted",
+                    file=sys.stderr,
+                )
+            write_json(file, {"texts": texts, "scores": _scores(model, image, texts, batch_size)})
+        return
+    saved = read_object(file)
+    try:
+        texts, before = list(saved["texts"]), [float(score) for score in saved["scores"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{file} has no texts and scores; remove it") from error
+    now = _scores(model, image, texts, batch_size)
+    if len(before) != len(now) or not np.allclose(before, now, **TOLERANCE):
         raise UsageError(
-            f"{task.workdir} has scores of another scorer on {task.name}: its first image had "
-            f"{before}, and now has {now}; choose another workdir, or remove this one (for a model "
-            "whose scores vary from call to call, say with name=... that it is the same one)"
+            f"{folder} has scores of another scorer: the image {image.name} had {before} with the "
+            f"texts of {file.name}, and now has {now}; choose another workdir, or remove this one "
+            "(for a model whose scores vary from call to call, say with name=... at its first call "
+            "that it is the same one)"
         )
+
+
+def _make_probe(path: Path, benchmarks: Iterable[Benchmark]) -> list[str]:
+    """Writes an image of a benchmark to `path`; returns two of its texts, none if it has none."""
+    for benchmark in benchmarks:
+        images = [image for case in benchmark.cases[:1] for image in case.images[:1]]
+        texts = [text for text in benchmark.texts if isinstance(text, str)][:2]
+        if images and texts:
+            Image.fromarray(image_ops.decode(images[0])).save(workdir_files.without_link(path))
+            return texts
+    return []
+
+
+def _scores(model: Any, image: Path, texts: list[str], batch_size: int | None) -> list[float]:
+    scorer = foreign.scorer(model, {}, batch_size)
+    scores = scorer.score(scorer.embed_images([image]), scorer.embed_texts(texts))
+    return [float(score) for score in np.asarray(scores).ravel()]
 
 
 @contextmanager

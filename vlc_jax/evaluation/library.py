@@ -18,6 +18,7 @@ from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.evaluators import Abilities, Scorer, foreign
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.benchmarks import READERS, protocol_of
+from vlc_jax.run import workdir_files
 from vlc_jax.run.environment import environment
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, read_object, write_json
@@ -67,7 +68,8 @@ def evaluate(
     workdir: a folder of its own for each model. Results in it are kept and not computed again.
     root: folder of the published sets.
     name: of the model, in the results. Without one, a scorer of another library must repeat the
-      first scores that it gave in this workdir before; a name is trusted.
+      scores of an image with two texts that the workdir has from its first call (probe.json),
+      whatever the benchmark; a name is trusted.
     batch_size: images per call (`foreign.scorer`), or per forward pass of a model of ours.
     examples: cases per benchmark whose images are kept for the report.
     options: of the reader and the protocol of every benchmark: count=100 (the first cases, of each
@@ -75,8 +77,8 @@ def evaluate(
 
     Raises:
       UsageError: an unknown benchmark or option, a benchmark that needs more than the model has, a
-        workdir of something else, results of a scorer that are no finite numbers. DataError:
-        missing or damaged files.
+        workdir of something else or in use, results of a scorer that are no finite numbers.
+      DataError: missing or damaged files.
     """
     setups, folder = _setups(benchmarks, root, options), _folder(workdir)
     has = _abilities(model, batch_size)
@@ -93,17 +95,22 @@ def evaluate(
             each: setup._replace(read=partial(read.get, each)) for each, setup in setups.items()
         }
         return _of_model(model, setups, folder, name, batch_size, examples)
-    scorer = name or _name(model)
-    _claim(folder, {"name": scorer})
-    done = Results()
-    for each, benchmark in read.items():
-        task = foreign_models.Task(
-            each, setups[each], benchmark, folder, scorer, bool(name), examples
-        )
-        if isinstance(model, Mapping):
-            done[each] = foreign_models.evaluate_table(task, model)
-        else:
-            done[each] = foreign_models.evaluate_scorer(task, model, batch_size)
+    scorer, done = name or _name(model), Results()
+    folder.mkdir(parents=True, exist_ok=True)
+    # a second call at the same time would write into the same files
+    lock = workdir_files.lock(folder)
+    try:
+        _claim(folder, {"name": scorer})
+        if not name and not isinstance(model, Mapping):
+            foreign_models.check_scorer(folder, model, read.values(), batch_size)
+        for each, benchmark in read.items():
+            task = foreign_models.Task(each, setups[each], benchmark, folder, scorer, examples)
+            if isinstance(model, Mapping):
+                done[each] = foreign_models.evaluate_table(task, model)
+            else:
+                done[each] = foreign_models.evaluate_scorer(task, model, batch_size)
+    finally:
+        workdir_files.unlock(lock)
     return done
 
 
@@ -121,8 +128,8 @@ def _of_model(
     )
     of_config = model.config["model"]
     name = name or f"{of_config['name']} {of_config['variant']}"
-    _claim(folder, {"name": name, "fingerprint": model.fingerprint})
     with closing(Workdir(folder)) as workdir:
+        _claim(folder, {"name": name, "fingerprint": model.fingerprint})
         setup = model._setup._replace(evaluation=evaluation)
         benchmarks = Evaluation(setup, workdir, StopSignal(), model.fingerprint)
         benchmarks.read()
@@ -172,7 +179,10 @@ def _folder(workdir: str | os.PathLike[str]) -> Path:
     folder = Path(workdir).absolute()
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"workdir is a folder; {folder} is a file")
-    if folder.is_dir() and any(folder.iterdir()) and "scorer" not in _facts(folder):
+    # a call that has just begun, or died at once, leaves these
+    begun = {"lock", "logs"}
+    is_other = folder.is_dir() and not begun.issuperset(each.name for each in folder.iterdir())
+    if is_other and "scorer" not in _facts(folder):
         kind = "the workdir of a run" if (folder / "config.json").exists() else "of something else"
         raise UsageError(f"{folder} is {kind}: choose an empty or new folder for results")
     return folder
@@ -182,7 +192,6 @@ def _claim(folder: Path, scorer: Mapping[str, str]) -> None:
     """Writes the model into env.json. Raises UsageError if the folder is another model's."""
     saved = _facts(folder).get("scorer")
     if saved is None:
-        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "env.json", {**environment(), "scorer": scorer})
     elif saved != scorer:
         raise UsageError(

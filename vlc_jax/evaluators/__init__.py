@@ -284,6 +284,8 @@ def to_json(
         "summary": [metric for metric in dict.fromkeys(metrics) if metric in result.metrics],
         "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
         "details": result.details,
+        # of <step>.scores.jsonl, by which a truncated file is noticed
+        "score_rows": len(result.per_example),
         "display": {
             "order": list(PROTOCOLS).index(name),
             "correct": row.correct,

@@ -2,11 +2,9 @@
 
 import contextlib
 import datetime
-import fcntl
 import json
 import logging
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -94,7 +92,7 @@ class Workdir:
                 f"cannot write to workdir {self.path}: {error.strerror}; choose another --workdir"
             ) from error
         is_locked_here = self.is_writer and self._remote is None
-        self._lock = self._take_lock() if is_locked_here else None
+        self._lock = workdir_files.lock(self.path) if is_locked_here else None
         self._is_incomplete = False
 
     @property
@@ -132,31 +130,6 @@ class Workdir:
         if self._peers is not None:
             self._peers.announce(exit_code)
 
-    def _take_lock(self):
-        # flock, not the existence of a file: the kernel releases it when the process ends, so that
-        # a killed job leaves no lock behind. The content is for the error message only.
-        try:
-            file = workdir_files.without_link(self.path / "lock").open("a+", errors="replace")
-        except OSError as error:
-            raise UsageError(f"cannot write {self.path / 'lock'}: {error.strerror}") from error
-        # opened with "a+": mode "w" would erase the holder's name before it is read
-        file.seek(0)
-        holder = file.read().strip()
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.close()
-            raise UsageError(
-                f"workdir {self.path} is in use by {holder or 'another job'}; "
-                "wait for it, stop it, or choose another --workdir"
-            ) from error
-        if holder:
-            logging.warning("recovered the lock of a job that died: %s", holder)
-        file.truncate(0)
-        file.write(f"host {socket.gethostname()} pid {os.getpid()}")
-        file.flush()
-        return file
-
     def close(self) -> None:
         """Releases the lock and closes the log."""
         logging.getLogger().removeHandler(self._handler)
@@ -166,9 +139,7 @@ class Workdir:
         if self._remote is not None:
             self._remote.close()
         if self._lock is not None:
-            # a lock file with content is of a killed job
-            self._lock.truncate(0)
-            self._lock.close()
+            workdir_files.unlock(self._lock)
 
     def event(self, event: str, **fields: Any) -> None:
         """Appends a row to events.jsonl and to the log."""

@@ -1,15 +1,18 @@
 """Safe file helpers for workdirs of unknown origin.
 
 JSON parsing with bounded depth, atomic replacement, no writes through symbolic links, no waiting
-for pipes.
+for pipes, and the lock against other jobs.
 """
 
+import fcntl
 import json
+import logging
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
@@ -48,7 +51,7 @@ def _depth(value: Any, above: int = 0) -> int:
 # Files and folders of which one is in every workdir; the lock is there before all others.
 OF_A_RUN = ("lock", "env.json", "checkpoints", "evals", "events.jsonl", "logs", "processes")
 # What people and launchers put into the folder of a run before it starts.
-BESIDE_A_RUN = (".txt", ".log", ".out", ".err", ".sh", ".md")
+BESIDE_A_RUN = (".txt", ".log", ".out", ".err", ".sh", ".md", ".json", ".toml", ".yaml", ".yml")
 
 
 def run_folder(path: Path) -> Path:
@@ -121,3 +124,40 @@ def replace(path: Path, text: str) -> None:
     """Writes a text file atomically, by a rename: a reader never sees a partial file."""
     # "replace": UTF-8 refuses lone surrogates, which file names and captions may have.
     stores.replace(path, text.encode("utf-8", "replace"))
+
+
+def lock(workdir: Path) -> TextIO:
+    """The open lock file of a workdir, held until `unlock` or the end of the process.
+
+    Raises UsageError, with the holder, if another job has locked the workdir.
+    """
+    # flock, not the existence of a file: the kernel releases it when the process ends, so that
+    # a killed job leaves no lock behind. The content is for the error message only.
+    try:
+        file = without_link(workdir / "lock").open("a+", errors="replace")
+    except OSError as error:
+        raise UsageError(f"cannot write {workdir / 'lock'}: {error.strerror}") from error
+    # opened with "a+": mode "w" would erase the holder's name before it is read
+    file.seek(0)
+    holder = file.read().strip()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise UsageError(
+            f"workdir {workdir} is in use by {holder or 'another job'}; "
+            "wait for it, stop it, or choose another --workdir"
+        ) from error
+    if holder:
+        logging.warning("recovered the lock of a job that died: %s", holder)
+    file.truncate(0)
+    file.write(f"host {socket.gethostname()} pid {os.getpid()}")
+    file.flush()
+    return file
+
+
+def unlock(file: TextIO) -> None:
+    """Releases the lock of a workdir."""
+    # a lock file with content is of a killed job
+    file.truncate(0)
+    file.close()

@@ -1,18 +1,23 @@
-"""Scores of single cases of several runs in one Parquet file, for statistics elsewhere:
+"""Scores of single cases of several runs in one file, Parquet, CSV or JSONL by its suffix, for
+statistics elsewhere:
 
   vlc-jax scores runs/clip runs/hp_hn --out scores.parquet
 
 A row per run, benchmark and case of the newest evaluation: run, benchmark, protocol, step, version
 (of the data), case, image (cases may share one), group (JSON), captions (list), scores (list, image
-after image), images (their number), correct, tie. Results on different data have different
-versions: join on benchmark, version and case.
+after image), images (their number), correct, tie. In CSV the lists are JSON. Results on different
+data have different versions: join on benchmark, version and case.
+Exit codes: 0 done, 2 usage, 3 data (no scores, a damaged or truncated file of results).
 """
 
 import argparse
+import csv
 import itertools
 import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +28,21 @@ from vlc_jax.report.read_workdir import NotAWorkdirError
 
 # Rows per write: the scores of many runs exceed the memory.
 ROWS = 50_000
+# Suffixes of the files that are written; import_scores reads them, too.
+FORMS = (".parquet", ".csv", ".jsonl")
 
 
 def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a run, without cases that have no scores."""
+    """Yields the rows of a run, without cases that have no scores.
+
+    Raises DataError for a damaged result, and for a file of scores that is not whole.
+    """
+    for note in run.notes:
+        if re.match(r"evals/[^/]+/\d+\.json ", note):
+            raise DataError(f"{run.path}/{note}; restore it, or remove it and evaluate again")
     for benchmark, result in compare.newest_results([run])[0].items():
         file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
-        for row in read_workdir.score_rows(run, file):
+        for row in _whole(run, file, result):
             scores = row.get("scores")
             if not isinstance(scores, list) or not scores:
                 continue
@@ -51,14 +64,57 @@ def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def write(paths: Sequence[Path], out: Path) -> int:
-    """Writes the scores of the workdirs to `out`; returns the number of rows.
+def _whole(run: read_workdir.Run, file: Path, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields all rows of a scores.jsonl. Raises DataError, at its end, if some are missing."""
+    run.notes.clear()
+    count = 0
+    for row in read_workdir.score_rows(run, file):
+        count += 1
+        yield row
+    # None: of an earlier version
+    expected = result.get("score_rows")
+    if run.notes or expected not in (None, count):
+        of_all = "" if expected is None else f" of {expected}"
+        problem = "".join(f" ({note})" for note in run.notes)
+        raise DataError(
+            f"{run.path / file} is damaged: it has {count} whole rows{of_all}{problem}; restore "
+            f"it, or remove {result['step']}.json beside it and evaluate again"
+        )
 
-    Raises DataError for a path that is not a workdir, and if no workdir has scores.
-    """
+
+@contextmanager
+def _writer(path: Path, form: str, schema: Any) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """A function that appends rows to a new file of the form .parquet, .csv or .jsonl."""
     import pyarrow
     from pyarrow import parquet
 
+    if form == ".parquet":
+        with parquet.ParquetWriter(path, schema) as writer:
+            yield lambda batch: writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+        return
+    with path.open("w", newline="", encoding="utf-8") as file:
+        if form == ".jsonl":
+            yield lambda batch: file.writelines(json.dumps(row) + "\n" for row in batch)
+            return
+        writer = csv.DictWriter(file, schema.names)
+        writer.writeheader()
+        yield lambda batch: writer.writerows(
+            {k: json.dumps(v) if isinstance(v, list | bool) else v for k, v in row.items()}
+            for row in batch
+        )
+
+
+def write(paths: Sequence[Path], out: Path) -> int:
+    """Writes the scores of the workdirs to `out`; returns the number of rows.
+
+    Raises ValueError for another suffix of `out` than those of FORMS, DataError for a path that is
+    not a workdir, for damaged files in one, and if no workdir has scores.
+    """
+    import pyarrow
+
+    form = out.suffix.lower()
+    if form not in FORMS:
+        raise ValueError(f"--out ends in {', '.join(FORMS)}, the form of the file; got {out}")
     try:
         runs = [read_workdir.read(path) for path in paths]
     except NotAWorkdirError as error:
@@ -79,13 +135,16 @@ def write(paths: Sequence[Path], out: Path) -> int:
     written, part = 0, out.with_name(f".{out.name}.writing")
     named = zip(compare.names(paths), runs, strict=True)
     every = (row for name, run in named for row in rows(name, run))
-    with parquet.ParquetWriter(part, schema) as writer:
-        while batch := list(itertools.islice(every, ROWS)):
-            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
-            written += len(batch)
-    if not written:
-        part.unlink()
-        raise DataError(f"{', '.join(map(str, paths))}: no benchmark has been evaluated yet")
+    try:
+        with _writer(part, form, schema) as append:
+            while batch := list(itertools.islice(every, ROWS)):
+                append(batch)
+                written += len(batch)
+        if not written:
+            raise DataError(f"{', '.join(map(str, paths))}: no benchmark has been evaluated yet")
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     # atomic: `out` is complete or absent
     part.replace(out)
     return written
@@ -100,11 +159,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("workdirs", nargs="+", type=Path, help="of runs with evaluations")
-    parser.add_argument("--out", required=True, type=Path, help="the Parquet file")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="the file: .parquet, .csv or .jsonl"
+    )
 
     def run(options: argparse.Namespace) -> int:
         number = write(options.workdirs, options.out)
-        print(f"{number:,} rows of {len(options.workdirs)} runs: {options.out}")
+        runs = len(options.workdirs)
+        rows_of = f"{number:,} row{'s' * (number != 1)} of {runs} run{'s' * (runs != 1)}"
+        print(f"{rows_of}: {options.out}")
         return 0
 
     return command_line.exit_code(run, parser.parse_args(arguments))
