@@ -67,7 +67,15 @@ def of_scores(
     scores: Float[Array, "batch batch"],
     negative_scores: Float[Array, "batch batch negatives"] | None,
 ) -> PairMasks:
-    """The masks; without them, those of a complete batch with these scores."""
+    """The masks; without them, those of a complete batch with these scores.
+
+    Raises UsageError unless the scores are a square.
+    """
+    if scores.shape[0] != scores.shape[1]:
+        raise errors.UsageError(
+            "a loss takes scores of pairs of an image and its caption, (batch, batch); got "
+            f"{scores.shape}"
+        )
     if pair_masks is not None:
         return pair_masks
     return complete(len(scores), None if negative_scores is None else negative_scores.shape[2])
