@@ -30,6 +30,7 @@ WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
     "open_clip_pytorch_model.bin",
+    "weights.npz",
 )
 _OF_OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _CONFIG = "open_clip_config.json"

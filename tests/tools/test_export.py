@@ -12,7 +12,7 @@ from vlc_jax.tools import export
 def pushing(monkeypatch, tmp_path):
     """The command with --push of an export that writes one file; returns its exit code."""
 
-    def write(workdir, target, out, python):
+    def write(workdir, target, out, python, platforms):
         out.mkdir()
         (out / "model.safetensors").write_bytes(b"1")
         return ["model.safetensors"], "same scores"
