@@ -62,11 +62,11 @@ class Origin:
 
     def instruction(self, files: Sequence[str], has_images: bool = False) -> str:
         """Instruction for a user who lacks these annotations, and the images unless he has them."""
-        wanted = [f"{', '.join(files)} into ROOT/{self.folder}"] if files else []
+        places = [f"{', '.join(files)} into ROOT/{self.folder}"] if files else []
         if not has_images:
             example = f", such as {self.image}," if self.image else ""
-            wanted.append(f"the images{example} into ROOT/{self.images}")
-        return f"put {' and '.join(wanted)}; they come from {self.source} (licence: {self.licence})"
+            places.append(f"the images{example} into ROOT/{self.images}")
+        return f"put {' and '.join(places)}; they come from {self.source} (licence: {self.licence})"
 
 
 class Files:

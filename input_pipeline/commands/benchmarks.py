@@ -136,26 +136,28 @@ def _fetch(names: Sequence[str], root: Path, options: argparse.Namespace) -> Non
     tried = set[Download]()
     # images may be missing of which only the annotations tell
     while True:
-        wanted, parts = dict[Download, str](), []
+        downloads, parts = dict[Download, str](), []
         for name in names:
             state = state_of(name, root, options.tagger, None)
             needed = fetch_sets.needed(
                 root, DOWNLOADS.get(name, ()), state.lacking, knows_images=not state.problem
             )
-            wanted |= {source: name for source in needed if source not in tried | wanted.keys()}
-        for source, name in wanted.items():
+            downloads |= {
+                source: name for source in needed if source not in tried | downloads.keys()
+            }
+        for source, name in downloads.items():
             try:
                 parts += fetch_sets.parts(root, source)
             except ValueError as error:  # such as a gated repository
                 print(f"{name}: {error}")
-        tried |= wanted.keys()
+        tried |= downloads.keys()
         if not parts or not fetch_sets.confirm(root, parts, options.yes):
             return
         fetch_sets.fetch(root, parts)
 
 
 def _instruction(name: str, state: State, root: Path) -> str:
-    """How to get what is missing of a set; "" if its files are there, but damaged."""
+    """Advice on the missing files of a set; "" if its files are there, but damaged."""
     origin = PUBLISHED[name][1]
     if state.problem and not state.absent:
         return ""

@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def archive(root: Path, source: Download) -> Path:
-    """Where the archive of a download is until it is unpacked."""
+    """Path of the archive of a download until it is unpacked."""
     return root / _ARCHIVES / f"{source.to.replace('/', '_')}.zip"
 
 
@@ -49,17 +49,17 @@ def needed(
     if not lacking:
         return []
     ancestors = {each for path in lacking for each in (path, *path.parents)}
-    wanted = [
+    candidates = [
         source
         for source in sources
         if not knows_images or root / (source.images or source.to) in ancestors
     ]
     absent = [
         source
-        for source in wanted
+        for source in candidates
         if not (root / source.to).exists() or archive(root, source).exists()
     ]
-    return absent or [source for source in wanted if root / source.to in ancestors]
+    return absent or [source for source in candidates if root / source.to in ancestors]
 
 
 def parts(root: Path, source: Download) -> list[Part]:
@@ -78,10 +78,10 @@ def parts(root: Path, source: Download) -> list[Part]:
         return [Part(source, source.url, size, target, fetch)]
     files = hub.wanted(hub.pinned(source.url))
     is_file = [*files] == [source.url.rpartition("/")[2]]
-    found = {(target if is_file else target / name): file for name, file in files.items()}
+    by_path = {(target if is_file else target / name): file for name, file in files.items()}
     return [
         Part(source, f"{source.url}/{path.name}", file.size, path, file.fetch)
-        for path, file in found.items()
+        for path, file in by_path.items()
         if not (path.is_file() and path.stat().st_size == file.size)
     ]
 

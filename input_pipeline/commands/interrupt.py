@@ -53,6 +53,7 @@ class _Stop:
 
     def __init__(self, grace: float | None) -> None:
         self.number, self._grace = 0, grace
+        self._ending, self._is_written = threading.Lock(), threading.Event()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
         self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
@@ -68,8 +69,13 @@ class _Stop:
 
     def end(self, number: int, line: str = "") -> None:
         """Ends the process. Not sys.exit, which waits for threads: JAX's may crash meanwhile."""
-        # os.write: the main thread may hold the lock of the buffered file
-        os.write(sys.stderr.fileno(), f"{line or LINE}\n".encode())
+        if self._ending.acquire(blocking=False):
+            # os.write: the main thread may hold the lock of the buffered file
+            os.write(sys.stderr.fileno(), f"{line or LINE}\n".encode())
+            self._is_written.set()
+        # Handler and watching thread may both be here: one of them writes the line. Not for ever:
+        # the handler may have interrupted the writing on its own thread.
+        self._is_written.wait(0.5)
         os._exit(128 + number)
 
     def close(self) -> None:
