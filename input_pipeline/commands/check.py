@@ -177,7 +177,9 @@ def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]
 
 def _open_table(path: Path, source_options: dict[str, Any]) -> Source:
     if not path.exists():
-        raise ValueError(f"{path} does not exist; expected a table ({tables.FORMATS}) or a folder")
+        raise ValueError(
+            f"{path} does not exist; expected a table ({', '.join(tables.FORMATS)}) or a folder"
+        )
     defaults = {"split": "all", "path": path, "holdout": HOLDOUT}
     return make_source("records", **{**defaults, **source_options})
 

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,13 +27,16 @@ def parser(name: str, description: str | None, **options: Any) -> argparse.Argum
 
 def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str] = str) -> int:
     """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
-    broken disk or a lost server, each printed in one line.
+    broken disk or a lost server, each printed in one line; 141, without a line, where the reader of
+    the output has left (`| head`).
 
     hide: removes secrets from a message.
     """
     try:
         return run(request)
     except ConnectionError as error:
+        if isinstance(error, BrokenPipeError) and _reader_has_left():
+            return 141  # 128 + SIGPIPE, as other programs
         message, code = f"{error}; the same command continues", 30
     except DataError as error:
         message, code = str(error), 3
@@ -42,6 +46,16 @@ def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str
             code = 30
     print(f"error: {hide(message)}", file=sys.stderr)
     return code
+
+
+def _reader_has_left() -> bool:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # else the interpreter complains once more when it flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Tools read from object stores and write to them, and go on where they were stopped."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses, prepare
+from vlc_jax.input_pipeline.commands import addresses, command_line, prepare
 from vlc_jax.input_pipeline.record import StageError
 from vlc_jax.input_pipeline.stores import fetch
 
@@ -86,3 +88,12 @@ def test_repositories_of_the_hub_are_read_and_not_written(hub, capsys):
     assert Path(copy, "a.bin").read_bytes() == b"1"
     assert prepare.main([*SCENES, "--out", "hf://me/shards"]) == 2
     assert "error: hf://me/shards: repositories of the hub are copied" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_left_ends_a_command_without_a_line(monkeypatch, capsys):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        code = command_line.exit_code(lambda rows: print("row\n" * rows, flush=True), 9)
+    assert (code, capsys.readouterr().err) == (141, "")
