@@ -5,6 +5,7 @@ import contextlib
 import errno
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -49,13 +50,13 @@ def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str
 
 
 def _reader_has_left() -> bool:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # else the interpreter complains once more when it flushes at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    output = select.poll()
+    output.register(sys.stdout.fileno(), select.POLLOUT)
+    if not any(event & select.POLLERR for _, event in output.poll(0)):
+        return False
+    # else the interpreter complains once more when it flushes at its end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
