@@ -6,6 +6,7 @@ from pathlib import Path
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.sources.published import PublishedSource
+from vlc_jax.input_pipeline.stores import text_file
 
 
 class Cc3mSource(PublishedSource):
@@ -29,9 +30,7 @@ class Cc3mSource(PublishedSource):
     _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
-        tables.check_encoding(path)
-        with path.open("rb") as file:
-            first = file.readline().decode("utf-8-sig", "replace").rstrip("\r\n")
+        first = text_file.first_line(path)
         delimiter = "\t" if "\t" in first or path.suffix == ".tsv" else ","
         names = [name.strip('"') for name in first.split(delimiter)]
         if "neg_caption" in names:

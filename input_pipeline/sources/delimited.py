@@ -1,22 +1,23 @@
 """Lines of CSV and TSV files: their separator, and rows that an unclosed quotation mark joins."""
 
+import codecs
 import collections
-import io
 import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
+
+from vlc_jax.input_pipeline.stores import text_file
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
-_MAX_HEADER = 1 << 20  # bytes
 _IMAGE_NAME = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)\"?\s*$", re.IGNORECASE)
 
 
 def separator(path: Path) -> str:
     """The separator of a table's columns: the suffix's, or the only one that its header has."""
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open("rb") as file:
-        header = file.readline(_MAX_HEADER).decode("utf-8-sig", "replace").rstrip()
+    header = text_file.first_line(path).rstrip()
     others = [separator for separator in SEPARATORS if separator in header]
     if usual in others or len(others) != 1:
         return usual
@@ -48,7 +49,7 @@ class CountedLines:
     position: after the last line.   of_row: lines since `begin_row`, as bytes.
     """
 
-    def __init__(self, file: io.BufferedReader) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._waiting: collections.deque[bytes] = collections.deque()
         self.position = 0
@@ -61,7 +62,7 @@ class CountedLines:
         line = self._waiting.popleft() if self._waiting else next(self._file)
         self.position += len(line)
         self.of_row.append(line)
-        return line.decode("utf-8")
+        return line.removeprefix(codecs.BOM_UTF8).decode("utf-8")
 
     def begin_row(self) -> int:
         """Position of the next line, which begins a row."""

@@ -2,9 +2,11 @@
 
 Only the position of each row is in memory (16 bytes a row), so that a table of millions of rows is
 small and quick to pickle to a worker process; a row is parsed when it is read. An index beside the
-table caches the positions (`sources/table_index.py`).
+table caches the positions (`sources/table_index.py`). Of a table in UTF-16 they are positions in a
+temporary copy in UTF-8 (`text_file.open_utf8`).
 """
 
+import codecs
 import collections
 import csv
 import json
@@ -12,7 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,7 +29,7 @@ _CHUNK = 1 << 24
 # rows read at a time in a pass over all, and between two updates of the progress
 _BLOCK = 1 << 12
 # Excel and some Windows editors begin UTF-8 files with it
-_BOM = b"\xef\xbb\xbf"
+_BOM = codecs.BOM_UTF8
 _DAMAGE = (ValueError, RecursionError, csv.Error)  # errors of a row that cannot be parsed
 
 
@@ -93,11 +95,22 @@ class Table:
         return self._pread(start, int(self._stop[index]))
 
     def _pread(self, start: int, stop: int) -> bytes:
+        return os.pread(self._descriptor(), stop - start, start)  # safe among threads
+
+    def _descriptor(self) -> int:
+        """Descriptor of the table in UTF-8, in whose bytes all positions are."""
         if self._file is None:
-            descriptor = os.open(self.path, os.O_RDONLY)
+            with text_file.open_utf8(self.path) as file:
+                descriptor = os.dup(file.fileno())
             self._file = descriptor
             weakref.finalize(self, os.close, descriptor)
-        return os.pread(self._file, stop - start, start)  # safe among threads
+        return self._file
+
+    def _opened(self) -> BinaryIO:
+        """The table in UTF-8, from its first byte."""
+        file = open(self._descriptor(), "rb", closefd=False)  # noqa: SIM115
+        file.seek(0)
+        return file
 
     def _lines(self) -> Iterator[bytes]:
         """The bytes of every row in order, read in large blocks."""
@@ -120,7 +133,7 @@ class Table:
     def _positions(self, find: Callable[[], np.ndarray]) -> np.ndarray:
         """First byte and end of each row, int64 (rows, 2), from the index or else from `find`."""
         assert self.index is not None
-        size = self.path.stat().st_size
+        size = os.fstat(self._descriptor()).st_size
         stored = self.index.read("rows", 2 * size)
         if stored is not None and not len(stored) % 2:
             # A foreign index must not make us read outside the file.
@@ -140,12 +153,12 @@ class JsonLinesTable(Table):
     """One JSON object per line; blank lines do not count."""
 
     def __init__(self, path: Path) -> None:
-        check_encoding(path)
         super().__init__(path, TableIndex(path, "jsonl"))
         self._start, self._stop = self._positions(self._spans).T
 
     def _spans(self) -> np.ndarray:
-        ends = _line_ends(self.path)
+        with self._opened() as file:
+            ends = _line_ends(file)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
         # candidates for nothing but white space
         short = np.flatnonzero(ends - starts < 8)
@@ -189,7 +202,6 @@ class DelimitedTable(Table):
     def __init__(
         self, path: Path, delimiter: str, quoting: bool, header: Sequence[str] | None = None
     ) -> None:
-        check_encoding(path)
         quotes = "quotes" if quoting else "no quotes"
         named = "" if header is None else f" {list(header)}"
         super().__init__(path, TableIndex(path, f"{delimiter!r} {quotes}{named}"))
@@ -201,7 +213,7 @@ class DelimitedTable(Table):
         if header is not None or not len(spans):
             return
         try:
-            self._header = self._fields(self._bytes(0).removeprefix(_BOM))
+            self._header = self._fields(self._bytes(0))
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"the header of {path} cannot be read: {error}") from error
         # unnamed columns are nobody's
@@ -214,8 +226,8 @@ class DelimitedTable(Table):
 
     def _spans(self) -> np.ndarray:
         """int64 (rows, 2): first byte of each row, the header's included, and the byte after it."""
-        with self.path.open("rb") as file:
-            return self._spans_of(delimited.CountedLines(file), self.path.stat().st_size)
+        with self._opened() as file:
+            return self._spans_of(delimited.CountedLines(file), os.fstat(file.fileno()).st_size)
 
     def _spans_of(self, lines: delimited.CountedLines, size: int) -> np.ndarray:
         assert self.index is not None
@@ -249,7 +261,7 @@ class DelimitedTable(Table):
 
         def text(line: bytes) -> str:
             taken.append(line)
-            return line.decode()
+            return line.removeprefix(_BOM).decode()
 
         # map, unlike a generator, continues after a line that is not UTF-8
         reader = self._reader(map(text, self._lines()))
@@ -286,7 +298,7 @@ class DelimitedTable(Table):
 
     def _fields(self, line: bytes) -> list[str]:
         try:
-            return next(self._reader([line.decode("utf-8")]))
+            return next(self._reader([line.removeprefix(_BOM).decode("utf-8")]))
         except csv.Error as error:
             if not self._quoting == csv.QUOTE_MINIMAL or b'"' not in line:
                 raise
@@ -397,21 +409,11 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     return json_annotations.coco_rows(path, document)
 
 
-def check_encoding(path: Path) -> None:
-    """Raises DataError for a table in UTF-16."""
-    with path.open("rb") as file:
-        encoding = text_file.encoding(file.read(4))
-    # rows are found by the bytes of their line ends
-    if encoding != "utf-8":
-        raise DataError(f"{path} is {encoding.upper()}, a table is UTF-8: save it as UTF-8")
-
-
-def _line_ends(path: Path) -> np.ndarray:
+def _line_ends(file: BinaryIO) -> np.ndarray:
     """Positions after each line's end, int64 (lines,); the last line may lack an end."""
     ends, position = [], 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            ends.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + position + 1)
-            position += len(chunk)
+    while chunk := file.read(_CHUNK):
+        ends.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + position + 1)
+        position += len(chunk)
     last = [] if ends and len(ends[-1]) and ends[-1][-1] == position else [position]
     return np.concatenate([*ends, last]).astype(np.int64)

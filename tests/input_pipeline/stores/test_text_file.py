@@ -22,6 +22,7 @@ ENCODINGS = {
     "utf-16": lambda text: text.encode("utf-16"),
     "utf-16, big end first": lambda text: b"\xfe\xff" + text.encode("utf-16-be"),
     "utf-16 without a mark": lambda text: text.replace("\n", "\r\n").encode("utf-16-le"),
+    "utf-32": lambda text: text.encode("utf-32"),
 }
 
 
@@ -61,6 +62,12 @@ READERS = {  # suffix of the file -> what it holds, reader, expected
     "templates.txt": ("a {}\u2028b\n", templates, ["a {}\u2028b"]),
     "excluded.txt": ("a.jpg\n", excluded, ["file:a.jpg"]),
     "captions.txt": ("\n".join(TEXTS), captions.read, TEXTS),
+    "captions.csv": ("caption\n" + "\n".join(TEXTS), captions.read, TEXTS),
+    "captions.jsonl": (
+        "".join(json.dumps({"caption": text}, ensure_ascii=False) + "\n" for text in TEXTS),
+        captions.read,
+        TEXTS,
+    ),
     "texts.txt": ("\n".join(TEXTS), text_vectors.read_texts, TEXTS),
     "list.json": (json.dumps(TEXTS, ensure_ascii=False), json_annotations.load, TEXTS),
     "rows.jsonl": (
