@@ -1,8 +1,11 @@
 """Record validation and the limit of bad records, for training, preparation and checks alike."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from vlc_jax.input_pipeline.record import Conversation, DataError, Record, check_text
+
+_NO_WORD = re.compile(r"n\d{8}|(class|label)?[\d\W_]+")
 
 
 def captions(record: Record) -> list[int]:
@@ -33,3 +36,9 @@ def check_share(bad: Mapping[str, str], limit: float, total: int) -> None:
         f"{len(bad)} of {total:,} records cannot be used, more than the limit of {limit:g} "
         f"(max_bad_share); the last is {last}: {bad[last]}"
     )
+
+
+def wordless(classes: Sequence[str]) -> str:
+    """The first class that is a number or WordNet's id, if most are, which make no caption; ""."""
+    numbers = [name for name in classes if _NO_WORD.fullmatch(name)]
+    return numbers[0] if 2 * len(numbers) > len(classes) else ""

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 
 # n01440764, 17, class_3
-_NO_WORD = re.compile(r"n\d{8}|(class|label)?[\d\W_]+")
 
 
 def retrieval(
@@ -66,7 +64,11 @@ def zeroshot(
     classes, prompts = tuple(records.classes), tuple(records.templates)
     version = records.fingerprint
     if class_names is None:
-        _check_words(classes)
+        if number := record_validation.wordless(classes):
+            raise ValueError(
+                f"classes such as {number!r} are no words for a prompt: name them by class_names "
+                "(docs/benchmarks.md, zero-shot classification; for digits the same numbers)"
+            )
         # folders have underscores for spaces, as in the captions of their source
         if any("_" in name for name in classes):
             class_names = [name.replace("_", " ") for name in classes]
@@ -163,16 +165,6 @@ def _relabelled(
         dataclasses.replace(case, meta=case.meta | {"label": labels[names[case.meta["label"]]]})
         for case in cases
     )
-
-
-def _check_words(classes: Sequence[str]) -> None:
-    """Raises ValueError if most classes are numbers or WordNet's ids, which make no prompt."""
-    numbers = [name for name in classes if _NO_WORD.fullmatch(name)]
-    if 2 * len(numbers) > len(classes):
-        raise ValueError(
-            f"classes such as {numbers[0]!r} are no words for a prompt: name them by class_names "
-            "(docs/benchmarks.md, zero-shot classification; for digits the same numbers)"
-        )
 
 
 def _notes_on_classes(classes: Sequence[str]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ class Report:
     """Result of an inspection; `str(report)` is the printed text."""
 
     total: int  # records of the source
+    wordless: str = ""  # a class that is no word, if most are (record_validation.wordless)
     looked_at: int = 0
     bad: dict[str, str] = field(default_factory=dict)  # record id -> reason
     captions: int = 0
@@ -111,6 +112,12 @@ class Report:
     def warnings(self) -> list[str]:
         """Warnings about data that can be used but are probably not as intended."""
         lines = []
+        if self.wordless:
+            lines.append(
+                f"classes such as {self.wordless!r} are no words, and their captions have these "
+                "names: name the folders of classes (or links to them) by words, or train on a "
+                "table of captions"
+            )
         if self.tokens and self.unknown_tokens > _UNKNOWN_WARNING * self.tokens:
             share = self.unknown_tokens / self.tokens
             lines.append(
@@ -162,7 +169,8 @@ def inspect(
 
     `progress` is called with the number of records done so far.
     """
-    report = Report(total=len(source), text_versions=sampling.stored_versions(source))
+    wordless = record_validation.wordless(getattr(source, "classes", ()))
+    report = Report(len(source), wordless, text_versions=sampling.stored_versions(source))
     number = len(source) if count is None else min(count, len(source))
     # Four samples, spread evenly; spare ones replace samples that turn out bad.
     sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}

@@ -2,6 +2,7 @@ import pytest
 
 from tests.support.sets.files import picture, write_json
 from vlc_jax.input_pipeline.benchmarks import READERS
+from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
@@ -64,6 +65,14 @@ def test_folders_that_are_no_words_need_class_names(tmp_path, names):
         READERS["zeroshot"](**options)
     given = READERS["zeroshot"](**options, class_names=names)
     assert given.classes == names
+    source = make_source("class_folders", "all", path=tmp_path)
+    (warning,) = inspection.preview(source, None, None).warnings()
+    assert f"classes such as {min(names)!r} are no words" in warning
+
+
+def test_training_on_folders_named_by_words_has_no_warning(folder):
+    source = make_source("class_folders", "val", path=folder)
+    assert inspection.preview(source, None, None).warnings() == []
 
 
 def test_labels_of_a_probe_go_by_the_names_of_the_classes(folder):
