@@ -57,7 +57,7 @@ class PeerError(Exception):
 
 
 class DivergedError(Exception):
-    """A non-finite loss or gradient; the update was not applied."""
+    """A non-finite loss or gradient, whose update was not applied, or non-finite parameters."""
 
     exit_code = ExitCode.DIVERGED
 

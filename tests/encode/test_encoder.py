@@ -5,6 +5,7 @@ import logging
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -16,9 +17,10 @@ from vlc_jax.encode import batches, feature_cache
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
 from vlc_jax.encode.interrupt import NEVER, Interrupt
-from vlc_jax.errors import PreemptedError, UsageError
+from vlc_jax.errors import DivergedError, PreemptedError, UsageError
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case
+from vlc_jax.models import parameters
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.setup import resolve
 from vlc_jax.types import ImageFeatures, TextFeatures
@@ -75,6 +77,30 @@ def on_one_device(setup):
 
 def with_evaluation(setup, **changes):
     return setup._replace(evaluation=setup.evaluation._replace(**changes))
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_parameters_that_are_not_finite_are_named_before_anything_is_scored(
+    run, monkeypatch, on_host
+):
+    monkeypatch.setattr(parameters, "_are_on_host", lambda leaves: on_host)
+    setup, variables = run
+    for value in (np.nan, -np.inf):
+        params = {**variables["params"], "logit_scale": np.full((3,), value, np.float32)}
+        with pytest.raises(DivergedError, match="must be finite; 3 of 3 values of logit_scale"):
+            Encoder(setup).scorer({**variables, "params": params})
+
+
+def test_embeddings_that_are_not_finite_are_refused(run):
+    def method(model, rows):
+        return TextFeatures(jnp.where(rows["text"] == 2, jnp.inf, 0.5 * rows["text"]))
+
+    encode = BatchEncoder(run[0], method, lambda rows: {"text": np.array(rows)}, batch_size=8)
+    rows = [[0, 0, 0]] * 11
+    assert encode({"params": {}}, rows).pooled.shape == (11, 3)
+    rows[9] = [0, 2, 0]
+    with pytest.raises(DivergedError, match="1 of a batch of 3 are not"):
+        encode({"params": {}}, rows)
 
 
 @pytest.mark.parametrize("select", ["patch", "pooled"])

@@ -17,7 +17,7 @@ from vlc_jax import losses, models, weights
 from vlc_jax.encode import inference
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import DivergedError, UsageError
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.models import variants
 from vlc_jax.models.clip import CLIP
@@ -62,6 +62,21 @@ def test_a_loaded_model_is_evaluated_in_a_folder_of_its_own_as_in_its_run(model,
     assert not (tmp_path / "x").exists()
     with pytest.raises(UsageError, match=r"has results of .*fingerprint.*, not of"):
         vlc_jax.evaluate(lambda images, texts: 0, name, workdir=workdir)
+
+
+def test_a_model_of_parameters_that_are_not_finite_scores_nothing(model):
+    params = jax.tree.map(lambda x: x, model.params)
+    params["logit_scale"] = params["logit_scale"] * np.nan
+    broken = model.with_params(params)
+    pixels = np.zeros((40, 30, 3), np.uint8)
+    for call in (
+        lambda: broken.score([pixels], ["a red circle"]),
+        lambda: broken.embed_images([pixels]),
+        lambda: broken.embed_texts(["a red circle"]),
+        lambda: broken.zero_shot([pixels], ["circle"]),
+    ):
+        with pytest.raises(DivergedError, match="1 of 1 values of logit_scale are not"):
+            call()
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from flax import linen as nn
 from vlc_jax.devices import sharding
 from vlc_jax.encode.feature_cache import FeatureCache
 from vlc_jax.encode.interrupt import NEVER, Interrupt
+from vlc_jax.errors import DivergedError
 from vlc_jax.types.setup import Setup
 
 Rows = dict[str, np.ndarray]
@@ -96,6 +97,8 @@ class BatchEncoder:
         length, and every process loads the items of all processes.
       cache: of features; None: all items are encoded.
       count: called with the number of items of each encoded batch.
+
+    Raises DivergedError for embeddings that are not finite.
     """
 
     def __init__(
@@ -146,6 +149,12 @@ class BatchEncoder:
 
     def _on_host(self, indices: Sequence[int], features: Any) -> tuple[Sequence[int], Any]:
         features = jax.tree.map(lambda x: np.asarray(x)[: len(indices)], features)
+        is_finite = np.isfinite(features.pooled).all(axis=1)
+        if not is_finite.all():
+            raise DivergedError(
+                f"embeddings must be finite; {(~is_finite).sum()} of a batch of {len(indices)} are "
+                "not, though the parameters are: set config.model.dtype=float32"
+            )
         self._count(len(indices))
         return indices, features
 

@@ -43,6 +43,7 @@ from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import Caption, ImageLike
 from vlc_jax.input_pipeline.tokenizers.tokenizer import tokenize
+from vlc_jax.models.parameters import require_finite
 from vlc_jax.run import workdir_files
 from vlc_jax.types import ImageFeatures, TextFeatures
 from vlc_jax.types.setup import Setup
@@ -141,7 +142,9 @@ class Encoder:
         """The model with these variables, for the evaluators.
 
         The cache of a tower survives as long as its parameters do not change (a frozen tower).
+        Raises DivergedError for parameters that are not finite.
         """
+        require_finite(variables["params"])
         # only the returned Scorer references the variables: training must not hold a second copy
         encoders = (self.images, self.texts, self.image_tokens, self.text_tokens)
         images, texts, *tokens = (encode and partial(encode, variables) for encode in encoders)

@@ -24,7 +24,7 @@ from vlc_jax.encode.batches import compiled
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError
-from vlc_jax.evaluators import Decoding, Scorer, zeroshot
+from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
@@ -114,7 +114,8 @@ class Model:
     """A trained model: images and texts in, float32 numpy arrays out, batched over all devices.
 
     `apply`, `encode_image` and `encode_text` are pure functions of parameters, pixels and token
-    ids, for jax.jit and jax.grad; `params`, `preprocess` and `tokenizer` give their arguments.
+    ids, for jax.jit and jax.grad; `params`, `preprocess` and `tokenizer` give their arguments. All
+    other methods raise DivergedError for parameters, embeddings and scores that are not finite.
 
     config: of its run, as a plain dict.
     logit_scale, logit_bias: logits = logit_scale * scores + logit_bias; the bias is None for a
@@ -257,7 +258,7 @@ class Model:
                     text = of_texts.embed_texts(texts[left : left + in_memory])
                 part = scores[top : top + in_memory, left : left + in_memory]
                 part[:] = in_blocks(image, text)
-        return scores
+        return stats.require_finite(scores)
 
     def _in_blocks(self, images: int, texts: int) -> Any:
         """A function of features -> scores, in blocks for this number of images and texts."""
@@ -298,7 +299,7 @@ class Model:
         rows, size = np.zeros((len(inputs), len(classes)), np.float32), self._batch_size
         for start in range(0, len(inputs), size):
             rows[start : start + size] = score(scorer.embed_images(inputs[start : start + size]))
-        return rows
+        return stats.require_finite(rows)
 
     def patch_maps(
         self, images: Sequence[AnyImage], texts: Sequence[Caption]

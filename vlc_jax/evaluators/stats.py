@@ -212,12 +212,13 @@ def mean_of_means(parts: Sequence[Estimate]) -> Estimate:
     return Estimate(value, count, None, value - half, value + half, unit=parts[0].unit)
 
 
-def require_finite(scores: np.ndarray, benchmark: str) -> np.ndarray:
+def require_finite(scores: np.ndarray, benchmark: str = "") -> np.ndarray:
     """Returns `scores`; raises DivergedError if any is NaN or infinite and cannot be ranked."""
     bad = int(np.size(scores) - np.isfinite(scores).sum())
     if bad:
+        on = f" on benchmark {benchmark!r}" if benchmark else ""
         raise errors.DivergedError(
-            f"scores must be finite; {bad} of {np.size(scores)} on benchmark {benchmark!r} are "
-            f"not: the parameters have diverged, evaluate an earlier checkpoint"
+            f"scores must be finite; {bad} of {np.size(scores)}{on} are not: the parameters "
+            "have diverged, evaluate an earlier checkpoint"
         )
     return scores

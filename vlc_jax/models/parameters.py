@@ -13,7 +13,7 @@ from flax import traverse_util
 
 from vlc_jax import models
 from vlc_jax.devices import sharding
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import DivergedError, UsageError
 from vlc_jax.models import lora
 
 TOWERS = ("image", "text")
@@ -142,12 +142,38 @@ def fingerprint(params: Any) -> str:
     Sums of hashed bits modulo 2**32 do not depend on the order, hence not on the mesh.
     """
     leaves = jax.tree.leaves(params)
-    if all(isinstance(x, np.ndarray) or sharding.is_on_cpu_here(x) for x in leaves):
-        # on the host: no copy, and no compilation, which takes seconds
+    if _are_on_host(leaves):
         sums = [_sum_on_host(np.asarray(x)) for x in leaves]
     else:
         sums = _sums_of_hashes(leaves)
     return hashlib.sha256(np.array([int(x) for x in sums], np.uint32)).hexdigest()[:16]
+
+
+def require_finite(params: Any) -> None:
+    """Raises DivergedError, naming the first one, if parameters have NaN or infinite values."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    leaves = jax.tree.leaves(params)
+    if _are_on_host(leaves):
+        bad = [(~np.isfinite(x)).sum() for x in map(np.asarray, leaves)]
+    else:
+        bad = _numbers_not_finite(leaves)
+    for path, x, number in zip(paths, leaves, map(int, bad), strict=True):
+        if number:
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise DivergedError(
+                f"parameters must be finite; {number:,} of {np.size(x):,} values of {name} are "
+                "not: they have diverged or are damaged, take an earlier checkpoint"
+            )
+
+
+@jax.jit
+def _numbers_not_finite(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    return [(~jnp.isfinite(x)).sum() for x in leaves]
+
+
+def _are_on_host(leaves: Sequence[Any]) -> bool:
+    """True if numpy reads the arrays without a copy, and without compiling, which takes seconds."""
+    return all(not isinstance(x, jax.Array) or sharding.is_on_cpu_here(x) for x in leaves)
 
 
 def _sum_on_host(x: np.ndarray) -> np.uint32:

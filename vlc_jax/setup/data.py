@@ -15,7 +15,7 @@ from vlc_jax import evaluators
 from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline import benchmarks as benchmark_readers
 from vlc_jax.input_pipeline import lookup, tokenizers
-from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.benchmarks import Benchmark, equal_cases
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts, make_hard_texts
@@ -335,9 +335,10 @@ def benchmark(
 def _read_benchmark(field: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
     """Reads a benchmark. Raises UsageError for an invalid option."""
     try:
-        return benchmark_readers.READERS[reader](**options)
+        read = benchmark_readers.READERS[reader](**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{field}: {error}") from error
+    return equal_cases.noted(read, benchmark_readers.protocol_of(reader))
 
 
 def feature_cache_key(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
