@@ -2,21 +2,19 @@
 
 import collections
 import dataclasses
-import difflib
 import functools
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import Caption, DataError, Record, check_text, read_caption
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import holdout as holdouts
 from vlc_jax.input_pipeline.sources import (
-    cells,
     id_index,
     image_files,
     image_identity,
@@ -25,32 +23,14 @@ from vlc_jax.input_pipeline.sources import (
     row_keys,
     tables,
 )
-from vlc_jax.input_pipeline.sources import holdout as holdouts
+from vlc_jax.input_pipeline.sources.row_records import RowRecords
 
 # images, spread over the source, that are looked up before a run starts
 _CHECKED_IMAGES = 100
-
-
-# Column names of published tables, suggested if the default column is missing.
-USUAL_NAMES = {
-    "image_column": (
-        "filepath",
-        "file_path",
-        "path",
-        "image_path",
-        "file_name",
-        "filename",
-        "file",
-        "image_name",
-        "img",
-        "picture",
-    ),
-    "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
-}
 HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
-class RecordsSource:
+class RecordsSource(RowRecords):
     """Source of your own data: a record per image of a table, or of COCO captions.
 
     path: the table: JSONL, TSV, CSV or JSON, by the suffix of its name (`sources/tables.py`).
@@ -88,8 +68,6 @@ class RecordsSource:
 
     _kind = "records"  # prefix of fingerprints
     _folder_option = "image_folder"
-    # True if a single text or id must be a list, too
-    _only_lists = False
     # False if every row of the file is a record by its definition
     _joins_rows = True
     _split_advice = (
@@ -125,14 +103,19 @@ class RecordsSource:
             raise ValueError(f"holdout is a share in [0, 1); got {holdout}")
         self._split, self._split_column, self._holdout = split, split_column, holdout
         self._has_holdout = holdout > 0 and split_column is None
-        self._image = image_column
-        self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
-        self._id = id_column
-        self._negatives, self._positives = negatives_column, positives_column
-        self._negative_kinds, self._positive_kinds = negative_kinds_column, positive_kinds_column
-        self._hard_images, self._group = hard_images_column, group_column
-        self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
-        self._folder = Path(path).parent if image_folder is None else Path(image_folder)
+        super().__init__(
+            Path(path).parent if image_folder is None else Path(image_folder),
+            image_column=image_column,
+            caption_column=caption_column,
+            id_column=id_column,
+            negatives_column=negatives_column,
+            positives_column=positives_column,
+            negative_kinds_column=negative_kinds_column,
+            positive_kinds_column=positive_kinds_column,
+            hard_images_column=hard_images_column,
+            group_column=group_column,
+            meta_columns=meta_columns,
+        )
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
         self._table = self._open(Path(path), quoting)
@@ -143,7 +126,7 @@ class RecordsSource:
             self.digests[str(exclude)] = tables.sha256(Path(exclude))
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
-        self._check_columns()
+        self._check_columns(split_column=self._split_column)
         # rows of the records; position of each record's first row, None: each row is a record
         self._index: np.ndarray
         self._first: np.ndarray | None = None
@@ -169,27 +152,6 @@ class RecordsSource:
         names = dict.fromkeys(map(self._first_id, record.hard_images))
         names.pop(record.id, None)
         return dataclasses.replace(record, hard_images=[*names])
-
-    def _record(self, row_index: int) -> Record:
-        """The record of one row."""
-        row, name = self._table[row_index], self._table.name(row_index)
-        captions = self._read_captions(row, name)
-        cell = cells.Cells(row, name, self._only_lists)
-        count = len(captions)
-        negatives, negative_kinds = cell.hard_texts(self._negatives, self._negative_kinds, count)
-        positives, positive_kinds = cell.hard_texts(self._positives, self._positive_kinds, count)
-        return Record(
-            id=self._record_id(row, row_index),
-            image=self._locate(self._image_name(row, name)) if self._has_image(row) else None,
-            captions=captions,
-            negatives=negatives,
-            positives=positives,
-            negative_kinds=negative_kinds,
-            positive_kinds=positive_kinds,
-            hard_images=[str(other) for other in cell.as_list(self._hard_images)],
-            group=None if self._group is None else row.get(self._group),
-            meta={column: row.get(column) for column in self._meta},
-        )
 
     def find(self, record_id: str) -> Record:
         """The record of a row's id. Raises DataError if there is none, or if it cannot be read."""
@@ -230,85 +192,6 @@ class RecordsSource:
         if self._id is None and isinstance(rows, tables.MemoryTable):
             self._id = "id" if "id" in rows.columns() else None
         return rows
-
-    def _candidate_paths(self, image: str) -> list[Path]:
-        """Possible paths of a named image, the likeliest first."""
-        return [self._folder / image]
-
-    def _locate(self, image: str) -> Path:
-        """The first candidate path that exists; the likeliest if none does."""
-        # No stat of a single candidate: opening it reports a missing file, and storage may be slow.
-        first, *others = self._candidate_paths(image)
-        if not others or os.path.exists(first):
-            return first
-        # os.path: Path.exists raises for paths that are too long
-        return next((path for path in others if os.path.exists(path)), first)
-
-    def _read_captions(self, row: dict[str, Any], name: str) -> list[Caption]:
-        captions: list[str] = []
-        for column in self._captions:
-            if column not in row:
-                raise DataError(f"{name} has no {column!r}; it has {list(row)}")
-            value = cells.read_captions(row[column], column, name)
-            if value is None:
-                raise DataError(f"{name}: its {column!r} is null, or an empty cell")
-            captions += value if isinstance(value, list) else [value]
-        if not all(isinstance(caption, str) for caption in captions):
-            raise DataError(f"{name}: a caption is text; got {captions}")
-        return [read_caption(caption) for caption in captions]
-
-    def _has_image(self, row: dict[str, Any]) -> bool:
-        """False for the row of a text-only record."""
-        del row
-        return True
-
-    def _image_name(self, row: dict[str, Any], name: str) -> str:
-        image = row.get(self._image)
-        if not isinstance(image, str) or not image.strip() or "\0" in image:
-            raise DataError(f"{name}: {self._image!r} is the name of a file; got {image!r}")
-        if "://" in image:
-            raise DataError(f"{name}: {image} is a URL; download the images first")
-        return image
-
-    def _record_id(self, row: dict[str, Any], row_index: int) -> str:
-        if self._id is None:
-            return f"{row.get(self._image)}#{self._table.number(row_index)}"
-        if row.get(self._id) in (None, ""):
-            raise DataError(f"{self._table.name(row_index)} has no {self._id!r}, its id")
-        try:
-            check_text(record_id := str(row[self._id]), "an id")
-        except DataError as error:
-            raise DataError(f"{self._table.name(row_index)}: {error}") from None
-        return record_id
-
-    def _check_columns(self) -> None:
-        known = self._table.columns()
-        named = {"image_column": [self._image], "caption_column": self._captions}
-        for option in (
-            "id",
-            "negatives",
-            "positives",
-            "negative_kinds",
-            "positive_kinds",
-            "hard_images",
-            "group",
-            "split_column",
-        ):
-            column = getattr(self, f"_{option}")
-            named[option if option == "split_column" else f"{option}_column"] = [column]
-        named["meta_columns"] = self._meta
-        for option, columns in named.items():
-            for column in columns:
-                if column is not None and column not in known:
-                    usual = [name for name in USUAL_NAMES.get(option, ()) if name in known]
-                    near = usual or difflib.get_close_matches(column, known, 1, cutoff=0.5)
-                    hint = f"; did you mean {option}={near[0]!r}?" if near else ""
-                    if not known:
-                        self._table[0]  # raises the reason why it cannot be read
-                    raise ValueError(
-                        f"{self._table.path} has no column {column!r} ({option}); "
-                        f"columns: {known}{hint}"
-                    )
 
     def _select(self, excluded: frozenset[str], join_rows: bool) -> None:
         """Sets the indices of the rows of the split, int64 (rows,), those of a record side by side,
