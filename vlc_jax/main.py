@@ -221,7 +221,7 @@ def run(stop: StopSignal) -> int:
             code, error = lost[0], PeerError(lost[1])
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
         if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
-            advice = addresses.started_elsewhere(config, absolute(WORKDIR.value))
+            advice = addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             advice = f"; make room for {WORKDIR.value} and run the same command again"
         if code == ExitCode.PREEMPTED and MODE.value == "eval":

@@ -1,6 +1,7 @@
 """Config validation: records of a step, steps of a run, functional words, hard texts."""
 
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,11 @@ import pytest
 import tokenizers
 from ml_collections import ConfigDict
 
+import vlc_jax
+from tests.support import tiny
 from vlc_jax.configs import default
 from vlc_jax.devices import runtime
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import addresses, data, duration, init_from, resolve
 
@@ -148,3 +151,27 @@ def test_a_run_continued_from_another_folder_says_where_its_data_are(tmp_path, m
     for content in ("[", '{"folder": 3}', "{}"):
         (run / "env.json").write_text(content)
         assert addresses.started_elsewhere(config, run) == ""
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_loading_a_run_without_its_first_weights_says_where_they_were(
+    tmp_path, monkeypatch, is_moved
+):
+    start, elsewhere, path = (tmp_path / name for name in ("start", "elsewhere", "start/run"))
+    config = tiny.get_config()
+    config.init_from, config.frozen = "runs/base", ("image", "text")
+    run = Workdir(path)
+    monkeypatch.chdir(start)
+    run.claim(config.to_dict())
+    run.write_env()
+    run.close()
+    (start / "runs/base").mkdir(parents=True)
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    advice = f"started in {start}, where config.init_from=runs/base is: go there"
+    if is_moved:
+        path = start.rename(tmp_path / "moved") / "run"
+        there = re.escape(f"copy or link it to {elsewhere}/runs/base")
+        advice = f"started in {start}, and config.init_from=runs/base is not here: {there}"
+    with pytest.raises(WeightsError, match=f"no weights at runs/base; the run was {advice}"):
+        vlc_jax.load(path)

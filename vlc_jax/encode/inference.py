@@ -102,9 +102,12 @@ def load(
     if is_workdir(path):
         if listed := ", ".join(name for name, value in options.items() if value is not None):
             raise UsageError(f"{path} is a run, whose config sets {listed}: leave {listed} out")
-        setup = resolve(saved_config(path), "weights")
-        text_encoders.encode_others(setup.tokenizer)
-        return Model(setup, init_from.load_latest(setup, path).variables, batch_size)
+        config = saved_config(path)
+        with addresses.where_started(config, path):
+            setup = resolve(config, "weights")
+            text_encoders.encode_others(setup.tokenizer)
+            latest = init_from.load_latest(setup, path)
+        return Model(setup, latest.variables, batch_size)
     setup = resolve(config_of_weights(path, **options), "weights")
     params = init_from.load_complete(setup)
     return Model(setup, {"params": params, "batch_stats": {}}, batch_size)

@@ -8,8 +8,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import fetch, hub
 from vlc_jax.run.workdir import SavedConfig, read_object
 
@@ -72,9 +73,9 @@ def hashes(config: Mapping[str, Any]) -> dict[str, str]:
     return {k: v for address in dict.fromkeys(addresses) for k, v in hub.hashes(address).items()}
 
 
-def started_elsewhere(config: ConfigDict, workdir: Path | str) -> str:
+def started_elsewhere(config: ConfigDict, workdir: Path | str, error: object = "") -> str:
     """Advice if relative paths of the config are files of the folder where the run was started, and
-    not of the present one; "" otherwise.
+    not of the present one, or if a path that `error` names is in neither; "" otherwise.
     """
     path = Path(workdir) / "env.json"
     if stores.is_url(workdir) or not path.is_file():
@@ -83,17 +84,35 @@ def started_elsewhere(config: ConfigDict, workdir: Path | str) -> str:
         folder = str(read_object(path).get("folder", ""))
     except UsageError:  # a damaged file is no reason to hide the error
         return ""
-    if not folder or not os.path.isdir(folder):
+    if not os.path.isabs(folder) or folder == os.getcwd():
         return ""
-    for name, value in _strings("", config.to_dict()):
-        is_there = value and not os.path.isabs(value) and os.path.exists(Path(folder) / value)
-        # a word such as "clip" may be a folder there
-        if is_there and not os.path.exists(value) and ("/" in value or "." in value):
+    # a word such as "clip" may be a folder there
+    paths = [(k, v) for k, v in _strings("", config.to_dict()) if "/" in v or "." in v]
+    paths = [(k, v) for k, v in paths if "://" not in v and not os.path.exists(v)]
+    for name, value in paths:
+        if not os.path.isabs(value) and os.path.exists(Path(folder) / value):
             return (
                 f"; the run was started in {folder}, where config.{name}={value} is: go there, or "
                 "name absolute paths and --allow_config_change"
             )
+    for name, value in paths:
+        if value in str(error):
+            return (
+                f"; the run was started in {folder}, and config.{name}={value} is not here: copy "
+                f"or link it to {os.path.abspath(value)}"
+            )
     return ""
+
+
+@contextmanager
+def where_started(config: ConfigDict, workdir: Path) -> Iterator[None]:
+    """Context manager: adds `started_elsewhere` to the errors of missing files."""
+    try:
+        yield
+    except (UsageError, WeightsError, DataError) as error:
+        if advice := started_elsewhere(config, workdir, error):
+            raise type(error)(f"{error}{advice}") from error
+        raise
 
 
 def copy_of(name: str, address: str | os.PathLike[str]) -> Path:
