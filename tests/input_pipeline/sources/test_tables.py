@@ -1,4 +1,4 @@
-"""Tables as programs write them: every encoding, byte order marks, damaged characters."""
+"""Tables as programs write them: every format and encoding, and damaged rows."""
 
 import csv
 import io
@@ -7,9 +7,19 @@ import pickle
 
 import pytest
 
-from tests.support import helpers
+from tests.support import helpers, table_files
+from tests.support.table_files import (
+    CAPTIONS,
+    KINDS,
+    table,
+    write,
+    write_coco,
+    write_delimited,
+    write_jsonl,
+)
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.commands import check
+from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source, table_index, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -24,11 +34,222 @@ ENCODINGS = {
     "utf-32": lambda text: text.encode("utf-32"),
 }
 # U+0A0A: in UTF-16 two bytes that each end a line of UTF-8
-CAPTIONS = "a dog", 'two\nlines, a "quote"', "ein Hündchen", "一只猫", "a 😀", "\u0a0a line", "end"
+TEXTS = "a dog", 'two\nlines, a "quote"', "ein Hündchen", "一只猫", "a 😀", "\u0a0a line", "end"
 ROWS = [
     {"image": f"photo_{n % 4}.jpg", "caption": caption, "split": ["train", "val"][n % 2]}
-    for n, caption in enumerate(CAPTIONS)
+    for n, caption in enumerate(TEXTS)
 ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return table_files.write_images(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_table_format_gives_the_same_records(folder, kind):
+    source = RecordsSource(path=write(folder, kind))
+    assert len(source) == 12
+    for i in (0, 5, 11, 3):
+        record = source[i]
+        assert list(record.captions) == [CAPTIONS[i]]
+        assert record.image == folder / f"p{i:02d}.jpg"
+        assert abs(int(image_ops.decode(record.image).mean()) - 20 * i) <= 1
+    assert len({source[i].id for i in range(12)}) == 12
+
+
+def test_coco_captions_gather_all_captions_of_an_image(folder):
+    source = RecordsSource(path=write_coco(folder / "coco.json"))
+    assert len(source) == 12
+    assert source[3].id == "103"
+    assert list(source[3].captions) == [f"{CAPTIONS[3]} 0", f"{CAPTIONS[3]} 1"]
+    assert source[3].image.name == "p03.jpg"
+
+
+def test_coco_images_without_captions_are_left_out_and_captions_without_image_refused(
+    folder, caplog
+):
+    document = json.loads(write_coco(folder / "coco.json").read_text())
+    document["annotations"] = [a for a in document["annotations"] if a["image_id"] != 105]
+    (folder / "coco.json").write_text(json.dumps(document))
+    assert len(RecordsSource(path=folder / "coco.json")) == 11
+    assert "1 of 12 images have no caption" in caplog.text
+    document["images"] = document["images"][1:]
+    (folder / "coco.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"1 captioned image ids .* the first is 100"):
+        RecordsSource(path=folder / "coco.json")
+
+
+def test_a_damaged_row_is_an_error_of_that_row_only(folder):
+    path = write(folder, "jsonl")
+    lines = path.read_bytes().splitlines()
+    lines[2] = b'{"image": "p02.jpg", "caption": "cut'
+    lines[3] = b'{"image": "p03.jpg"}'
+    lines[4] = b'{"image": "p04.jpg", "caption": 7}'
+    lines[5] = b"[1, 2]"
+    lines[6] = b'{"image": "", "caption": "a"}'
+    lines[7] = b'{"image": "https://a.b/c.jpg", "caption": "a"}'
+    lines[8] = b'{"image": "p08.jpg", "caption": "\xff"}'
+    lines[9] = b'{"image": "p09.jpg", "caption": null}'
+    path.write_bytes(b"\n".join(lines))
+    source = RecordsSource(path=path)
+    assert len(source) == 12
+    reasons = ["cannot be read", "has no 'caption'", "is text", "JSON object", "name of a file"]
+    reasons += ["URL", "UTF-8", "its 'caption' is null, or an empty cell"]
+    for index, reason in enumerate(reasons, start=2):
+        with pytest.raises(DataError, match=f"row {index + 1} of .*{reason}"):
+            source[index]
+    assert source[1].captions == [CAPTIONS[1]]
+    assert source[10].captions == [CAPTIONS[10]]
+
+
+def test_a_row_with_a_stray_separator_or_quote_is_an_error_of_that_row_only(folder):
+    path = folder / "a.csv"
+    lines = ["image,caption", *(f"p{i:02d}.jpg,caption {i}" for i in range(12))]
+    lines[3] += ",surplus"
+    lines[5] = 'p04.jpg,"caption" 4'
+    path.write_text("\r\n".join(lines))
+    source = RecordsSource(path=path)
+    assert len(source) == 12
+    with pytest.raises(DataError, match=r"row 3 .* 3 fields where the header has 2"):
+        source[2]
+    with pytest.raises(DataError, match="row 5 "):
+        source[4]
+    assert [source[i].captions[0] for i in (0, 3, 11)] == ["caption 0", "caption 3", "caption 11"]
+
+
+def test_quoted_fields_may_hold_separators_and_line_breaks(folder):
+    texts = lambda i: f'line one,\nline "two" of {i}\n\r\nline four'  # noqa: E731
+    path = write_delimited(folder / "a.csv", table(text=texts))
+    source = RecordsSource(path=path, caption_column="text")
+    assert len(source) == 12
+    for i in range(12):
+        assert source[i].captions == [texts(i)]
+
+
+def test_unquoted_tables_keep_their_quotation_marks(folder):
+    path = folder / "a.tsv"
+    rows_text = [f'p{i:02d}.jpg\t"big" photo {i}' for i in range(12)]
+    path.write_text("\n".join(["image\tcaption", *rows_text]) + "\n")
+    source = RecordsSource(path=path, quoting=False)
+    assert source[3].captions == ['"big" photo 3']
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_byte_order_marks_blank_lines_and_a_missing_last_line_end_do_not_matter(folder, kind):
+    path = write(folder, kind)
+    lines = path.read_bytes().splitlines()
+    padded = b"\xef\xbb\xbf" + b"\r\n\r\n".join(lines[:4]) + b"\n" + b"\n".join(lines[4:])
+    path.write_bytes(padded)
+    source = RecordsSource(path=path)
+    assert [source[i].captions[0] for i in range(len(source))] == CAPTIONS
+
+
+TORN = {  # name of the table -> rows, the torn ones, those that stay whole
+    "closed by another.tsv": ['p00.jpg\t"open', "p01.jpg\tb", 'p02.jpg\tc"', "p03.jpg\td"],
+    "closed within a text.tsv": ['p00.jpg\t"open', "p01.jpg\tb", 'p02.jpg\t"c" d', "p03.jpg\td"],
+    "never closed.tsv": ['p00.jpg\t"open', "p01.jpg\tb", "p02.jpg\tc", "p03.jpg\td"],
+    "commas.csv": ['p00.jpg,"open', "p01.jpg,b", 'p02.jpg,c"', "p03.jpg,d"],
+    "quoted.csv": ['"p00.jpg","open', '"p01.jpg","b"', '"p02.jpg","c"', '"p03.jpg","d"'],
+}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_quotation_mark_that_is_not_closed_takes_no_other_row_with_it(folder, name):
+    path = folder / name
+    header = "image\tcaption" if path.suffix == ".tsv" else "image,caption"
+    path.write_text("\n".join([header, *TORN[name]]) + "\n")
+    source = RecordsSource(path=path)
+    assert len(source) == 4
+    with pytest.raises(DataError, match=r"row 1 of .*mark that is not closed .*quoting=False"):
+        source[0]
+    assert source[1].captions == ["b"]
+    assert source[3].captions == ["d"]
+    assert [*source._table.rows()] == [*tables.Table.rows(source._table)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_a_column_that_is_there_twice_is_named(folder, kind):
+    path = folder / f"a.{kind}"
+    between = "\t" if kind == "tsv" else ","
+    path.write_text("image,caption,caption\np00.jpg,a dog,a cat\n".replace(",", between))
+    if kind == "jsonl":
+        path.write_text('{"image": "p00.jpg", "caption": "a dog", "caption": "a cat"}\n')
+    with pytest.raises(DataError, match="'caption'"):
+        RecordsSource(path=path)[0]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "between", "words"),
+    [
+        ("csv", "\t", "a .csv are separated by commas; these are separated by tabs"),
+        ("tsv", ",", "a .tsv are separated by tabs; these are separated by commas"),
+        ("csv", ";", "these are separated by semicolons"),
+        ("csv", ",", ""),
+    ],
+)
+def test_columns_are_separated_by_what_the_header_has(folder, caplog, suffix, between, words):
+    path = folder / f"a.{suffix}"
+    path.write_text(f"image{between}caption\np00.jpg{between}a dog\n")
+    assert RecordsSource(path=path)[0].captions == ["a dog"]
+    assert words in caplog.text
+    assert bool(words) == bool(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", b'[{"image": "a", "caption": "b"}]', "got a list: the name of a list ends in"),
+        (
+            "a.jsonl",
+            b'{"image": "a", "caption": "b"},\n' * 2,
+            "row 1 of .* comma behind the object",
+        ),
+        ("a.csv", "image,caption".encode("utf-16-be"), "holds no rows"),
+    ],
+)
+def test_a_table_without_a_readable_row_says_why(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        RecordsSource(path=tmp_path / name)
+
+
+def test_captions_with_boxes_are_read_and_boxes_alone_are_left_out(folder, caplog):
+    path = write_coco(folder / "coco.json")
+    document = json.loads(path.read_text())
+    for annotation in document["annotations"]:
+        annotation["bbox"] = [0, 0, 5, 5]
+    document["annotations"].insert(0, {"id": 99, "image_id": 103, "bbox": [1, 1, 2, 2]})
+    path.write_text(json.dumps(document))
+    source = RecordsSource(path=path)
+    assert source[3].captions == [f"{CAPTIONS[3]} 0", f"{CAPTIONS[3]} 1"]
+    assert "25 of 25 annotations have a box, which is not read" in caplog.text
+    assert "1 of 25 annotations have no caption" in caplog.text
+
+
+def test_empty_and_foreign_json_files_are_data_errors(tmp_path):
+    for name, content in {
+        "a.jsonl": "\n \n",
+        "b.csv": "image,caption\n",
+        "c.json": "[]",
+        "d.json": '{"a": 1}',
+        "e.json": '{"image": "a"}\n{"image": "b"}',
+        "f.json": '{"images": [{"id": 1}], "annotations": [{"image_id": 1}]}',
+        "g.csv": "",
+    }.items():
+        path = tmp_path / name
+        path.write_text(content)
+        with pytest.raises(DataError, match=name):
+            tables.open_table(path)
+
+
+def test_many_rows_are_found_by_their_positions_across_read_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_CHUNK", 64)
+    path = tmp_path / "a.jsonl"
+    expected = [{"n": i, "text": "x" * (i % 50)} for i in range(300)]
+    write_jsonl(path, expected)
+    found = tables.open_table(path)
+    assert [found[i] for i in range(len(found))] == expected
 
 
 def text_of(kind):
