@@ -24,11 +24,18 @@ class Download(NamedTuple):
 
 
 def _github(repository: str, commit: str, folder: str, files: str) -> tuple[Download, ...]:
-    """Files of a commit, for a folder of ROOT.   files: lines of path in the repository, digest."""
+    """Files of a commit, for a folder of ROOT.   files: lines of path in the repository, digest.
+
+    folder: with "/" at its end it has the folders of the repository, too.
+    """
     at = f"https://raw.githubusercontent.com/{repository}/{commit}"
     rows = [line.split() for line in files.strip().splitlines()]
     return tuple(
-        Download(f"{at}/{path}", f"{folder}/{path.rpartition('/')[2]}", digest=digest)
+        Download(
+            f"{at}/{path}",
+            folder + path if folder.endswith("/") else f"{folder}/{path.rpartition('/')[2]}",
+            digest=digest,
+        )
         for path, digest in rows
     )
 
@@ -107,37 +114,23 @@ DOWNLOADS: dict[str, tuple[Download, ...]] = {
     "replace": (
         *_github(
             *_HARD,
-            "hard_positives/data",
+            "hard_positives/",
             """
             data/vl_checklist_attributes.json 8502f610e15c0022e316abca4a8412972fd46089
             data/vl_checklist_relations.json 0a79261bf87069525343fd0298dcfc558ba9ac0c
-            """,
-        ),
-        *_github(
-            *_HARD,
-            "hard_positives/swapped_data",
-            """
             swapped_data/vl_checklist_attributes.json 2f305ee08a1771a4cd33779d21d1fbebd8f5765a
             swapped_data/vl_checklist_relations.json b60bbe62bc7c0d42e21f2a2b20f3c1fbd9ee7707
             """,
         ),
         *GENOME,
     ),
-    "swap": (
-        *_github(
-            *_HARD,
-            "hard_positives/data",
-            """
-            data/visual_genome_attribution.json 64f742c8106d0a0fc996b8ae6edecb09703e278f
-            """,
-        ),
-        *_github(
-            *_HARD,
-            "hard_positives/swapped_data",
-            """
-            swapped_data/visual_genome_attribution.json 064e9409a45574acbf5b9c360969e43cda063e67
-            """,
-        ),
+    "swap": _github(
+        *_HARD,
+        "hard_positives/",
+        """
+        data/visual_genome_attribution.json 64f742c8106d0a0fc996b8ae6edecb09703e278f
+        swapped_data/visual_genome_attribution.json 064e9409a45574acbf5b9c360969e43cda063e67
+        """,
     ),
     "imagecode": (
         *_github(

@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote
 from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.stores import copies, open_clip_names, transfer
 
-# Weights in a folder, best first; of several formats one is copied. The order of
-# vlc_jax.weights.files.IN_FOLDER, by which the copy is read.
+# Weights in folders of Hugging Face and open_clip, best first; of several formats one is copied and
+# read. safetensors come first: they hold arrays only, whereas the .bin files are pickles.
 WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -30,7 +30,7 @@ WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
     "open_clip_pytorch_model.bin",
-    "weights.npz",
+    "weights.npz",  # of an exported folder of big_vision's format
 )
 _OF_OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _CONFIG = "open_clip_config.json"

@@ -10,21 +10,11 @@ import numpy as np
 import safetensors
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.weights import npz, sizes, torch_archive
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz")
 MAX_FILE_NAME = 255  # characters, the limit of common file systems
-# File names in folders of Hugging Face and open_clip; an index lists shards. safetensors first: it
-# holds arrays only, whereas the .bin files are pickles.
-IN_FOLDER = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "open_clip_model.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "open_clip_pytorch_model.bin",
-    "weights.npz",  # of an exported folder of big_vision's format
-)
 SAFETENSORS_DTYPES = (
     "F64",
     "F32",
@@ -55,9 +45,9 @@ def _in_folder(path: Path) -> Path:
     """The weights file in a folder; a path that is no folder is returned as it is."""
     if not path.is_dir():
         return path
-    present = [path / name for name in IN_FOLDER if (path / name).exists()]
+    present = [path / name for name in hub.WEIGHTS if (path / name).exists()]
     if not present:
-        raise WeightsError(f"{path} holds no weights; looked for {', '.join(IN_FOLDER)}")
+        raise WeightsError(f"{path} holds no weights; looked for {', '.join(hub.WEIGHTS)}")
     return present[0]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.weights import files, huggingface_config, open_clip_config
 
 # Metadata key -> the config field with the same meaning; {} is the name of the tokenizer.
@@ -95,13 +96,13 @@ def _checked(metadata: dict[str, Any], file: Path) -> dict[str, Any]:
 def folder(path: str | Path) -> Path | None:
     """The folder whose config files belong to the weights at `path`; None without such a folder.
 
-    A single file must have a standard name (`files.IN_FOLDER`): other files may lie beside config
+    A single file must have a standard name (`hub.WEIGHTS`): other files may lie beside config
     files of other models.
     """
     path = Path(path)
     if path.is_dir():
         return path
-    return path.parent if path.name in files.IN_FOLDER else None
+    return path.parent if path.name in hub.WEIGHTS else None
 
 
 def _tokenizer(config: Mapping[str, Any], file: str) -> dict[str, Any]:

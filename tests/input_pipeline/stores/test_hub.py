@@ -11,7 +11,6 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores import hub as client
 from vlc_jax.models import variants
-from vlc_jax.weights import files as weights_files
 
 WEIGHTS = bytes(range(256)) * 20
 
@@ -38,10 +37,6 @@ def test_a_folder_has_one_format_of_weights_and_all_other_files(hub):
     of_weights = client.hashes("hf://me/clip")[f"hf://me/clip@{commit}/model.safetensors"]
     assert of_weights == hashlib.sha256(WEIGHTS).hexdigest()
     assert names(fetch.local("hf://me/clip/vocabulary")) == ["merges.txt"]
-
-
-def test_the_formats_are_those_that_a_folder_is_searched_for():
-    assert client.WEIGHTS == weights_files.IN_FOLDER
 
 
 def test_an_index_brings_its_shards(hub):
