@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 
 from speed import harness
 from vlc_jax.input_pipeline.commands import shard_writer
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.record import Record, Source
 from vlc_jax.input_pipeline.sources import make_source

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlc_jax.input_pipeline import record_validation, stores
-from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 from vlc_jax.input_pipeline.sources import id_index, shards
 
@@ -143,7 +143,7 @@ def shrink(record: Record, size: int, image_format: str) -> bytes:
         return record.image
     picture = image_ops.open_rgb(record.image)
     if min(picture.size) > size:
-        picture = image_ops.resize_short_side(picture, size)
+        picture = transforms.resize_short_side(picture, size)
     encoded = io.BytesIO()
     if image_format == "png":
         picture.save(encoded, "PNG", optimize=False)

@@ -19,7 +19,7 @@ from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import (
     Caption,

@@ -14,7 +14,7 @@ from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.record import Caption, DataError, Record, Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 

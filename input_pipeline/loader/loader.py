@@ -26,7 +26,7 @@ from vlc_jax.input_pipeline import batch as batches_contract
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.batch import Batch
 from vlc_jax.input_pipeline.hard_texts import sampling
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.loader.examples import Example, Examples
 from vlc_jax.input_pipeline.loader.workers import WorkerStream

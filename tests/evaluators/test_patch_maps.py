@@ -7,7 +7,7 @@ import pytest
 
 from vlc_jax.evaluators import Scorer, patch_maps
 from vlc_jax.input_pipeline.benchmarks import Case
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer
 from vlc_jax.report import patch_maps as report_maps

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.record import Record
 from vlc_jax.input_pipeline.tokenizers.word_level import WordTokenizer

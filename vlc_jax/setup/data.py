@@ -19,7 +19,7 @@ from vlc_jax.input_pipeline.benchmarks import Benchmark, equal_cases
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts, make_hard_texts
-from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.images import transforms
 from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.loader.loader import Loader, make_train
 from vlc_jax.input_pipeline.loader.stored_features import FeatureTransform
@@ -32,7 +32,7 @@ from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses
 from vlc_jax.types.setup import BenchmarkSetup
 
-Transform = image_ops.ImageTransform | FeatureTransform
+Transform = transforms.ImageTransform | FeatureTransform
 
 # Options of sources for training alone: benchmarks of the same source are read without them.
 OF_TRAINING = ("exclude", "shuffle", "stage", "stage_gb")
@@ -270,9 +270,9 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
     crop = config.input.crop
     if not is_training:
         crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
-        known("crop of evaluation", crop, (*image_ops.CENTRES, "none", "pad"))
+        known("crop of evaluation", crop, (*transforms.CENTRES, "none", "pad"))
     with usage_errors():
-        return image_ops.ImageTransform(
+        return transforms.ImageTransform(
             size=config.input.image_size,
             crop=crop,
             scale=tuple(config.input.crop_scale),

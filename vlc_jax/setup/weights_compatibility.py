@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline import tokenizers
-from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.text import TextTower
 from vlc_jax.setup.data import Tokenizer, image_transform
@@ -240,5 +240,5 @@ def _field(config: ConfigDict, key: str) -> str:
 def _is_same(a: Any, b: Any) -> bool:
     # the centre crops of two libraries, which differ by a pixel at most, are both accepted
     if isinstance(a, str):
-        return a == b or {a, b} == {*image_ops.CENTRES}
+        return a == b or {a, b} == {*transforms.CENTRES}
     return bool(np.allclose(a, b, rtol=1e-4, atol=0))

@@ -11,7 +11,7 @@ from vlc_jax import weights
 from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError, known
-from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.images import transforms
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
@@ -192,7 +192,7 @@ def _variant(
 
 def _use_centre_crop(config: ConfigDict, centre: str) -> None:
     """Replaces a centre crop by that of the weights' library, in training and evaluation."""
-    if (config.input.eval_crop or config.input.crop) in image_ops.CENTRES:
+    if (config.input.eval_crop or config.input.crop) in transforms.CENTRES:
         is_set = config.input.eval_crop or centre != "centre"
         config.input.crop, config.input.eval_crop = centre, centre if is_set else None
 

@@ -151,7 +151,7 @@ def _check_fixed_resolution(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def centre_crop(name: str) -> str:
-    """The centre crop (image_ops.CENTRES) of the library that a format belongs to."""
+    """The centre crop (transforms.CENTRES) of the library that a format belongs to."""
     return "centre_torchvision" if name.startswith("open") else "centre"  # openai, open_clip
 
 

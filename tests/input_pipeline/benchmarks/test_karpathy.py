@@ -4,7 +4,8 @@ import pytest
 from tests.support import sets
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.benchmarks.shuffled import TEXT_SHUFFLES
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform, decode, shuffle
+from vlc_jax.input_pipeline.images.image_ops import decode, shuffle
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.record import DataError, ShuffledImage
 
 

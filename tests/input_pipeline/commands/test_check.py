@@ -12,7 +12,7 @@ from vlc_jax.configs import records
 from vlc_jax.input_pipeline.commands import check
 from vlc_jax.input_pipeline.hard_texts import word_tables
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.record import DataError, Record

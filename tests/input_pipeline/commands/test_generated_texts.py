@@ -10,7 +10,7 @@ import pytest
 from tests.support import generators, miniature
 from vlc_jax.input_pipeline.commands import generated_texts, prepare, shard_writer
 from vlc_jax.input_pipeline.hard_texts import sampling, svlc
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.record import DataError, Record

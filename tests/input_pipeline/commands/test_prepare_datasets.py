@@ -15,7 +15,7 @@ import pytest
 from tests.support import helpers, miniature
 from vlc_jax.input_pipeline.commands import prepare, shard_writer
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.shards import ShardsSource

@@ -9,7 +9,7 @@ from tests.support.generators import Prefix
 from vlc_jax.input_pipeline.hard_texts import noun_phrases
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import make_hard_texts
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer

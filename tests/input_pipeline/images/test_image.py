@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vlc_jax.input_pipeline.images import image_ops
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images import image_ops, transforms
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.record import Crop, DataError
 
 RGB = np.random.default_rng(0).integers(0, 256, (12, 17, 3), dtype=np.uint8)
@@ -338,7 +338,7 @@ def test_jitter_follows_its_generator_alone_and_comes_behind_the_crop():
     assert (one != other).any()
     rng = np.random.default_rng(1)
     sized = ImageTransform(6, crop="random_resized")(pixels, rng)
-    expected = image_ops.jitter(Image.fromarray(sized), 0.3, 0.2, rng)
+    expected = transforms.jitter(Image.fromarray(sized), 0.3, 0.2, rng)
     np.testing.assert_array_equal(one, np.asarray(expected))
     for needs in ({"hue": 0.1}, {"crop": "random_resized"}):
         with pytest.raises(ValueError, match="random crop or jitter needs a generator"):
@@ -373,9 +373,9 @@ def test_a_line_of_pixels_is_refused_before_it_is_blown_up():
     line = np.zeros((10_000, 1, 3), np.uint8)
     for pixels in (line, line.transpose(1, 0, 2)):
         with pytest.raises(DataError, match=r"pixels has 2,240,000 on its longer side when"):
-            image_ops.resize_and_centre_crop(Image.fromarray(np.ascontiguousarray(pixels)), 224)
+            transforms.resize_and_centre_crop(Image.fromarray(np.ascontiguousarray(pixels)), 224)
     long = Image.fromarray(np.zeros((20, 4_000, 3), np.uint8))
-    assert image_ops.resize_and_centre_crop(long, 224).size == (224, 224)
+    assert transforms.resize_and_centre_crop(long, 224).size == (224, 224)
 
 
 @pytest.mark.parametrize("box", [(0, 0, 10**6, 10**6), (5, 5, 5, 9), (9, 0, 2, 4)])

@@ -10,7 +10,7 @@ from tests.support import helpers
 from tests.support.numbered import WORDS, Numbered, drain, loader, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import helpers
 from tests.support.numbered import Numbered, drain, loader, take
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader import loader as loader_module
 from vlc_jax.input_pipeline.loader.workers import WorkerError
 

@@ -9,7 +9,8 @@ from tests.support.numbered import Numbered, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.images.image_key import image_key
-from vlc_jax.input_pipeline.images.image_ops import ImageTransform, decode
+from vlc_jax.input_pipeline.images.image_ops import decode
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.record import DataError, ImageQuestion

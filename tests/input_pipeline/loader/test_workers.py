@@ -20,7 +20,7 @@ def run_script(tmp_path, script):
 PROGRAM = """
     import os, sys
     from vlc_jax.input_pipeline import batch, record, tokenizers
-    from vlc_jax.input_pipeline.images import image_ops
+    from vlc_jax.input_pipeline.images import image_ops, transforms
     from vlc_jax.input_pipeline.loader import loader
     print("jax without a loader:", "jax" in sys.modules, flush=True)
     import jax                                  # as a training program does
@@ -41,7 +41,7 @@ PROGRAM = """
     if __name__ == "__main__":
         words = tokenizers.make_tokenizer("words", 4, words=("one",))
         batches = loader.make_train(
-            Probe(), words, image_ops.ImageTransform(8),
+            Probe(), words, transforms.ImageTransform(8),
             batch_size=4, seed=0, workers=1, threads=1,
         )
         expected = batch.hash_id(f"False cpu {os.getpid()} SIG_IGN")
