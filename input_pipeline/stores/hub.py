@@ -1,7 +1,8 @@
 """Repositories of the Hugging Face hub, by address.
 
 hf://OWNER/NAME or hf://datasets/OWNER/NAME, with @REVISION and /PATH if wanted, and
-open_clip://MODEL/TAG, a published name of open_clip (`open_clip_names`).
+open_clip://MODEL/TAG, a published name of open_clip (`open_clip_names`). #sha256=HEX at its end is
+the hash of the files that are copied (`hashed`); others are refused.
 
 Copies are below $VLC_STORES/hub (default ~/.cache/vlc_jax/hub), a folder per commit; files in the
 cache of huggingface_hub are linked. A commit whose files are all here is read without network.
@@ -9,6 +10,7 @@ HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE are those of huggingface_hub.
 """
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -47,6 +49,7 @@ _NAME = re.compile(r"open_clip://([^/@\s]+)/([^/@\s]+)(?:@([^/]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _THREADS = 8
+_HASH = "#sha256="  # the end of an address with the hash of its files
 
 
 class Address(NamedTuple):
@@ -81,6 +84,9 @@ class _Copy(NamedTuple):
 
 def parse(address: str) -> Address:
     """The parts of an address. Raises ValueError for one of another form or an unknown name."""
+    address, sha256 = _split(address)
+    if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ValueError(f"{address}: a sha256 has 64 hexadecimal digits; got {sha256!r}")
     if match := _NAME.fullmatch(address):
         row = open_clip_names.find(match[1], match[2])
         return Address("model", row.repository, match[3] or "main")
@@ -102,9 +108,42 @@ def pinned(address: str) -> str:
     """The address with the commit that its revision names now."""
     place = parse(address)
     commit = _commit(place)
-    if match := _NAME.fullmatch(address):
-        return f"open_clip://{match[1]}/{match[2]}@{commit}"
-    return str(place._replace(revision=commit))
+    bare, sha256 = _split(address)
+    end = f"{_HASH}{sha256}" if sha256 else ""
+    if match := _NAME.fullmatch(bare):
+        return f"open_clip://{match[1]}/{match[2]}@{commit}{end}"
+    return f"{place._replace(revision=commit)}{end}"
+
+
+def hashed(address: str) -> str:
+    """The address with its commit and, as #sha256=HEX, the hash of the files that `local` copies.
+
+    Of one file it is the file's; of several, that of the lines which `sha256sum` prints for them,
+    by their paths in the repository, in order.
+    """
+    bare = _split(pinned(address))[0]
+    return f"{bare}{_HASH}{_hash(_copied(bare))}"
+
+
+def is_same(one: str, other: str) -> bool:
+    """True for equal addresses; an address without a hash equals one with any."""
+    (one, first), (other, second) = _split(one), _split(other)
+    return one == other and (first == second or not first or not second)
+
+
+def _split(address: str) -> tuple[str, str]:
+    """The address without its hash, and the hash."""
+    bare, _, sha256 = address.partition(_HASH)
+    return bare, sha256
+
+
+def _hash(copy: "_Copy") -> str:
+    sha256 = copies.known(copy.folder)
+    sums = {file.path: sha256[file.path] for _, file in copy.files}
+    if len(sums) == 1:
+        return next(iter(sums.values()))
+    lines = (f"{sums[path]}  {path}\n" for path in sorted(sums))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def local(address: str) -> Path:
@@ -112,15 +151,23 @@ def local(address: str) -> Path:
 
     Of weights in several formats in a folder, the first of WEIGHTS is copied. A file of a model
     comes with the JSON files beside it, which describe it.
-    Raises ValueError for an address without a file, StageError if the disk is too full, StoreError
-    if the hub fails or sends bytes with another hash than it lists.
+    Raises ValueError for an address without a file, and if its hash is not that of the files;
+    StageError if the disk is too full, StoreError if the hub fails or sends bytes with another hash
+    than it lists.
     """
-    return _copied(pinned(address)).path
+    bare, sha256 = _split(pinned(address))
+    copy = _copied(bare)
+    if sha256 and sha256 != (found := _hash(copy)):
+        raise ValueError(
+            f"{bare}: its files have the sha256 {found}, not {sha256} as when the run began: the "
+            f"repository was rewritten; restore it, or take the address without {_HASH}..."
+        )
+    return copy.path
 
 
 def hashes(address: str) -> dict[str, str]:
     """{address of a file, with its commit: sha256} of the files that `local` copies."""
-    copy = _copied(pinned(address))
+    copy = _copied(_split(pinned(address))[0])
     sha256 = copies.known(copy.folder)
     return {str(place._replace(path=file.path)): sha256[file.path] for place, file in copy.files}
 
@@ -142,7 +189,7 @@ def _wanted(place: Address, file: File) -> copies.Wanted:
 
 @functools.cache
 def _copied(address: str) -> _Copy:
-    """Copies what is missing. address: with a commit."""
+    """Copies what is missing. address: with a commit, without a hash."""
     place = parse(address)
     if match := _NAME.fullmatch(address):
         row = open_clip_names.find(match[1], match[2])

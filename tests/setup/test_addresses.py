@@ -1,6 +1,8 @@
 """Addresses in a config: pinned to a commit, and replaced by local copies."""
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,53 +13,73 @@ from tests.support.hub import forget
 from tests.support.sets import bivlc
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.run.workdir import Workdir
+from vlc_jax.run.workdir import Workdir, write_json
 from vlc_jax.setup import addresses, resolve
 
 
-def test_addresses_of_the_hub_get_their_commit_wherever_they_are(hub):
+def test_addresses_of_the_hub_get_commit_and_hash_wherever_they_are(hub):
     model, data = hub.put("me/clip", {"a.bin": b"1"}), hub.put("me/set", {"a": b"1"}, "dataset")
     config = default.get_config()
-    assert addresses.pinned(config) is config
+    assert addresses.hashed(config) is config
     config.init_from = "hf://me/clip"
     config.evals = {"bivlc": {"root": "sets", "folder": "hf://datasets/me/set@main"}}
     config.lock()
-    pinned = addresses.pinned(config)
-    assert pinned.init_from == f"hf://me/clip@{model}"
+    pinned = addresses.hashed(config)
+    one = hashlib.sha256(b"1").hexdigest()  # of a single file
+    assert pinned.init_from == f"hf://me/clip@{model}#sha256={one}"
     assert pinned.evals.bivlc.to_dict() == {
-        "root": "sets", "folder": f"hf://datasets/me/set@{data}"
+        "root": "sets", "folder": f"hf://datasets/me/set@{data}#sha256={one}"
     }  # fmt: skip
-    assert addresses.pinned(pinned) is pinned
+    assert addresses.hashed(pinned) is pinned
     local = addresses.localised(pinned)
     assert Path(local.evals.bivlc.folder, "a").read_bytes() == b"1"
     assert Path(local.init_from, "a.bin").read_bytes() == b"1"
 
 
 def test_a_run_goes_on_only_with_the_revision_and_the_bytes_that_it_began_with(hub, tmp_path):
-    first = hub.put("me/clip", {"model.safetensors": b"1"})
+    first = hub.put("me/clip", {"model.safetensors": b"1", "a.json": b"{}"})
     config = tiny.get_config("steps=6")
     config.init_from = "hf://me/clip"
     setup = resolve(config, "weights")
-    workdir = Workdir(tmp_path / "run")
-    (tmp_path / "run" / "checkpoints" / "2").mkdir(parents=True)
-    (tmp_path / "run" / "checkpoints" / "2" / "manifest.json").write_text("{}")
+    run = tmp_path / "run"
+    workdir = Workdir(run)
+    (run / "checkpoints" / "2").mkdir(parents=True)
+    (run / "checkpoints" / "2" / "manifest.json").write_text("{}")
     workdir.claim(setup.config)
     workdir.write_env(input=addresses.hashes(setup.config))
     workdir.check_config(setup.config, False)
     workdir.check_data(addresses.hashes(setup.config), False)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["init_from"].endswith(first)
+    saved = json.loads((run / "config.json").read_text())
+    begun = saved["init_from"]
+    lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n"
+             for name, data in (("a.json", b"{}"), ("model.safetensors", b"1"))]  # fmt: skip
+    sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert begun == f"hf://me/clip@{first}#sha256={sha256}"
+
     second = hub.put("me/clip", {"model.safetensors": b"2"})
     forget()
     later = resolve(config, "weights").config
-    line = f"  init_from: hf://me/clip@{first} -> hf://me/clip@{second}\n"
+    line = f"  init_from: {begun} -> hf://me/clip@{second}#"
     with pytest.raises(UsageError, match=line):
         workdir.check_config(later, False)
-    # the same commit with other bytes: a hub that rewrites history
-    hub.commits[first] = {"model.safetensors": b"3"}
-    name = f"hf://me/clip@{first}/model.safetensors"
-    changed = {**addresses.hashes(setup.config), name: "0"}
-    with pytest.raises(UsageError, match=f"  {name}: "):
-        workdir.check_data(changed, False)
+
+    # the same commit with other bytes: a hub that rewrites history, on a machine without the copy
+    hub.commits[first] = {"model.safetensors": b"3", "a.json": b"{}"}
+    shutil.rmtree(tmp_path / "copies")
+    forget()
+    config.init_from = f"hf://me/clip@{first}"
+    rewritten = resolve(config, "weights").config
+    with pytest.raises(UsageError, match=f"  init_from: {begun} -> hf://me/clip@{first}#"):
+        workdir.check_config(rewritten, False)
+    with pytest.raises(UsageError, match=f"  hf://me/clip@{first}/model.safetensors: "):
+        workdir.check_data(addresses.hashes(rewritten), False)
+    config.init_from = begun  # as --mode eval and load read it from config.json
+    with pytest.raises(UsageError, match=f"config.init_from: .*{sha256}.*the repository was rewri"):
+        resolve(config, "weights")
+
+    # a run of a version that wrote the commit alone
+    write_json(run / "config.json", {**saved, "init_from": f"hf://me/clip@{first}"})
+    workdir.check_config(rewritten, False)
     workdir.close()
 
 

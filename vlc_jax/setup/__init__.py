@@ -55,7 +55,6 @@ def resolve(
         config = SavedConfig(content, config._path).lock()
     if mode != "plan":
         addresses.check(config)
-        config = addresses.pinned(config)
     config = weights_config.completed(config)
     validate.check(config, mode)
     if mode == "weights":
@@ -74,6 +73,7 @@ def resolve(
     else:
         # to load a run's parameters, its data need not be on this host
         config = addresses.localised(config, only_model=mode == "weights")
+        original = addresses.hashed(original, only_model=mode == "weights")
         tokenizer = data.make_tokenizer(config)
     model = model_setup.make_model(config, tokenizer)
     # weights may be read on another platform than they were trained on

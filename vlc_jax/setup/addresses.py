@@ -1,4 +1,4 @@
-"""Replaces addresses of object stores and of the hub in a config by local copies."""
+"""Addresses of object stores and of the hub in a config: pinned, and replaced by local copies."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -51,20 +51,21 @@ def localised(config: ConfigDict, *, only_model: bool = False) -> ConfigDict:
     return _mapped(config, local)
 
 
-def pinned(config: ConfigDict) -> ConfigDict:
-    """The config with the commit in every address of the hub; the config itself if it has none.
+def hashed(config: ConfigDict, *, only_model: bool = False) -> ConfigDict:
+    """The config with the commit and the hash of the files in every address of the hub.
 
-    So config.json names the revision that was read, and a resumed run whose repository changed
-    since differs from it.
+    So config.json names the bytes that were read: a run that resumes with others is refused, and
+    one that is evaluated reads no others.   only_model: as in `localised`, after which it copies
+    nothing more.
     """
 
-    def with_commit(name: str, value: str) -> str:
-        if not stores.is_hub(value):
+    def with_hash(name: str, value: str) -> str:
+        if not stores.is_hub(value) or (only_model and name.startswith(OF_DATA)):
             return value
         with _usage_errors(f"config.{name}"):
-            return hub.pinned(value)
+            return hub.hashed(value)
 
-    return _mapped(config, with_commit)
+    return _mapped(config, with_hash)
 
 
 def hashes(config: Mapping[str, Any]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from flax import traverse_util
 from vlc_jax import weights
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.models import dcsm
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.models.text import TextTower
@@ -371,7 +372,8 @@ def _check_vectors(setup: Setup, workdir: Path) -> None:
     """
     saved = saved_fingerprints(workdir).get("vectors")
     path = setup.config["text"]["tokenizer_options"].get("path")
-    is_same_path = path == saved_config(workdir).text.tokenizer_options.get("path")
+    theirs = saved_config(workdir).text.tokenizer_options.get("path")
+    is_same_path = hub.is_same(str(path), str(theirs))
     if saved and is_same_path and setup.tokenizer.fingerprint != saved:
         raise WeightsError(
             f"the run in {workdir} was trained on other vectors ({str(saved)[:16]}) than those in "
