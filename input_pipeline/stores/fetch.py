@@ -35,6 +35,14 @@ def _path_of(url: str) -> str:
     return url.replace("://", "/").rstrip("/")
 
 
+def has_copies(address: str) -> bool:
+    """True if this machine has a copy of anything in the bucket or repository of an address."""
+    if stores.is_hub(address):
+        return hub.has_copies(address)
+    kind, _, path = address.partition("://")
+    return cache_folder(f"{kind}://{path.partition('/')[0]}").is_dir()
+
+
 def store_of(copy: Path) -> str | None:
     """URL of the store that a folder of the cache is a copy of a run of; None for other folders.
 

@@ -165,6 +165,14 @@ def local(address: str) -> Path:
     return copy.path
 
 
+def has_copies(address: str) -> bool:
+    """True if this machine has a copy of the repository, at any commit, or knows its name."""
+    if _NAME.fullmatch(_split(address)[0]):
+        return True  # a row of our own table
+    place = parse(address)
+    return (_root() / f"{place.kind}s" / place.repository).is_dir()
+
+
 def hashes(address: str) -> dict[str, str]:
     """{address of a file, with its commit: sha256} of the files that `local` copies."""
     copy = _copied(_split(pinned(address))[0])

@@ -13,7 +13,7 @@ from tests.support.hub import forget
 from tests.support.sets import bivlc
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.run.workdir import Workdir, write_json
+from vlc_jax.run.workdir import SavedConfig, Workdir, write_json
 from vlc_jax.setup import addresses, resolve
 
 
@@ -101,6 +101,36 @@ def test_the_parameters_of_a_run_are_read_without_its_data(hub):
     config.evals = ConfigDict({"retrieval": {"split": "all", "path": path}})
     resolve(config, "weights")
     assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    "address", ["gs://bucket/set/a.csv", "hf://datasets/me/set@" + "0" * 40 + "/a.csv"]
+)
+def test_an_address_that_only_the_config_of_a_run_names_is_not_fetched(
+    hub, tmp_path, monkeypatch, address
+):
+    config = tiny.get_config("steps=6").to_dict()
+    config["evals"] = {"retrieval": {"split": "all", "path": address}}
+    saved = SavedConfig(config, tmp_path / "run" / "config.json").lock()
+
+    def fetched(path):
+        monkeypatch.setattr(addresses, "copy_of", lambda name, address: "/a/copy")
+        return addresses.localised(saved).evals.retrieval.path == "/a/copy"
+
+    advice = f"--config.evals.retrieval.path={address}"
+    monkeypatch.setattr("sys.argv", ["vlc-jax", "--mode=eval", f"--workdir={address}/run"])
+    with pytest.raises(UsageError, match=f"config.json names {address} as .*{advice}$"):
+        addresses.localised(saved)
+    assert hub.requests == []
+    # the parameters of a run are read without its data
+    assert addresses.localised(saved, only_model=True) is saved
+    monkeypatch.setattr("sys.argv", ["vlc-jax", "--mode=eval", advice])
+    assert fetched(saved)
+    # as it is after a training here
+    monkeypatch.setattr("sys.argv", ["vlc-jax", "--mode=eval"])
+    for name in ("stores/gs/bucket", "hub/datasets/me/set"):
+        (tmp_path / "copies" / name).mkdir(parents=True)
+    assert fetched(saved)
 
 
 @pytest.mark.parametrize(

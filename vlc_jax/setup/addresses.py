@@ -1,6 +1,8 @@
 """Addresses of object stores and of the hub in a config: pinned, and replaced by local copies."""
 
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,8 +42,11 @@ def localised(config: ConfigDict, *, only_model: bool = False) -> ConfigDict:
     """The config with every address replaced by its local copy; the config itself if it has none.
 
     only_model: leave the addresses of training data and benchmarks.
-    Downloads missing copies. Raises UsageError for an address that does not exist.
+    Downloads missing copies. Raises UsageError for an address that does not exist, and, unless
+    `only_model`, for one that only the config.json of a run names (`_check_chosen`).
     """
+    if isinstance(config, SavedConfig) and not only_model:
+        _check_chosen(config)
 
     def local(name: str, value: str) -> str:
         if not _is_fetched(name, value, config) or (only_model and name.startswith(OF_DATA)):
@@ -128,6 +133,25 @@ def _usage_errors(name: str) -> Iterator[None]:
         yield
     except (ValueError, PermissionError) as error:
         raise UsageError(f"{name}: {error}") from error
+
+
+def _check_chosen(config: SavedConfig) -> None:
+    """Raises UsageError for an address in the config of a run that its user did not choose.
+
+    A workdir may be a stranger's, who would choose what is fetched with the credentials of whoever
+    evaluates it. Chosen are addresses on the command line, and of buckets and repositories that
+    were copied to this machine before, as those of an own run were in training.
+    """
+    words = " ".join(sys.argv)
+    for name, value in _strings("", config.to_dict()):
+        if not _is_fetched(name, value, config) or fetch.has_copies(value):
+            continue
+        if not re.search(rf"{re.escape(value)}(?![^\s,'\")}}\]])", words):
+            raise UsageError(
+                f"{config._path} names {value} as {name}, of which this machine has no copy, and "
+                "the command line does not name it: it is not fetched for the writer of that file; "
+                f"if you want it, add --config.{name}={value}"
+            )
 
 
 def _is_fetched(name: str, value: str, config: ConfigDict) -> bool:
