@@ -63,9 +63,15 @@ class DivergedError(Exception):
 
 
 class PreemptedError(Exception):
-    """SIGTERM or SIGINT arrived; the run saves its state and ends."""
+    """SIGTERM or SIGINT arrived; the run saves its state and ends.
+
+    Arguments: name of the signal; what was saved.
+    """
 
     exit_code = ExitCode.PREEMPTED
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.args))
 
 
 @contextmanager

@@ -138,7 +138,9 @@ def main(argv: list[str]) -> None:
     # with Python's default of 700 the collector walks the cases of all benchmarks hundreds of
     # times, which takes a tenth of an evaluation from the cache
     gc.set_threshold(50_000, 20, 50)
-    code = run(listen())
+    stop = listen()
+    code = run(stop)
+    stop.ignore()
     sys.stdout.flush()
     sys.stderr.flush()
     logging.shutdown()
@@ -224,8 +226,9 @@ def run(stop: StopSignal) -> int:
             advice = addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             advice = f"; make room for {WORKDIR.value} and run the same command again"
-        if code == ExitCode.PREEMPTED and MODE.value == "eval":
-            advice = "; finished benchmarks and features are kept: the same command continues"
+        if code == ExitCode.PREEMPTED:
+            kept = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
+            advice = f"{kept}: the same command continues"
         line = f"{type(error).__name__.removesuffix('Error')}: {error}{advice}"
         if peers is None:
             print(line, file=sys.stderr)
@@ -233,7 +236,7 @@ def run(stop: StopSignal) -> int:
             peers.say_end(code, line)
         if workdir is not None:
             if code == ExitCode.PREEMPTED:
-                workdir.event("preempted", signal=str(error))
+                workdir.event("preempted", signal=error.args[0])
             elif code != ExitCode.USAGE and MODE.value == "train":  # otherwise nothing was trained
                 fail(workdir, code, error)
         return code

@@ -28,10 +28,13 @@ def one_line(grace: float | None = GRACE) -> Iterator[None]:
     """
     stop = _Stop(grace)
     before = {number: signal.signal(number, stop.receive) for number in SIGNALS}
+    is_over = False
     try:
         yield
+        is_over = True
     except BaseException as error:
         if not stop.number:
+            is_over = isinstance(error, SystemExit)
             raise
         # a library may have turned the interrupt into an error of its own
         text = str(error) if isinstance(error, KeyboardInterrupt) else ""
@@ -39,8 +42,11 @@ def one_line(grace: float | None = GRACE) -> Iterator[None]:
             sys.stdout.flush()
         stop.end(stop.number, text)
     finally:
+        stop.is_over = True
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Python gives signals back to the system while it ends: a command that is done would be
+            # killed without a line
+            signal.signal(number, signal.SIG_IGN if is_over else handler)
         stop.close()
 
 
@@ -52,7 +58,7 @@ class _Stop:
     """
 
     def __init__(self, grace: float | None) -> None:
-        self.number, self._grace = 0, grace
+        self.number, self.is_over, self._grace = 0, False, grace
         self._ending, self._is_written = threading.Lock(), threading.Event()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
@@ -60,6 +66,8 @@ class _Stop:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def receive(self, number: int, frame: FrameType | None) -> None:
+        if self.is_over:
+            return
         if self.number:
             self.end(number)
         self.number = number

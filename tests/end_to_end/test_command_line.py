@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from vlc_jax import errors, main
 from vlc_jax.errors import ExitCode
 from vlc_jax.input_pipeline.loader.workers import WorkerError
 from vlc_jax.input_pipeline.sources.records import RecordsSource
+from vlc_jax.run.processes.preemption import StopSignal
 
 
 def records(path, folder, *arguments):
@@ -110,8 +112,28 @@ def test_divergence_stops_with_exit_10_and_names_batch_and_checkpoint(tmp_path):
     assert helpers.run(helpers.TINY, workdir, *flags).returncode == 10
 
 
+@pytest.fixture
+def signals():
+    """Whose handlers are again what they were, after a test."""
+    before = {number: signal.getsignal(number) for number in StopSignal.ALL}
+    yield before.keys()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_signal_after_the_end_does_not_make_a_finished_run_a_stopped_one(monkeypatch, signals):
+    monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
+    monkeypatch.setattr(main, "listen", main.StopSignal)
+    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
+    main.main(["main"])
+    # the interpreter gives every other handler back to the system while it ends
+    assert {signal.getsignal(number) for number in signals} == {signal.SIG_IGN}
+
+
 @pytest.mark.parametrize("is_left", [True, False])
-def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(monkeypatch, is_left):
+def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(
+    monkeypatch, signals, is_left
+):
     ended, ends = [], threading.Event()
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)

@@ -129,6 +129,9 @@ def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken,
         _, errors = job.communicate(timeout=60)
     assert job.returncode == 75, errors
     assert "preempted" in event_names(workdir)
+    steps = [int(path.name) for path in (workdir / "checkpoints").glob("[0-9]*")]
+    saved = f"step {max(steps)} is saved" if steps else "no step was taken yet"
+    assert f"Preempted: SIGTERM, {saved}: the same command continues" in errors
     helpers.run(helpers.TINY, workdir, code=0)
     assert_same_end(workdir, unbroken)
 

@@ -14,7 +14,7 @@ from tests.support import helpers
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluation.benchmarks import Evaluation
-from vlc_jax.run import workdir
+from vlc_jax.run import workdir, workdir_files
 from vlc_jax.run.workdir import EVAL_FIELDS, Workdir
 from vlc_jax.train import batches, loop
 
@@ -42,6 +42,31 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write to workdir"):
         Workdir(tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_run_that_is_refused_leaves_nothing_of_its_own(tmp_path, is_new):
+    folder = tmp_path / "runs" / "a"
+    if not is_new:
+        folder.mkdir(parents=True)
+        (folder / "notes.txt").write_text("mine")
+    before = {*tmp_path.rglob("*")}
+    Workdir(folder).close()
+    assert before == {*tmp_path.rglob("*")}
+    begun = Workdir(folder)
+    begun.claim({})
+    begun.close()
+    assert (folder / "config.json").exists()
+    assert (folder / "lock").exists()
+
+
+def test_a_lock_that_a_refused_job_removes_meanwhile_is_none(tmp_path, monkeypatch):
+    def locked(file, kind):
+        (tmp_path / "lock").unlink()
+
+    monkeypatch.setattr(workdir_files.fcntl, "flock", locked)
+    with pytest.raises(UsageError, match="in use by another job"):
+        Workdir(tmp_path)
 
 
 @pytest.fixture

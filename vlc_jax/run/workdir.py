@@ -84,9 +84,11 @@ class Workdir:
             self.path = Path(path).absolute()
             self.name = str(self.path)
             workdir_files.check_entries(self.path)
+        log = self.path / "logs" / f"host_{jax.process_index():03d}.log"
+        is_alone = self._remote is None and peers is None
+        self._made = workdir_files.missing(self.path, log) if is_alone else []
         try:
-            (self.path / "logs").mkdir(parents=True, exist_ok=True)
-            log = self.path / "logs" / f"host_{jax.process_index():03d}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
             self._handler = _log_to(workdir_files.without_link(log))
         except OSError as error:
             raise UsageError(
@@ -132,13 +134,14 @@ class Workdir:
             self._peers.announce(exit_code)
 
     def close(self) -> None:
-        """Releases the lock and closes the log."""
+        """Releases the lock and closes the log; removes a new folder that has nothing else."""
         logging.getLogger().removeHandler(self._handler)
         # a full disk cannot take the last lines
         with contextlib.suppress(OSError):
             self._handler.close()
         if self._remote is not None:
             self._remote.close()
+        workdir_files.remove_unused(self.path, self._made)
         if self._lock is not None:
             workdir_files.unlock(self._lock)
 

@@ -4,13 +4,14 @@ JSON parsing with bounded depth, atomic replacement, no writes through symbolic 
 for pipes, and the lock against other jobs.
 """
 
+import contextlib
 import fcntl
 import json
 import logging
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -142,6 +143,8 @@ def lock(workdir: Path) -> TextIO:
     holder = file.read().strip()
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # removed by a job that was refused (`remove_unused`): no lock against the next job
+        (workdir / "lock").stat()
     except OSError as error:
         file.close()
         raise UsageError(
@@ -154,6 +157,21 @@ def lock(workdir: Path) -> TextIO:
     file.write(f"host {socket.gethostname()} pid {os.getpid()}")
     file.flush()
     return file
+
+
+def missing(workdir: Path, log: Path) -> list[Path]:
+    """What a run that begins makes in `workdir`, innermost first, and the folders above it."""
+    paths = (log, log.parent, workdir / "lock", workdir, *workdir.parents)
+    return [path for path in paths if not path.exists()]
+
+
+def remove_unused(workdir: Path, made: Iterable[Path]) -> None:
+    """Removes what `missing` listed if the run wrote nothing, as one whose config is refused."""
+    if not any((workdir / name).exists() for name in ("config.json", "events.jsonl", "FAILED")):
+        # a folder may hold files of others by now, or be gone
+        with contextlib.suppress(OSError):
+            for path in made:
+                path.rmdir() if path.is_dir() else path.unlink()
 
 
 def unlock(file: TextIO) -> None:

@@ -149,11 +149,13 @@ class Run(NamedTuple):
                 log.raise_if_stopped(stop)
                 if step < steps:  # read while the step runs
                     batch = batches.next(stop, log.clock)
-        except PreemptedError:
+        except PreemptedError as error:
             # otherwise the state is on disk already, or initial
             if step > start:
                 self.save(step, state)
-            raise
+            # an error of the save, for which `train` waits, takes the place of this one
+            saved = f"step {step} is saved" if step else "no step was taken yet"
+            raise PreemptedError(*error.args, saved) from error
 
     def compile(
         self, one_step: train_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal

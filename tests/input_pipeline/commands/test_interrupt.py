@@ -21,7 +21,7 @@ interrupt.GRACE = {grace}
 def wait():
     print("ready", flush=True)
     time.sleep(30)
-
+{before}
 @addresses.allowed
 def main(arguments=None):
     try:
@@ -53,9 +53,12 @@ WORK = {
 }
 
 
-def interrupted(number, work, grace=5.0, times=1):
-    """(exit code, stdout after "ready", stderr) of the command after `times` signals."""
-    script = COMMAND.format(work=work, grace=grace)
+def interrupted(number, work, grace=5.0, times=1, before=""):
+    """(exit code, stdout after "ready", stderr) of the command after `times` signals.
+
+    before: lines before its `main`.
+    """
+    script = COMMAND.format(work=work, grace=grace, before=before)
     with subprocess.Popen(
         [sys.executable, "-c", script],
         cwd=helpers.ROOT,
@@ -63,7 +66,8 @@ def interrupted(number, work, grace=5.0, times=1):
         stderr=subprocess.PIPE,
         text=True,
     ) as job:
-        assert job.stdout.readline() == "ready\n"
+        while job.stdout.readline() not in ("ready\n", ""):
+            pass
         for _ in range(times):
             job.send_signal(number)
             time.sleep(0.05)  # two at once are one
@@ -95,6 +99,24 @@ def test_a_command_that_does_not_come_back_is_ended(number, work):
 def test_a_second_signal_does_not_wait():
     done = interrupted(signal.SIGINT, WORK["does not end"], grace=20.0, times=2)
     assert done == (130, "", f"{interrupt.LINE}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("end", "code"), [("return 0", 0), ("sys.exit(3)", 3)])
+def test_a_command_that_is_done_keeps_its_exit_code_while_python_ends(number, end, code):
+    # `sys` loses its attributes after Python has given the signals back to the system
+    late = """
+import os
+
+class Late:
+    def __del__(self, write=os.write, sleep=time.sleep):
+        write(1, b"ready\\n")
+        sleep(0.3)
+
+sys.late = Late()
+"""
+    done = interrupted(number, end, before=late)
+    assert done == (code, "", "")
 
 
 def test_an_error_of_its_own_leaves_a_command_as_it_is():

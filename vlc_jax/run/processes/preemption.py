@@ -20,6 +20,8 @@ FORWARDED = {signal.SIGTERM: signal.SIGUSR1, signal.SIGINT: signal.SIGUSR2}
 class StopSignal:
     """Flag that SIGTERM or SIGINT sets. Install it once, from the main thread."""
 
+    ALL = (*FORWARDED, *FORWARDED.values())
+
     def __init__(self) -> None:
         self.name = ""  # of the first signal that arrived
 
@@ -28,6 +30,16 @@ class StopSignal:
         for number, forwarded in FORWARDED.items():
             signal.signal(forwarded if is_guarded else number, partial(self._receive, number))
         return self
+
+    @staticmethod
+    def ignore() -> None:
+        """Ignores signals from now on, once the command is done.
+
+        Python gives them back to the system while it ends, which takes seconds: a finished run
+        would be killed without a line, and count as stopped.
+        """
+        for number in StopSignal.ALL:
+            signal.signal(number, signal.SIG_IGN)
 
     @property
     def is_set(self) -> bool:
@@ -41,7 +53,7 @@ class StopSignal:
         # os.write: a handler may interrupt a print, and buffered files are not reentrant.
         os.write(
             sys.stderr.fileno(),
-            f"\n{self.name}: saving and stopping; once more to stop at once\n".encode(),
+            f"\n{self.name}: stopping; once more to stop at once, without saving\n".encode(),
         )
 
     def check(self) -> None:
