@@ -83,6 +83,18 @@ def test_results_come_by_step_and_benchmarks_as_the_config_names_them(tmp_path):
     assert [(r["benchmark"], r["step"]) for r in newest] == [("c", 1000), ("a", 1000), ("b", 1000)]
 
 
+def test_a_file_of_scores_that_lost_its_last_rows_is_a_note_and_an_earlier_one_cannot_be(tmp_path):
+    rows = [json.dumps({"id": name, "correct": True}) + "\n" for name in "abc"]
+    write(tmp_path / "evals" / "b" / "5.scores.jsonl", "".join(rows[:2]))
+    run = read_workdir.Run(tmp_path)
+    for expected in ({"score_rows": 2}, {}):
+        assert len([*read_workdir.score_rows(run, "b", {"step": 5, **expected})]) == 2
+    assert run.notes == []
+    for _ in range(2):
+        assert len([*read_workdir.score_rows(run, "b", {"step": 5, "score_rows": 3})]) == 2
+    assert run.notes == ["evals/b/5.scores.jsonl has 2 whole rows of 3: it was cut"]
+
+
 def test_only_cases_with_images_and_fitting_scores_are_examples(tmp_path):
     folder = tmp_path / "evals" / "b"
     write(folder / "5.json", '{"metrics": {"m": {"value": 1}}}')

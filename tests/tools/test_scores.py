@@ -58,6 +58,13 @@ def test_cases_of_all_runs_are_rows_that_can_be_joined(workdir, tmp_path, capsys
     assert (table[1]["tie"], json.loads(table[1]["group"])) == (True, {"k": 1})
 
 
+def test_an_earlier_result_says_that_missing_rows_go_unnoticed(workdir, tmp_path, capsys):
+    run = workdir("one", ROWS, 5)
+    assert scores.main([str(run), "--out", str(tmp_path / "s.csv")]) == 0
+    file = run / "evals/b/5.scores.jsonl"
+    assert f"{file}: 3 rows; an earlier version" in capsys.readouterr().err
+
+
 def test_without_scores_there_is_one_line_and_no_file(workdir, tmp_path, capsys):
     out = tmp_path / "scores.parquet"
     assert scores.main([str(workdir("empty", [], 5)), "--out", str(out)]) == 3

@@ -159,6 +159,26 @@ def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(monkeypatch)
     assert metrics["spikes_in_a_row"] == 0
 
 
+def test_without_a_guard_the_step_is_that_of_a_guard_that_does_nothing(monkeypatch):
+    model, params, batch = make_start(depth=1, width=8)
+    plain = resolved(configured(), model)
+    state, frozen = first_state(plain, params)
+
+    def jaxpr(run):
+        return str(jax.make_jaxpr(train_step.make_step(run))(state, frozen, batch))
+
+    # not even traced, whose arrays would be dead code here and in memory elsewhere
+    monkeypatch.delattr(spike_guard, "judge")
+    monkeypatch.delattr(spike_guard, "without_update")
+    without = jaxpr(plain)
+    nothing = {"judge": lambda guard, norm, factor: (None, guard, {}),
+               "without_update": lambda is_spike, after, before: after}  # fmt: skip
+    for name, function in nothing.items():
+        monkeypatch.setattr(spike_guard, name, function, raising=False)
+    optimization = plain.optimization._replace(spike_guard=(10.0, 3))
+    assert without == jaxpr(plain._replace(optimization=optimization))
+
+
 def test_a_spike_is_far_above_the_median_of_a_full_window_and_does_not_raise_it():
     judge = jax.jit(lambda guard, norm: spike_guard.judge(guard, norm, 3.0))
     guard, skipped = {**setup_state.guard_state(), "norms": jnp.zeros(5)}, []

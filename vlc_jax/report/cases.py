@@ -138,7 +138,7 @@ class _Data:
     def _rows(self, name: str, run: Run, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Case -> its row of scores.jsonl."""
         rows, count = {}, 0
-        for row in score_rows(run, Path("evals") / name / f"{result['step']}.scores.jsonl"):
+        for row in score_rows(run, name, result):
             count += 1
             if has_scores(row):
                 rows[str(row.get("id", count))] = row

@@ -5,7 +5,6 @@ exactly one of them is right decide which is better.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -189,11 +188,10 @@ def _decisions(run: Run, benchmark: str, result: Mapping[str, Any]) -> dict[str,
     {} also where a tied case does not count as an error: it is neither right nor wrong, and its
     flag `correct`, False, would contradict the accuracy above.
     """
-    file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
     details = result.get("details")
     is_strict = not isinstance(details, dict) or details.get("tie", "strict") == "strict"
     decisions = {}
-    for row in score_rows(run, file):
+    for row in score_rows(run, benchmark, result):
         correct, case = row.get("correct"), row.get("id")
         if not isinstance(correct, bool) or not isinstance(case, str):
             return {}

@@ -310,10 +310,22 @@ def _object(run: Run, name: str) -> dict[str, Any]:
     return {}
 
 
-def score_rows(run: Run, file: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a scores.jsonl, its path relative to the workdir; none if it does not exist."""
-    if (run.path / file).exists():
-        yield from _lines(run, run.path / file)
+def score_rows(run: Run, benchmark: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows of the scores.jsonl of a result; none if it does not exist.
+
+    A note says if rows are missing, which of results of earlier versions nobody can tell.
+    """
+    file, count = run.path / "evals" / benchmark / f"{result['step']}.scores.jsonl", 0
+    if not file.exists():
+        return
+    for row in _lines(run, file):
+        count += 1
+        yield row
+    expected = result.get("score_rows", count)
+    note = f"{file.relative_to(run.path)} has {count} whole rows of {expected}: it was cut"
+    # read for several parts of a page
+    if expected != count and note not in run.notes:
+        run.notes.append(note)
 
 
 def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ as SVG, since Matplotlib takes a tenth of a second for each.
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,9 +65,8 @@ def of_run(run: Run) -> list[Histogram]:
 def of_benchmark(run: Run, evaluation: Evaluation) -> Histogram | None:
     """Histogram of the newest scores; None without scores."""
     labels = display.of(evaluation.newest).roles
-    file = Path("evals") / evaluation.name / f"{evaluation.newest['step']}.scores.jsonl"
     scores: dict[str, list[float]] = {role: [] for role in ROLES}
-    for row in score_rows(run, file):
+    for row in score_rows(run, evaluation.name, evaluation.newest):
         for role, score in _by_role(row) if has_scores(row) else ():
             scores[role].append(score)
     by_role = {role: np.array(values, np.float64) for role, values in scores.items() if values}

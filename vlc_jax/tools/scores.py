@@ -41,8 +41,7 @@ def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
         if re.match(r"evals/[^/]+/\d+\.json ", note):
             raise DataError(f"{run.path}/{note}; restore it, or remove it and evaluate again")
     for benchmark, result in compare.newest_results([run])[0].items():
-        file = Path("evals") / benchmark / f"{result['step']}.scores.jsonl"
-        for row in _whole(run, file, result):
+        for row in _whole(run, benchmark, result):
             scores = row.get("scores")
             if not isinstance(scores, list) or not scores:
                 continue
@@ -64,21 +63,28 @@ def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def _whole(run: read_workdir.Run, file: Path, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _whole(
+    run: read_workdir.Run, benchmark: str, result: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Yields all rows of a scores.jsonl. Raises DataError, at its end, if some are missing."""
     run.notes.clear()
-    count = 0
-    for row in read_workdir.score_rows(run, file):
+    count, expected = 0, result.get("score_rows")
+    for row in read_workdir.score_rows(run, benchmark, result):
         count += 1
         yield row
-    # None: of an earlier version
-    expected = result.get("score_rows")
+    file = run.path / "evals" / benchmark / f"{result['step']}.scores.jsonl"
     if run.notes or expected not in (None, count):
         of_all = "" if expected is None else f" of {expected}"
-        problem = "".join(f" ({note})" for note in run.notes)
+        problem = "".join(f" ({note})" for note in run.notes if "it was cut" not in note)
         raise DataError(
-            f"{run.path / file} is damaged: it has {count} whole rows{of_all}{problem}; restore "
+            f"{file} is damaged: it has {count} whole rows{of_all}{problem}; restore "
             f"it, or remove {result['step']}.json beside it and evaluate again"
+        )
+    if expected is None:
+        print(
+            f"{file}: {count} rows; an earlier version wrote it without their number, so lines "
+            "that are missing at its end go unnoticed: evaluate again if in doubt",
+            file=sys.stderr,
         )
 
 
