@@ -35,6 +35,7 @@ from vlc_jax.evaluation import mode, watch
 from vlc_jax.input_pipeline import stores
 from vlc_jax.plan import plan
 from vlc_jax.run import terminal, workdir_files
+from vlc_jax.run.checkpoint import SaveError
 from vlc_jax.run.environment import environment
 from vlc_jax.run.processes import guard
 from vlc_jax.run.processes.peers import GRACE_SECONDS, Peers
@@ -216,11 +217,13 @@ def run(stop: StopSignal) -> int:
     except Exception as error:
         code = errors.exit_code(error)
         logging.debug("%s", traceback.format_exc())
-        if code is None:
+        if code is None or isinstance(error, SaveError):
             # a lost process can cause any error of JAX in this one
-            if peers is None or (lost := peers.lost(GRACE_SECONDS)) is None:
+            lost = peers.lost(GRACE_SECONDS) if peers is not None else None
+            if lost is not None:
+                code, error = lost[0], PeerError(lost[1])
+            elif code is None:
                 raise
-            code, error = lost[0], PeerError(lost[1])
         advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
         if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
             advice = addresses.started_elsewhere(config, absolute(WORKDIR.value), error)

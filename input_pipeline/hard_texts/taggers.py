@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.scenes import grammar
@@ -219,7 +219,7 @@ def _key(caption: str) -> int:
 
 def write_tags(path: Path, tagger: Tagger, captions: Iterable[str]) -> None:
     """Writes the file for "precomputed:PATH": every caption once, in order."""
-    with path.open("w", encoding="utf-8") as file:
+    with stores.replacing(path) as file:
         head = {"tagger": tagger.name, "version": tagger.version}
         file.write(json.dumps(head) + "\n")
         for caption in dict.fromkeys(captions):

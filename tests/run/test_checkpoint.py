@@ -378,6 +378,16 @@ def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypa
     assert folder.checkpoints.steps() == []
 
 
+def test_a_save_of_several_processes_that_cannot_begin_is_no_bug_of_ours(folder, monkeypatch):
+    def fail(*args, **options):
+        raise ValueError("UNAVAILABLE: 503")
+
+    monkeypatch.setattr(checkpoint.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(folder.checkpoints._orbax, "save", fail)
+    with pytest.raises(checkpoint.SaveError, match=r"could not save to .*: UNAVAILABLE: 503"):
+        folder.checkpoints.save(3, state(3))
+
+
 FAULTS = {
     "of ours": OSError(errno.EIO, "Input/output error"),
     "of a clock set forward": TimeoutError("Timed out after 86400.0 seconds."),

@@ -102,7 +102,10 @@ class Checkpoints:
             # A copy for retries: the next training step overwrites the donated state.
             work = partial(self._save_with_retries, step, _copy_to_host(state))
         else:
-            self._write(step, state)
+            try:
+                self._write(step, state)
+            except Exception as error:  # of Orbax, by storage, time-outs or lost processes
+                raise SaveError(_message(self.folders.name, error)) from error
             work = partial(self._finish, step)
         # On a thread: hashing and the rename wait for Orbax's writes, and training must not.
         self._commit = threading.Thread(target=self._keep_error, args=(work,), daemon=True)
@@ -117,9 +120,7 @@ class Checkpoints:
             self._commit = None
         if self._error is not None:
             error, self._error = self._error, None
-            # cut, since TensorStore appends a page of its settings
-            problem = str(error)[:300]
-            raise SaveError(f"could not save to {self.folders.name}: {problem}") from error
+            raise SaveError(_message(self.folders.name, error)) from error
 
     def restore(self, shapes: Any, *, set_aside: bool = True) -> Any | None:
         """Reads the newest undamaged state; None if no step was ever saved.
@@ -260,6 +261,11 @@ class Checkpoints:
             if self.keep_every and step % self.keep_every == 0:
                 continue
             self.folders.remove(step)
+
+
+def _message(name: str, error: BaseException) -> str:
+    # cut, since TensorStore appends a page of its settings
+    return f"could not save to {name}: {str(error)[:300]}"
 
 
 def _first_problem(problem: str | None) -> str | None:

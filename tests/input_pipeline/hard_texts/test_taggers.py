@@ -79,6 +79,16 @@ def test_a_written_file_gives_the_same_tags_in_this_process_and_after_a_journey(
     assert make_tagger(f"precomputed:{path}").version != precomputed.version
 
 
+def test_a_stopped_command_leaves_no_file_that_looks_whole(tmp_path):
+    def captions():
+        yield "a red square"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_tags(tmp_path / "tags.jsonl", make_tagger("scenes:scenes-mini"), captions())
+    assert not (tmp_path / "tags.jsonl").exists()
+
+
 def test_the_command_writes_the_file(tmp_path):
     (tmp_path / "captions.json").write_text(json.dumps(["a red circle"]))
     files = [str(tmp_path / "captions.json"), str(tmp_path / "tags.jsonl")]
