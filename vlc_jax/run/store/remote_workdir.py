@@ -56,11 +56,14 @@ class RemoteWorkdir:
             self._mirror.close()
         except OSError as error:
             print(f"the last files of {self.url} are only in {self.path}: {error}", file=sys.stderr)
+            # the client would try for a minute again; the next job takes the lock in 30 s
+            self._release(is_reachable=False)
+            return
         self._release()
 
-    def _release(self) -> None:
+    def _release(self, is_reachable: bool = True) -> None:
         if self._lock is not None:
-            self._lock.release()
+            self._lock.release(is_reachable)
 
 
 def _is_of_the_run(name: str) -> bool:

@@ -49,12 +49,15 @@ class StoreLock:
         self._number, self._is_over = self._take(), threading.Event()
         threading.Thread(target=self._renew, daemon=True, name="lock").start()
 
-    def release(self) -> None:
-        """Releases the lock."""
+    def release(self, is_reachable: bool = True) -> None:
+        """Releases the lock; without writing so if the store is not reachable.
+
+        The next job then waits for SILENT_BEATS.
+        """
         self._is_over.set()
-        # on failure the next job waits for SILENT_BEATS
-        with contextlib.suppress(OSError):
-            self._write(is_over=True)
+        if is_reachable:
+            with contextlib.suppress(OSError):
+                self._write(is_over=True)
 
     def _take(self) -> int:
         number = max(self._numbers(), default=0)
