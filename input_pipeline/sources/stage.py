@@ -73,6 +73,7 @@ class Stage:
     def copy(self, folder: Folder, shard: dict[str, Any], *, waits: bool = True) -> int:
         """Copies a shard of a folder unless its copy exists; returns the number of bytes copied.
 
+        A reader opens the copy and, if it is not there or not there any more, calls this again.
         waits: True waits for another process or thread that is copying it; False returns 0 at once.
         Raises ShardError, naming the file, if the shard contradicts the manifest, StageError if the
         local disk is full, or if either storage fails.
@@ -95,11 +96,14 @@ class Stage:
                     # else a crash of the host could leave zeros there
                     os.fsync(file.fileno())
             except BaseException:
-                partial.unlink()
+                partial.unlink(missing_ok=True)
                 raise
             # a process that counts bytes sees exactly one of the names
             with self._folder_lock():
-                os.replace(partial, local)
+                try:
+                    os.replace(partial, local)
+                except FileNotFoundError:  # somebody emptied the folder meanwhile
+                    return 0
         return shard["bytes"]
 
     def _fill(self, file: BinaryIO, folder: Folder, shard: dict[str, Any]) -> None:

@@ -86,16 +86,21 @@ class StagedShards:
         """Raises ShardError, StageError, and RuntimeError for a damaged entry."""
         number = bisect.bisect_right(self._ends, index)
         position = index - self._ends[number] + self._shards[number]["count"]
-        try:
-            return self._reader(number).read([position])[0]
-        except (RuntimeError, ValueError, IndexError):
-            shard = self._shards[number]
-            if self._stage.remove_damaged(shard):
-                _LOG.warning("a damaged copy is made again: %s", self._stage.path(shard))
-            # a copy that is right may be another thread's, made after this one's reader was opened
-            with self._lock:
-                self._readers.pop(number, None)
-            return self._reader(number).read([position])[0]
+        has_failed = False
+        while True:
+            try:
+                return self._reader(number).read([position])[0]
+            except (RuntimeError, ValueError, IndexError) as error:
+                # a reader opens its file at each read; others may remove it before any of them
+                if not _is_missing(error):
+                    if has_failed:
+                        raise
+                    has_failed, shard = True, self._shards[number]
+                    if self._stage.remove_damaged(shard):
+                        _LOG.warning("a damaged copy is made again: %s", self._stage.path(shard))
+                # a right copy may be another thread's, made after this one's reader was opened
+                with self._lock:
+                    self._readers.pop(number, None)
 
     def read_ahead(self, indices: np.ndarray) -> None:
         """Starts to copy the shards of these records, in their order; returns at once."""
@@ -147,8 +152,8 @@ class StagedShards:
             reader = array_record_module.ArrayRecordReader(
                 str(self._stage.path(shard)), _READER_OPTIONS, file_reader_buffer_size=_BUFFER
             )
-        except (RuntimeError, ValueError):
-            if self._stage.use(shard):
+        except (RuntimeError, ValueError) as error:
+            if not _is_missing(error) and self._stage.use(shard):
                 raise
             return None
         with self._lock:
@@ -169,6 +174,11 @@ class StagedShards:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._reset_process_state()
+
+
+def _is_missing(error: Exception) -> bool:
+    """True for the error of a reader whose file is gone."""
+    return "No such file or directory" in str(error)
 
 
 def _check_limit(folder: Folder, shards: list[dict[str, Any]], stage: Stage, shuffle: str) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import threading
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.sources import order, staged_shards
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
+from vlc_jax.input_pipeline.sources.stage import Stage
 
 COUNT, SHARD = 30, 4  # records, and those of a shard
 
@@ -73,6 +75,46 @@ def test_a_copy_removed_for_another_process_is_made_again(folder, tmp_path):
         path.unlink()
     source.take_counts()
     assert [source[index] for index in range(COUNT)] == expected
+    assert source.take_counts()["bytes_staged"] == sum(sizes(folder))
+
+
+def test_a_stage_that_is_emptied_while_workers_read_costs_no_record(folder, tmp_path):
+    expected = take(12, ShardsSource(path=folder, shuffle="blocks"))
+    source = ShardsSource(path=folder, shuffle="blocks", stage=tmp_path / "stage")
+    is_over, removed = threading.Event(), []
+
+    def empty():
+        while not is_over.wait(0.001):
+            # copies that are being made, too
+            for path in (tmp_path / "stage").glob("*.array_record*"):
+                path.unlink(missing_ok=True)
+                removed.append(path.suffix)
+
+    thread = threading.Thread(target=empty)
+    with loader(source, workers=1, threads=2) as batches:
+        assert_equal(batches, expected[:1])
+        thread.start()
+        try:
+            # some in which files were there to be removed
+            assert_equal(batches, expected[1:])
+        finally:
+            is_over.set()
+            thread.join()
+    assert removed
+
+
+def test_a_copy_that_is_removed_while_it_is_made_is_made_again(folder, tmp_path, monkeypatch):
+    fill, removed = Stage._fill, []
+
+    def emptied(stage, file, remote, shard):
+        fill(stage, file, remote, shard)
+        if not removed:
+            removed.append(stage.path(shard).with_name(f"{stage.path(shard).name}.partial"))
+            removed[0].unlink()
+
+    monkeypatch.setattr(Stage, "_fill", emptied)
+    source = ShardsSource(path=folder, stage=tmp_path / "stage")
+    assert [source[index].id for index in range(COUNT)] == [f"r{index}" for index in range(COUNT)]
     assert source.take_counts()["bytes_staged"] == sum(sizes(folder))
 
 
