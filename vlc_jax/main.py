@@ -33,6 +33,7 @@ from vlc_jax.devices import runtime
 from vlc_jax.errors import ExitCode, PeerError, UsageError
 from vlc_jax.evaluation import mode, watch
 from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.commands import command_line as reading
 from vlc_jax.plan import plan
 from vlc_jax.run import terminal, workdir_files
 from vlc_jax.run.checkpoint import SaveError
@@ -215,6 +216,8 @@ def run(stop: StopSignal) -> int:
             workdir.flush()
         return ExitCode.DONE
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and reading.has_reader_left():
+            return reading.UNREAD
         code = errors.exit_code(error)
         logging.debug("%s", traceback.format_exc())
         if code is None or isinstance(error, SaveError):
@@ -305,11 +308,19 @@ def help_text(commands: str) -> str:
     return "\n".join([__doc__, *described, "  --list: Show the names for a config.", commands])
 
 
+def show(text: str) -> int:
+    """Prints a text; returns the exit code."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        return reading.UNREAD if reading.has_reader_left() else ExitCode.INFRASTRUCTURE
+    return ExitCode.DONE
+
+
 def cli(commands: str = "") -> None:
     """The command line; --help and --list print their text and end with exit code 0."""
     if {"--help", "-h", "-help", "--list"} & {*sys.argv}:  # tools have another --help
-        print(catalogue.listing() if "--list" in sys.argv else help_text(commands))
-        sys.exit(ExitCode.DONE)
+        sys.exit(show(catalogue.listing() if "--list" in sys.argv else help_text(commands)))
     app.run(main, flags_parser=command_line.parse_flags)
 
 

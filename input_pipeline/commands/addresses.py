@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import interrupt
-from vlc_jax.input_pipeline.commands.command_line import DISK_ERRORS
+from vlc_jax.input_pipeline.commands import command_line, interrupt
 from vlc_jax.input_pipeline.record import StageError
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
@@ -45,7 +44,14 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
         # no limit on the time of the last copy to a store
         is_local = not any(map(_WORD.fullmatch, sys.argv))
         with interrupt.one_line(interrupt.GRACE if is_local else None):
-            return run(None)
+            try:
+                return run(None)
+            except BrokenPipeError:
+                if not command_line.has_reader_left():
+                    raise
+                return command_line.UNREAD
+            finally:
+                command_line.flush()
 
     def run(arguments: Sequence[str] | None) -> Any:
         words = sys.argv[1:] if arguments is None else [*arguments]
@@ -56,7 +62,8 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
                 return main([_local(words, index, outputs) for index in range(len(words))])
         except (ValueError, StageError, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
-            is_disk = isinstance(error, StageError) or getattr(error, "errno", 0) in DISK_ERRORS
+            number = getattr(error, "errno", 0)
+            is_disk = isinstance(error, StageError) or number in command_line.DISK_ERRORS
             return 30 if is_disk else 2
         except KeyboardInterrupt:
             print("interrupted; the same command continues", file=sys.stderr)

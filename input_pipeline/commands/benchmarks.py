@@ -172,7 +172,7 @@ def _instruction(name: str, state: State, root: Path) -> str:
 
 
 def _print(states: Mapping[str, State], root: Path) -> None:
-    from rich import box, console
+    from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
@@ -183,7 +183,7 @@ def _print(states: Mapping[str, State], root: Path) -> None:
             leaked = "" if state.leaked is None else f"{state.leaked:,}"
             numbers = (f"{state.cases:,}", f"{state.images:,}", f"{len(state.missing):,}", leaked)
             table.add_row(name, PUBLISHED[name][1].protocol, *numbers)
-    console.Console(width=None if sys.stdout.isatty() else 100).print(table)
+    command_line.console(None if sys.stdout.isatty() else 100).print(table)
     for name, state in states.items():
         origin = PUBLISHED[name][1]
         for note in state.notes:

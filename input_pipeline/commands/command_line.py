@@ -14,6 +14,8 @@ from vlc_jax.input_pipeline.record import DataError
 
 # A full or broken disk: exit code 30, a supervisor may start the command again.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+# Nobody reads the output: 128 + SIGPIPE, the code of other programs.
+UNREAD = 141
 
 
 def parser(name: str, description: str | None, **options: Any) -> argparse.ArgumentParser:
@@ -26,6 +28,30 @@ def parser(name: str, description: str | None, **options: Any) -> argparse.Argum
     )
 
 
+def console(width: int | None = None) -> Any:
+    """A console of rich on stdout; `UNREAD` in place of its exit code 1 if nobody reads it."""
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            has_reader_left()
+            sys.exit(UNREAD)
+
+    return Output(width=width)
+
+
+def flush() -> None:
+    """Writes the output so far; ends the process with UNREAD if nobody reads it.
+
+    The interpreter, which writes the rest at its end, would print a line of its own.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if has_reader_left():
+            sys.exit(UNREAD)
+
+
 def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str] = str) -> int:
     """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
     broken disk or a lost server, each printed in one line; 141, without a line, where the reader of
@@ -36,8 +62,8 @@ def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str
     try:
         return run(request)
     except ConnectionError as error:
-        if isinstance(error, BrokenPipeError) and _reader_has_left():
-            return 141  # 128 + SIGPIPE, as other programs
+        if isinstance(error, BrokenPipeError) and has_reader_left():
+            return UNREAD
         message, code = f"{error}; the same command continues", 30
     except DataError as error:
         message, code = str(error), 3
@@ -49,7 +75,11 @@ def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str
     return code
 
 
-def _reader_has_left() -> bool:
+def has_reader_left() -> bool:
+    """True if nobody reads the output of this process any more (`| head`), which then goes nowhere.
+
+    A command ends with UNREAD and without a line for that.
+    """
     output = select.poll()
     output.register(sys.stdout.fileno(), select.POLLOUT)
     if not any(event & select.POLLERR for _, event in output.poll(0)):

@@ -5,7 +5,6 @@ locks are built from `create`, which writes only if there is no object of that n
 """
 
 import errno
-import logging
 import os
 import re
 import stat
@@ -319,8 +318,6 @@ def _file_system(url: str) -> tuple[Any, str]:
 
     # gcsfs hands whole objects to aiohttp, which recommends pieces
     warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
-    # it logs the tracebacks of errors that it raises, too
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     kind = url.partition("://")[0]
     for name in KINDS:
         # Orbax lists with another file system instance, which must see other processes' writes

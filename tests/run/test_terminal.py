@@ -25,6 +25,7 @@ logging.use_absl_handler()
 terminal.quieten()
 logging.warning("said before")
 standard.getLogger("gcsfs").error("out of retries")
+standard.getLogger("fsspec.asyn").error("failed during asynchronous execution")
 noise = np.random.default_rng(0).normal(size=(20, 15_000)).astype(np.float32)
 arrays = {str(i): jnp.asarray(row) for i, row in enumerate(noise)}
 checkpoints = Checkpoints(Path(sys.argv[1]))

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import rich.console
 import rich.measure
 import rich.table
 
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.report import compare, paired, read_workdir, table
 from vlc_jax.report import published as published_values
 from vlc_jax.report.published import UnknownModelError
@@ -72,7 +72,7 @@ def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -
     if rows := table.rows(results):
         _print(table.to_rich(rows), is_whole=True)
     for sentence in (*table.notes(results), *beside):
-        rich.console.Console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+        command_line.console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_mixtures(path: Path) -> None:
@@ -135,7 +135,7 @@ def print_comparison(paths: Sequence[Path], published: str = "") -> None:
     runs = _read_all(paths)
     beside = _add_paper(runs, published)
     names, results = compare.names(paths), compare.newest_results(runs)
-    console = rich.console.Console()
+    console = command_line.console()
     if lines := compare.lines(results):
         _print(compare.to_rich(names, lines))
         if differences := paired.lines(runs):
@@ -158,12 +158,12 @@ def _print(output: rich.table.Table, is_whole: bool = False) -> None:
 
     is_whole: or wider if its lines need it; columns beyond 80 characters would cut numbers.
     """
-    console = rich.console.Console()
+    console = command_line.console()
     options = console.options.update(width=1000) if is_whole else console.options
     # A console narrower than its longest words would cut them.
     needed = rich.measure.Measurement.get(console, options, output)
     width = max(needed.maximum if is_whole else needed.minimum, console.width)
-    rich.console.Console(width=width).print(output)
+    command_line.console(width).print(output)
 
 
 def _add_paper(runs: Sequence[read_workdir.Run], published: str) -> list[str]:

@@ -50,8 +50,9 @@ class _PlainFormatter(logging.Formatter):
 
 
 def _is_of_ours(record: logging.LogRecord) -> bool:
-    # asyncio runs Orbax's writes; gcsfs logs a traceback for each call that it gives up
-    return record.name not in ("asyncio", "gcsfs") and "orbax" not in Path(record.pathname).parts
+    # asyncio runs Orbax's writes; gcsfs and fsspec log a traceback for each call that they give up
+    is_noise = record.name.partition(".")[0] in ("asyncio", "gcsfs", "fsspec")
+    return not is_noise and "orbax" not in Path(record.pathname).parts
 
 
 def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:

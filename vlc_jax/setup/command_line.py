@@ -11,6 +11,7 @@ from ml_collections import ConfigDict, config_flags
 
 from vlc_jax import losses
 from vlc_jax.errors import ExitCode, UsageError
+from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.setup import catalogue, config_of_run
@@ -69,6 +70,10 @@ def parse_flags(argv: list[str]) -> list[str]:
     except UsageError as error:
         print(f"Usage: {error}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
+    except BrokenPipeError:  # of absl's --help
+        if not commands.has_reader_left():
+            raise
+        sys.exit(commands.UNREAD)
     except Exception as error:
         print(f"Usage: {_message(error, argv)}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)

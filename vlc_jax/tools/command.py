@@ -9,6 +9,7 @@ from absl import app
 from vlc_jax import errors
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.run import terminal
 from vlc_jax.setup import command_line
 
@@ -57,6 +58,8 @@ def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
             raise errors.UsageError(f"unknown arguments {unknown}; options start with --")
         print(do())
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and commands.has_reader_left():
+            sys.exit(commands.UNREAD)
         code = errors.exit_code(error)
         # such as a missing file or a forbidden folder; a full disk has a code
         if code is None and isinstance(error, OSError):

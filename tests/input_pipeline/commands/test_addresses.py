@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from vlc_jax import main
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line, prepare
 from vlc_jax.input_pipeline.record import StageError
 from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.tools import command
 
 SCENES = ["--source", "scenes", "--split", "train", "--option", "count=30", "--size", "32"]
 
@@ -90,10 +92,36 @@ def test_repositories_of_the_hub_are_read_and_not_written(hub, capsys):
     assert "error: hf://me/shards: repositories of the hub are copied" in capsys.readouterr().err
 
 
-def test_a_reader_that_has_left_ends_a_command_without_a_line(monkeypatch, capsys):
+def show(text):
+    print(text, flush=True)
+
+
+def show_by_rich(text):
+    command_line.console(width=80).print(text)
+
+
+def leave_for_the_end(text):
+    print(text)
+    command_line.flush()
+
+
+ENDS = {  # how commands end, with a way to print
+    "commands": lambda: command_line.exit_code(show, "row"),
+    "rich": lambda: command_line.exit_code(show_by_rich, "row"),
+    "the end": lambda: leave_for_the_end("row"),
+    "tools": lambda: command.run(lambda: show("row")),
+    "lists of a run": lambda: main.show("row"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_reader_that_has_left_ends_a_command_without_a_line(monkeypatch, capsys, end):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as out:
         monkeypatch.setattr(sys, "stdout", out)
-        code = command_line.exit_code(lambda rows: print("row\n" * rows, flush=True), 9)
+        try:
+            code = end()
+        except SystemExit as error:
+            code = error.code
     assert (code, capsys.readouterr().err) == (141, "")
