@@ -57,6 +57,8 @@ class Benchmark:
       "set_accuracy".
     summary: metrics of result tables, the main one first; empty: the protocol's.
     notes: remarks for readers of the result, such as missing cases.
+    files: subset -> sha256 of its annotation file (of the hashes, if they are several); "": of all
+      files. A label of kind "subset" in `Case.group` is a subset.
     training: labelled cases that a linear probe is fitted to.   validation: labelled cases that
       choose its regularisation.
     """
@@ -70,6 +72,7 @@ class Benchmark:
     together: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
     training: Sequence[Case] = ()
     validation: Sequence[Case] = ()
 

@@ -102,6 +102,8 @@ class Files:
         # the last file that was opened, for messages
         self.place: Path = self.folder
         self._digest = hashlib.sha256()
+        self._hashes: dict[Path, str] = {}
+        self._of_subset: dict[str, set[Path]] = {}
         if not self.folder.is_dir():
             raise DataError(f"there is no folder {self.folder}; {origin.how_to_get}")
 
@@ -201,7 +203,9 @@ class Files:
         # The bytes, not time or size: copies of a set have the same version.
         self.place = path
         with path.open("rb") as file:
-            self._digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest = hashlib.file_digest(file, "sha256")
+        self._digest.update(digest.digest())
+        self._hashes[path] = digest.hexdigest()
 
     def image(self, name: str) -> Path:
         """Path of an image; a missing file raises only when it is decoded.
@@ -257,7 +261,7 @@ class Files:
         Notes a difference from the published number of cases; with `count`, the share taken."""
         lookup.check_count("count", self.count)
         # checked one by one, while `place` is the file of the case
-        cases = tuple(map(self._checked, self._first(cases)))
+        cases = tuple(map(self._checked, self._first(map(self._noted, cases))))
         notes = tuple(self._differences(cases))
         ids = Counter(case.id for case in cases)
         if twice := next((name for name, times in ids.items() if times > 1), None):
@@ -269,7 +273,29 @@ class Files:
             content = (case.id, case.captions, case.group, case.meta)
             self._digest.update(repr(content).encode())
         version = f"{self._digest.hexdigest()[:16]}/{len(cases)}"
-        return Benchmark(self.name, cases, version, averages=averages or {}, notes=notes, **fields)
+        files = {name: self._sha256(paths) for name, paths in self._of_subset.items()}
+        files[""] = self._sha256(self._hashes)
+        averages = averages or {}
+        return Benchmark(
+            self.name, cases, version, averages=averages, notes=notes, files=files, **fields
+        )
+
+    def _noted(self, case: Case) -> Case:
+        """The case, after its subset's files are noted: those that were opened since the cases of
+        other subsets, or all, if every file is read before the first case."""
+        label = case.group.get("subset") if isinstance(case.group, dict) else None
+        if isinstance(label, str):
+            known = set().union(*self._of_subset.values())
+            opened = self._hashes.keys() - known or self._of_subset.get(label, known)
+            self._of_subset.setdefault(label, set()).update(opened)
+        return case
+
+    def _sha256(self, paths: Iterable[Path]) -> str:
+        """Hash of one file, or of the sorted hashes of several: names and places do not count."""
+        hashes = sorted(self._hashes[path] for path in paths)
+        return (
+            hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        )
 
     def _checked(self, case: Case) -> Case:
         """The case. Raises DataError unless its captions and labels are texts that can be kept."""

@@ -3,13 +3,16 @@
   vlc-jax benchmarks --root DIR
   vlc-jax benchmarks --root DIR --train coco/train_neg_clip.tsv
   vlc-jax benchmarks --root DIR --fetch sugarcrepe cola
+  vlc-jax benchmarks --root DIR --nulls --sets sugarcrepe valse
 
 Reads the annotations of every set, counts cases against the published number, and looks for the
 images. --train: the table of a training set; counts the images that each set shares with it
 (vlc-jax leaks lists them). --fetch: downloads what the owners of a set serve, annotations and
-images, after a question (--yes: without); a killed command continues. The last line is the `sets`
-argument of configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole (with
---fetch: all of them); 1: none is.
+images, after a question (--yes: without); a killed command continues. --nulls: prints what the
+texts of each set give away without the images (benchmarks/nulls.py), from annotations alone; also
+for sets of the embedded world (scenes: all of them). The last line is the `sets` argument of
+configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole (with --fetch: all
+of them; with --nulls: can be read); 1: none is.
 """
 
 import argparse
@@ -18,14 +21,16 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, Benchmark, nulls, protocol_of
 from vlc_jax.input_pipeline.benchmarks.downloads import BY_HAND, DOWNLOADS, Download
-from vlc_jax.input_pipeline.commands import addresses, command_line, fetch_sets, leaks
+from vlc_jax.input_pipeline.commands import addresses, command_line, fetch_sets, leaks, null_table
 from vlc_jax.input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
+
+_SCENES = [name for name in READERS if name.startswith("scenes_")]
 
 
 class State(NamedTuple):
@@ -59,9 +64,8 @@ class State(NamedTuple):
 def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None) -> State:
     """The state of a set. training: identities of images that a model is trained on."""
     read, origin = PUBLISHED[name]
-    options = {"tagger": tagger} if name.endswith("_order") else {}
     try:
-        benchmark = read(root=root, **options)
+        benchmark = read(**_options(name, root, tagger))
     except (DataError, ValueError) as error:
         folder = root / origin.folder
         absent = tuple(folder / file for file in origin.files if not any(folder.glob(file)))
@@ -94,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tagger", default="spacy:en_core_web_sm", help="parts of speech of the order sets"
     )
     parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
+    parser.add_argument("--nulls", action="store_true", help="scores without the images")
+    parser.add_argument("--out", type=Path, metavar="X.csv", help="table of --nulls")
     parser.add_argument("--yes", action="store_true", help="download without a question")
     return command_line.exit_code(_run, parser.parse_args(arguments))
 
@@ -103,12 +109,19 @@ def _run(options: argparse.Namespace) -> int:
     names = _names(options.sets) if any(options.sets or ()) else list(PUBLISHED)
     if options.fetch and options.fetch != ["all"]:
         names = _names(options.fetch)
-    lookup.check_known("published set", names, PUBLISHED)
+    if options.out and not options.nulls:
+        raise ValueError(f"--out {options.out} is the table of --nulls: add --nulls")
+    if options.nulls:
+        names = [each for name in names for each in (_SCENES if name == "scenes" else [name])]
+    known = PUBLISHED if not options.nulls else (*PUBLISHED, *_SCENES)
+    lookup.check_known("published set", names, known)
     if options.fetch:
         root.mkdir(parents=True, exist_ok=True)
         _fetch(names, root, options)
     if not root.is_dir():
         raise ValueError(f"there is no folder {root}")
+    if options.nulls:
+        return _nulls(names, root, options)
     training = None
     if options.train:
         splits = leaks.image_names(Path(options.train))
@@ -121,6 +134,30 @@ def _run(options: argparse.Namespace) -> int:
     if whole:
         print(f"sets={'+'.join(whole)}")
     return 0 if (len(whole) == len(states) if options.fetch else whole) else 1
+
+
+def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int:
+    """Prints the nulls of the sets whose annotations can be read; returns the exit code."""
+    rows, absent = [], []
+    for name in names:
+        try:
+            benchmark = READERS[name](**_options(name, root, options.tagger))
+        except (DataError, ValueError) as error:
+            absent.append(_line(f"{name}: not there: {error}"))
+        else:
+            rows += nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+    null_table.print_nulls(rows)
+    print(*absent, sep="\n", end="\n" if absent else "")
+    if options.out:
+        nulls.write(options.out, rows)
+    return 0 if rows else 1
+
+
+def _options(name: str, root: Path, tagger: str) -> dict[str, Any]:
+    """Options of a set's reader: of a published one its folder, of the scenes none."""
+    if name not in PUBLISHED:
+        return {}
+    return {"root": root} | ({"tagger": tagger} if name.endswith("_order") else {})
 
 
 def _names(words: Sequence[str]) -> list[str]:

@@ -1,0 +1,44 @@
+"""Nulls of evaluation sets, as `vlc-jax benchmarks --nulls` prints them."""
+
+import sys
+from collections.abc import Sequence
+
+from vlc_jax.input_pipeline.benchmarks import nulls
+
+# below it a null is chance for all that the number of cases can show
+NOTICEABLE = 0.05
+
+
+def print_nulls(rows: Sequence[nulls.Null]) -> None:
+    """Prints a line per set, subset and metric, in percent, and remarks on the sets."""
+    from rich import box, console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("set", "metric", "cases", *nulls.SHARES):
+        table.add_column(column, justify="left" if column in ("set", "metric") else "right")
+    for row in rows:
+        shares = (f"{100 * getattr(row, name):.1f}" for name in nulls.SHARES)
+        name = f"  {row.subset}" if row.subset else row.benchmark
+        table.add_row(name, row.metric, f"{row.cases:,}", *shares)
+    console.Console(width=None if sys.stdout.isatty() else 120).print(table)
+    for line in remarks(rows):
+        print(line)
+
+
+def remarks(rows: Sequence[nulls.Null]) -> list[str]:
+    """What a set's nulls say of it: "NAME: ..."."""
+    totals = {(row.benchmark, row.metric): row for row in rows if not row.subset}
+    lines = []
+    for name, metric in totals:
+        row = totals[name, metric]
+        if metric == "individual_accuracy":
+            found = totals[name, nulls.FIRST_CAPTION]
+            lines.append(
+                f"{name}: text bias cancels by design: blind {100 * row.blind:.1f} % individual "
+                f"accuracy, {100 * totals[name, 'pair_accuracy'].blind:.1f} % pair accuracy; the "
+                f"two captions are told apart in {100 * found.blind:.1f} %"
+            )
+        elif row.ceiling == 1 and row.blind == row.chance == row.shorter:
+            lines.append(f"{name}: the options are images, on which text alone is at chance")
+    return lines
