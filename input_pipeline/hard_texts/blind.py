@@ -17,6 +17,8 @@ from sklearn.linear_model import LogisticRegression
 FOLDS = 5
 # cases that a fold is fitted on, at most: a larger set takes minutes and gains a point
 MOST = 4_800
+# cases whose features are in memory together
+CHUNK = 5_000
 # inverse regularisation; tf-idf rows have norm 1, their differences much less
 STRENGTH = 5.0
 # letters per unit of the length feature, so that it is as large as the others
@@ -43,18 +45,26 @@ def option_scores(
         raise ValueError(f"a case needs two texts; case {small[0]} has {sizes[small[0]]}")
     if not options:
         return []
-    features = text_features([text for texts in options for text in texts])
-    first = np.cumsum(sizes) - sizes
-    case_of = np.repeat(np.arange(len(sizes)), sizes)
-    fold_of = folds(groups, seed)
-    draw = np.random.default_rng(seed).permutation(len(sizes))
-    scores = np.zeros(len(case_of))
-    for fold in range(FOLDS):
-        others = draw[fold_of[draw] != fold][:MOST]
-        rows = np.flatnonzero(fold_of[case_of] == fold)
-        if len(others) and len(rows):
-            scores[rows] = features[rows] @ fit(features, first[others], sizes[others])
-    return np.split(scores, first[1:])
+    fold_of, draw = folds(groups, seed), np.random.default_rng(seed).permutation(len(sizes))
+    drawn = [draw[fold_of[draw] != fold][:MOST] for fold in range(FOLDS)]
+    # words outside these texts have no weight
+    pool = np.unique(np.concatenate(drawn))
+    features_of = Features([text for index in pool for text in options[index]])
+    features = features_of([text for index in pool for text in options[index]])
+    first = np.cumsum(sizes[pool]) - sizes[pool]
+    weights = np.zeros((features.shape[1], FOLDS))
+    for fold, cases in enumerate(drawn):
+        if len(cases):
+            rows = np.searchsorted(pool, cases)
+            weights[:, fold] = fit(features, first[rows], sizes[cases])
+    scores: list[np.ndarray] = []
+    for start in range(0, len(options), CHUNK):
+        stop = min(start + CHUNK, len(options))
+        part = features_of([text for texts in options[start:stop] for text in texts]) @ weights
+        fold = np.repeat(fold_of[start:stop], sizes[start:stop])
+        part = part[np.arange(len(part)), fold]
+        scores += np.split(part, np.cumsum(sizes[start:stop])[:-1])
+    return scores
 
 
 def credit(scores: Sequence[np.ndarray]) -> np.ndarray:
@@ -83,18 +93,29 @@ def folds(groups: Sequence[Hashable], seed: int = 0) -> np.ndarray:
     return np.array([fold[name] for name in names], np.int64)
 
 
-def text_features(texts: Sequence[str]) -> sparse.csr_array:
-    """Features of texts, (texts, features): tf-idf of words and pairs of words, tf-idf of 2 to 4
-    letters in a row (both with case, letters with punctuation and spaces), and the length.
+class Features:
+    """Text features, fitted on texts: tf-idf of words and pairs of words, tf-idf of 2 to 4 letters
+    in a row (both with case, letters with punctuation and spaces), and the length.
 
-    The vocabulary and document frequencies are of all texts, correct or not; no label enters.
+    No label enters the vocabulary and the document frequencies.
     """
-    words = TfidfVectorizer(lowercase=False, token_pattern=r"\b\w+\b", ngram_range=(1, 2))
-    letters = TfidfVectorizer(lowercase=False, analyzer="char", ngram_range=(2, 4))
-    # a text of its own: scikit-learn refuses a vocabulary without a word
-    parts = [v.fit([*texts, "a text"]).transform(texts) for v in (words, letters)]
-    length = np.array([[len(text) / LETTERS] for text in texts])
-    return sparse.csr_array(sparse.hstack([*parts, length], format="csr"))
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        words = TfidfVectorizer(lowercase=False, token_pattern=r"\b\w+\b", ngram_range=(1, 2))
+        letters = TfidfVectorizer(lowercase=False, analyzer="char", ngram_range=(2, 4))
+        # a text of its own: scikit-learn refuses a vocabulary without a word
+        self._parts = [part.fit([*texts, "a text"]) for part in (words, letters)]
+
+    def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
+        """(texts, features)"""
+        length = np.array([[len(text) / LETTERS] for text in texts])
+        parts = [part.transform(texts) for part in self._parts]
+        return sparse.csr_array(sparse.hstack([*parts, length], format="csr"))
+
+
+def text_features(texts: Sequence[str]) -> sparse.csr_array:
+    """`Features` of the texts that they are fitted on, (texts, features)."""
+    return Features(texts)(texts)
 
 
 def fit(features: sparse.csr_array, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -1,0 +1,306 @@
+"""Nulls of evaluation sets: what their texts give away without the images."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tests.support import sets
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, nulls, protocol_of
+from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
+from vlc_jax.input_pipeline.benchmarks.sugarcrepe import sugarcrepe
+from vlc_jax.input_pipeline.benchmarks.valse import valse
+from vlc_jax.input_pipeline.case import Average, Benchmark, Case
+from vlc_jax.input_pipeline.commands.benchmarks import main
+from vlc_jax.input_pipeline.hard_texts import blind
+
+# An audit of the same files with another linear classifier of the same n-grams: cases, and in
+# percent shorter, ceiling, blind (of 6,000 cases where there are more).
+AUDIT = """
+sugarcrepe add_att 692 99.6 100 99.7
+sugarcrepe add_obj 2062 99.0 100 99.2
+sugarcrepe replace_rel 1406 64.2 100 83.5
+sugarcrepe replace_obj 1652 50.5 100 79.4
+sugarcrepe replace_att 788 53.4 100 72.2
+sugarcrepe swap_att 666 49.2 69.4 58.7
+sugarcrepe swap_obj 245 54.9 66.5 53.1
+replace attributes 10575 63.7 100 93.0
+replace relations 16868 71.5 100 98.1
+vl_checklist Relation/spatial/vg 30650 92.1 100 98.1
+vl_checklist Relation/action/vg 12733 38.0 99.9 98.4
+vl_checklist Attribute/material/vg 2470 54.9 100 96.6
+vl_checklist Attribute/size/vg 2695 54.4 99.9 95.1
+vl_checklist Attribute/state/vg 941 46.9 99.8 95.3
+vl_checklist Attribute/color/vg 11569 61.4 99.7 87.4
+vl_checklist Attribute/action/vg 1892 59.0 99.9 93.0
+valse existence 505 49.3 100 86.5
+valse actant-swap 949 54.1 85.7 90.3
+valse plurals 851 54.3 100 70.5
+valse foil-it 943 50.2 100 75.9
+valse counting-adversarial 691 33.5 100 100
+valse action-replacement 648 46.6 100 64.7
+valse relations 535 53.3 100 63.4
+valse counting-hard 868 50.6 100 58.1
+valse counting-small-quant 900 53.4 100 59.0
+valse coreference-standard 708 45.1 100 62.6
+"""
+
+
+def benchmark(*captions, group=None, name="mine", averages=None, **meta):
+    cases = tuple(Case(str(n), ("image",), texts, group, meta) for n, texts in enumerate(captions))
+    return Benchmark(name, cases, "1", averages=averages or {})
+
+
+def only(rows, metric="accuracy", subset=""):
+    (row,) = [row for row in rows if (row.metric, row.subset) == (metric, subset)]
+    return row
+
+
+def shares(row):
+    return tuple(round(getattr(row, name), 6) for name in nulls.SHARES)
+
+
+@pytest.fixture(scope="module")
+def frozen_rows():
+    return {(row.benchmark, row.subset, row.metric): row
+            for rows in nulls.table().values() for row in rows}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", AUDIT.strip().splitlines())
+def test_the_table_agrees_with_an_audit_by_another_classifier(line, frozen_rows):
+    name, subset, *numbers = line.split()
+    cases, shorter, ceiling, found = map(float, numbers)
+    metric = "original_accuracy" if name == "replace" else "accuracy"
+    row = frozen_rows[name, subset, metric]
+    assert row.cases == cases
+    assert 100 * row.shorter == pytest.approx(shorter, abs=0.051)
+    assert 100 * row.ceiling == pytest.approx(ceiling, abs=0.051)
+    error = 100 * math.sqrt(found * (100 - found)) / 100 / math.sqrt(cases)
+    difference = 100 * row.blind - found
+    if subset != "swap_att":  # where ours finds 6 points more
+        assert abs(difference) < max(1, 2 * error)
+    assert difference > -max(1, 2 * error)
+
+
+@pytest.mark.parametrize(("subset", "share"), [("swap_att", 61.3), ("swap_obj", 66.9)])
+def test_captions_and_swaps_of_the_same_words_are_those_that_mteb_counts(
+    subset, share, frozen_rows
+):
+    """embeddings-benchmark/mteb#5314; a case of equal bags is half right at best."""
+    assert 200 * (1 - frozen_rows["sugarcrepe", subset, "accuracy"].ceiling) == pytest.approx(
+        share, abs=0.051
+    )
+
+
+def test_the_table_is_what_is_computed_from_the_files(real_data, monkeypatch):
+    read = [
+        (sugarcrepe(real_data, subsets=("swap_att", "swap_obj")), "choice"),
+        (valse(real_data, subsets=("coreference-hard", "relations")), "choice"),
+        (PUBLISHED["cola"][0](real_data), "pairs"),
+    ]
+    known = [nulls.of_benchmark(each, protocol) for each, protocol in read]
+    monkeypatch.setattr(nulls, "table", dict)
+    for (each, protocol), rows in zip(read, known, strict=True):
+        assert nulls.frozen(each) == []
+        anew = nulls.of_benchmark(each, protocol)
+        assert [row[:4] for row in anew] == [row[:4] for row in rows]
+        assert [row.sha256 for row in anew] == [row.sha256 for row in rows]
+        for row, again in zip(rows, anew, strict=True):
+            assert shares(again) == pytest.approx(shares(row), abs=1e-5)
+
+
+def test_neither_count_nor_options_change_the_null_of_a_set(real_data):
+    whole = nulls.frozen(sugarcrepe(real_data))
+    assert only(whole).cases == 7_511
+    assert nulls.frozen(sugarcrepe(real_data, count=3)) == whole
+    part = sugarcrepe(real_data, count=2, subsets=("swap_att",))
+    assert only(nulls.frozen(part), subset="swap_att") == only(whole, subset="swap_att")
+    piece = {"subsets": ("relations",)}
+    assert nulls.frozen(valse(real_data, **piece)) == nulls.frozen(
+        valse(real_data, validated=False, **piece)
+    )
+    assert nulls.frozen(imagecode(real_data, count=1))
+
+
+def test_a_changed_file_has_no_frozen_null(real_data, tmp_path):
+    folder = tmp_path / "sugar_crepe"
+    folder.mkdir()
+    rows = json.loads((real_data / "sugar_crepe" / "swap_obj.json").read_text())
+    (folder / "swap_obj.json").write_text(json.dumps(rows))
+    assert nulls.frozen(sugarcrepe(tmp_path, subsets=("swap_obj",))) == []
+
+
+def test_length_and_bag_of_words_are_counted_with_ties_half():
+    rows = nulls.of_benchmark(
+        benchmark(
+            ("a dog", "a dog barks"),  # shorter
+            ("a cat bites a dog", "a dog bites a cat"),  # the same words and length
+            ("the dog's cat", "Dog's the, cat!"),  # the same words, shorter
+            ("a big dog", "a dog"),  # longer
+        ),
+        "choice",
+    )
+    assert shares(only(rows))[:4] == (0.5, (1 + 0.5 + 1) / 4, (0.5 + 1) / 4, (1 + 1 + 2 * 0.5) / 4)
+
+
+def test_a_tie_of_several_options_shares_the_credit():
+    options = ("a b c", "c b a", "b c a", "a b d")
+    row = only(nulls.of_benchmark(benchmark(options, options), "choice"))
+    assert shares(row)[:4] == pytest.approx((1 / 4, 1 / 4, 1 / 4, 1 / 3), abs=1e-6)
+
+
+def test_options_that_are_all_equal_have_the_nulls_of_chance():
+    """So does a constant scorer: no null depends on how a run breaks its ties."""
+    equal = [("a cup",) * 2] * 12
+    assert shares(only(nulls.of_benchmark(benchmark(*equal), "choice"))) == (0.5,) * 5
+    rows = nulls.of_benchmark(benchmark(*equal, positive="a cup"), "triplet")
+    assert shares(only(rows, "augmented_accuracy")) == (pytest.approx(1 / 3, abs=1e-6),) * 5
+    pairs = nulls.of_benchmark(benchmark(*equal), "pairs")
+    for metric, chance in (("individual_accuracy", 1 / 2), ("pair_accuracy", 1 / 4),
+                           ("group_score", 1 / 6)):  # fmt: skip
+        assert shares(only(pairs, metric)) == (pytest.approx(chance, abs=1e-6),) * 5
+
+
+@pytest.mark.parametrize(
+    ("positive", "shorter", "longer", "ceiling"),
+    [
+        ("a cup red", 1, 0, 1),  # both shorter than "a green cup"
+        ("a crimson cup", 0, 0, 1),  # the negative is between them
+        ("cup a green", 1 / 2, 0, 1 / 2),  # as long as the negative, and its words
+    ],
+)
+def test_of_a_triplet_the_negative_must_be_the_worst(positive, shorter, longer, ceiling):
+    rows = nulls.of_benchmark(benchmark(("a red cup", "a green cup"), positive=positive), "triplet")
+    row = only(rows, "augmented_accuracy")
+    assert (row.shorter, row.longer, row.ceiling) == (shorter, longer, ceiling)
+    assert only(rows, "original_accuracy").shorter == 1
+
+
+def test_text_alone_cancels_in_pairs_even_if_it_tells_the_captions_apart():
+    pairs = [(f"{n} cats", f"{n} cats not") for n in range(10, 40)]
+    rows = nulls.of_benchmark(benchmark(*pairs), "pairs")
+    assert only(rows, "individual_accuracy").blind == 0.5
+    assert only(rows, "pair_accuracy").blind == only(rows, "group_score").blind == 0
+    assert only(rows, "pair_accuracy").ceiling == 1
+    assert only(rows, nulls.FIRST_CAPTION).blind == 1
+
+
+def test_images_as_options_are_at_chance_beside_texts_as_options():
+    cases = (Case("0", ("image",), ("a", "a b")), Case("1", ("right", "wrong", "wrong"), ("a",)))
+    row = only(nulls.of_benchmark(Benchmark("mine", cases, "1"), "choice"))
+    assert row.shorter == pytest.approx((1 + 1 / 3) / 2)
+    assert row.ceiling == 1
+
+
+def test_a_set_that_asks_its_texts_both_ways_is_near_chance_not_below():
+    """Folds by image would be fitted on the opposite of their cases."""
+    pairs = [(f"{a} under {b}", f"{b} under {a}") for a in "abcdefgh" for b in "ijklmnop"]
+    both = benchmark(*pairs, *[pair[::-1] for pair in pairs])
+    assert only(nulls.of_benchmark(both, "choice")).blind == 0.5
+
+
+def test_totals_are_over_cases_and_the_mean_over_subsets():
+    cases = (
+        *(Case(f"a{n}", ("i",), ("x", "x y"), {"subset": "a"}) for n in range(3)),
+        Case("b", ("i",), ("x y", "x"), {"subset": "b"}),
+    )
+    averages = {"macro": Average(("subset",))}
+    rows = nulls.of_benchmark(Benchmark("mine", cases, "1", averages=averages), "choice")
+    assert only(rows).shorter == 0.75
+    assert only(rows, "accuracy_macro").shorter == 0.5
+    assert [row.subset for row in rows] == ["", "", "a", "b"]
+
+
+def test_other_protocols_have_none():
+    assert nulls.of_benchmark(benchmark(("a",)), "retrieval") == []
+
+
+def test_blind_credit_of_cases_agrees_with_the_null():
+    captions = [(f"cup {n}", f"cup {n} .") for n in range(30)]
+    cases = benchmark(*captions)
+    credit = nulls.blind_credit(cases, "choice")
+    assert credit["accuracy"].mean() == only(nulls.of_benchmark(cases, "choice")).blind == 1
+    assert nulls.blind_credit(cases, "zeroshot") == {}
+
+
+def test_every_set_has_nulls_from_its_texts(all_sets):
+    for name, (read, origin) in PUBLISHED.items():
+        rows = nulls.of_benchmark(read(**sets.options(name, all_sets)), protocol_of(name))
+        assert bool(rows) == (origin.protocol in nulls.METRICS)
+        for row in rows:
+            assert all(0 <= share <= 1 for share in shares(row))
+            assert row.ceiling >= max(row.chance - 1e-9, 0) or row.metric != "accuracy"
+            assert len(row.sha256) == 64
+
+
+def test_each_subset_has_the_hash_of_its_own_file(all_sets):
+    hashes = sugarcrepe(all_sets).files
+    assert len({*hashes.values()}) == len(hashes) == 7 + 1
+    assert sugarcrepe(all_sets, count=1).files == hashes
+    replace = PUBLISHED["replace"][0](all_sets).files
+    assert {*replace.values()} == {replace[""]}  # its files are read together
+
+
+def test_computed_nulls_are_kept_for_the_same_texts(all_sets, tmp_path, capsys, monkeypatch):
+    (tmp_path / "sugar_crepe").symlink_to(all_sets / "sugar_crepe")
+    arguments = ["--root", str(tmp_path), "--nulls", "--sets", "sugarcrepe", "cola"]
+    assert main(arguments) == 0
+    first = capsys.readouterr().out
+    assert "cola: not there: there is no folder" in first
+    monkeypatch.setattr(blind, "option_scores", lambda *_: pytest.fail("computed twice"))
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == first
+    (tmp_path / nulls.CACHE).write_text("[1")
+    monkeypatch.undo()
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_the_command_prints_and_writes_a_row_per_subset(all_sets, tmp_path, capsys):
+    (tmp_path / "valse").symlink_to(all_sets / "valse")
+    (tmp_path / "winoground").symlink_to(all_sets / "winoground")
+    out = tmp_path / "nulls.csv"
+    arguments = ["--root", str(tmp_path), "--nulls", "--sets", "valse,winoground"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "actant-swap" in printed
+    assert "winoground: text bias cancels by design: blind 50.0 % individual accuracy" in printed
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [*rows[0]] == [*nulls.Null._fields]
+    assert len(rows) == 11 + len(nulls.METRICS["pairs"])
+
+
+def test_sets_of_the_scenes_are_known_to_it(tmp_path, capsys, monkeypatch):
+    from vlc_jax.input_pipeline.benchmarks import READERS
+
+    read = READERS["scenes_attribute_swap"]
+    monkeypatch.setitem(READERS, "scenes_attribute_swap", lambda: read(count=40))
+    assert main(["--root", str(tmp_path), "--nulls", "--sets", "scenes_attribute_swap"]) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if "scenes_attribute" in x)
+    assert line.split()[:6] == ["scenes_attribute_swap", "accuracy", "40", "50.0", "50.0", "50.0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "x.csv"], "--out x.csv is the table of --nulls: add --nulls"),
+        (["--nulls", "--sets", "scenes_swop"], "unknown published set 'scenes_swop'"),
+        (["--sets", "scenes_swap"], "unknown published set 'scenes_swap'"),
+    ],
+)
+def test_wrong_requests_for_nulls_are_one_line(arguments, message, tmp_path, capsys):
+    assert main(["--root", str(tmp_path), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_permuted_captions_and_negatives_are_at_chance(real_data):
+    """No label reaches the features: with labels drawn anew nothing is left of swap_att's 65 %."""
+    cases = sugarcrepe(real_data, subsets=("swap_att",)).cases
+    draw = np.random.default_rng(0).random(len(cases)) < 0.5
+    options = [case.captions[::-1] if swap else case.captions
+               for case, swap in zip(cases, draw, strict=True)]  # fmt: skip
+    images = [case.meta["record"] for case in cases]
+    assert 0.44 < blind.separability(options, images) < 0.56
