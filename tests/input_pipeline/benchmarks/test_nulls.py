@@ -3,11 +3,12 @@
 import csv
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 
-from tests.support import sets
+from tests.support import helpers, sets
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, nulls, protocol_of
 from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
 from vlc_jax.input_pipeline.benchmarks.sugarcrepe import sugarcrepe
@@ -82,6 +83,23 @@ def test_the_table_agrees_with_an_audit_by_another_classifier(line, frozen_rows)
     if subset != "swap_att":  # where ours finds 6 points more
         assert abs(difference) < max(1, 2 * error)
     assert difference > -max(1, 2 * error)
+
+
+def test_the_docs_have_a_row_for_each_of_them(frozen_rows):
+    page = (helpers.ROOT / "docs" / "benchmarks.md").read_text()
+    named = set()
+    for name, subset, *numbers in re.findall(
+        r"^\| `(\w+)` (\S+)" + r" \| ([\d.]+)" * 4, page, re.M
+    ):
+        metric = "original_accuracy" if name == "replace" else "accuracy"
+        row = frozen_rows[name, subset, metric]
+        shown = (row.chance, row.shorter, row.ceiling, row.blind)
+        assert numbers == [f"{100 * share:.1f}" for share in shown], subset
+        named.add((name, subset))
+    with_texts = {key[:2] for key, row in frozen_rows.items() if row.blind != row.chance and key[1]}
+    assert named == with_texts
+    for name in ("cola", "mmvp", "coco_counterfactuals"):
+        assert f"{100 * frozen_rows[name, '', nulls.FIRST_CAPTION].blind:.1f} % of" in page
 
 
 @pytest.mark.parametrize(("subset", "share"), [("swap_att", 61.3), ("swap_obj", 66.9)])
