@@ -202,6 +202,8 @@ def attribute_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
 
     With `held` the correct caption has a shape-colour pair never seen in training, and the wrong
     one, by the choice of held-out pairs, almost never: a preference for seen pairs costs accuracy.
+    Without the image the set is solved by whoever knows the held-out pairs, and by nobody who saw
+    the others only (blind null of such texts: chance).
     """
     caption = _list(scene, stream)
     return _against(caption, contrast.swap(caption, scene, "colour"))

@@ -10,7 +10,9 @@ images. --train: the table of a training set; counts the images that each set sh
 (vlc-jax leaks lists them). --fetch: downloads what the owners of a set serve, annotations and
 images, after a question (--yes: without); a killed command continues. --nulls: prints what the
 texts of each set give away without the images (benchmarks/nulls.py), from annotations alone; also
-for sets of the embedded world (scenes: all of them). The last line is the `sets` argument of
+for sets of the embedded world (scenes: all of them). --features: what the images give away without
+the captions (benchmarks/image_nulls.py), from features in the form of vlc-jax embed, whose names
+are those of an evaluation's images (evals/NAME/images). The last line is the `sets` argument of
 configs/eval/all.py with all sets that are whole. Exit code 0: some set is whole (with --fetch: all
 of them; with --nulls: can be read); 1: none is.
 """
@@ -24,11 +26,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, Benchmark, nulls, protocol_of
+from vlc_jax.input_pipeline.benchmarks import (
+    PUBLISHED,
+    READERS,
+    Benchmark,
+    image_nulls,
+    nulls,
+    protocol_of,
+)
 from vlc_jax.input_pipeline.benchmarks.downloads import BY_HAND, DOWNLOADS, Download
 from vlc_jax.input_pipeline.commands import addresses, command_line, fetch_sets, leaks, null_table
 from vlc_jax.input_pipeline.record import Crop, DataError, ImageLike, PackedImage, ShuffledImage
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
+from vlc_jax.input_pipeline.tokenizers import text_vectors
 
 _SCENES = [name for name in READERS if name.startswith("scenes_")]
 
@@ -100,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
     parser.add_argument("--nulls", action="store_true", help="scores without the images")
     parser.add_argument("--out", type=Path, metavar="X.csv", help="table of --nulls")
+    parser.add_argument("--features", type=Path, metavar="X.npy", help="image features for --nulls")
     parser.add_argument("--yes", action="store_true", help="download without a question")
     return command_line.exit_code(_run, parser.parse_args(arguments))
 
@@ -109,8 +120,9 @@ def _run(options: argparse.Namespace) -> int:
     names = _names(options.sets) if any(options.sets or ()) else list(PUBLISHED)
     if options.fetch and options.fetch != ["all"]:
         names = _names(options.fetch)
-    if options.out and not options.nulls:
-        raise ValueError(f"--out {options.out} is the table of --nulls: add --nulls")
+    for flag in ("out", "features"):
+        if getattr(options, flag) and not options.nulls:
+            raise ValueError(f"--{flag} {getattr(options, flag)} belongs to --nulls: add --nulls")
     if options.nulls:
         names = [each for name in names for each in (_SCENES if name == "scenes" else [name])]
     known = PUBLISHED if not options.nulls else (*PUBLISHED, *_SCENES)
@@ -138,7 +150,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int:
     """Prints the nulls of the sets whose annotations can be read; returns the exit code."""
-    rows, absent = [], []
+    rows, of_images, absent = [], [], []
+    features = text_vectors.TextVectors(options.features) if options.features else None
     for name in names:
         try:
             benchmark = READERS[name](**_options(name, root, options.tagger))
@@ -146,7 +159,9 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
             absent.append(_line(f"{name}: not there: {error}"))
         else:
             rows += nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
-    null_table.print_nulls(rows)
+            if features:
+                of_images.append(image_nulls.of_benchmark(benchmark, features))
+    null_table.print_nulls(rows, of_images)
     print(*absent, sep="\n", end="\n" if absent else "")
     if options.out:
         nulls.write(options.out, rows)

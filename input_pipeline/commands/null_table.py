@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Sequence
 
-from vlc_jax.input_pipeline.benchmarks import nulls
-
-# below it a null is chance for all that the number of cases can show
-NOTICEABLE = 0.05
+from vlc_jax.input_pipeline.benchmarks import image_nulls, nulls
 
 
-def print_nulls(rows: Sequence[nulls.Null]) -> None:
+def print_nulls(
+    rows: Sequence[nulls.Null], of_images: Sequence[image_nulls.ImageNull] = ()
+) -> None:
     """Prints a line per set, subset and metric, in percent, and remarks on the sets."""
     from rich import box, console
     from rich.table import Table
@@ -22,8 +21,18 @@ def print_nulls(rows: Sequence[nulls.Null]) -> None:
         name = f"  {row.subset}" if row.subset else row.benchmark
         table.add_row(name, row.metric, f"{row.cases:,}", *shares)
     console.Console(width=None if sys.stdout.isatty() else 120).print(table)
-    for line in remarks(rows):
+    for line in (*remarks(rows), *map(_of_images, of_images)):
         print(line)
+
+
+def _of_images(null: image_nulls.ImageNull) -> str:
+    line = (
+        f"{null.benchmark}: images alone: the first is told apart in {100 * null.image:.1f} % of "
+        f"{null.cases:,} cases (chance {100 * null.chance:.1f})"
+    )
+    if null.matched is not None:
+        line += f"; image and caption in the same direction in {100 * null.matched:.1f} %"
+    return line
 
 
 def remarks(rows: Sequence[nulls.Null]) -> list[str]:

@@ -67,6 +67,28 @@ def option_scores(
     return scores
 
 
+def vector_scores(
+    vectors: np.ndarray, sizes: np.ndarray, groups: Sequence[Hashable], seed: int = 0
+) -> list[np.ndarray]:
+    """`option_scores` of stored vectors, such as features of images, (options of all cases, width).
+
+    sizes: options of each case, (cases,); the first is the correct one. Columns are scaled to unit
+    variance first.
+    """
+    vectors = np.asarray(vectors, np.float64)
+    vectors = (vectors - vectors.mean(axis=0)) / np.maximum(vectors.std(axis=0), 1e-12)
+    # of norm 1 in the mean, as those of texts
+    features = vectors / np.sqrt(vectors.shape[1])
+    first, fold_of = np.cumsum(sizes) - sizes, folds(groups, seed)
+    draw = np.random.default_rng(seed).permutation(len(sizes))
+    scores, fold_of_row = np.zeros(len(features)), np.repeat(fold_of, sizes)
+    for fold in range(FOLDS):
+        others, rows = draw[fold_of[draw] != fold][:MOST], fold_of_row == fold
+        if len(others) and rows.any():
+            scores[rows] = features[rows] @ fit(features, first[others], sizes[others])
+    return np.split(scores, first[1:])
+
+
 def credit(scores: Sequence[np.ndarray]) -> np.ndarray:
     """Share of each case that is right, (cases,): 1 if the first score is the largest alone, an
     equal part if it ties with others for it, else 0."""
@@ -118,7 +140,9 @@ def text_features(texts: Sequence[str]) -> sparse.csr_array:
     return Features(texts)(texts)
 
 
-def fit(features: sparse.csr_array, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def fit(
+    features: sparse.csr_array | np.ndarray, first: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
     """Weights of a case's correct row minus each of its wrong rows, (features,); cases count alike.
 
     first: row of the correct text of each case; the `sizes - 1` rows after it are wrong.
@@ -128,11 +152,13 @@ def fit(features: sparse.csr_array, first: np.ndarray, sizes: np.ndarray) -> np.
     # the solver needs two classes: without an intercept, (x, 1) and (-x, -1) are the same example
     sign = np.where(np.arange(len(wrong)) % 2, -1.0, 1.0)
     if len(wrong) == 1:
-        return np.asarray(difference.todense())[0]
+        return np.asarray(sparse.csr_array(difference).todense())[0]
     # liblinear: one thread with sums in a fixed order, so the same bits everywhere
     model = LogisticRegression(
         C=STRENGTH, solver="liblinear", fit_intercept=False, max_iter=1_000, random_state=0
     )
     weight = np.repeat(1 / (sizes - 1), sizes - 1)
-    model.fit(sparse.diags_array(sign) @ difference, sign, sample_weight=weight)
+    # one format, whose sums have a fixed order
+    signed = sparse.csr_array(sparse.diags_array(sign) @ sparse.csr_array(difference))
+    model.fit(signed, sign, sample_weight=weight)
     return model.coef_[0]

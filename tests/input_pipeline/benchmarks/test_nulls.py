@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import helpers, sets
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, nulls, protocol_of
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, nulls, protocol_of
 from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
 from vlc_jax.input_pipeline.benchmarks.sugarcrepe import sugarcrepe
 from vlc_jax.input_pipeline.benchmarks.valse import valse
@@ -292,8 +292,6 @@ def test_the_command_prints_and_writes_a_row_per_subset(all_sets, tmp_path, caps
 
 
 def test_sets_of_the_scenes_are_known_to_it(tmp_path, capsys, monkeypatch):
-    from vlc_jax.input_pipeline.benchmarks import READERS
-
     read = READERS["scenes_attribute_swap"]
     monkeypatch.setitem(READERS, "scenes_attribute_swap", lambda: read(count=40))
     assert main(["--root", str(tmp_path), "--nulls", "--sets", "scenes_attribute_swap"]) == 0
@@ -301,10 +299,21 @@ def test_sets_of_the_scenes_are_known_to_it(tmp_path, capsys, monkeypatch):
     assert line.split()[:6] == ["scenes_attribute_swap", "accuracy", "40", "50.0", "50.0", "50.0"]
 
 
+def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
+    """Held-out pairs are solved by knowing them (a blind null of 100 %), which training excludes."""
+    seen, held = (READERS[f"scenes_{name}"](count=400).cases
+                  for name in ("attribute_swap", "held_attribute_swap"))  # fmt: skip
+    features = blind.text_features([text for case in (*seen, *held) for text in case.captions])
+    weights = blind.fit(features, np.arange(0, 800, 2), np.full(400, 2))
+    scores = features[800:] @ weights
+    assert 0.43 < (scores[::2] > scores[1::2]).mean() < 0.57
+    assert blind.separability([case.captions for case in held], range(400)) > 0.99
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out", "x.csv"], "--out x.csv is the table of --nulls: add --nulls"),
+        (["--out", "x.csv"], "--out x.csv belongs to --nulls: add --nulls"),
         (["--nulls", "--sets", "scenes_swop"], "unknown published set 'scenes_swop'"),
         (["--sets", "scenes_swap"], "unknown published set 'scenes_swap'"),
     ],
