@@ -300,7 +300,7 @@ def test_sets_of_the_scenes_are_known_to_it(tmp_path, capsys, monkeypatch):
 
 
 def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
-    """Held-out pairs are solved by knowing them (a blind null of 100 %), which training excludes."""
+    """Who knows the held-out pairs solves the set (a blind null of 100 %); training has none."""
     seen, held = (READERS[f"scenes_{name}"](count=400).cases
                   for name in ("attribute_swap", "held_attribute_swap"))  # fmt: skip
     features = blind.text_features([text for case in (*seen, *held) for text in case.captions])
