@@ -9,8 +9,8 @@ data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brit
 
 Positives of data=coco are the column "positives" of a JSONL table, or of shards made from one; the
 authors had BLOOM write one per caption, and vlc-jax write_hard_texts svlc_paraphrase queries any
-model. On the scenes they are the same content in another order, or with a synonym. A caption
-without a positive is its own, as in the authors' code.
+model. On the scenes they are paraphrases, too: the same content with another beginning, order and
+synonyms of set A. A caption without a positive is its own, as in the authors' code.
 
 Arguments: data=scenes|coco; the arguments of configs/svlc.py; symmetric (both directions of the
 analogy loss, the authors' option).
@@ -31,7 +31,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         analogy = "analogy_symmetric" if args.symmetric else "analogy"
         config.losses[analogy] = default.loss(weight=1.0)
         if args.data == "scenes":
-            finetuning.use_positives(config, 1, "self", scenes_synonym=0.5, scenes_reorder=0.5)
+            finetuning.use_positives(config, 1, "self", scenes_paraphrase=1.0)
         else:
             pretrained.use_columns(config, positives_column="positives")
             pretrained.use_texts(config.input.positives, 1, "self", {"from_record": 1.0})

@@ -5,14 +5,21 @@
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md, OUT/lab_notes.md and the figures in
 OUT/images, or docs/ with `--docs docs`. `--parts d` runs one part and keeps the sections of the
-others. Runs that are DONE are skipped, so the same command resumes the study. Runs with values in
-results.json, beside results.md, are skipped, too, unless another run starts from them: a study can
-be done in pieces and on several machines. Delete results.json to start over. A run's folder with
-other settings, or with a base run that was replaced, raises an error. A run's output is in
+others. Runs that are DONE are skipped, so the same command resumes the study. A run's values are in
+results.json, beside results.md, as soon as it has finished; runs with values there are skipped,
+too, unless another run starts from them: a study can be done in pieces, over days, and on several
+machines. A run is made again if its config, or that of a run that it starts from, has changed in
+the plan. A second kind of device adds values beside those of the first. A run's folder with other
+settings, or with a base run that was replaced, raises an error. A run's output is in
 OUT/NAME/log.txt, its command in OUT/NAME/env.json.
+
+  python studies/study.py --docs docs --merge FILE...   takes the values of other files
+  python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
+  python studies/study.py --docs docs --list            prints the runs that are to be made
 """
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -25,22 +32,25 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from launch import scheduler  # noqa: E402
-from studies import study_page  # noqa: E402
+from studies import real_models, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
-from studies.study_results import VALUES  # noqa: E402
+from studies.study_results import REQUEST, VALUES, keep, read_values, write_values  # noqa: E402
 from vlc_jax.run import workdir_files  # noqa: E402
 
-REQUEST = "asked.json"  # settings of a run, in its folder
-FEATURES, VECTORS = "features", "vectors.npy"  # in the folder of a run that stores them
+# in the folder of a run that stores them
+FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
 
 
 def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     """Command line of a run. more: further flags."""
     name, _, arguments = run.config.partition(":")
     is_method = "/" not in name and "data=" not in arguments
-    if is_method or name.startswith("scenes/"):
-        arguments = ",".join(filter(None, (arguments, "split=test")))
-    flags = ["--config", f"configs/{name}.py:{arguments}", f"--config.seed={run.seed}"]
+    is_study = name.startswith("studies/")
+    added = [f"split={run.split}"] if is_method or is_study or name.startswith("scenes/") else []
+    added += [f"decoder={real_models.smollm()}"] if is_study else []
+    arguments = ",".join(filter(None, (arguments, *added)))
+    path = f"{name}.py" if is_study else f"configs/{name}.py"
+    flags = ["--config", f"{path}:{arguments}", f"--config.seed={run.seed}"]
     base, folder = str(out / run.base), out / run.name
     if run.tool == "evaluate":
         module = ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)]
@@ -53,15 +63,25 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
         module = ["vlc_jax.main", "--workdir", str(folder)]
     if run.tool == "features":
         module = ["vlc_jax.tools.cache_features", "--out", str(folder / FEATURES)]
+    if run.tool == "texts":
+        module = ["studies.balanced_texts", "--out", str(folder)]
+    if run.texts:
+        options = {"from_table": {"path": str(out / run.texts / TEXTS)}}
+        flags += [f"--config.input.negatives.options={options}"]
+        flags += ["--config.input.negatives.generators={'from_table': 1.0}"]
+        flags += ["--config.input.negatives.fallback=skip"]
     if run.features:
         source = {"path": str(out / run.features / FEATURES)}  # in place of the config's options
         flags += ["--config.input.source=features", f"--config.input.source_options={source}"]
     if run.vectors:
         flags += [f"--config.text.tokenizer_options.path={out / run.vectors / VECTORS}"]
     if run.evals:
-        evals = {name: {"split": "test", "count": count} for name, count in run.evals.items()}
+        evals = {name: {"split": run.split, "count": count} for name, count in run.evals.items()}
         flags += [f"--config.evals={evals}"]
-    return [sys.executable, "-m", *module, *flags, *more]
+    if run.tool == "sentences":
+        script = str(ROOT / "studies" / "minilm.py")
+        return [sys.executable, script, "--out", str(folder / VECTORS), *flags, *more]
+    return [sys.executable, "-m", *module, *flags, *run.flags, *more]
 
 
 def check(todo: Sequence[Run], out: Path, more: Sequence[str]) -> None:
@@ -95,6 +115,8 @@ def request(run: Run, out: Path, more: Sequence[str]) -> dict[str, object]:
         "id": uuid.uuid4().hex,
         **({"id of the features": _id(run.features, out)} if run.features else {}),
         **({"id of the vectors": _id(run.vectors, out)} if run.vectors else {}),
+        **({"id of the texts": _id(run.texts, out)} if run.texts else {}),
+        **({"flags of the run": list(run.flags)} if run.flags else {}),
     }
 
 
@@ -114,10 +136,19 @@ def _saved_request(path: Path) -> dict[str, object]:
 
 
 class Study:
-    """Trains all runs, `jobs` at a time, each on its share of the cores."""
+    """Trains all runs, `jobs` at a time, each on its share of the cores.
 
-    def __init__(self, todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str]):
-        self.todo, self.out, self.more = list(todo), out, more
+    values: file that gets the values of each run when it has finished; None: no file."""
+
+    def __init__(
+        self,
+        todo: Sequence[Run],
+        out: Path,
+        jobs: int,
+        more: Sequence[str],
+        values: Path | None = None,
+    ):
+        self.todo, self.out, self.more, self.values = list(todo), out, more, values
         self.total, self.failed = len(self.todo), list[str]()
         self.started, self.finished = time.monotonic(), 0
         parts = scheduler.shares(jobs)
@@ -154,9 +185,17 @@ class Study:
 
     def _finish(self, run: Run, is_done: bool) -> None:
         self.finished += 1
+        if is_done and self.values is not None:
+            try:
+                keep(self.values, self.out / run.name)
+            except (OSError, ValueError) as error:
+                print(f"{run.name}: {error}", file=sys.stderr)
+                is_done = False
         if not is_done:
             self.failed.append(run.name)
         outcome = "done" if is_done else f"FAILED, see {self.out / run.name}/log.txt"
+        if self.scheduler.is_stopped and not is_done:
+            outcome = "stopped"
         minutes = (time.monotonic() - self.started) / 60
         remaining = minutes / self.finished * (self.total - self.finished)
         print(
@@ -185,15 +224,22 @@ def train(
 
 
 def complete(
-    todo: Sequence[Run], out: Path, jobs: int, more: Sequence[str], write: Callable[[], Path]
+    todo: Sequence[Run],
+    out: Path,
+    jobs: int,
+    more: Sequence[str],
+    write: Callable[[], Path],
+    values: Path | None = None,
 ) -> int:
     """Trains all runs and writes their page; returns the exit code.
 
+    values: see `Study`.
     130 after a signal, 2 if a folder has other settings, 1 if a run failed or a result is damaged.
     """
+    jobs = min(jobs, len(os.sched_getaffinity(0)))
     try:
         check(todo, out, more)
-        failed = Study(todo, out, min(jobs, len(os.sched_getaffinity(0))), more).run()
+        failed = Study(todo, out, jobs, more, values).run()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -210,6 +256,18 @@ def complete(
     return 1 if failed else 0
 
 
+def merge(values: Path, files: Sequence[Path]) -> None:
+    """Adds the values of other files, in place of those of the same run and device; later files
+    win."""
+    merged = read_values(values)
+    for path in files:
+        if not path.exists():
+            raise ValueError(f"there is no file {path}")
+        for key, of in read_values(path).items():
+            study_results.add(merged, study_results.run_of(key), of)
+    write_values(values, merged)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -219,6 +277,9 @@ def main() -> int:
     parser.add_argument("--parts", default="".join(PARTS), help=f"some of {PARTS}; default: all")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds per run; default: 3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
+    parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
+    parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
     unknown += [flag for flag in more if not flag.startswith("--config.")]
@@ -228,10 +289,21 @@ def main() -> int:
             f"begin with --config.; got {unknown or (args.seeds, args.jobs)}"
         )
     out, docs = args.out.absolute(), args.docs or args.out
-    todo = remaining(plan(args.parts, range(args.seeds)), docs / VALUES)
-    return complete(
-        todo, out, args.jobs, more, lambda: study_page.write(out, docs, args.seeds, args.parts)
-    )
+    values = docs / VALUES
+    if args.merge:
+        merge(values, args.merge)
+    reasons = {part: real_models.missing(part) for part in args.parts}
+    for reason in filter(None, reasons.values()):
+        print(f"{reason}; its runs are skipped")
+    parts = "".join(part for part, reason in reasons.items() if not reason)
+    todo = functools.partial(remaining, plan(parts, args.seeds), values)
+    if args.list:
+        for run in todo():
+            print(run.name, run.config)
+        return 0
+    write = functools.partial(study_page.write, out, docs, args.seeds, args.parts)
+    runs = () if args.rebuild or args.merge else todo()
+    return complete(runs, out, args.jobs, more, write, values)
 
 
 if __name__ == "__main__":

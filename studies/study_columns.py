@@ -8,7 +8,9 @@ LABELS = {  # run -> its name in tables
     "clip_ft_400": "CLIP-FT, 400 steps",
     "clip_ft_1200": "CLIP-FT, 1,200 steps",
     "negclip": "NegCLIP, 400 steps",
-    "hard_images": "relation pairs alone, 800 steps",
+    "hard_images": "relation pairs alone",
+    "texts_60": "HN's negatives, balanced to 60 %",
+    "texts_52": "HN's negatives, balanced to 52 %",
     "relations": "relation pairs, then NegCLIP + hard images, 400 steps",
     "hn": "HN",
     "hp_hn": "HP+HN",
@@ -49,6 +51,10 @@ LABELS = {  # run -> its name in tables
     "leftright_siglip": "the same with left/right negatives",
     "clip_geometry": "CLIP",
     "relations_geometry": "relation pairs, then NegCLIP + hard images",
+    "dcsm_geometry": "DCSM on towers with mean pooling",
+    "relation_pairs_800": "800 steps",
+    "relation_pairs_1200": "1,200 steps",
+    "relation_pairs_1600": "1,600 steps",
     "text_vectors": "cosine with vectors of texts",
     "clip_frozen": "cosine of the towers",
     "captioner": "decoder on patch tokens, captions of relations",
@@ -56,7 +62,37 @@ LABELS = {  # run -> its name in tables
     "captioner_any": "decoder on patch tokens, any captions",
     "vlm2vec": "decoder that knows relations as an embedder, with the question",
     "vlm2vec_plain": "the same, without the question",
+    **{
+        f"{name}{end}": label + more
+        for name, label in (
+            ("clip_ft", "CLIP-FT"),
+            ("hn", "HN"),
+            ("hp_hn", "HP+HN"),
+            ("clip_ft_400", "CLIP-FT, 400 steps"),
+            ("negclip", "NegCLIP, 400 steps"),
+        )
+        for end, more in (
+            ("_permuted", ", images permuted"),
+            ("_balanced_60", ", negatives balanced to 60 %"),
+            ("_balanced_60_permuted", ", balanced to 60 %, images permuted"),
+            ("_balanced_52", ", negatives balanced to 52 %"),
+            ("_balanced_52_permuted", ", balanced to 52 %, images permuted"),
+        )
+    },
+    "minilm": "cosine with vectors of MiniLM",
+    "minilm_pacl": "PACL with vectors of MiniLM",
+    "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
 }
+# Runs whose seeds differ so much that three of them give intervals of +-30.
+FIVE_SEEDS = dict.fromkeys(
+    (
+        *("clip_frozen", "captioner", "captioner_pooled", "captioner_any"),
+        *("llava_stage1", "llava", "llava_stage1_pooled", "llava_pooled"),
+        *("vlm2vec", "vlm2vec_plain"),
+        *("relation_pairs_800", "relation_pairs_1200", "relation_pairs_1600"),
+    ),
+    5,
+)
 PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
     "score": "log probability of the caption",
     "vqascore": "VQAScore",
@@ -124,11 +160,76 @@ PROBES = (  # of part g
 )
 SUPERPOSITION = (
     Column("nearer to its own sum", "scenes_superposition", "superposition", 0.5),
-    Column("residual of the sum", "scenes_superposition", "sum_residual", NO_CHANCE),
-    Column("residual of another picture", "scenes_superposition", "rendering_residual", NO_CHANCE),
     Column("exchanged colours above noise", "scenes_superposition", "binding_visible", 0.05),
-    Column("conditions met", "scenes_conditions", "satisfied", 0.283),
 )
+# (title, benchmark, metric) of measures that are no shares, rows of a table by model; where chance
+# is measured, it is that of the same model.
+CONE = tuple(
+    (title, "scenes_superposition", metric)
+    for title, metric in (
+        ("length of the mean (cone); random directions", "cone"),
+        ("cosine with the sum; with a third object", "sum_cosine"),
+        ("the same, centred", "sum_cosine_centred"),
+        ("residual of the sum; with a third object", "sum_residual"),
+        ("the same, centred", "sum_residual_centred"),
+        ("residual of another picture", "rendering_residual"),
+        ("the same, centred", "rendering_residual_centred"),
+        ("cosine with colours exchanged; with another picture", "exchanged_cosine"),
+        ("the same, centred", "exchanged_cosine_centred"),
+    )
+)
+COEFFICIENTS = tuple(
+    (title, "scenes_superposition", metric)
+    for title, metric in (
+        ("coefficient of the first object's image", "first_coefficient"),
+        ("of the second's", "second_coefficient"),
+        ("of the first object's text p", "text_first_coefficient"),
+        ("of the second's, q", "text_second_coefficient"),
+        ("the same, centred: p", "text_first_coefficient_centred"),
+        ("q", "text_second_coefficient_centred"),
+        ("residual of the texts; with a third object's", "text_residual"),
+        ("the same, centred", "text_residual_centred"),
+    )
+)
+PAIR_GEOMETRY = tuple(
+    (title, "scenes_pair_geometry", metric)
+    for title, metric in (
+        ("cosine of the two pictures; of two cases", "image_cosine"),
+        ("share above .95 (erroneous agreement); of two cases", "agreement"),
+        ("rank correlation of cosine and margin", "margin_correlation"),
+    )
+)
+TOKENS = (
+    ("pooled image, pooled text", "pooled_accuracy"),
+    ("pooled image, mean over words", "text_mean_accuracy"),
+    ("pooled image, last word", "text_before_end_1_accuracy"),
+    ("mean over patches, pooled text", "image_mean_accuracy"),
+    ("best patch, pooled text", "image_best_accuracy"),
+    ("one patch, pooled text", "image_each_accuracy"),
+    ("best patch of each word", "map_accuracy"),
+)
+ORDER = Column("caption above its shuffled words", "scenes_order", "accuracy", 0.5)
+# 1.1a to 4.2 of input_pipeline/benchmarks/scene_geometry.py -> what it asks
+CONDITIONS = {
+    "1.1a": "an image is nearer to its object's name than to another",
+    "1.1a_all": "than to every other",
+    "1.1b": "an image of two is nearer to the name of either than to another",
+    "1.1b_all": "to both than to every other",
+    "1.2a": "one object in two colours is nearer than two objects",
+    "1.2b": "one object at two places is nearer than two objects",
+    "2.1": "one object in two colours differs",
+    "2.2": "a coloured object's text is nearer to its image than to one of another colour",
+    "2.3": "two objects with colours exchanged differ",
+    "3.1": "one object at two places differs",
+    "3.2": "two objects with places exchanged differ",
+    "3.3": "another object in the same relation is nearer than in the opposite one",
+    "4.1": '"no X" is nearer to the text of another object than to X',
+    "4.1_all": "than to X, for every other object",
+    "4.2": 'an image of X is nearer to the text of an absent object than to "no X"',
+    "4.2_all": "to those of all absent objects",
+}
+GEOMETRY = (*PROBES, *SUPERPOSITION, ORDER)
+GEOMETRY_RUNS = ("clip_geometry", "relations_geometry", "dcsm_geometry")
 SHUFFLED = tuple(
     Column(title, f"scenes_retrieval{shuffle}", "image_to_text_r1", 0.001)
     for title, shuffle in (
@@ -149,6 +250,31 @@ OTHERS = (  # rows of part f
 )  # fmt: skip
 OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, pairs, negation
 
+BLIND = (  # rows of part k
+    "clip", "clip_ft", "clip_ft_permuted", "hn", "hn_permuted",
+    "hn_balanced_60", "hn_balanced_60_permuted", "hn_balanced_52", "hn_balanced_52_permuted",
+    "hp_hn", "hp_hn_permuted",
+    "hp_hn_balanced_60", "hp_hn_balanced_60_permuted",
+    "hp_hn_balanced_52", "hp_hn_balanced_52_permuted",
+    "clip_ft_400", "clip_ft_400_permuted", "negclip", "negclip_permuted",
+)  # fmt: skip
+BLIND_GAINS = tuple(  # of part k: (run, the same training without its negatives)
+    (f"{run}{end}", f"{control}{end}")
+    for run, control in (("hn", "clip_ft"), ("hp_hn", "clip_ft"), ("negclip", "clip_ft_400"))
+    for end in ("", "_permuted")
+) + tuple(
+    (f"{run}_balanced_{share}{end}", f"clip_ft{end}")
+    for run in ("hn", "hp_hn")
+    for share in (60, 52)
+    for end in ("", "_permuted")
+)
+TEXTS = (  # of the negatives that part k balances
+    Column("captions with a negative", "texts", "has_negative", NO_CHANCE),
+    Column("blind, as drawn", "texts", "separability_drawn", 0.5),
+    Column("kept", "texts", "kept", NO_CHANCE),
+    Column("blind, kept", "texts", "separability", 0.5),
+)
+
 
 def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[Column, ...]:
     """Original, augmented and brittleness columns of a triplet benchmark, or of one of its groups.
@@ -162,6 +288,14 @@ def triplet_columns(benchmark: str, group: str = "", suffix: str = "") -> tuple[
         # Chance that the negative is the lower of two texts; the lowest, or the middle, of three.
         for title, metric, chance in zip(titles, TRIPLET, (1 / 2, 1 / 3, 1 / 3), strict=True)
     )
+
+
+BLIND_COLUMNS = (
+    *triplet_columns("scenes_replace", "", "REPLACE"),
+    *triplet_columns("scenes_swap", "", "SWAP"),
+    BAG_OF_WORDS[4],  # attribute swap
+    BAG_OF_WORDS[0],  # R@1
+)
 
 
 def label(run: str) -> str:

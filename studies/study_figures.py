@@ -40,7 +40,7 @@ def _bars(
 ) -> Figure:
     figure = Figure(figsize=(max(7.0, 1.6 + 1.4 * len(columns)), 3.8), layout="constrained")
     axes = figure.add_subplot()
-    width = 0.8 / len(runs)
+    width, titles = 0.8 / len(runs), results.titles(runs)
     for i, run in enumerate(runs):
         values = [results.value(run, column.benchmark, column.metric) for column in columns]
         positions = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
@@ -49,7 +49,7 @@ def _bars(
             [100 * value.mean for value in values],
             width=0.92 * width,
             yerr=[100 * value.half for value in values],
-            label=study_columns.label(run),
+            label=titles[i],
             color=matplotlib.colormaps["viridis"](0.1 + 0.75 * i / max(1, len(runs) - 1)),
             error_kw={"linewidth": 1},
         )
@@ -97,8 +97,17 @@ def _sweep(results: Results) -> Figure | None:
     return figure
 
 
+def _blind(results: Results) -> Figure | None:
+    names = ("clip", "clip_ft", "hn", "hn_permuted", "hn_balanced_52", "hn_balanced_52_permuted")
+    runs = [run for run in names if results.has(run)]
+    titles = ("Orig REPLACE", "Aug REPLACE", "Orig SWAP", "attribute swap")
+    columns = [column for column in study_columns.BLIND_COLUMNS if column.title in titles]
+    return _bars(results, runs, columns, None) if len(runs) == len(names) else None
+
+
 FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure | None]]] = (  # part, name
     ("a", "bag_of_words", _bag_of_words),
     ("b", "collapse", _collapse),
     ("b", "sweep", _sweep),
+    ("k", "blind", _blind),
 )

@@ -4,21 +4,23 @@ results.md answers questions with a few columns each; lab_notes.md has every tab
 """
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 import matplotlib
 import numpy as np
 
-from studies import study_columns, study_figures
-from studies.study_results import VALUES, Results
+from studies import study_columns, study_figures, study_plan, study_prose, study_readme
+from studies.study_results import VALUES, Results, Value
 from vlc_jax.report import published
 from vlc_jax.report.table import markdown_table
 
 PAGES = ("results.md", "lab_notes.md")  # each from the template NAME.jinja beside this file
 ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
 REPLACE, SWAP = "scenes_replace", "scenes_swap"
+UNRESOLVED = 0.2  # half of an interval that says nothing
 # sentence, run, run it is compared with, benchmark, metric, difference in the paper (tables 1, 3)
 FINDINGS = (
     ("HN against CLIP: Original of REPLACE rises", "hn", "clip", REPLACE, ORIGINAL, 12.3),
@@ -57,10 +59,11 @@ FINDINGS = (
 
 def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns.Column]) -> str:
     """Markdown table in percent, mean ± half interval; runs that are not done have no row."""
-    rows = [
-        _row(results, study_columns.label(run), run, columns) for run in runs if results.has(run)
-    ]
-    return _table("model", columns, rows)
+    done = [run for run in runs if results.has(run)]
+    if not done:
+        return study_prose.NOT_RUN
+    titles = zip(results.titles(done), done, strict=True)
+    return _table("model", columns, [_row(results, title, run, columns) for title, run in titles])
 
 
 def protocols(
@@ -74,7 +77,7 @@ def protocols(
     protocol of `names`. Sets without a result of the protocol are blank."""
     rows = []
     if results.has(tower):
-        rows.append(_row(results, study_columns.label(tower), tower, columns, is_partial=True))
+        rows.append(_row(results, results.title(tower), tower, columns, is_partial=True))
     for name in names if results.has(run) else ():
         of_protocol = [
             column._replace(benchmark=f"{column.benchmark}_{name}") for column in columns
@@ -105,20 +108,107 @@ def _row(
     for column in columns:
         cell = "–"
         if not is_partial or results.has(run, column.benchmark):
-            value = results.value(run, column.benchmark, column.metric)
-            cell = f"{_percent(value.mean)} ±{_percent(value.half)}"
+            cell = _cell(results.value(run, column.benchmark, column.metric))
         cells.append(cell)
     return cells
+
+
+def _cell(value: Value) -> str:
+    """Mean and half interval in percent; an interval that covers half of the scale says so."""
+    unresolved = " (not resolved)" if value.half >= UNRESOLVED else ""
+    return f"{_percent(value.mean)} ±{_percent(value.half)}{unresolved}"
+
+
+def conditions(results: Results, runs: Sequence[str]) -> str:
+    """Markdown table of the conditions of an ideal CLIP by model: share of cases that meet one,
+    and for a difference its mean and the noise floor."""
+    benchmark = "scenes_conditions"
+    done = [run for run in runs if results.has(run, benchmark, "satisfied/1.1a")]
+    rows = list[list[str]]()
+    if not done:
+        return study_prose.NOT_RUN
+    for name, sentence in study_columns.CONDITIONS.items():
+        cells = [f"{name.replace('_all', ' all')}: {sentence}"]
+        for run in done:
+            value = results.value(run, benchmark, f"satisfied/{name}")
+            cells.append(
+                f"{_percent(value.mean)} ±{_percent(value.half)}{_floor(results, run, name)}"
+            )
+        chance = _percent(results.chance(done[0], benchmark, f"satisfied/{name}"))
+        rows.append([*cells[:1], chance, *cells[1:]])
+    header = ["condition", "chance", *[results.title(run) for run in done]]
+    return markdown_table(header, rows, len(header))
+
+
+def _floor(results: Results, run: str, condition: str) -> str:
+    """Mean difference of two images that must differ, and the noise floor."""
+    metrics = f"difference/{condition}", f"noise_ratio/{condition}"
+    if not all(results.has(run, "scenes_conditions", metric) for metric in metrics):
+        return ""
+    differences, ratios = (results.by_seed(run, "scenes_conditions", each) for each in metrics)
+    floor = np.mean(np.divide(differences, ratios))
+    return f" ({np.mean(differences):.3f}; floor {floor:.3f})"
+
+
+def measures(
+    results: Results, runs: Sequence[str], rows: Sequence[tuple[str, str, str]], digits: int = 3
+) -> str:
+    """Markdown table of measures that are no shares, by model, with measured chance behind it."""
+    done = [run for run in runs if all(results.has(run, *of) for _, *of in rows)]
+    table = list[list[str]]()
+    if not done:
+        return study_prose.NOT_RUN
+    for title, *of in rows:
+        cells = [title]
+        for run in done:
+            value, chance = results.value(run, *of), results.chance(run, *of)
+            beside = "" if np.isnan(chance) else f"; {chance:.{digits}f}"
+            cells.append(f"{value.mean:.{digits}f} ±{value.half:.{digits}f}{beside}")
+        table.append(cells)
+    header = ["", *[results.title(run) for run in done]]
+    return markdown_table(header, table, len(header))
+
+
+def tokens(results: Results, runs: Sequence[str]) -> str:
+    """Markdown table of a choice between captions by unpooled tokens."""
+    sets = {"objects": "scenes_objects_tokens", "attribute swap": "scenes_attribute_swap_tokens"}
+    done = [run for run in runs if all(results.has(run, each) for each in sets.values())]
+    if not done:
+        return study_prose.NOT_RUN
+    columns = [(run, each) for each in sets.values() for run in done]
+    names = [f"{each}: {results.title(run)}" for each in sets for run in done]
+    rows = [["chance", *["50.0"] * len(columns)]]
+    for title, metric in study_columns.TOKENS:
+        rows.append([title, *[_cell(results.value(run, each, metric)) for run, each in columns]])
+    return markdown_table(["read by", *names], rows, 1 + len(columns))
+
+
+def costs(results: Results) -> str:
+    """Markdown table of the hours that the runs of each part took, by device."""
+    rows = []
+    for part, title in study_plan.PARTS.items():
+        planned = study_plan.plan(part, results.seeds)
+        runs = [run for run in planned if run.tool in study_plan.WITH_VALUES]
+        records = [results.by_device(run.name) for run in runs]
+        for device in sorted({each for record in records for each in record if each}):
+            of_device = [record[device] for record in records if device in record]
+            timed = [record["seconds"] for record in of_device if "seconds" in record]
+            hours = f"{sum(timed) / 3600:.1f} ({len(timed)})" if timed else "–"
+            rows.append([f"{part}: {title}", f"{len(of_device)} of {len(runs)}", device, hours])
+    return markdown_table(
+        ["part", "runs with values", "device", "hours, summed over runs (runs)"], rows, 4
+    )
 
 
 def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
     """Markdown table of the mean cosine similarity of caption, negative and positive."""
     metrics = ("mean_score_correct", "mean_score_negative", "mean_score_positive")
     rows = []
-    for run in filter(results.has, runs):
+    done = [run for run in runs if results.has(run)]
+    for title, run in zip(results.titles(done), done, strict=True):
         values = [results.value(run, benchmark, metric) for metric in metrics]
         cells = [f"{value.mean:.3f} ±{value.half:.3f}" for value in values]
-        rows.append([study_columns.label(run), *cells])
+        rows.append([title, *cells])
     return markdown_table(["model", "caption", "negative", "positive"], rows, 4)
 
 
@@ -142,6 +232,22 @@ def findings(results: Results) -> str:
                 cells.append("not run")
         rows.append(cells)
     return markdown_table(header, rows, 4)
+
+
+def gains(
+    results: Results, pairs: Sequence[tuple[str, str]], columns: Sequence[study_columns.Column]
+) -> str:
+    """Markdown table of the difference of each pair of runs (run, control), paired by seed."""
+    header = ["model against its control", *[column.title for column in columns]]
+    rows = []
+    for run, control in pairs:
+        if results.has(run) and results.has(control):
+            cells = [f"{study_columns.label(run)} − {study_columns.label(control)}"]
+            for column in columns:
+                value = results.difference(run, control, column.benchmark, column.metric)
+                cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
+            rows.append(cells)
+    return markdown_table(header, rows, len(header))
 
 
 def replace_of_paper(model: str, accuracy: str) -> str:
@@ -169,7 +275,8 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
 
     Values come from the finished runs below `out` and from DOCS/results.json, which keeps the
     values of every run, so that a study can be made in pieces. Only the sections of `parts` are
-    written; existing pages keep the others.
+    written; existing pages keep the others. Claims of these sections that the values do not
+    support are printed to stderr. The table of a README beside the folder `docs` gets its numbers.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
@@ -179,20 +286,43 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     for part, name, paint in study_figures.FIGURES:
         if part not in parts:
             continue
+        results.prefer = study_plan.preferred(part, results)
         with matplotlib.rc_context({"axes.spines.right": False, "axes.spines.top": False}):
             figure = paint(results)
             if figure is not None:
                 figure.savefig(folder / f"study_{name}.png", dpi=130)
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    names = _template_names(results)
-    for name in PAGES:
-        template = environment.from_string(Path(__file__).with_name(f"{name}.jinja").read_text())
-        _replace_sections(docs / name, template.render(names), parts)
+    pages, broken = render(results)
+    for name, text in pages.items():
+        _replace_sections(docs / name, text, parts)
+    readme = docs.parent / "README.md"
+    if docs.name == "docs" and readme.exists():
+        readme.write_text(study_readme.rewritten(readme.read_text(), study_prose.Prose(results)))
+    for sentence in broken:
+        print(f"the values do not support: {sentence}", file=sys.stderr)
     return docs / PAGES[0]
 
 
+def render(results: Results) -> tuple[dict[str, str], list[str]]:
+    """Text of each page, and the claims in it that the values do not support."""
+    environment = jinja2.Environment(
+        trim_blocks=True, lstrip_blocks=True, autoescape=False, undefined=jinja2.StrictUndefined
+    )
+    prose = study_prose.Prose(results)
+    names = prose.functions() | _template_names(results)
+    pages = dict[str, str]()
+    for name in PAGES:
+        sections = _sections(Path(__file__).with_name(f"{name}.jinja").read_text())
+        for part, template in sections.items():
+            results.prefer = study_plan.preferred(part, results)
+            text = environment.from_string(template).render(names)
+            sections[part] = study_prose.without_marks(text)
+        pages[name] = _joined(sections)
+    results.prefer = ""
+    return pages, prose.broken
+
+
 def _template_names(results: Results) -> dict[str, object]:
-    """Functions, columns and rows that the templates use."""
+    """Functions that write tables, columns and rows that the templates use."""
 
     def answers(tower: str, run: str, titles: Sequence[str] = (), *protocol_names: str) -> str:
         columns = pick(study_columns.ANSWERS, *titles) if titles else study_columns.ANSWERS
@@ -218,10 +348,28 @@ def _template_names(results: Results) -> dict[str, object]:
         "decoder_columns": study_columns.DECODERS,
         "protocols": answers,
         "superposition": study_columns.SUPERPOSITION,
+        "geometry_runs": study_columns.GEOMETRY_RUNS,
+        "conditions": lambda runs: conditions(results, runs),
+        "measures": lambda runs, rows: measures(results, runs, rows),
+        "cone": study_columns.CONE,
+        "coefficients": study_columns.COEFFICIENTS,
+        "pair_geometry": study_columns.PAIR_GEOMETRY,
+        "tokens": lambda runs: tokens(results, runs),
+        "order": [study_columns.ORDER],
+        "costs": lambda: costs(results),
+        "trial_seeds": study_plan.TRIAL_SEEDS,
+        "label": study_columns.label,
+        "trials": [f"relation_pairs_{steps}" for steps in study_plan.TRIAL_STEPS],
         "shuffled": study_columns.SHUFFLED,
         "sweep": study_columns.SWEEP,
+        "blind": study_columns.BLIND,
+        "blind_gains": study_columns.BLIND_GAINS,
+        "blind_columns": study_columns.BLIND_COLUMNS,
+        "texts_columns": study_columns.TEXTS,
+        "gains": lambda pairs, columns: gains(results, pairs, columns),
         "seeds": results.seeds,
         "has": results.has,
+        "with_values": lambda benchmark, *runs: [r for r in runs if results.has(r, benchmark)],
     }
 
 
@@ -231,9 +379,13 @@ def _replace_sections(page: Path, text: str, parts: str) -> None:
     for part, section in _sections(text).items():
         if part in parts or not part:
             sections[part] = section
-    page.write_text(
-        "".join(sections[part].rstrip() + "\n\n" for part in sorted(sections)).rstrip() + "\n"
-    )
+    page.write_text(_joined(sections))
+
+
+def _joined(sections: Mapping[str, str]) -> str:
+    """The page; a section of an extra that has not been run is a comment alone, and left out."""
+    texts = [sections[part].rstrip() for part in sorted(sections)]
+    return "\n\n".join(text for text in texts if "\n" in text) + "\n"
 
 
 def _sections(page: str) -> dict[str, str]:

@@ -1,15 +1,17 @@
 """Runs of the study by part: their configs and base runs."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from studies import study_columns
+from studies import study_columns, study_results
+from vlc_jax.configs.common import finetuning
 
 # of the hard negatives; hp_hn has weight 1
 NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")
+PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
 PAIRS = "pairs=24000"  # pairs of images with stored features
 HEADS = {  # config with the arguments of the stored features -> run -> further arguments
     "dcsm:": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid", "dcsm_no_rows": "functional=none"},
@@ -48,6 +50,7 @@ OTHERS = {  # run -> config, base
 }
 # Benchmarks of runs with a head (the columns of their table) -> number of cases.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
+HEAD_EVALS |= {"scenes_order": 2000}
 # No retrieval: a decoder would have to read its million image-text pairs.
 DECODER_EVALS = {column.benchmark: 2000 for column in study_columns.DECODERS}
 RELATIONS = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
@@ -56,8 +59,18 @@ DECODERS = {  # captioner -> config
     "captioner_pooled": f"{RELATIONS},select=pooled",
     "captioner_any": "scenes/captioner:depth=2,steps=800,batch=256,positions=1",
 }
+# Steps on relation pairs that were tried on the validation split; the first that teaches relations
+# in all of TRIAL_SEEDS seeds is the recipe.
+TRIAL_STEPS = (800, 1200, finetuning.RELATION_STEPS)
+TRIAL_SEEDS = 5
+TRIAL_EVALS = {"scenes_relation_swap": 2000, "scenes_attribute_swap": 2000}
 # VLM2Vec; same sizes as the captioner that it starts from
 EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
+SENTENCES = {  # part l: run -> further arguments of scenes/text_vectors
+    "minilm": "",
+    "minilm_pacl": ",head=pacl",
+    "minilm_pacl_1d": ",head=pacl,rope=feature_1d",
+}
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -69,7 +82,27 @@ PARTS = {
     "h": "decoders over the frozen tokens of the bag of words",
     "i": "what a miniature LLaVA over the bag of words answers",
     "j": "a decoder that knows relations as an embedder, with a question and without",
+    "k": "hard negatives without the image, and without what gives them away",
+    "v": "steps on relation pairs, on the validation split",
+    "l": "vectors of a published sentence encoder on frozen towers",
+    "m": "a published decoder in the miniature LLaVA",
 }
+# Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
+# classifier is right in 49 % of them.
+BLIND = {
+    "clip_ft": "clip_ft",
+    "hn": "hn",
+    "hp_hn": "hp_hn",
+    "clip_ft_400": "clip_ft:steps=400",
+    "negclip": "negclip:steps=400",
+}
+PERMUTED = "--config.input.source_options.images=permuted"
+# Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
+BALANCES = (60, 52)
+
+
+ANY = "any device"
+WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
 
 
 class Run(NamedTuple):
@@ -79,9 +112,13 @@ class Run(NamedTuple):
     config: short name of a config, with arguments.
     base: run whose weights it starts from.
     features, vectors: runs whose stored features, or text vectors, it trains on.
-    tool: train | evaluate | features | vectors: evaluate runs further benchmarks on `base`; the
-      last two store the features or text vectors of `base`.
+    tool: train | evaluate | features | vectors | texts | sentences: evaluate runs more benchmarks on
+      `base`; features and vectors store those of `base`; texts stores balanced negatives of `config`,
+      sentences text vectors of MiniLM.
     evals: benchmark -> number of cases, instead of the config's benchmarks.
+    split: what it is evaluated on.
+    texts: run whose balanced negatives it reads.
+    flags: further flags of its command.
     """
 
     name: str
@@ -92,6 +129,9 @@ class Run(NamedTuple):
     vectors: str = ""
     tool: str = "train"
     evals: Mapping[str, int] = MappingProxyType({})
+    split: str = "test"
+    texts: str = ""
+    flags: tuple[str, ...] = ()
 
     def in_world(self, world: str) -> "Run":
         """The same run in another world scenes-SUFFIX, with the suffix in its name."""
@@ -104,14 +144,14 @@ class Run(NamedTuple):
     @property
     def needed(self) -> list[str]:
         """Names of the runs that must finish first."""
-        return [name for name in (self.base, self.features, self.vectors) if name]
+        return [name for name in (self.base, self.features, self.vectors, self.texts) if name]
 
 
 def runs(part: str) -> list[Run]:
     """Runs of a part, without seeds; base runs come first."""
     clip = Run("clip", "scenes/clip")
     relations = [
-        Run("hard_images", "scenes/hard_images", "clip"),
+        Run("hard_images", PAIRS_ALONE, "clip"),
         Run("relations", "negclip:hard_images", "hard_images"),
     ]
     if part == "a":
@@ -142,6 +182,8 @@ def runs(part: str) -> list[Run]:
             *relations,
             Run("clip_geometry", config, "clip", tool="evaluate"),
             Run("relations_geometry", config, "relations", tool="evaluate"),
+            *[run for run in _heads() if run.name in ("clip_mean", "features_dcsm", "dcsm")],
+            Run("dcsm_geometry", "eval/all:sets=scenes_geometry", "dcsm", tool="evaluate"),
         ]
     frozen, evals = Run("clip_frozen", "scenes/clip:pooling=mean"), {"evals": DECODER_EVALS}
     if part == "h":
@@ -156,6 +198,20 @@ def runs(part: str) -> list[Run]:
             Run("vlm2vec", f"scenes/vlm2vec:{EMBEDDER}", "captioner", **evals),
             Run("vlm2vec_plain", f"scenes/vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
         ]
+    if part == "v":
+        mean, options = _heads()[0], {"evals": TRIAL_EVALS, "split": "validation"}
+        config = "scenes/hard_images:pooling=mean,steps"
+        trials = [
+            Run(f"relation_pairs_{n}", f"{config}={n}", mean.name, **options) for n in TRIAL_STEPS
+        ]
+        return [mean, *trials]
+    if part == "k":
+        return [clip, *_blind()]
+    if part == "l":
+        return _sentences()
+    if part == "m":
+        first = Run("smollm_stage1", "studies/smollm:stage=1", frozen.name)
+        return [frozen, first, Run("smollm", "studies/smollm:stage=2", first.name)]
     few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
     return [run.in_world("scenes-hues") for run in few]
 
@@ -172,6 +228,26 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
     return [Run(name + suffix, config, base) for name, config in configs.items()]
 
 
+def _blind() -> list[Run]:
+    """Runs of part k: each method as it is, with the images of other captions, with negatives that
+    a blind classifier cannot tell from captions, and with both changes."""
+    paired = [Run(name, config, "clip") for name, config in BLIND.items()]
+    for share in BALANCES:
+        # the negatives of HP+HN are those of HN
+        texts = f"texts_{share}"
+        paired.append(Run(texts, "hn", tool="texts", flags=(f"--balance={share / 100}",)))
+        paired += [
+            Run(f"{name}_balanced_{share}", BLIND[name], "clip", texts=texts)
+            for name in ("hn", "hp_hn")
+        ]
+    permuted = [
+        run._replace(name=f"{run.name}_permuted", flags=(PERMUTED,))
+        for run in paired
+        if run.tool == "train"
+    ]
+    return [*paired, *permuted]
+
+
 def _llava(suffix: str, arguments: str) -> list[Run]:
     """Runs of both stages of a miniature LLaVA."""
     first = Run(f"llava_stage1{suffix}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
@@ -186,7 +262,7 @@ def _heads() -> list[Run]:
     """
     all_runs = [
         Run("clip_mean", "scenes/clip:pooling=mean"),
-        Run("hard_images_mean", "scenes/hard_images:pooling=mean", "clip_mean"),
+        Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean"),
         Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
     ]
     for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
@@ -209,29 +285,71 @@ def _heads() -> list[Run]:
     return all_runs
 
 
-def plan(parts: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-    """All runs of the parts with all seeds, each once, base runs first."""
-    unique = {run.name: run for part in parts for run in runs(part)}
+def _sentences() -> list[Run]:
+    """Runs of part l: text vectors of MiniLM, their connector and heads on the towers of part d."""
+    bases = [run for run in _heads() if run.name.endswith("_mean")]
+    vectors = Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
+    config = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
+    trained = [
+        Run(f"{name}{suffix}", f"{config}{more}", base, vectors=vectors.name, evals=HEAD_EVALS)
+        for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations"))
+        for name, more in SENTENCES.items()
+    ]
+    return [*bases, vectors, *trained]
+
+
+def plan(parts: Sequence[str], seeds: int) -> list[Run]:
+    """All runs of the parts with all seeds, each once, base runs first.
+
+    seeds: of every run; from two on, those of FIVE_SEEDS and of part v have five."""
+    unique = {(run.name, seed): run for part in parts for run, seed in _with_seeds(part, seeds)}
     return [
         run._replace(
             name=f"{run.name}-{seed}",
             base=run.base and f"{run.base}-{seed}",
             features=run.features and f"{run.features}-{seed}",
             vectors=run.vectors and f"{run.vectors}-{seed}",
+            texts=run.texts and f"{run.texts}-{seed}",
             seed=seed,
         )
-        for run in unique.values()
-        for seed in seeds
+        for (_, seed), run in unique.items()
     ]
 
 
+def _with_seeds(part: str, seeds: int) -> Iterator[tuple[Run, int]]:
+    for run in runs(part):
+        more = TRIAL_SEEDS if part == "v" else study_columns.FIVE_SEEDS.get(run.name, 0)
+        for seed in range(max(seeds, more if seeds > 1 else 0)):
+            yield run, seed
+
+
 def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
-    """Runs without values in the file `values`, and the runs that they need."""
-    done = json.loads(values.read_text()) if values.exists() else {}
-    has_values = ("train", "evaluate")
-    names = {run.name for run in todo if run.tool in has_values and run.name not in done}
+    """Runs without current values in the file `values`, and the runs that they need.
+
+    Values are current if their config is that of the plan, and if their base has current values of
+    the same device, or none at all; values without a record are taken as current."""
+    done = defaultdict[str, list[dict]](list)
+    for key, of in study_results.read_values(values).items():
+        done[study_results.run_of(key)].append(of)
+    current = dict[str, set[str]]()  # run -> devices
+    for run in todo:
+        base = current.get(run.base, set()) if done[run.base] else {ANY}
+        current[run.name] = {
+            ANY if study_results.RECORD not in of else study_results.device_of(of)
+            for of in done[run.name]
+            if of.get(study_results.RECORD, {}).get("config", run.config) == run.config
+            and {ANY, study_results.device_of(of)} & base
+        }
+    names = {run.name for run in todo if run.tool in WITH_VALUES and not current[run.name]}
     # reversed: base runs come before the runs that need them
     for run in reversed(todo):
         if run.name in names:
             names |= {*run.needed}
     return [run for run in todo if run.name in names]
+
+
+def preferred(part: str, results: study_results.Results) -> str:
+    """The device that trained most runs of a part."""
+    runs_of_part = plan([part], results.seeds) if part in PARTS else ()
+    counted = Counter(device for run in runs_of_part for device in results.by_device(run.name))
+    return max(sorted(counted), key=counted.__getitem__, default="")

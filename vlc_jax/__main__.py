@@ -23,6 +23,7 @@ COMMANDS = {  # name -> module, what it does
     "import_scores": ("vlc_jax.tools.import_scores", "scores of another program, as a workdir"),
     "mteb": ("vlc_jax.tools.mteb_results", "tasks of mteb, as a folder of its results"),
     "write_texts": ("vlc_jax.tools.write_texts", "hard texts of a generative model"),
+    "plausibility": ("vlc_jax.tools.plausibility", "how far a text-only model knows a set"),
     "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
     "prepare": ("vlc_jax.input_pipeline.commands.prepare", "data as shards"),
     "leaks": ("vlc_jax.input_pipeline.commands.leaks", "training images that benchmarks hold"),

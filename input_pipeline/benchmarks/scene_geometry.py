@@ -22,7 +22,7 @@ from vlc_jax.input_pipeline.scenes.stream import Stream, normal_table
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
 # version of the questions; `World.version` covers the images
-VERSION = 1
+VERSION = 2
 # pairs of coloured shapes in `binding`, each with a probe of its own
 PAIRS = 20
 # placements per pair to fit its probe
@@ -218,7 +218,8 @@ def conditions(**options: Any) -> Benchmark:
 
 def superposition(**options: Any) -> Benchmark:
     """Six images per case: two objects, each of them alone, a third object alone at the second's
-    position, another rendering of the first image, and the two objects with swapped colours."""
+    position, another rendering of the first image, and the two objects with swapped colours; and
+    three texts, of the three objects alone: "a red circle"."""
     return _build("scenes_superposition", _ask_superposition, where_of(options))
 
 
@@ -311,7 +312,8 @@ def _ask_superposition(views: Views, number: int, case_id: str) -> Case:
     again = views.again(views.scene)
     third = views.of(views.third)
     scenes = (views.scene, views.first, views.second, third, again, views.swapped)
-    return _case(case_id, scenes)
+    texts = tuple(_a(obj.shape, obj.colour) for obj in (*views.objects, views.third))
+    return _case(case_id, scenes, texts)
 
 
 def _case(

@@ -4,12 +4,15 @@
 
 Below each picture are its captions, the hard negatives and positives of its record and, with
 --kinds crepe_swap,replace, texts that these generators (docs/texts.md) make of the first caption.
+"blind" is, for each kind of hard text, stored or of --kinds, the share of the pairs in which a
+classifier of the two texts alone tells the caption, in the first 1,000 records; chance is 50 %.
 --phrases counts captions with "on the left" and similar phrases, or with phrases of your own.
 Training runs the same check on its first records (`preview`). Exit code 0: training would accept
 the data; 3: it would not, or they cannot be read; 2: wrong request.
 """
 
 import argparse
+import collections
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,11 +23,11 @@ import numpy as np
 
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import addresses, command_line
-from vlc_jax.input_pipeline.hard_texts import edit, sampling, word_tables
+from vlc_jax.input_pipeline.hard_texts import balance, edit, sampling, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.loader.inspection import Sample
-from vlc_jax.input_pipeline.record import DataError, Source
+from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.sources import make_source, shards, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.stores import progress
@@ -44,6 +47,7 @@ class Line(NamedTuple):
 COLOURS = {"caption": "black", "negatives": "firebrick", "positives": "darkgreen"}
 MAX_TEXTS = 3  # stored texts per side below a picture
 STORED = "stored"  # in place of an unknown generator's name
+BLIND = 1000  # records whose hard texts the blind classifier reads
 
 
 def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> list[Line]:
@@ -53,17 +57,26 @@ def lines(sample: Sample, generators: Mapping[str, tuple[str, Generator]]) -> li
     """
     record, first = sample.record, sample.captions[0]
     result = [Line("caption", str(record.captions[i])) for i in sample.captions[:MAX_TEXTS]]
+    for side, name, text in _hard_texts(record, first, generators):
+        result.append(Line(side, f"{name}: {'-' if text is None else text}"))
+    return result
+
+
+def _hard_texts(
+    record: Record, first: int, generators: Mapping[str, tuple[str, Generator]]
+) -> Iterator[tuple[str, str, str | None]]:
+    """(side, kind, text) of a caption: the first stored texts, and one of each generator, None if
+    it makes none."""
     for side in ("negatives", "positives"):
         texts = getattr(record, side)
         kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
         for number, text in enumerate(texts[first][:MAX_TEXTS] if texts else ()):
-            result.append(Line(side, f"{kinds[first][number] if kinds else STORED}: {text}"))
+            yield side, kinds[first][number] if kinds else STORED, text
         for name, (of_side, generator) in generators.items():
             if of_side == side:
                 key, scene = f"{record.id}/{side}/{name}", record.meta.get("scene")
                 text = sampling.one_text(generator, record.captions[first], key, scene=scene)
-                result.append(Line(side, f"{name}: {'-' if text is None else text}"))
-    return result
+                yield side, name, text
 
 
 def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path: Path) -> None:
@@ -135,6 +148,8 @@ def _run(options: argparse.Namespace) -> int:
         samples = [(s.record.id, s.pixels, lines(s, generators)) for s in report.samples]
         draw_samples(samples, Path(options.picture))
         print(f"samples: {options.picture}")
+    if table := blind_table(source, min(number, BLIND), generators):
+        print(table)
     if options.words:
         _write_words(source, number, Path(options.words), options.min_count)
     if options.phrases:
@@ -143,6 +158,26 @@ def _run(options: argparse.Namespace) -> int:
     # last: the pictures and counts above explain the refusal
     inspection.check_report(report, options.max_bad_share)
     return 0
+
+
+def blind_table(
+    source: Source, number: int, generators: Mapping[str, tuple[str, Generator]]
+) -> str:
+    """Separability of each kind of hard text, a line each, from the first caption of each of the
+    first `number` records; "" if no kind has enough texts."""
+    pairs: dict[tuple[str, str], dict[str, tuple[str, str]]] = collections.defaultdict(dict)
+    for record, captions in _usable(source, number):
+        caption = record.captions[captions[0]]
+        if isinstance(caption, str):  # and no conversation
+            for side, name, text in _hard_texts(record, captions[0], generators):
+                if text not in (None, caption):
+                    # the first of each kind
+                    pairs[side, name].setdefault(record.id, (caption, text))
+    lines = []
+    for (side, name), of_kind in pairs.items():
+        if blind := balance.described([*of_kind.values()], [*of_kind]):
+            lines.append(f"  {name} ({side}): {blind}, {len(of_kind):,} pairs")
+    return "\n".join(["hard texts:", *lines]) if lines else ""
 
 
 def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
@@ -164,9 +199,7 @@ def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
 
 
 def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:
-    """Name -> (side, generator) of --kinds. Raises ValueError without a picture to show them."""
-    if options.kinds and not options.picture:
-        raise ValueError(f"--kinds {options.kinds}: their texts are shown by --picture PNG")
+    """Name -> (side, generator) of --kinds."""
     kinds = [name for name in options.kinds.split(",") if name]
     options_of = command_line.generator_options(options.generator_options)
     for name in options_of:
@@ -208,14 +241,19 @@ def _write_words(source: Source, number: int, path: Path, min_count: int) -> Non
 
 
 def _captions(source: Source, number: int) -> Iterator[str]:
+    for record, captions in _usable(source, number):
+        yield from (str(record.captions[position]) for position in captions)
+
+
+def _usable(source: Source, number: int) -> Iterator[tuple[Record, list[int]]]:
+    """Readable records among the first `number`, with the positions of their usable captions."""
     for index in range(number):
         try:
             record = source[index]
-            yield from (
-                str(record.captions[position]) for position in record_validation.captions(record)
-            )
+            captions = record_validation.captions(record)
         except DataError:
             continue
+        yield record, captions
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -246,9 +284,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PNG",
         help="write four decoded samples to this file, with their captions and hard texts",
     )
-    parser.add_argument(
-        "--kinds", default="", help="hard text generators to show in the picture, joined by commas"
-    )
+    parser.add_argument("--kinds", default="", help="hard text generators, joined by commas")
     parser.add_argument(
         "--generator-options", default="{}", metavar="JSON", help="{GENERATOR: {OPTION: VALUE}}"
     )

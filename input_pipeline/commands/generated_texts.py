@@ -4,17 +4,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from vlc_jax.input_pipeline import batch, record_validation
+from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 
 _SIDES = {"negatives": "negative_kinds", "positives": "positive_kinds"}
 _MAX_TRIED = 16  # records in the search for a usable one
-# Calls per text of a generator that makes one text per call: it may repeat itself.
-_TRIES = 4
 
 
 class GeneratedSource:
@@ -95,18 +91,11 @@ class GeneratedSource:
         self, record: Record, caption: int, side: str, name: str, generator: Generator
     ) -> list[str]:
         # Keyed by the record's id, not its index: texts stay if other records are added or removed.
-        stream = batch.hash_id(f"{record.id}/{caption}/{side}/{name}")
-        rng = np.random.Generator(np.random.Philox(key=np.array([self._seed, stream], np.uint64)))
-        text, scene = sampling.text_of(record.captions[caption]), record.meta.get("scene")
+        rng = sampling.stream(f"{record.id}/{caption}/{side}/{name}", self._seed)
+        scene = record.meta.get("scene")
         try:
-            if not getattr(generator, "one_by_one", False):
-                return [*generator(text, rng, self._count, scene)][: self._count]
-            made: dict[str, None] = {}
-            for _ in range(_TRIES * self._count):
-                made |= dict.fromkeys(generator(text, rng, 1, scene))
-                if len(made) >= self._count:
-                    break
-            return [*made][: self._count]
+            text = record.captions[caption]
+            return sampling.several_texts(generator, text, rng, self._count, scene)
         except DataError as error:
             raise DataError(f"{record.id}: {name}: {error}") from error
 

@@ -1,11 +1,20 @@
 """Command: prints captions of a table with their hard negatives and hard positives.
 
   vlc-jax hard_texts --table captions.jsonl --kinds replace,swap,svlc_rule
+  vlc-jax hard_texts --table captions.jsonl --kinds svlc_rule --balance .6 --out balanced.jsonl
 
 KINDS are generators of docs/texts.md. A generator with two modes runs in mode `clean`; --mode
-authors follows the papers' code. Counts are over the first --count captions: captions with a text,
-and words that occur in no caption, which reveal errors of a generator. Writes no file. Exit code 0:
-done; 2: wrong request; 3: captions that cannot be read.
+authors follows the papers' code. Counts are over the first --count captions: captions with a text;
+"blind", the share of the pairs in which a classifier of the two texts alone finds the caption,
+fitted on other images; and words that occur in no caption, which reveal errors of a generator.
+
+--balance drops the texts of each kind that such a classifier recognizes most clearly, until it is
+right in at most this share of the pairs that are left; with --candidates it first tries other texts
+of the generator in their place. It writes the table OUT (JSONL), a row per caption with its texts
+in the columns negatives, positives and their kinds. Training reads it as a table of records, or by
+the generator from_table. OUT.rounds.jsonl has the rounds of the filter; the same command continues
+it. Without --balance no file is written. Exit code 0: done; 2: wrong request; 3: captions that
+cannot be read.
 """
 
 import argparse
@@ -16,12 +25,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlc_jax.input_pipeline.commands import addresses, command_line
-from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.commands import addresses, balanced_table, command_line
+from vlc_jax.input_pipeline.hard_texts import balance, sampling
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 
 FEW = 0.5  # share of captions with a text below which a warning is printed
 NEW_WORDS = 6  # printed per kind
+COUNT = 1000  # captions read by default; with --balance all
 
 
 @addresses.allowed
@@ -33,34 +43,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if not 0 <= options.seed < 2**64:
         raise ValueError(f"--seed must be at least 0 and below 2**64; got {options.seed}")
-    captions = caption_files.read(Path(options.table), options.column)[: options.count]
+    if (options.balance is None) != (options.out is None):
+        raise ValueError("--balance SHARE and --out FILE, the table that it writes, go together")
+    if options.candidates > 1 and options.balance is None:
+        raise ValueError(f"--candidates {options.candidates} is for --balance; set it, too")
+    if options.balance is not None:
+        balance.check_target(options.balance)
+    count = options.count or (COUNT if options.balance is None else None)
+    found = caption_files.with_rows(Path(options.table), options.column)[:count]
+    captions, rows = [caption for caption, _ in found], [row for _, row in found]
+    made = _made(options, captions)
+    for index, caption in enumerate(captions[: options.show]):
+        print(caption)
+        for name, (side, _, candidates) in made.items():
+            print(f"  {name} ({side.removesuffix('s')}): {next(iter(candidates[index]), '-')}")
+    known = {word for caption in captions for word in _words(caption)}
+    images = balanced_table.images_of(rows)
+    print(f"\nof {len(captions):,} captions:")
+    for name, texts in made.items():
+        blind = ""
+        # the filter prints it
+        if options.balance is None:
+            indices, pairs = texts.options(captions)
+            blind = balance.described(pairs, [images[index] for index in indices], options.seed)
+        print(_count(name, texts.candidates, captions, known, blind))
+    if options.balance is not None:
+        out = Path(options.out)
+        lines = balanced_table.write(made, captions, rows, options.balance, options.seed, out)
+        print(f"\nbalanced to {options.balance:g}:", *lines, f"table: {out}", sep="\n")
+    return 0
+
+
+def _made(options: argparse.Namespace, captions: Sequence[str]) -> dict[str, balanced_table.Texts]:
+    """Name -> the texts of each generator of --kinds."""
     kinds = [name for name in options.kinds.split(",") if name]
     options_of = command_line.parse_options(options.option)
     for name in options_of:
         if name not in kinds:
             raise ValueError(f"--option {name}=...: no such generator in --kinds {options.kinds}")
-    modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
-    generators = {
-        name: sampling.find_generator(name, modes[name] | options_of.get(name, {}))
-        for name in kinds
-    }
-    made = {
-        name: [
-            sampling.one_text(generator, caption, f"{index}/{side}/{name}", options.seed)
+    made = {}
+    for name in kinds:
+        mode = {"mode": options.mode} if _has_mode(name) else {}
+        side, generator = sampling.find_generator(name, mode | options_of.get(name, {}))
+        candidates = [
+            sampling.several_texts(
+                generator,
+                caption,
+                sampling.stream(f"{index}/{side}/{name}", options.seed),
+                options.candidates,
+            )
             for index, caption in enumerate(captions)
         ]
-        for name, (side, generator) in generators.items()
-    }
-    for index, caption in enumerate(captions[: options.show]):
-        print(caption)
-        for name in kinds:
-            side, text = generators[name][0].removesuffix("s"), made[name][index]
-            print(f"  {name} ({side}): {'-' if text is None else text}")
-    known = {word for caption in captions for word in _words(caption)}
-    print(f"\nof {len(captions):,} captions:")
-    for name in kinds:
-        print(_count(name, made[name], captions, known))
-    return 0
+        made[name] = balanced_table.Texts(side, generator, candidates)
+    return made
 
 
 def _has_mode(name: str) -> bool:
@@ -71,15 +106,19 @@ def _has_mode(name: str) -> bool:
     )
 
 
-def _count(name: str, made: Sequence[str | None], captions: Sequence[str], known: set[str]) -> str:
-    """One line: captions with a text, warnings, words that occur in no caption."""
-    texts = [text for text in made if text is not None]
+def _count(
+    name: str, made: Sequence[str | None], captions: Sequence[str], known: set[str], blind: str
+) -> str:
+    """One line: captions with a text, warnings, separability, words that occur in no caption."""
+    texts = [candidates[0] for candidates in made if candidates]
     line = f"  {name}: {len(texts):,} have a text"
     if len(texts) < FEW * len(captions):
         line += "; WARNING: most have none, and take no part in the loss"
-    same = sum(text == caption for text, caption in zip(made, captions, strict=True))
+    pairs = zip(made, captions, strict=True)
+    same = sum(caption in candidates[:1] for candidates, caption in pairs)
     if same:
         line += f"; WARNING: {same:,} are the caption itself"
+    line += f"; {blind}" if blind else ""
     new = collections.Counter(word for text in texts for word in _words(text) if word not in known)
     if new:
         most_common = ", ".join(word for word, _ in new.most_common(NEW_WORDS))
@@ -105,7 +144,13 @@ def _parser() -> argparse.ArgumentParser:
         help='options of a generator, such as negclip=\'{"tagger": "spacy:en_core_web_sm"}\'',
     )
     parser.add_argument("--show", type=command_line.positive, default=20, help="captions printed")
-    parser.add_argument("--count", type=command_line.positive, default=1000, help="captions read")
+    count = f"captions read; default: {COUNT:,}, with --balance all"
+    parser.add_argument("--count", type=command_line.positive, help=count)
+    share = "largest separability of the texts that are kept, above .5 and below 1"
+    parser.add_argument("--balance", type=float, metavar="SHARE", help=share)
+    candidates = "texts per caption and kind from which --balance chooses one; default: 1"
+    parser.add_argument("--candidates", type=command_line.positive, default=1, help=candidates)
+    parser.add_argument("--out", metavar="JSONL", help="table of the texts that are kept")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 

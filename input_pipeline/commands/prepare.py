@@ -67,7 +67,11 @@ DATASETS = {
         "--split test",
     ),
     "negclip": Dataset(
-        _ANNOTATED, _ONE_SPLIT, False, "--annotations coco/train_neg_clip.tsv --images coco"
+        _ANNOTATED,
+        _ONE_SPLIT,
+        False,
+        "--annotations coco/train_neg_clip.tsv --images coco",
+        flags=("as_released",),
     ),
     "cc3m": Dataset(_ANNOTATED, _ONE_SPLIT, False, "--annotations cc3m/train.tsv --images cc3m"),
     "img2dataset": Dataset(("tars",), _ONE_SPLIT, False, "--tars cc3m_tars"),

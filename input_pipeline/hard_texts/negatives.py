@@ -6,6 +6,7 @@ from functools import partial
 from vlc_jax.input_pipeline.hard_texts import (
     crepe,
     fill_mask,
+    from_table,
     left_right,
     negclip,
     scenes,
@@ -24,5 +25,6 @@ NEGATIVES: dict[str, Callable[..., Generator]] = {
     "svlc_rule": svlc.SvlcRule,
     "svlc_fill_mask": fill_mask.SvlcFillMask,
     "left_right": left_right.LeftRight,
+    "from_table": partial(from_table.FromTable, "negatives"),
     **scenes.SCENES_NEGATIVES,
 }

@@ -14,6 +14,8 @@ from vlc_jax.input_pipeline.record import Caption, DataError
 FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
 UNKNOWN_KIND = "given"  # the kind, in prepared data, of texts that came with the records
 FALLBACKS = ("skip", "replace", "self")
+# calls per text of a generator whose calls give one: they may repeat a text
+_TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,33 @@ def one_text(
     generator: Generator, caption: Caption, key: str, seed: int = 0, scene: Any = None
 ) -> str | None:
     """One text of a caption, for previews; None if there is none. Drawn by `seed` and `key`."""
-    stream = np.random.Philox(key=np.array([seed, batch.hash_id(key)], np.uint64))
-    return next(iter(generator(text_of(caption), np.random.Generator(stream), 1, scene)), None)
+    rng = stream(key, seed)
+    return next(iter(generator(text_of(caption), rng, 1, scene)), None)
+
+
+def stream(key: str, seed: int = 0) -> np.random.Generator:
+    """The random generator of a key."""
+    words = np.array([seed, batch.hash_id(key)], np.uint64)
+    return np.random.Generator(np.random.Philox(key=words))
+
+
+def several_texts(
+    generator: Generator,
+    caption: Caption,
+    rng: np.random.Generator,
+    count: int,
+    scene: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """At most `count` different texts of a caption, each with draws of its own."""
+    text = text_of(caption)
+    if not getattr(generator, "one_by_one", False):
+        return [*generator(text, rng, count, scene)][:count]
+    made: dict[str, None] = {}
+    for _ in range(_TRIES * count):
+        made |= dict.fromkeys(generator(text, rng, 1, scene))
+        if len(made) >= count:
+            break
+    return [*made][:count]
 
 
 def versions(sides: Mapping[str, HardTexts]) -> dict[str, str]:

@@ -151,6 +151,29 @@ class Reorder(_Contrast):
 
 
 @dataclasses.dataclass
+class Paraphrase(_Contrast):
+    """Positives: the same content in another sentence, as a language model rewords a caption.
+
+    The prefix is drawn anew, the objects are reordered in half of the texts, and each word that has
+    a synonym in `sets` ("a", "b" or "ab") is replaced by it with probability 1/2. A text never
+    equals the caption.
+    """
+
+    name = "scenes_paraphrase"
+
+    sets: str = "ab"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lookup.check_known("synonym set", [self.sets], contrast.SYNONYM_SETS)
+
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
+        for _ in range(_TRIES * count):
+            made = contrast.paraphrase(caption, stream, self.sets)
+            yield None if made.text == caption.text else made
+
+
+@dataclasses.dataclass
 class _OneWord(_Contrast):
     """Changes one word; its role is drawn by the shares of the roles in the caption."""
 
@@ -227,5 +250,5 @@ SCENES_NEGATIVES: dict[str, Callable[..., Generator]] = {
     generator.name: generator for generator in (Swap, Reverse, Replace, Negate)
 }
 SCENES_POSITIVES: dict[str, Callable[..., Generator]] = {
-    generator.name: generator for generator in (Synonym, Reorder, Describe)
+    generator.name: generator for generator in (Synonym, Reorder, Paraphrase, Describe)
 }

@@ -132,6 +132,19 @@ def reorder(caption: Caption) -> Caption | None:
     return None
 
 
+def paraphrase(caption: Caption, stream: Stream, sets: str = "ab") -> Caption:
+    """The caption with another prefix, in half of the draws in another order (`reorder`), and each
+    word that has a synonym of `sets` replaced by it with probability 1/2."""
+    made = caption._replace(prefix=stream.choice(words.PREFIXES))
+    if stream.chance(0.5):
+        made = reorder(made) or made
+    attributes = [(role, n) for n in range(len(made.phrases)) for role in ATTRIBUTES]
+    for role, phrase in (*attributes, ("relation", None)):
+        if stream.chance(0.5):
+            made = synonym(made, role, stream, sets, phrase) or made
+    return made
+
+
 def shuffle(caption: Caption, scene: Scene, kind: str, stream: Stream) -> str | None:
     """Hard negative text: some of the words in another order, and never true by accident.
 

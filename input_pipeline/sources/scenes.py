@@ -14,6 +14,8 @@ from vlc_jax.input_pipeline.scenes.hard_image import Pair
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene
 
+IMAGES = ("paired", "permuted")
+
 
 class ScenesSource:
     """`count` pictures of a split, each with `captions` true captions, the questions that these
@@ -33,6 +35,10 @@ class ScenesSource:
     or a conversation with a turn about each caption, starting with caption k, for the tokenizer
     `scenes_conversation`.
 
+    `images` is "paired", or "permuted": record i then has the image of record i + count/2 and keeps
+    its captions, its scene graph and hence its hard texts. What a model learns from these pairs
+    about captions and hard texts, it learns without the image: the blind control of a method.
+
     Raises ValueError for unknown names and impossible values.
     """
 
@@ -46,7 +52,9 @@ class ScenesSource:
         caption_options: Mapping[str, Any] | None = None,
         hard_images: Sequence[tuple[str, float]] = (),
         conversations: Sequence[tuple[str, float]] = (),
+        images: str = "paired",
     ):
+        lookup.check_known("arrangement of images", [images], IMAGES)
         lookup.check_known("split", [split], sample.SPLITS)
         for name, value in (("count", count), ("captions", captions)):
             if value < 1:
@@ -72,6 +80,16 @@ class ScenesSource:
             self.fingerprint += f"/hard_images-{_listed(self._shares)}"
         if self._kinds:
             self.fingerprint += f"/conversations-{_listed(self._kinds)}"
+        # Records are independent draws: any shift is a random permutation, and this one leaves no
+        # record its own image.
+        self._shift = count // 2 if images == "permuted" else 0
+        if images == "permuted":
+            if self._shares or not self._shift:
+                raise ValueError(
+                    "images='permuted' needs two records, and no hard_images, which are pairs of "
+                    f"images; got count={count} and hard_images={hard_images!r}"
+                )
+            self.fingerprint += "/images-permuted"
 
     def _caption_version(self) -> str:
         """Number and style of captions as a short name."""
@@ -94,7 +112,11 @@ class ScenesSource:
         scene = sample.sample_scene(self.world, self.split, index)
         stream = Stream(f"{record_id}/captions")
         captions = [grammar.describe(scene, stream, self.style) for _ in range(self._captions)]
-        return self._record(record_id, scene, captions)
+        shown = scene
+        if self._shift:
+            other = (index + self._shift) % self._count
+            shown = sample.sample_scene(self.world, self.split, other)
+        return self._record(record_id, scene, captions, shown=shown)
 
     def find(self, record_id: str) -> Record:
         """The record or hard image of an id. Raises DataError if there is none."""
@@ -115,9 +137,15 @@ class ScenesSource:
         return hard_image.draw_pair(self.world, self.split, index, self.style, self._shares)
 
     def _record(
-        self, record_id: str, scene: Scene, captions: Sequence[Caption], *hard_images: str
+        self,
+        record_id: str,
+        scene: Scene,
+        captions: Sequence[Caption],
+        *hard_images: str,
+        shown: Scene | None = None,
     ) -> Record:
-        """hard_images: ids of the record's hard images."""
+        """hard_images: ids of the record's hard images.   shown: the scene of the image; default:
+        the scene of the captions."""
         texts = [caption.text for caption in captions]
         if self._kinds:
             stream = Stream(f"{record_id}/conversations")
@@ -128,7 +156,7 @@ class ScenesSource:
             ]
         return Record(
             record_id,
-            draw.draw(scene),
+            draw.draw(shown or scene),
             texts,
             questions=[questions.question(caption) for caption in captions],
             hard_images=list(hard_images),

@@ -39,7 +39,7 @@ _CONFIG = "open_clip_config.json"
 _ARRAYS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".index.json")
 # read beside them: adapters of language models, connectors of LLaVA
 _BESIDE = ("adapter_model.", "non_lora_trainables.", "mm_projector.")
-# weights of other frameworks, which nothing here reads
+# weights of other frameworks; a .gguf is read by its own path, a repository has many
 _FOREIGN = (".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".gguf", ".tflite", ".pb", ".mlmodel")
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "spiece.model", "merges.txt")
 _ADDRESS = re.compile(

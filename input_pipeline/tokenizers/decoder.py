@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.tokenizers import hugging_face, sentence_piece
+from vlc_jax.input_pipeline.tokenizers import gguf_vocabulary, hugging_face, sentence_piece
 
 # decoded from an incomplete character
 _UNREADABLE = "\ufffd"
@@ -14,7 +14,8 @@ _START_TOKENS = ("<bos>", "<|begin_of_text|>", "<s>")
 
 
 class DecoderTokenizer:
-    """Tokenizer of a language model: a `tokenizer.json`, `tokenizer.model` or their folder.
+    """Tokenizer of a language model: a `tokenizer.json`, `tokenizer.model` or their folder, or a
+    GGUF file.
 
     Special tokens written out in a text ("</s>") become special tokens, as in Hugging Face. With
     `has_start`, a `tokenizer.json` adds the specials of its post-processor, possibly none, and a
@@ -28,7 +29,7 @@ class DecoderTokenizer:
         path = _file(Path(path))
         self.path = path
         self._library = self._processor = None
-        if path.suffix == ".json":
+        if path.suffix in (".json", gguf_vocabulary.SUFFIX):
             self._library, _ = hugging_face.open_hf(path)
             self._ids = self._library.get_vocab(with_added_tokens=True)
             return

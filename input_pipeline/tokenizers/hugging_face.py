@@ -1,4 +1,5 @@
-"""Tokenizers in Hugging Face's format: a tokenizer.json, read by the library `tokenizers`."""
+"""Tokenizers in Hugging Face's format: a tokenizer.json, read by the library `tokenizers`; those in
+GGUF files are translated to it."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import text_file
-from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer, trial
+from vlc_jax.input_pipeline.tokenizers import gguf_vocabulary, special_tokens, tokenizer, trial
 
 # ids; the largest published vocabularies have about 260,000, and an embedding row each
 MAX_VOCABULARY = 10_000_000
@@ -23,7 +24,7 @@ _TEXTS = (
 
 
 class HfTokenizer(tokenizer.FileTokenizer):
-    """A Hugging Face `tokenizer.json`; `path` is the file or its folder.
+    """A Hugging Face `tokenizer.json`; `path` is the file or its folder, or a GGUF file.
 
     Start and end tokens are added by the file's post-processor, or not at all without `has_start`;
     EOS is always added. eos_token and pad_token default to the entries of `tokenizer_config.json`
@@ -83,7 +84,11 @@ def open_hf(path: str | Path):
     Raises ValueError for a file that the library cannot read or use, see `trial`."""
     import tokenizers
 
-    data = tokenizer.read_file(path, "Hugging Face tokenizer.json", tokenizer.MAX_VOCABULARY_FILE)
+    if Path(path).suffix == gguf_vocabulary.SUFFIX:
+        data = gguf_vocabulary.tokenizer_json(path)
+    else:
+        name = "Hugging Face tokenizer.json"
+        data = tokenizer.read_file(path, name, tokenizer.MAX_VOCABULARY_FILE)
     try:
         text = text_file.decode(data, Path(path))
         document = json.loads(text)

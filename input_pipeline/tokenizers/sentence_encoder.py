@@ -49,10 +49,8 @@ class SentenceEncoder:
 
 
 def files_of(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of a model's files, to detect a replaced model."""
-    if not folder.is_dir():
-        return []
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Names, sizes and times of a model's files, or of its one file, to detect another model."""
+    paths = sorted(path for path in (folder, *folder.rglob("*")) if path.is_file())
     facts = [(str(path.relative_to(folder)), path.stat()) for path in paths]
     return [(name, fact.st_size, fact.st_mtime_ns) for name, fact in facts]
 

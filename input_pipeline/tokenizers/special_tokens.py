@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import text_file
+from vlc_jax.input_pipeline.tokenizers import gguf_vocabulary
 from vlc_jax.input_pipeline.tokenizers.tokenizer import read_file
 
 _KNOWN_SPECIAL = {
@@ -36,7 +37,10 @@ def find(kind: str, name: str | None, path: Path, vocabulary: dict[str, int]) ->
 
 
 def declared(kind: str, path: Path) -> str | None:
-    """The special token that the files beside `tokenizer.json` declare; None without one."""
+    """The special token that the files beside `tokenizer.json`, or a GGUF file, declare; None
+    without one."""
+    if path.suffix == gguf_vocabulary.SUFFIX:
+        return gguf_vocabulary.declared(kind, path)
     for sibling in ("tokenizer_config.json", "special_tokens_map.json"):
         file = path.parent / sibling
         if file.exists():

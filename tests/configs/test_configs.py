@@ -160,6 +160,8 @@ CHOSEN = {
         "input.negatives.options.svlc_fill_mask.model": "folder",
         "lora.rank": 4,
     },
+    # paraphrases, as the authors' language model writes; hard positives are HP+HN's
+    "svlc_pos:": {POSITIVES: {"scenes_paraphrase"}, "input.positives.fallback": "self"},
     "svlc_pos:data=coco,symmetric,negatives=rule": {
         "losses": {"infonce", "svlc_negative", "analogy_symmetric"}
     },

@@ -3,6 +3,7 @@
 Their features are computed from the scene graph of a picture and from the words of a text.
 """
 
+import dataclasses
 import functools
 import math
 import zlib
@@ -176,8 +177,12 @@ def test_a_bag_of_words_is_the_sum_of_its_objects_and_binding_collapses():
         "second_coefficient": math.sqrt(1 / 2),
         "exchanged_cosine": 1,
         "exchanged_cosine_centred": 1,
+        "text_first_coefficient": math.sqrt(1 / 2),  # texts and images of a word are one vector
+        "text_second_coefficient": math.sqrt(1 / 2),
+        "text_residual": 0,
     }
     assert {name: values[name] for name in exactly} == pytest.approx(exactly, abs=1e-9)
+    assert values["text_residual_centred"] == pytest.approx(values["sum_residual_centred"])
     assert found["sum_cosine"].chance < 0.8
     alone = np.stack(
         [
@@ -187,6 +192,22 @@ def test_a_bag_of_words_is_the_sum_of_its_objects_and_binding_collapses():
         ]
     )
     assert values["cone"] == pytest.approx(np.linalg.norm(alone.mean(axis=0)))
+
+
+def test_texts_of_other_objects_leave_the_residual_that_chance_names():
+    benchmark = READERS["scenes_superposition"](count=60)
+    scorer = scorer_of(benchmark, bag_of_words, lambda text: direction(text))
+    found = superposition.evaluate(benchmark, scorer).metrics
+    assert found["text_residual"].value > 0.95
+    assert found["text_residual"].value == pytest.approx(found["text_residual"].chance, abs=0.01)
+    assert abs(found["text_first_coefficient"].value) < 0.05
+    bare = tuple(dataclasses.replace(case, captions=()) for case in benchmark.cases)
+    untitled = dataclasses.replace(benchmark, cases=bare)
+    without = superposition.evaluate(untitled, scorer).metrics
+    assert {*found} - {*without} == {name for name in found if name.startswith("text_")}
+    mixed = dataclasses.replace(benchmark, cases=(*benchmark.cases[:1], *bare[1:]))
+    with pytest.raises(DataError, match="3 texts or none in any"):
+        superposition.evaluate(mixed, scorer)
 
 
 def test_an_ideal_model_binds_and_is_more_than_the_sum():

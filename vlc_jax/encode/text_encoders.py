@@ -32,7 +32,7 @@ from vlc_jax.run.checkpoint import CheckpointError
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.types import FeatureRequest
-from vlc_jax.weights import files, lm_adapter, lm_config, rename
+from vlc_jax.weights import files, gguf, lm_adapter, lm_config, rename
 
 RAW = FeatureRequest(is_unit=False)
 # Maximum relative distance of two vectors of one encoder, by compute dtype: devices and the file's
@@ -199,7 +199,10 @@ class LanguageModelEncoder:
 
 
 def is_language_model(folder: Path) -> bool:
-    """True if a folder holds a supported language model that is not of sentence-transformers."""
+    """True for a GGUF file, and for a folder with a supported language model that is not of
+    sentence-transformers."""
+    if folder.suffix == gguf.SUFFIX:
+        return folder.is_file()
     config = folder / "config.json"
     # modules.json: sentence-transformers, whose config.json may be that of a language model
     if not config.is_file() or (folder / "modules.json").exists():

@@ -11,11 +11,12 @@ from jaxtyping import Float
 from vlc_jax.evaluators import stats, ties
 from vlc_jax.evaluators.cases import check_cases, chunked, row
 from vlc_jax.evaluators.conditions import FLOOR
-from vlc_jax.evaluators.scorer import Scorer
+from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.evaluators.vectors import cosine, unit
 from vlc_jax.input_pipeline.case import Benchmark
 
 SUMS = ("the sum of the two alone", "the sum with a third object")  # captions of rows
+TEXTS = 3  # per case, if any: first, second, third
 IMAGES = 6  # per case: both, first, second, third, both again, both with colours exchanged
 
 
@@ -36,17 +37,31 @@ def evaluate(
     second_coefficient    coefficient of y
     exchanged_cosine      cos(xy, exchanged); chance is cos(xy, xy'): noise
 
-    The last six are also given as NAME_centred, after subtracting the mean of all x and y. Chance
-    of sum_cosine and sum_residual is their value with z instead of y.
+    If cases have the texts of x, y and z, xy is also fitted by those of x and y (equation 9 of the
+    paper: an image is a sum of the text vectors p and q of its objects):
+
+    text_first_coefficient   coefficient of p
+    text_second_coefficient  coefficient of q
+    text_residual            share of |xy|^2 outside the span of p and q
+
+    All but the first three are also given as NAME_centred, after subtracting the mean of all x and
+    y, and from texts that of all p and q. Chance of sum_cosine, sum_residual and text_residual is
+    their value with z instead of y.
 
     tie: see `ties`; for `superposition`.
 
     Raises:
-      UsageError: an unknown tie policy. DataError: a case without six images.
+      UsageError: an unknown tie policy. DataError: a case without six images, or with another
+      number of texts than none or three.
     """
     ties.check(tie)
-    rule = f"superposition needs {IMAGES} images per case"
-    check_cases(benchmark, rule, lambda case: len(case.images) == IMAGES)
+    rule = f"superposition needs {IMAGES} images per case, and {TEXTS} texts or none in any"
+    texts = len(benchmark.cases[0].captions) if benchmark.cases else 0
+    check_cases(
+        benchmark,
+        rule,
+        lambda case: len(case.images) == IMAGES and len(case.captions) == texts in (0, TEXTS),
+    )
     pooled = np.concatenate(
         [
             scorer.embed_images([image for case in part for image in case.images]).pooled
@@ -75,6 +90,13 @@ def evaluate(
     metrics |= _statistics(features, "")
     # without the cone's direction, which all images share
     metrics |= _statistics(unit(features - mean), "_centred")
+    if texts:
+        written = embed_texts_once(scorer, [text for c in benchmark.cases for text in c.captions])
+        stats.require_finite(written.pooled, benchmark.name)
+        vectors = unit(written.pooled).reshape(len(benchmark.cases), TEXTS, -1)
+        metrics |= _by_texts(both, vectors, "")
+        of_texts = vectors[:, :2].mean(axis=(0, 1))
+        metrics |= _by_texts(unit(both - mean), unit(vectors - of_texts), "_centred")
     rows = [
         row(case, SUMS, [float(near[n]) for near in nearness], right[n] == 1, tied[n])
         for n, case in enumerate(benchmark.cases)
@@ -100,6 +122,22 @@ def _statistics(
             chance=None if other is None else float(other.mean())
         )
         for name, (values, other) in statistics.items()
+    }
+
+
+def _by_texts(
+    both: Float[np.ndarray, "cases embed"],
+    vectors: Float[np.ndarray, "cases texts embed"],
+    suffix: str,
+) -> dict[str, stats.Estimate]:
+    """Statistics of the fit of images by texts of their objects."""
+    first, second, third = np.moveaxis(vectors, 1, 0)
+    coefficients, residual = fit(both, first, second)
+    chance = float(fit(both, first, third)[1].mean())
+    return {
+        f"text_first_coefficient{suffix}": stats.mean(coefficients[:, 0], "score"),
+        f"text_second_coefficient{suffix}": stats.mean(coefficients[:, 1], "score"),
+        f"text_residual{suffix}": stats.mean(residual, "score")._replace(chance=chance),
     }
 
 

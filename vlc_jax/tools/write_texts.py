@@ -5,7 +5,8 @@
 
 The local counterpart of vlc-jax write_hard_texts, which queries an endpoint. The prompt is plain
 text without a chat template, as in most of the papers, and is continued greedily. DECODER is a
-Hugging Face folder of Llama, Mistral, Phi-3 or Gemma: config.json, weights and tokenizer.
+Hugging Face folder of Llama, Mistral, Phi-3 or Gemma: config.json, weights and tokenizer; or a
+GGUF file of Llama's architecture.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def load(folder: str | Path, dtype: str = "auto") -> complete.LanguageModel:
         return jnp.asarray(array)
 
     params = llava.load(folder, sizes, shapes, put=put, dtype=jnp.dtype(kind))["lm"]
-    config, default = files.read_json(folder / "config.json"), lm_config.FAMILIES[sizes["family"]]
+    config, default = llava.read_config(folder), lm_config.FAMILIES[sizes["family"]]
     return complete.LanguageModel(
         name=f"{folder.resolve().name}@{digest.hexdigest()[:12]}",
         decoder=decoder,
@@ -99,7 +100,7 @@ def _ends(folder: Path, config: dict[str, Any]) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = text_job.parser("write_texts", __doc__ or "")
-    parser.add_argument("--decoder", required=True, help="folder of the language model")
+    parser.add_argument("--decoder", required=True, help="folder of the language model, or .gguf")
     parser.add_argument("--batch-size", type=command_line.positive, default=32, help="prompts")
     parser.add_argument("--dtype", choices=DTYPES, default="auto", help="default: %(default)s")
     return parser

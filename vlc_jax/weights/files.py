@@ -1,4 +1,4 @@
-"""Readers of weights files: safetensors, torch archives, npz, Hugging Face folders."""
+"""Readers of weights files: safetensors, torch archives, npz, GGUF, Hugging Face folders."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ import safetensors
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.input_pipeline.stores import hub
-from vlc_jax.weights import npz, sizes, torch_archive
+from vlc_jax.weights import gguf, npz, sizes, torch_archive
 
-SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz")
+SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz", gguf.SUFFIX)
 MAX_FILE_NAME = 255  # characters, the limit of common file systems
 SAFETENSORS_DTYPES = (
     "F64",
@@ -54,10 +54,12 @@ def _in_folder(path: Path) -> Path:
 def open_arrays(path: str | Path) -> Mapping[str, np.ndarray]:
     """The arrays of a file or folder, without memory of their own where the format allows that.
 
-    Safetensors are read at access, torch archives are views of the mapped files, .npz files are
-    read at once. Raises WeightsError as `read` does, also at access.
+    Safetensors are read at access, GGUF is dequantised at access, torch archives are views of the
+    mapped files, .npz files are read at once. Raises WeightsError as `read` does, also at access.
     """
     shards = _shards(_in_folder(Path(path)))
+    if shards[0].suffix == gguf.SUFFIX:
+        return gguf.Arrays(shards[0])
     is_lazy = all(shard.suffix == ".safetensors" for shard in shards)
     return _LazyArrays(shards) if is_lazy else read(path)
 
@@ -169,5 +171,6 @@ def _read_safetensors(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
 _READERS = {
     ".safetensors": _read_safetensors,
     ".npz": npz.read,
+    gguf.SUFFIX: gguf.read,
     **dict.fromkeys((".pt", ".pth", ".bin"), torch_archive.read),
 }

@@ -15,7 +15,7 @@ import numpy as np
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import files, huggingface, lm_config, paligemma, rename
+from vlc_jax.weights import files, gguf, huggingface, lm_config, paligemma, rename
 from vlc_jax.weights.openai import dense
 from vlc_jax.weights.rename import Codec, Rule, rule
 
@@ -123,16 +123,28 @@ def _rows(counts: Sequence[int]) -> Codec:
 
 def read_sizes(folder: str | Path) -> dict[str, Any]:
     """Architecture of the model in a folder, from its config.json, see `lm_config.read`; for a
-    big_vision file, from its arrays."""
+    big_vision file, from its arrays; for a GGUF file, from its metadata."""
     if Path(folder).suffix == ".npz":
         return paligemma.read_sizes(folder)
-    path = Path(folder) / "config.json"
+    path = config_file(folder)
     try:
-        return lm_config.read(files.read_json(path))
+        return lm_config.read(read_config(folder))
     except (KeyError, TypeError) as error:
         raise WeightsError(f"{path} is incomplete: {error!r}") from error
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
+
+
+def config_file(folder: str | Path) -> Path:
+    """The file with the architecture: config.json, or the GGUF file itself."""
+    path = Path(folder)
+    return path if path.suffix == gguf.SUFFIX and path.is_file() else path / "config.json"
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """config.json of a folder, or the same fields from the metadata of a GGUF file."""
+    path = config_file(folder)
+    return gguf.config(path) if path.suffix == gguf.SUFFIX else files.read_json(path)
 
 
 def load(
@@ -143,7 +155,7 @@ def load(
     put: Put | None = None,
     dtype: Any = None,
 ) -> dict[str, Any]:
-    """Parameters of a folder, or of PaliGemma's `.npz`, a tree like `shapes`.
+    """Parameters of a folder, of PaliGemma's `.npz` or of a GGUF file, a tree like `shapes`.
 
     sizes: from `read_sizes`.   shapes: {"image", "projector", "lm"} for LLaVA, {"lm"} for a
     language model, of arrays or jax.ShapeDtypeStruct.

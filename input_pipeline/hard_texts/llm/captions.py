@@ -11,16 +11,22 @@ from vlc_jax.input_pipeline.stores import text_file
 
 
 def read(path: Path, column: str = "caption") -> list[str]:
-    """The captions of a file in its order; a row may have a list of captions.
+    """The captions of a file in its order; a row may have a list of captions. Raises as
+    `with_rows`."""
+    return [caption for caption, _ in with_rows(path, column)]
+
+
+def with_rows(path: Path, column: str = "caption") -> list[tuple[str, dict[str, Any]]]:
+    """The captions of a file in its order, each with its row.
 
     Raises ValueError for a wrong file or column, DataError for unreadable content.
     """
     if not path.is_file():
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
-    captions: dict[int, str] = {}
-    for _, of_row in rows(path, column):
-        captions |= of_row
-    if not any(caption.strip() for caption in captions.values()):
+    captions: dict[int, tuple[str, dict[str, Any]]] = {}
+    for row, of_row in rows(path, column):
+        captions |= {index: (caption, row) for index, caption in of_row.items()}
+    if not any(caption.strip() for caption, _ in captions.values()):
         raise DataError(f"{path} holds no captions")
     # COCO's rows are images, whose annotations may be anywhere in the file
     return [captions[index] for index in range(len(captions))]

@@ -124,6 +124,8 @@ def test_superposition_shows_either_object_alone_where_it_was():
         assert changed(second, third) == {"shape", "colour"}
         assert graph_of(again) == graph_of(both)
         assert changed(both, swapped) == {"colour"}
+        alone = [obj for scene in (first, second, third) for obj in scene.objects]
+        assert list(case.captions) == [f"a {obj.colour} {obj.shape}" for obj in alone]
 
 
 @pytest.mark.parametrize("kind", ["attribute", "relation"])

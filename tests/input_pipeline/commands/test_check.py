@@ -152,8 +152,33 @@ def test_hard_texts_stand_below_the_captions(tmp_path, capsys, monkeypatch):
     ):
         assert check.main([*words, *more]) == 2
         assert message in capsys.readouterr().err
-    assert check.main([str(table), "--kinds", "replace"]) == 2
-    assert "shown by --picture PNG" in capsys.readouterr().err
+
+
+def test_kinds_that_give_themselves_away_are_named_with_their_share(tmp_path, capsys):
+    """Stored ones and those of --kinds; few texts are not judged."""
+    (name,) = helpers.write_photos(tmp_path, 1)
+    nouns = ("cat", "dog", "man", "car", "hat")
+    things = [(x, y) for x in nouns for y in nouns if x != y] * 4
+    rows = [
+        {"image": name, "id": str(i), "caption": f"a {x} and a {y}", "kinds": "mine",
+         "negatives": [f"a {y} and a {x} ."], "positives": ["a"] * (i < 9)}
+        for i, (x, y) in enumerate(things)
+    ]  # fmt: skip
+    table = tmp_path / "captions.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = [str(table), "--kinds", "swap,left_right", "--option", "join_rows=False"]
+    for column in ("negatives", "positives"):
+        words += ["--option", f"{column}_column={column}"]
+    words += ["--option", "negative_kinds_column=kinds"]
+    assert check.main(words) == 0
+    out = capsys.readouterr().out
+    lines = out[out.index("hard texts:") :].splitlines()
+    kinds = ("  mine (negatives): blind ", "  swap (positives): blind ")
+    assert [line[: len(kind)] for line, kind in zip(lines[1:], kinds, strict=True)] == [*kinds]
+    mine, swap = (float(line.split()[3]) for line in lines[1:])
+    assert mine > 95
+    assert swap < 75
+    assert lines[1].endswith(" % (chance 50), 80 pairs")
 
 
 def test_the_samples_are_spread_over_the_data_and_usable(photos):

@@ -1,10 +1,17 @@
 """The command that shows captions beside their hard texts."""
 
 import json
+import random
 
+import numpy as np
 import pytest
 
 from vlc_jax.input_pipeline.commands import hard_texts as command
+from vlc_jax.input_pipeline.hard_texts import from_table
+from vlc_jax.input_pipeline.sources import make_source
+
+COLOURS, THINGS = ("red", "green", "blue", "grey", "pink"), ("cup", "car", "dog", "hat", "box")
+MARK = " ."
 
 
 @pytest.fixture
@@ -48,9 +55,84 @@ def test_the_clean_mode_is_shown_unless_the_authors_is_asked_for(capsys, tmp_pat
     assert all("sportswear" in line for line in texts["clean"])
 
 
+@pytest.fixture(scope="module")
+def balanced(tmp_path_factory):
+    """A table of 300 captions, two of each image, a file of texts, a third of which end with a mark
+    that no caption has, and the words of the command that balances them."""
+    folder, draw = tmp_path_factory.mktemp("balanced"), random.Random(0)
+    captions, texts = [], []
+    for number in range(300):
+        (a, b), (x, y) = draw.sample(COLOURS, 2), draw.sample(THINGS, 2)
+        caption = f"a {a} {x} and a {b} {y} {number}"
+        captions.append({"image": f"{number // 2}.png", "title": caption})
+        texts.append(
+            {
+                "caption": caption,
+                "negatives": [f"a {b} {x} and a {a} {y} {number}" + MARK * (number % 3 == 0)],
+            }
+        )
+    for name, rows in (("captions", captions), ("texts", texts)):
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    option = f'from_table={{"path": "{folder}/texts.jsonl"}}'
+    words = ["--table", f"{folder}/captions.jsonl", "--column", "title", "--option", option]
+    words += ["--kinds", "from_table", "--show", "1", "--balance", ".6"]
+    assert command.main([*words, "--out", f"{folder}/out.jsonl"]) == 0
+    return folder, words
+
+
+def test_balanced_texts_are_a_table_that_training_reads_in_two_ways(balanced):
+    folder, _ = balanced
+    rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    assert [row["caption"] for row in rows] == [row["title"] for row in rows]
+    kept = [row["negatives"] != [] for row in rows]
+    assert all(row["negative_kinds"] == ["from_table"] * len(row["negatives"]) for row in rows)
+    marked = [row["negatives"][0].endswith(" .") for row in rows if row["negatives"]]
+    assert sum(marked) < 60
+    assert 150 < sum(kept) < 300
+    generator = from_table.FromTable("negatives", str(folder / "out.jsonl"))
+    for row in rows:
+        assert generator(row["caption"], np.random.default_rng(0), 9) == row["negatives"]
+    for row in rows:
+        (folder / row["image"]).touch()
+    columns = {"negatives_column": "negatives", "negative_kinds_column": "negative_kinds"}
+    source = make_source("records", "all", path=folder / "out.jsonl", **columns)
+    # the rows of an image are one record
+    stored = [texts for number in range(150) for texts in source[number].negatives]
+    assert stored == [row["negatives"] for row in rows]
+
+
+def test_a_balance_that_was_stopped_continues_and_is_refused_for_other_texts(balanced, capsys):
+    folder, words = balanced
+    whole, log = (folder / "out.jsonl").read_bytes(), folder / "out.jsonl.rounds.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:2]))
+    (folder / "out.jsonl").unlink()
+    code, out, _ = run(capsys, *words, "--out", f"{folder}/out.jsonl")
+    assert code == 0
+    assert (folder / "out.jsonl").read_bytes() == whole
+    assert log.read_text() == "".join(lines)
+    kept = sum(json.loads(line)["negatives"] != [] for line in whole.splitlines())
+    assert f"  from_table: keeps {kept} of 300 ({kept / 3:.1f} %); blind " in out
+    code, _, errors = run(capsys, *words, "--seed", "1", "--out", f"{folder}/out.jsonl")
+    assert code == 2
+    assert "is of other captions, kinds, options, seed or --balance; remove it" in errors
+
+
+def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
+    _, words = balanced
+    out = run(capsys, *words[:-2])[1]
+    (line,) = (line for line in out.splitlines() if line.startswith("  from_table: 300"))
+    assert 60 < float(line.split("; blind ")[1].split()[0]) < 80
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--kinds", "replace", "--balance", ".6"), "--balance SHARE and --out FILE"),
+        (("--kinds", "replace", "--out", "x.jsonl"), "--balance SHARE and --out FILE"),
+        (("--kinds", "replace", "--balance", "60", "--out", "x"), "below 1; got 60"),
+        (("--kinds", "replace", "--candidates", "8"), "--candidates 8 is for --balance"),
         (("--kinds", "svlc"), "unknown kind 'svlc'; known: "),
         (("--kinds", "replace", "--option", "swap={}"), "no such generator in --kinds replace"),
         (("--kinds", "replace", "--seed", "-1"), "--seed must be at least 0"),

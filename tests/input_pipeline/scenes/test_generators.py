@@ -95,6 +95,29 @@ def test_roles_are_drawn_by_their_shares():
     assert abs(drawn["size"] / 2000 - 0.75) < 0.04
 
 
+def test_a_paraphrase_keeps_the_content_in_another_sentence():
+    generator, draws, seen = ALL["scenes_paraphrase"](sets="a"), rng(), collections.Counter()
+    for caption, graph, scene in captions(400):
+        for text in generator(caption, draws, 2, graph):
+            old, new = (grammar.parse(each, MINI) for each in (caption, text))
+            assert text != caption
+            assert is_true(text, scene) or not is_true(caption, scene)
+            assert (new.kind, len(new.phrases)) == (old.kind, len(old.phrases))
+            changed = sum(a != b for a, b in zip(caption.split(), text.split(), strict=False))
+            seen["texts"] += 1
+            seen["prefix"] += new.prefix != old.prefix
+            seen["order"] += [p.shape for p in new.phrases] != [p.shape for p in old.phrases]
+            seen["words"] += changed > 1
+            spoken = {phrase.colour for phrase in (*old.phrases, *new.phrases)}
+            seen["set b"] += any(
+                word == words.synonyms(words.base(word))[-1] and word not in caption
+                for word in spoken if word and words.base(word) != word
+            )  # fmt: skip
+    assert min(seen[name] for name in ("prefix", "words")) > 0.6 * seen["texts"]
+    assert 0.2 * seen["texts"] < seen["order"] < 0.6 * seen["texts"]
+    assert seen["set b"] == 0
+
+
 def test_sets_of_synonyms_stay_apart():
     for sets, index in (("a", 0), ("b", 1)):
         generator, draws = ALL["scenes_synonym"](roles={"colour": 1}, sets=sets), rng()

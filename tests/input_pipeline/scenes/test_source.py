@@ -8,7 +8,7 @@ import pytest
 
 from vlc_jax.input_pipeline.scenes import draw, grammar, sample
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scenes import IMAGES, ScenesSource
 
 
 def test_record_is_the_drawn_scene_with_true_captions():
@@ -57,6 +57,19 @@ def test_fingerprint_tells_world_split_count_and_captions():
     assert ScenesSource(caption_options={"synonyms": 0.002}).fingerprint == sources[0].fingerprint
 
 
+@pytest.mark.parametrize("count", [2, 7, 24])
+def test_permuted_images_are_those_of_other_records_each_once_and_texts_stay(count):
+    paired, permuted = (ScenesSource(count=count, images=images) for images in IMAGES)
+    images = [record.image.tobytes() for record in paired]
+    shown = [record.image.tobytes() for record in permuted]
+    assert sorted(shown) == sorted(images)
+    assert all(image != own for image, own in zip(shown, images, strict=True))
+    for record, own in zip(permuted, paired, strict=True):
+        assert (record.id, record.captions, record.meta) == (own.id, own.captions, own.meta)
+        assert permuted.find(record.id).image.tobytes() == record.image.tobytes()
+    assert permuted.fingerprint != paired.fingerprint
+
+
 def test_source_survives_pickling():
     source = ScenesSource("scenes-64", world_options={"depth": 0.5})
     copy = pickle.loads(pickle.dumps(source))
@@ -73,6 +86,9 @@ def test_source_survives_pickling():
         ({"captions": 0}, "captions must be at least 1; got 0"),
         ({"world_options": {"canvs": 3}}, "did you mean 'canvas'"),
         ({"caption_options": {"sizes": 3}}, "did you mean 'size'"),
+        ({"images": "permute"}, "did you mean 'permuted'"),
+        ({"images": "permuted", "count": 1}, "needs two records"),
+        ({"images": "permuted", "captions": 1, "hard_images": [("relation", 1)]}, "no hard_images"),
     ],
 )
 def test_wrong_options_are_refused(options, message):

@@ -8,6 +8,7 @@ import pytest
 from tests.support import miniature
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources.negclip import rejoined
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
 
@@ -51,6 +52,33 @@ def test_negclip_says_file_row_and_field_of_what_is_wrong(folder, old, new, mess
         negclip(folder)[5]
 
 
+@pytest.mark.parametrize(
+    ("text", "caption", "joined"),
+    [
+        ("A hat , a man 's dog .", "A man's hat, a dog.", "A hat, a man's dog."),
+        ("it is n't ( a cat ) ?", "a cat (it isn't)?", "it isn't (a cat)?"),
+        ("snow - covered house / shed", "snow-covered shed/house", "snow-covered house/shed"),
+        ('" a sign " reads stop', 'a stop "reads a sign"', '"a sign" reads stop'),
+        ("boys ' school ..", "a boys' school..", "boys' school.."),
+        ("white - and - black , too", "black - and - white, too", "white - and - black, too"),
+        ("a dog , a cat .", "a cat , a dog .", "a dog , a cat ."),
+        ("1 . 5 'green' m", "1 . 5 m 'green'", "1 . 5 'green' m"),
+    ],
+)
+def test_marks_are_joined_unless_the_caption_has_them_detached(text, caption, joined):
+    assert rejoined(text, caption) == joined
+
+
+def test_negclip_as_released_has_the_texts_of_the_file(folder):
+    path = folder / "coco/train_neg_clip.tsv"
+    path.write_text(path.read_text().replace("picture 3 of caption 0", "picture 3 , caption 0 ."))
+    released, joined = negclip(folder, as_released=True), negclip(folder)
+    assert released[3].negatives[0][0] == "picture 3 , caption 0 ."
+    assert joined[3].negatives[0][0] == "picture 3, caption 0."
+    assert joined[3].negative_kinds == released[3].negative_kinds == [["negclip"] * 2]
+    assert joined.fingerprint != released.fingerprint
+
+
 @pytest.mark.skipif(not DATA, reason="VLC_BENCHMARK_DATA names no folder of annotation files")
 def test_the_published_negclip_table_is_read_to_the_last_row(tmp_path):
     """Figures counted in the file once, with another CSV reader."""
@@ -63,6 +91,8 @@ def test_the_published_negclip_table_is_read_to_the_last_row(tmp_path):
     assert {len(record.hard_images) for record in records} == {3}
     assert sum("\n" in record.captions[0] for record in records) == 8
     assert records[1].hard_images == ["2789", "967", "966"]
+    # as often as the captions, of which 5 do; 5,125 as released
+    assert sum(text.endswith(" .") for record in records for text in record.negatives[0]) == 6
     assert records[1].negatives[0][0].startswith("A narrow cooking filled with appliances")
     assert len({record.meta["filepath"] for record in records}) == 4_839
     assert all(record.id not in record.hard_images for record in records)

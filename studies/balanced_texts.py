@@ -1,0 +1,79 @@
+"""Hard negatives of a run on the scenes that a blind classifier cannot tell from its captions.
+
+  python -m studies.balanced_texts --config configs/hn.py --balance .6 --out runs/texts
+
+draws the captions that the run would read and one negative of each, filters these pairs
+(input_pipeline/hard_texts/balance.py) and writes OUT/texts.jsonl, which the generator from_table
+reads. OUT/evals/texts/0.json has the share of captions with a negative, the share of negatives that
+are kept, and the separability of all ("_drawn") and of the kept ones, by folds of another seed than
+those of the filter.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+
+from vlc_jax.errors import usage_errors
+from vlc_jax.evaluators import stats
+from vlc_jax.input_pipeline.hard_texts import balance, from_table
+from vlc_jax.input_pipeline.loader.examples import Example, Examples
+from vlc_jax.setup import command_line
+from vlc_jax.setup import data as data_setup
+from vlc_jax.tools import command
+
+FLAGS = flags.FLAGS
+
+
+class NoPixels:
+    """An image transform in place of decoding: only texts are read."""
+
+    size = 1
+
+    def __call__(self, image: object, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros((1, 1, 3), np.uint8)
+
+
+def write() -> str:
+    """Writes the table and its counts; returns the summary line."""
+    config, out = command_line.config(), Path(FLAGS.out)
+    source, texts = data_setup.source(config, "train"), data_setup.hard_texts(config)["negatives"]
+    examples = Examples(source, NoPixels(), config.seed, 1, {}, negatives=texts)
+    rows = [examples.group(n, {})[0] for n in range(config.steps * config.batch_size)]
+    drawn = [row for row in rows if row.negatives]
+    pairs = balance.Pairs(
+        [(row.caption, row.negatives[0]) for row in drawn], [row.record.id for row in drawn]
+    )
+    with usage_errors():
+        choice = pairs.balanced(
+            FLAGS.balance, config.seed, lambda each: print(each[:3], flush=True)
+        )
+    values = {
+        "has_negative": np.array([bool(row.negatives) for row in rows]),
+        "kept": choice >= 0,
+        "separability_drawn": _credit(pairs, np.zeros(len(drawn), np.int64), config.seed),
+        "separability": _credit(pairs, choice, config.seed),
+    }
+    metrics = {name: stats.proportion(each, None)._asdict() for name, each in values.items()}
+    folder = out / "evals" / "texts"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [_line(drawn[index]) for index in np.flatnonzero(choice >= 0)]
+    (out / "texts.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "0.json").write_text(json.dumps({"metrics": metrics}))
+    return f"{out}: " + ", ".join(f"{name} {each['value']:.3f}" for name, each in metrics.items())
+
+
+def _credit(pairs: balance.Pairs, choice: np.ndarray, seed: int) -> np.ndarray:
+    return balance.credit(pairs.margins(choice, balance.FRESH + seed)[1])
+
+
+def _line(row: Example) -> str:
+    scene = from_table.key_of(row.record.meta["scene"])
+    return json.dumps({"caption": row.caption, "scene": scene, "negatives": row.negatives})
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("out", None, "folder of the table", required=True)
+    flags.DEFINE_float("balance", 0.6, "largest separability of the texts that are kept")
+    command.start(write)

@@ -1,0 +1,57 @@
+"""The numbers in the README's table of methods, from the values of a study."""
+
+from typing import NamedTuple
+
+from studies.study_prose import MISSING, Prose
+
+COLUMNS = ("attributes", "relations", "aug A")  # of study_prose.COLUMNS, the last cells of a row
+
+
+class Row(NamedTuple):
+    """A method's run, and the run without the method, in parentheses; "": none."""
+
+    run: str
+    other: str = ""
+
+
+ROWS = {  # first cell of a line
+    "CLIP": Row("clip"),
+    "SigLIP": Row("siglip"),
+    "NegCLIP": Row("negclip", "clip_ft_400"),
+    "CREPE-swap": Row("crepe_swap", "clip_ft"),
+    "SVLC": Row("svlc", "clip_ft"),
+    "SVLC+Pos": Row("svlc_pos", "clip_ft"),
+    "DAC": Row("dac", "clip_ft"),
+    "HN": Row("hn", "clip_ft"),
+    "HP+HN": Row("hp_hn", "clip_ft"),
+    "FSC-CLIP": Row("fsc_clip", "clip_ft"),
+    "left / right": Row("leftright", "leftright_none"),
+    "LABCLIP": Row("labclip", "clip_mean"),
+    "PACL": Row("pacl", "clip_mean"),
+    "SPARC": Row("sparc", "clip_mean"),
+    "DCSM": Row("dcsm", "clip_mean"),
+    "captioner": Row("captioner", "clip_frozen"),
+}
+
+
+def rewritten(readme: str, prose: Prose) -> str:
+    """The README with the last cells of its rows taken from the values; a cell without values is
+    empty."""
+    lines = [_line(line, prose) for line in readme.split("\n")]
+    return "\n".join(lines)
+
+
+def _line(line: str, prose: Prose) -> str:
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    row = ROWS.get(cells[0])
+    # other tables have fewer columns
+    if row is None or len(cells) <= 2 * len(COLUMNS):
+        return line
+    for n, column in enumerate(COLUMNS, start=len(cells) - len(COLUMNS)):
+        value = prose.n(row.run, column)
+        other = prose.n(row.other, column) if row.other else ""
+        cells[n] = f"{value} ({other})" if other else value
+        # values of an earlier recipe are not those of the config in the row
+        if MISSING in cells[n] or prose.results.note(row.run):
+            cells[n] = ""
+    return f"| {' | '.join(cells)} |".replace("  ", " ")

@@ -1,0 +1,90 @@
+"""Adversarial filtering of hard texts."""
+
+import random
+
+import numpy as np
+import pytest
+
+from vlc_jax.input_pipeline.hard_texts import balance
+
+COLOURS, THINGS = ("red", "green", "blue", "grey", "pink"), ("cup", "car", "dog", "hat", "box")
+COUNT = 900
+MARKED = np.arange(COUNT) % 3 == 0
+
+
+def options(count, others=False):
+    """Captions with exchanged colours; every third of these texts ends with a mark that no caption
+    has. others: a second candidate without the mark."""
+    draw, made = random.Random(0), []
+    for number in range(count):
+        (a, b), (x, y) = draw.sample(COLOURS, 2), draw.sample(THINGS, 2)
+        wrong = f"{b} {x} and {a} {y}"
+        texts = [wrong + " .", wrong] if number % 3 == 0 else [wrong]
+        made.append([f"{a} {x} and {b} {y}", *texts[: 2 if others else 1]])
+    return made
+
+
+def test_a_mark_is_filtered_and_the_other_texts_stay():
+    pairs, rounds = balance.Pairs(options(COUNT), range(COUNT)), []
+    kept = pairs.balanced(0.55, 0, rounds.append) >= 0
+    assert rounds[0].separability > 0.63
+    assert kept[MARKED].mean() < 0.35
+    assert kept[~MARKED].mean() > 0.75
+    assert pairs.separability(np.where(kept, 0, -1)) < 0.58
+    left = [each.left for each in rounds]
+    assert left == sorted(left, reverse=True)
+    assert [each.number for each in rounds] == [*range(1, len(rounds) + 1)]
+
+
+def test_another_candidate_takes_the_place_of_a_text_that_gives_itself_away():
+    pairs = balance.Pairs(options(COUNT, others=True), range(COUNT))
+    choice = pairs.balanced(0.55)
+    assert (choice[MARKED] == 1).mean() > 0.3
+    assert not (choice[~MARKED] > 0).any()
+    assert pairs.separability(choice) < 0.58
+
+
+def test_a_filter_that_was_stopped_ends_as_one_that_was_not(tmp_path):
+    """After any round, also in the middle of a line of its log."""
+    pairs, path = balance.Pairs(options(200, others=True), range(200)), tmp_path / "rounds.jsonl"
+    log = balance.RoundLog(path, {"seed": 3})
+    whole = pairs.balanced(0.6, 3, lambda each: log.append("kind", each))
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) > 3
+    assert (pairs.balanced(0.6, 4) != whole).any()
+    for stop in (0, 1, 3, len(lines)):
+        path.write_text("".join(lines[:stop]) + lines[-1][:9])
+        rest = balance.RoundLog(path, {"seed": 3})
+        made = pairs.balanced(0.6, 3, lambda each, rest=rest: rest.append("kind", each),
+                              rest.of("kind"))  # fmt: skip
+        assert (made == whole).all()
+        assert path.read_text() == "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"seed": 4}\n', "is of other captions"), ('{"seed": 3}\n3\n', "no log"),
+     ('{"seed": 3}\n{"kind": "a"}\n', "no log of rounds")],
+)  # fmt: skip
+def test_rounds_of_another_request_are_refused(tmp_path, text, message):
+    path = tmp_path / "rounds.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        balance.RoundLog(path, {"seed": 3})
+
+
+def test_texts_below_the_target_all_stay():
+    colours = [(a, b) for a in COLOURS for b in COLOURS if a != b]
+    rows = [(f"a {a} {x}", f"a {b} {x}") for a, b in colours for x in THINGS]
+    assert (balance.Pairs(rows, range(len(rows))).balanced(0.9) == 0).all()
+
+
+def test_texts_that_all_give_themselves_away_are_all_dropped():
+    rows = [(f"a {a} {x}", f"no {a} {x}") for a in COLOURS for x in THINGS] * 3
+    assert (balance.Pairs(rows, range(len(rows))).balanced(0.6) == -1).all()
+
+
+@pytest.mark.parametrize("target", [0.5, 1.0, 60])
+def test_a_target_that_is_no_share_above_chance_is_refused(target):
+    with pytest.raises(ValueError, match=f"which is chance, and below 1; got {target:g}"):
+        balance.Pairs(options(2), range(2)).balanced(target)

@@ -1,0 +1,73 @@
+"""Part k of the study: permuted images and balanced negatives."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+
+from studies import balanced_texts, study, study_columns, study_plan
+from vlc_jax.configs import hn
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.loader.examples import Examples
+from vlc_jax.setup import data
+
+ROWS = 256
+
+
+def small_config():
+    config = hn.get_config("steps=4")
+    config.batch_size, config.seed, config.input.scenes.count = ROWS // 4, 3, 2 * ROWS
+    return config
+
+
+def examples(config, negatives):
+    source = data.source(config, "train")
+    made = Examples(source, balanced_texts.NoPixels(), config.seed, 1, {}, negatives=negatives)
+    return [made.group(number, {})[0] for number in range(ROWS)]
+
+
+def test_a_run_with_balanced_negatives_is_the_run_without_some_of_its_negatives(
+    tmp_path, monkeypatch
+):
+    config = small_config()
+    monkeypatch.setattr(balanced_texts, "FLAGS", SimpleNamespace(out=tmp_path, balance=0.6))
+    monkeypatch.setattr(balanced_texts.command_line, "config", lambda: config)
+    balanced_texts.write()
+    options = {"from_table": {"path": str(tmp_path / study.TEXTS)}}
+    table = sampling.make_hard_texts(
+        "negatives", count=1, generators={"from_table": 1.0}, options=options
+    )
+    whole, kept = examples(config, data.hard_texts(config)["negatives"]), examples(config, table)
+    assert [row.caption for row in kept] == [row.caption for row in whole]
+    assert all(row.negatives in ([], all_.negatives)
+               for row, all_ in zip(kept, whole, strict=True))  # fmt: skip
+    has, had = (np.mean([row.negatives != [] for row in rows]) for rows in (kept, whole))
+    result = json.loads((tmp_path / "evals" / "texts" / "0.json").read_text())["metrics"]
+    assert result["has_negative"]["value"] == had
+    assert np.isclose(result["kept"]["value"], has / had)
+    assert 0.2 < has < 0.9 * had
+    assert result["separability"]["value"] < result["separability_drawn"]["value"] - 0.05
+
+
+def test_every_row_of_the_page_is_planned_and_every_run_has_its_control():
+    runs = {run.name: run for run in study_plan.runs("k")}
+    assert {*study_columns.BLIND} == {name for name, run in runs.items() if run.tool == "train"}
+    assert {name for pair in study_columns.BLIND_GAINS for name in pair} <= {*study_columns.BLIND}
+    assert all(study_columns.label(name) != name for name in runs)
+    for name in ("hn", "hp_hn", "negclip", "hn_balanced_60"):
+        permuted = runs[f"{name}_permuted"]
+        assert permuted == runs[name]._replace(name=permuted.name, flags=(study_plan.PERMUTED,))
+
+
+def test_a_balanced_run_reads_the_texts_of_its_seed_alone(tmp_path):
+    runs = {run.name: run for run in study_plan.plan("k", 3)}
+    run = runs["hp_hn_balanced_52_permuted-2"]
+    assert run.needed == ["clip-2", "texts_52-2"]
+    words = study.command(run, tmp_path, ())
+    path = str(tmp_path / "texts_52-2" / study.TEXTS)
+    assert f"--config.input.negatives.options={ {'from_table': {'path': path}} }" in words
+    assert "--config.input.negatives.generators={'from_table': 1.0}" in words
+    assert "--config.input.source_options.images=permuted" in words
+    words = study.command(runs["texts_52-2"], tmp_path, ())
+    assert "studies.balanced_texts" in words
+    assert "--balance=0.52" in words
