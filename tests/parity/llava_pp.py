@@ -35,8 +35,9 @@ MODELS = {
                   {"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}),
     "phi_3_v": (PHI_3, "<s>", "<|end|>", transformers.Phi3Config, {"sliding_window": 2047}),
 }  # fmt: skip
-SPECIAL = ("<s>", "<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
-           "<|eot_id|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")  # fmt: skip
+SPECIAL = ("<s>", "<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
+           "<|end_header_id|>", "<|eot_id|>", "<|system|>", "<|user|>", "<|assistant|>",
+           "<|end|>")  # fmt: skip
 VQASCORE = 'Does this figure show "{}"? Please answer yes or no.'
 MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)
 STD = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
@@ -84,9 +85,7 @@ def main(name: str, folder: Path, pictures: str, texts: str) -> None:
         image_seq_length=PATCHES, attn_implementation="eager",
     )  # fmt: skip
     model = llava_reference.redrawn(transformers.LlavaForConditionalGeneration(config))
-    save_file(
-        llava_reference.renamed(model.state_dict(), "original"), folder / "model.safetensors"
-    )
+    save_file(llava_reference.renamed(model.state_dict(), "original"), folder / "model.safetensors")
     model_type = {"llama_3_v": "llava_llama", "phi_3_v": "llava_phi"}[name]
     written = llava_reference.of_original(text.to_dict(), vision.to_dict(), model_type)
     (folder / "config.json").write_text(json.dumps(written | {"image_aspect_ratio": "pad"}))
@@ -100,10 +99,8 @@ def main(name: str, folder: Path, pictures: str, texts: str) -> None:
         scores[:, column] = (log_p[:, -3, answer[0]] + log_p[:, -2, answer[1]]) / 2
     ids = torch.tensor([ids_of(prompt.format(given["question"]), library)] * len(pixels))
     ended = {"do_sample": False, "eos_token_id": answer[1], "pad_token_id": answer[1]}
-    ids = model.generate(input_ids=ids, pixel_values=pixels, max_new_tokens=12, **ended)[
-        :, ids.shape[1] :
-    ]
-    answers = [library.decode(row.tolist()) for row in ids]
+    whole = model.generate(input_ids=ids, pixel_values=pixels, max_new_tokens=12, **ended)
+    answers = [library.decode(row.tolist()) for row in whole[:, ids.shape[1] :]]
     found = {"scores": scores.tolist(), "answers": answers}
     (folder / "found.json").write_text(json.dumps(found))
 

@@ -1,7 +1,7 @@
 """Runs in an environment with torch: recipes whose negatives a masked language model makes.
 
   python tests/parity/masked_recipes.py model OUT WORDS.json
-  python tests/parity/masked_recipes.py train PACKAGES TEXTS.json --config FILE --workdir DIR [flags]
+  python tests/parity/masked_recipes.py train PACKAGES TEXTS.json --config FILE --workdir DIR
 
 model: OUT is a masked language model of these words that always puts in one of the last five.
 train: a run as on the command line. PACKAGES: of the environment of the tests, which has JAX.
@@ -9,6 +9,7 @@ TEXTS.json gets the texts that the run's generators made, {generator: [[caption,
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def write_model(out: str, words: str) -> None:
 
 def train(packages: str, texts: str, *flags: str) -> None:
     sys.path.append(packages)
+    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # compiles in half the time
     from vlc_jax import main
     from vlc_jax.input_pipeline.hard_texts import fill_mask, svlc
     from vlc_jax.run.processes.preemption import StopSignal

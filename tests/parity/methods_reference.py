@@ -24,10 +24,12 @@ SCALE = 10.0  # of PACL and SPARC, fixed; SigLIP's first, with a bias of -10
 
 
 def rope(x: torch.Tensor) -> torch.Tensor:
-    """Feature pairs (2k, 2k + 1) of patch p turned by p / 10000^(2k / width); first halves first."""
+    """Features 2k, 2k + 1 of patch p turned by p / 10000^(2k / width); first those at 2k."""
     patches, width = x.shape[1:]
     angle = torch.outer(torch.arange(patches), 10_000.0 ** -(torch.arange(0, width, 2) / width))
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
+        torch.ones_like(angle), angle
+    )
     return torch.cat([turned.real, turned.imag], dim=-1)
 
 

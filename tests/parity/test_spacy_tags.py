@@ -8,6 +8,7 @@ needs no tagger.
 import ast
 import csv
 import importlib
+import itertools
 import json
 import os
 import re
@@ -45,7 +46,7 @@ def table():
     if not DATA:
         return []
     with (Path(DATA) / "neg_clip/valid_neg_clip.tsv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row, _ in zip(csv.DictReader(file, delimiter="\t"), range(1000))]
+        rows = list(itertools.islice(csv.DictReader(file, delimiter="\t"), 1000))
     return [(row["title"], ast.literal_eval(row["neg_caption"])) for row in rows]
 
 
