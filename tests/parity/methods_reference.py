@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from reference import shaken, tiny_hugging_face
 from torch import nn
-from train_reference import embed_image, embed_text
 
 BATCH, LENGTH, EOS, PIXELS, BAG = 6, 12, 59, 24, 3
 SCALE = 10.0  # of PACL and SPARC, fixed; SigLIP's first, with a bias of -10
@@ -122,6 +121,49 @@ def sparc(model, head: Head, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return both_ways(scale * image @ text.T) / 2 + local, scores
 
 
+def embed_image(model, image: torch.Tensor) -> torch.Tensor:
+    pooled = model.vision_model(pixel_values=image).pooler_output
+    return F.normalize(model.visual_projection(pooled), dim=-1)
+
+
+def embed_text(model, text: torch.Tensor) -> torch.Tensor:
+    pooled = model.text_model(input_ids=text).pooler_output
+    return F.normalize(model.text_projection(pooled), dim=-1)
+
+
+def negclip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images against captions and the hard negatives of all; captions against images."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale = model.logit_scale.exp()
+    wrong = embed_text(model, batch["negative_text"][batch["negative_mask"]])
+    labels = torch.arange(len(image))
+    rows = F.cross_entropy(scale * image @ torch.cat([text, wrong]).T, labels)
+    return (rows + F.cross_entropy(scale * text @ image.T, labels)) / 2, image @ text.T
+
+
+def hp_hn(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """CLIP, half the negative loss and the analogy loss, over the examples with such texts."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale = model.logit_scale.exp()
+    labels = torch.arange(len(image))
+    value = (
+        F.cross_entropy(scale * image @ text.T, labels)
+        + F.cross_entropy(scale * text @ image.T, labels)
+    ) / 2
+    costs = []
+    for i, mask in enumerate(batch["negative_mask"]):
+        if mask.any():
+            wrong = embed_text(model, batch["negative_text"][i][mask])
+            logits = scale * torch.cat([text[i : i + 1], wrong]) @ image[i]
+            costs.append(F.cross_entropy(logits[None], torch.zeros(1, dtype=torch.long)))
+    value = value + torch.stack(costs).mean() / 2
+    has = batch["positive_mask"][:, 0]
+    right = embed_text(model, batch["positive_text"][has, 0])
+    labels = torch.arange(len(right))
+    analogies = [F.cross_entropy(scale * x[has] @ right.T, labels) for x in (image, text)]
+    return value + sum(analogies) / 2, image @ text.T
+
+
 def dac(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """CLIP, the caption's negative, MIL-NCE on the bags, and each bag against its negatives.
 
@@ -169,6 +211,8 @@ def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 CASES = {
+    "negclip": negclip,
+    "hp_hn": hp_hn,
     "sigmoid_negatives": sigmoid_negatives,
     "dac": dac,
     "pacl_own": lambda *args: pacl(*args, is_own=True),
@@ -179,11 +223,11 @@ CASES = {
 HEADS = {"pacl_own": 16, "pacl_pairs": 16, "sparc": 24}
 
 
-def make_batch() -> dict[str, np.ndarray]:
+def make_batch(positives: int) -> dict[str, np.ndarray]:
     """Texts of several lengths; the last example has no hard text, others lack some."""
     rng = np.random.default_rng(0)
     batch = {"image": rng.normal(size=(BATCH, PIXELS, PIXELS, 3)).astype(np.float32)}
-    for key, count in (("text", 1), ("positive_text", BAG), ("negative_text", 1 + BAG)):
+    for key, count in (("text", 1), ("positive_text", positives), ("negative_text", 1 + BAG)):
         ids = rng.integers(3, 58, size=(BATCH, count, LENGTH)).astype(np.int32)
         ends = rng.integers(4, LENGTH, size=(BATCH, count, 1))
         batch[key] = np.where(np.arange(LENGTH) >= ends, EOS, ids)
@@ -198,10 +242,10 @@ def make_batch() -> dict[str, np.ndarray]:
 
 def main(case: str, out: Path) -> None:
     family = ("siglip",) if case == "sigmoid_negatives" else ("clip", "quick_gelu")
-    model, arrays = shaken(tiny_hugging_face(*family)), make_batch()
+    model, arrays = shaken(tiny_hugging_face(*family)), make_batch(1 if case == "hp_hn" else BAG)
     head = Head(32, HEADS[case], 16) if case in HEADS else None
     with torch.no_grad():
-        if case != "dac":
+        if case in HEADS or case == "sigmoid_negatives":
             model.logit_scale.fill_(math.log(SCALE))
         if case == "sigmoid_negatives":
             model.logit_bias.fill_(-SCALE)

@@ -1,4 +1,4 @@
-"""Loss and gradients of PACL, SPARC, DAC and SigLIP with negatives are those of torch."""
+"""Loss and gradients of the methods, by their recipes, are those of torch."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
-from vlc_jax.configs import dac, leftright, pacl, sparc
+from vlc_jax.configs import dac, hp_hn, leftright, negclip, pacl, sparc
 from vlc_jax.setup.init_from import architecture
 
 pytestmark = pytest.mark.slow
@@ -16,6 +16,8 @@ pytestmark = pytest.mark.slow
 FILES = "weights=clip.pt,path=train.json"  # which no config opens
 # case of methods_reference.py -> our recipe of the published row, and its arguments
 RECIPES = {
+    "negclip": (negclip, f"data=coco,hard_images=0,{FILES}"),
+    "hp_hn": (hp_hn, f"data=coco,hn_weight=0.5,{FILES}"),
     "sigmoid_negatives": (leftright, f"data=coco,family=siglip,{FILES}"),
     "dac": (dac, f"data=coco,negatives=rule,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
