@@ -112,9 +112,9 @@ class Run(NamedTuple):
     config: short name of a config, with arguments.
     base: run whose weights it starts from.
     features, vectors: runs whose stored features, or text vectors, it trains on.
-    tool: train | evaluate | features | vectors | texts | sentences: evaluate runs more benchmarks on
-      `base`; features and vectors store those of `base`; texts stores balanced negatives of the
-      config, sentences text vectors of MiniLM.
+    tool: train | evaluate | features | vectors | texts | sentences. evaluate runs further
+      benchmarks on `base`; features and vectors store those of `base`; texts stores balanced
+      negatives of the config, sentences text vectors of MiniLM.
     evals: benchmark -> number of cases, instead of the config's benchmarks.
     split: what it is evaluated on.
     texts: run whose balanced negatives it reads.

@@ -16,7 +16,7 @@ import numpy as np
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import edit, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import CaptionGenerator, Tagger, Token
-from vlc_jax.input_pipeline.hard_texts.taggers import make_tagger
+from vlc_jax.input_pipeline.hard_texts.taggers import LOADING, make_tagger
 
 PARTS = ("NOUN", "PROPN", "ADP", "ADJ", "VERB", "ADV", "NUM", "PRON", "DET", "AUX")
 # The authors' limits, in characters: longer captions than _LONGEST are cut to _CUT.
@@ -82,10 +82,11 @@ class SvlcFillMask(CaptionGenerator):
         return self._pipeline()(text, top_k=self._top)
 
     def _pipeline(self) -> Any:
-        if self._loaded is None:
-            import transformers
+        with LOADING:
+            if self._loaded is None:
+                import transformers
 
-            self._loaded = transformers.pipeline("fill-mask", model=self._model)
+                self._loaded = transformers.pipeline("fill-mask", model=self._model)
         return self._loaded
 
     def _mask(self) -> str:

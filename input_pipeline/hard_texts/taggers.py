@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from vlc_jax.input_pipeline.scenes import world as worlds
 NOUN_TAGS = ("NN", "NNS", "NNP", "NNPS")
 ADJECTIVE_TAGS = ("JJ", "JJR", "JJS")
 NAME_TAGS = ("NNP", "NNPS")
+# Held while a pipeline or model is loaded: the loader's threads share it, and all of them ask for
+# it first. transformers loads under a default device of the process, which the next thread sees.
+LOADING = threading.Lock()
 
 _PENN = {
     "DET": "DT", "ADJ": "JJ", "NOUN": "NN", "ADP": "IN", "CCONJ": "CC", "NUM": "CD",
@@ -75,10 +79,11 @@ class SpacyTagger:
 
     def __call__(self, caption: str) -> Tagged:
         """Raises ValueError if the pipeline lacks tags, parts of speech or noun phrases."""
-        if self._loaded is None:
-            import spacy
+        with LOADING:
+            if self._loaded is None:
+                import spacy
 
-            self._loaded = spacy.load(self._pipeline, exclude=["ner", "lemmatizer"])
+                self._loaded = spacy.load(self._pipeline, exclude=["ner", "lemmatizer"])
         document = self._loaded(caption)
         for what, component in (("TAG", "tagger"), ("POS", "attribute_ruler"), ("DEP", "parser")):
             if len(document) and not document.has_annotation(what):

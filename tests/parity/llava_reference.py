@@ -48,6 +48,37 @@ MODELS = {
 }  # fmt: skip
 
 
+# The names of other times and other code: (pattern, replacement) of those of transformers.
+NAMES = {
+    "hf_old": ((r"model\.language_model\.", "language_model.model."),
+               (r"lm_head", "language_model.lm_head"),
+               (r"model\.vision_tower\.", "vision_tower.vision_model."),
+               (r"model\.multi_modal_projector", "multi_modal_projector")),
+    "original": ((r"model\.language_model\.", "model."),
+                 (r"model\.vision_tower\.", "model.vision_tower.vision_tower.vision_model."),
+                 (r"model\.multi_modal_projector\.linear_1", "model.mm_projector.0"),
+                 (r"model\.multi_modal_projector\.linear_2", "model.mm_projector.2")),
+    "state_dict": (),
+}  # fmt: skip
+
+
+def renamed(state: dict[str, torch.Tensor], layout: str) -> dict[str, torch.Tensor]:
+    def new(name: str) -> str:
+        for theirs, ours in NAMES[layout]:
+            if re.match(theirs, name):
+                return re.sub(f"^{theirs}", ours, name)
+        return name
+
+    return {new(name): x.clone().contiguous() for name, x in state.items()}
+
+
+def of_original(text: dict, vision: dict, model_type: str) -> dict:
+    """config.json as LLaVA's own code writes it, with the tower that it only names."""
+    own = {"model_type": model_type, "mm_projector_type": "mlp2x_gelu", "mm_vision_tower": "tiny",
+           "mm_vision_select_layer": -2, "mm_vision_select_feature": "patch"}  # fmt: skip
+    return {**text, **own, "vision_config": vision}
+
+
 def redrawn(model: torch.nn.Module) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -197,38 +228,18 @@ def half(model, images: torch.Tensor, io: dict) -> None:
 
 def layouts(out: Path, model) -> None:
     """The same weights by the names of other times and other code."""
-    state = {name: x.clone().contiguous() for name, x in model.state_dict().items()}
-    older = {
-        "hf_old": ((r"model\.language_model\.", "language_model.model."),
-                   (r"lm_head", "language_model.lm_head"),
-                   (r"model\.vision_tower\.", "vision_tower.vision_model."),
-                   (r"model\.multi_modal_projector", "multi_modal_projector")),
-        "original": ((r"model\.language_model\.", "model."),
-                     (r"model\.vision_tower\.", "model.vision_tower.vision_tower.vision_model."),
-                     (r"model\.multi_modal_projector\.linear_1", "model.mm_projector.0"),
-                     (r"model\.multi_modal_projector\.linear_2", "model.mm_projector.2")),
-        "state_dict": (),
-    }  # fmt: skip
+    state = model.state_dict()
     config = json.loads((out / "llava" / "config.json").read_text())
-    for layout, names in older.items():
-        folder, renamed = out / layout, {}
+    for layout in NAMES:
+        folder, arrays = out / layout, renamed(state, layout)
         folder.mkdir()
-        for name, x in state.items():
-            for theirs, ours in names:
-                if re.match(theirs, name):
-                    name = re.sub(f"^{theirs}", ours, name)
-                    break
-            renamed[name] = x
         if layout == "hf_old":
-            renamed["vision_tower.vision_model.embeddings.position_ids"] = torch.arange(17)[None]
-        save_file(renamed, folder / "model.safetensors")
+            arrays["vision_tower.vision_model.embeddings.position_ids"] = torch.arange(17)[None]
+        save_file(arrays, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(config))
     torch.save(state, out / "state_dict" / "pytorch_model.bin")
     (out / "state_dict" / "model.safetensors").unlink()
-    original = {"model_type": "llava_llama", "mm_projector_type": "mlp2x_gelu",
-                "mm_vision_tower": "tiny", "mm_vision_select_layer": -2,
-                "mm_vision_select_feature": "patch"}  # fmt: skip
-    original = {**config["text_config"], **original, "vision_config": config["vision_config"]}
+    original = of_original(config["text_config"], config["vision_config"], "llava_llama")
     (out / "original" / "config.json").write_text(json.dumps(original))
     model.save_pretrained(out / "sharded", max_shard_size="40KB")
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(out / "bfloat16")

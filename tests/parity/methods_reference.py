@@ -1,0 +1,271 @@
+"""Runs in an environment with torch: the loss of a method, and its gradient, on tiny towers.
+
+  python tests/parity/methods_reference.py CASE OUT
+
+OUT/before are towers as transformers saves them, OUT/gradient the gradients of the loss by the same
+names, OUT/io.npz the batch, the loss, the scores of evaluation, and of a head its parameters and
+their gradients. The towers are those of transformers; heads and losses are written down here, from
+the papers and from what the authors' code computes.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from reference import shaken, tiny_hugging_face
+from torch import nn
+
+BATCH, LENGTH, EOS, PIXELS, BAG = 6, 12, 59, 24, 3
+SCALE = 10.0  # of PACL and SPARC, fixed; SigLIP's first, with a bias of -10
+
+
+def rope(x: torch.Tensor) -> torch.Tensor:
+    """Features 2k, 2k + 1 of patch p turned by p / 10000^(2k / width); first those at 2k."""
+    patches, width = x.shape[1:]
+    angle = torch.outer(torch.arange(patches), 10_000.0 ** -(torch.arange(0, width, 2) / width))
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
+        torch.ones_like(angle), angle
+    )
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+class Head(nn.Module):
+    """The embedders of PACL and SPARC, by our names, without dropout."""
+
+    def __init__(self, patch_width: int, text_width: int, width: int) -> None:
+        super().__init__()
+        linear = nn.Linear
+        self.patch_embedder = nn.ModuleDict(
+            {
+                "norm": nn.LayerNorm(patch_width),
+                "linear": linear(patch_width, width),
+                "up": linear(patch_width, width),
+                "down": linear(width, width),
+            }
+        )
+        self.text_embedder = nn.ModuleDict(
+            {"norm": nn.LayerNorm(text_width), "linear": linear(text_width, width)}
+        )
+
+    def patches(self, x: torch.Tensor) -> torch.Tensor:
+        part = self.patch_embedder
+        x = part["norm"](x)
+        return part["linear"](x) + part["down"](F.gelu(part["up"](x)))
+
+    def texts(self, x: torch.Tensor) -> torch.Tensor:
+        return self.text_embedder["linear"](self.text_embedder["norm"](x))
+
+
+def patches_of(model, head: Head, image: torch.Tensor, turns: bool) -> torch.Tensor:
+    """Embedded patches: tokens after the last norm, without the class token and the projection."""
+    vision = model.vision_model
+    tokens = vision.post_layernorm(vision(pixel_values=image).last_hidden_state)[:, 1:]
+    return head.patches(rope(tokens) if turns else tokens)
+
+
+def both_ways(logits: torch.Tensor) -> torch.Tensor:
+    labels = torch.arange(len(logits))
+    return (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
+
+
+def pooled(patches: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+    """The patches of one image (patches, width) pooled by one text of unit length."""
+    weights = torch.sigmoid(10 * F.normalize(patches, dim=-1) @ text)
+    return F.normalize((weights[:, None] * patches).sum(0), dim=0)
+
+
+def pacl(model, head: Head, batch: dict, is_own: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images pooled by their own caption, with rotary positions, or by each text without them."""
+    patches, scale = patches_of(model, head, batch["image"], turns=is_own), model.logit_scale.exp()
+    feature = model.text_projection(model.text_model(input_ids=batch["text"]).pooler_output)
+    texts = F.normalize(head.texts(feature), dim=-1)
+    pairs = torch.stack([torch.stack([pooled(i, t) @ t for t in texts]) for i in patches])
+    if not is_own:
+        return both_ways(scale * pairs), pairs
+    images = torch.stack([pooled(i, t) for i, t in zip(patches, texts, strict=True)])
+    return both_ways(scale * images @ texts.T), pairs
+
+
+def grouped(patches: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Of each token of a text the patches of an image that are like it (equations 1 to 5)."""
+    groups = []
+    for token in tokens:
+        like = patches @ token
+        like = (like - like.min()) / (like.max() - like.min() + 1e-8)
+        like = like * (like >= 1 / len(patches))
+        groups.append(F.normalize(like / (like.sum() + 1e-8) @ patches, dim=0))
+    return torch.stack(groups)
+
+
+def sparc(model, head: Head, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Half the global loss, on means over all tokens, and the local loss over the real ones."""
+    patches, scale = patches_of(model, head, batch["image"], turns=True), model.logit_scale.exp()
+    tokens = head.texts(model.text_model(input_ids=batch["text"]).last_hidden_state)
+    units = F.normalize(tokens, dim=-1)
+    image = F.normalize(patches.mean(1), dim=-1)
+    text = F.normalize(units.mean(1), dim=-1)
+    costs = []
+    for i, ids in enumerate(batch["text"]):
+        real = int(ids.eq(EOS).int().argmax()) + 1
+        logits = scale * grouped(patches[i], tokens[i])[:real] @ units[i, :real].T
+        labels = torch.arange(real)
+        costs += [F.cross_entropy(each, labels, reduction="none") for each in (logits, logits.T)]
+    local = torch.cat(costs).mean()
+    scores = [
+        torch.stack([F.normalize(grouped(i, t).mean(0), dim=0) for t in tokens]) for i in patches
+    ]
+    scores = (torch.stack(scores) * text).sum(-1)
+    return both_ways(scale * image @ text.T) / 2 + local, scores
+
+
+def embed_image(model, image: torch.Tensor) -> torch.Tensor:
+    pooled = model.vision_model(pixel_values=image).pooler_output
+    return F.normalize(model.visual_projection(pooled), dim=-1)
+
+
+def embed_text(model, text: torch.Tensor) -> torch.Tensor:
+    pooled = model.text_model(input_ids=text).pooler_output
+    return F.normalize(model.text_projection(pooled), dim=-1)
+
+
+def negclip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images against captions and the hard negatives of all; captions against images."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale = model.logit_scale.exp()
+    wrong = embed_text(model, batch["negative_text"][batch["negative_mask"]])
+    labels = torch.arange(len(image))
+    rows = F.cross_entropy(scale * image @ torch.cat([text, wrong]).T, labels)
+    return (rows + F.cross_entropy(scale * text @ image.T, labels)) / 2, image @ text.T
+
+
+def hp_hn(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """CLIP, half the negative loss and the analogy loss, over the examples with such texts."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale = model.logit_scale.exp()
+    labels = torch.arange(len(image))
+    value = (
+        F.cross_entropy(scale * image @ text.T, labels)
+        + F.cross_entropy(scale * text @ image.T, labels)
+    ) / 2
+    costs = []
+    for i, mask in enumerate(batch["negative_mask"]):
+        if mask.any():
+            wrong = embed_text(model, batch["negative_text"][i][mask])
+            logits = scale * torch.cat([text[i : i + 1], wrong]) @ image[i]
+            costs.append(F.cross_entropy(logits[None], torch.zeros(1, dtype=torch.long)))
+    value = value + torch.stack(costs).mean() / 2
+    has = batch["positive_mask"][:, 0]
+    right = embed_text(model, batch["positive_text"][has, 0])
+    labels = torch.arange(len(right))
+    analogies = [F.cross_entropy(scale * x[has] @ right.T, labels) for x in (image, text)]
+    return value + sum(analogies) / 2, image @ text.T
+
+
+def dac(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """CLIP, the caption's negative, MIL-NCE on the bags, and each bag against its negatives.
+
+    The first negative is the caption's, the others are those of the sentences of the bag. A missing
+    sentence or negative is left out.
+    """
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale = model.logit_scale.exp()
+    has = batch["positive_mask"], batch["negative_mask"]
+    bags, wrong = (
+        [embed_text(model, texts)[here] for texts, here in zip(batch[key], mask, strict=True)]
+        for key, mask in zip(("positive_text", "negative_text"), has, strict=True)
+    )
+    of_caption, of_bag, mil, against = [], [], [], []
+    for i in range(BATCH):
+        count = int(has[1][i, 0])
+        if count:
+            logits = scale * torch.stack([text[i] @ image[i], wrong[i][0] @ image[i]])
+            of_caption.append(-F.log_softmax(logits, 0)[0])
+        of_bag.append(scale * wrong[i][count:] @ image[i])
+        if not len(bags[i]):
+            continue
+        own = scale * bags[i] @ image[i]
+        rows = torch.cat([scale * bag @ image[i] for bag in bags])
+        columns = torch.cat([scale * image @ sentence for sentence in bags[i]])
+        mil.append(torch.cat([rows, columns]).logsumexp(0) - own.logsumexp(0))
+        if len(of_bag[i]):
+            against.append(torch.cat([own, of_bag[i]]).logsumexp(0) - own.logsumexp(0))
+    parts = [torch.stack(each).mean() for each in (of_caption, mil, against)]
+    assert min(map(len, (of_caption, mil, against))) < BATCH  # some are missing
+    return both_ways(scale * image @ text.T) + sum(parts), image @ text.T
+
+
+def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Every image with its caption, and with all other captions and all negatives, apart."""
+    image = F.normalize(model.vision_model(pixel_values=batch["image"]).pooler_output, dim=-1)
+
+    def embed(ids: torch.Tensor) -> torch.Tensor:
+        return F.normalize(model.text_model(input_ids=ids).pooler_output, dim=-1)
+
+    text, wrong = embed(batch["text"]), embed(batch["negative_text"][batch["negative_mask"]])
+    logits = model.logit_scale.exp() * image @ torch.cat([text, wrong]).T + model.logit_bias
+    signs = 2 * torch.eye(*logits.shape) - 1
+    return -F.logsigmoid(signs * logits).sum() / BATCH, image @ text.T
+
+
+CASES = {
+    "negclip": negclip,
+    "hp_hn": hp_hn,
+    "sigmoid_negatives": sigmoid_negatives,
+    "dac": dac,
+    "pacl_own": lambda *args: pacl(*args, is_own=True),
+    "pacl_pairs": lambda *args: pacl(*args, is_own=False),
+    "sparc": sparc,
+}
+# case -> width of the text features that its head reads: projected, or of every token
+HEADS = {"pacl_own": 16, "pacl_pairs": 16, "sparc": 24}
+
+
+def make_batch(positives: int) -> dict[str, np.ndarray]:
+    """Texts of several lengths; the last example has no hard text, others lack some."""
+    rng = np.random.default_rng(0)
+    batch = {"image": rng.normal(size=(BATCH, PIXELS, PIXELS, 3)).astype(np.float32)}
+    for key, count in (("text", 1), ("positive_text", positives), ("negative_text", 1 + BAG)):
+        ids = rng.integers(3, 58, size=(BATCH, count, LENGTH)).astype(np.int32)
+        ends = rng.integers(4, LENGTH, size=(BATCH, count, 1))
+        batch[key] = np.where(np.arange(LENGTH) >= ends, EOS, ids)
+        if key == "text":
+            batch[key] = batch[key][:, 0]
+        else:
+            mask = np.arange(BATCH * count).reshape(BATCH, count) % 5 > 0
+            mask[-1] = False
+            batch[key.replace("text", "mask")] = mask
+    return batch
+
+
+def main(case: str, out: Path) -> None:
+    family = ("siglip",) if case == "sigmoid_negatives" else ("clip", "quick_gelu")
+    model, arrays = shaken(tiny_hugging_face(*family)), make_batch(1 if case == "hp_hn" else BAG)
+    head = Head(32, HEADS[case], 16) if case in HEADS else None
+    with torch.no_grad():
+        if case in HEADS or case == "sigmoid_negatives":
+            model.logit_scale.fill_(math.log(SCALE))
+        if case == "sigmoid_negatives":
+            model.logit_bias.fill_(-SCALE)
+        for x in head.parameters() if head is not None else ():
+            x.add_(0.3 * torch.randn(x.shape))
+    model.save_pretrained(out / "before")
+    batch = {key: torch.from_numpy(x) for key, x in arrays.items()}
+    batch["image"] = batch["image"].permute(0, 3, 1, 2)
+    batch = {key: x.long() if key.endswith("text") else x for key, x in batch.items()}
+    value, scores = CASES[case](model, *[] if head is None else [head], batch)
+    value.backward()
+    arrays |= {"loss": value.detach().numpy(), "scores": scores.detach().numpy()}
+    for name, x in head.named_parameters() if head is not None else ():
+        arrays |= {f"head/{name}": x.detach().numpy(), f"head_gradient/{name}": x.grad.numpy()}
+    np.savez(out / "io.npz", **arrays)
+    with torch.no_grad():
+        for x in model.parameters():
+            x.copy_(torch.zeros(()) if x.grad is None else x.grad)
+    model.save_pretrained(out / "gradient")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
