@@ -29,7 +29,7 @@ from vlc_jax.types.setup import BenchmarkSetup
 
 
 class Results(dict[str, dict[str, Any]]):
-    """Benchmark -> its result, the content of WORKDIR/evals/<benchmark>/0.json.
+    """Benchmark -> its result, the content of WORKDIR/evals/NAME/0.json.
 
     `results["sugarcrepe"]["metrics"]["accuracy"]` has value, low and high (95 % interval), chance,
     count and ties; "accuracy/subset=swap_obj" is a subset's. "summary" lists the metrics of tables,
