@@ -12,13 +12,13 @@ import griffe
 ENTRY = re.compile(r"([a-z]\w*(?:, \w+)*|  [A-Z]\w+): ")
 SEVERAL_ENTRIES = re.compile(r"(?<=\S) {3}(?=[a-z]\w*: )")
 COLUMNS = re.compile(r"\S {2,}\S")
-FLAG = re.compile(r"(?<![\w-])--[\w.]+")
+FLAG = re.compile(r"(?<![\w-])--\w+")
 
 
 def on_page_content(html: str, **_: Any) -> str:
     """The page with flags that keep their dashes, and cells whose names break between parts."""
-    html = re.sub(r"<td.*?</td>", lambda cell: _with_breaks(cell[0]), html, flags=re.DOTALL)
-    return re.sub(r"<code>[^<]*", _with_whole_flags, html)
+    html = re.sub(r"(?<=<code>)[^<]*", _with_whole_flags, html)
+    return re.sub(r"<td.*?</td>", lambda cell: _with_breaks(cell[0]), html, flags=re.DOTALL)
 
 
 def _with_whole_flags(code: re.Match[str]) -> str:
@@ -26,11 +26,12 @@ def _with_whole_flags(code: re.Match[str]) -> str:
 
 
 def _with_breaks(cell: str) -> str:
-    texts = re.split(r"(<[^>]*>)", cell)  # text, tag, text, ...: no break inside a tag
-    for i in range(0, len(texts), 2):
-        after = "/_" if i and texts[i - 1] == "<code>" else "/"
-        texts[i] = re.sub(rf"(?<=[{after}])(?=\w)", "<wbr>", texts[i])
-    return "".join(texts)
+    parts = re.split(r"(<[^>]*>)", cell)  # text, tag, text, ...: no break inside a tag
+    for i in range(0, len(parts), 2):
+        # a path after its slashes, the name of a benchmark after its underscores
+        is_name = i > 0 and parts[i - 1] == "<code>" and "/" not in parts[i]
+        parts[i] = re.sub(r"(?<=[^_]_)(?=[^_])" if is_name else r"(?<=/)(?=\w)", "<wbr>", parts[i])
+    return "".join(parts)
 
 
 class Layout(griffe.Extension):
