@@ -227,15 +227,8 @@ def run(stop: StopSignal) -> int:
                 code, error = lost[0], PeerError(lost[1])
             elif code is None:
                 raise
-        advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
-        if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
-            advice = addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
-            advice = f"; make room for {WORKDIR.value} and run the same command again"
-        if code == ExitCode.PREEMPTED:
-            kept = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
-            advice = f"{kept}: the same command continues"
-        line = f"{type(error).__name__.removesuffix('Error')}: {error}{advice}"
+        name = type(error).__name__.removesuffix("Error")
+        line = f"{name}: {error}{advice(code, error, config)}"
         if peers is None:
             print(line, file=sys.stderr)
         else:
@@ -251,6 +244,20 @@ def run(stop: StopSignal) -> int:
             workdir.close()
         if peers is not None:
             peers.stop()
+
+
+def advice(code: int, error: BaseException, config: ConfigDict | None) -> str:
+    """What to do about an error, for the end of its line; empty if the error says it."""
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
+        return f"; make room for {WORKDIR.value} and run the same command again"
+    if code == ExitCode.OUT_OF_MEMORY:
+        return MEMORY_ADVICE
+    if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
+        return addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
+    if code == ExitCode.PREEMPTED:
+        kept = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
+        return f"{kept}: the same command continues"
+    return ""
 
 
 def plan_step(stop: StopSignal) -> ExitCode:
