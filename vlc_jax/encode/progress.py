@@ -72,7 +72,9 @@ class Progress:
                 items, seconds = self._timed.get(kind, (0, 0.0))
                 left += (total - ready) * seconds / items if items else 0.0
                 is_known &= items > 0 or ready == total
-        counts.append(
-            f"{'' if is_known else 'more than '}{datetime.timedelta(seconds=round(left))}"
-        )
-        return f"{self._title}: {', '.join(counts)} left"
+        left = round(left)
+        if is_known or left:  # "more than 0:00:00" says nothing
+            counts.append(
+                f"{'' if is_known else 'more than '}{datetime.timedelta(seconds=left)} left"
+            )
+        return f"{self._title}: {', '.join(counts)}"
