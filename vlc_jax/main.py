@@ -234,10 +234,7 @@ def run(stop: StopSignal) -> int:
         else:
             peers.say_end(code, line)
         if workdir is not None:
-            if code == ExitCode.PREEMPTED:
-                workdir.event("preempted", signal=error.args[0])
-            elif code != ExitCode.USAGE and MODE.value == "train":  # otherwise nothing was trained
-                fail(workdir, code, error)
+            record_end(workdir, code, error)
         return code
     finally:
         if workdir is not None:
@@ -301,12 +298,15 @@ def connect(config: ConfigDict, folder: Path | str, stop: StopSignal) -> Peers |
     return peers
 
 
-def fail(workdir: Workdir, code: int, error: BaseException) -> None:
-    """Marks the run as failed; a full disk prints a line instead."""
-    try:
-        workdir.fail(code, str(error))
-    except OSError as another:
-        print(f"cannot mark the run as failed: {another}", file=sys.stderr)
+def record_end(workdir: Workdir, code: int, error: BaseException) -> None:
+    """Notes a stopped run, or marks a failed one; a full disk prints a line instead."""
+    if code == ExitCode.PREEMPTED:
+        workdir.event("preempted", signal=error.args[0])
+    elif code != ExitCode.USAGE and MODE.value == "train":  # otherwise nothing was trained
+        try:
+            workdir.fail(code, str(error))
+        except OSError as another:
+            print(f"cannot mark the run as failed: {another}", file=sys.stderr)
 
 
 def help_text(commands: str) -> str:
