@@ -52,7 +52,7 @@ class Benchmark:
 
     `classes` and `templates` belong to zero-shot classification; a template holds one `{}`, which
     `str.format` replaces by the class name. Classes may have equal names, as two pairs of ImageNet.
-    averages: name -> mean over groups; metric "accuracy" then has "accuracy_<name>", too.
+    averages: name -> mean over groups; metric "accuracy" then has `accuracy_NAME`, too.
     together: kinds of groups that are correct if all their cases are: kind "set" gives the metric
       "set_accuracy".
     summary: metrics of result tables, the main one first; empty: the protocol's.
@@ -103,10 +103,10 @@ def distinct_names(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def image_file(case_id: str, index: int) -> str:
-    """File name of an image of a case, under evals/<benchmark>/images."""
+    """File name of an image of a case, under evals/NAME/images."""
     return f"{case_id.replace('/', '_')}_{index}.png"
 
 
 def maps_file(case_id: str) -> str:
-    """File name of the patch maps of a case, under evals/<benchmark>/maps."""
+    """File name of the patch maps of a case, under evals/NAME/maps."""
     return f"{case_id.replace('/', '_')}.npz"

@@ -227,30 +227,34 @@ def run(stop: StopSignal) -> int:
                 code, error = lost[0], PeerError(lost[1])
             elif code is None:
                 raise
-        advice = MEMORY_ADVICE if code == ExitCode.OUT_OF_MEMORY else ""
-        if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
-            advice = addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
-            advice = f"; make room for {WORKDIR.value} and run the same command again"
-        if code == ExitCode.PREEMPTED:
-            kept = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
-            advice = f"{kept}: the same command continues"
-        line = f"{type(error).__name__.removesuffix('Error')}: {error}{advice}"
+        name = type(error).__name__.removesuffix("Error")
+        line = f"{name}: {error}{advice(code, error, config)}"
         if peers is None:
             print(line, file=sys.stderr)
         else:
             peers.say_end(code, line)
         if workdir is not None:
-            if code == ExitCode.PREEMPTED:
-                workdir.event("preempted", signal=error.args[0])
-            elif code != ExitCode.USAGE and MODE.value == "train":  # otherwise nothing was trained
-                fail(workdir, code, error)
+            record_end(workdir, code, error)
         return code
     finally:
         if workdir is not None:
             workdir.close()
         if peers is not None:
             peers.stop()
+
+
+def advice(code: int, error: BaseException, config: ConfigDict | None) -> str:
+    """What to do about an error, for the end of its line; empty if the error says it."""
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
+        return f"; make room for {WORKDIR.value} and run the same command again"
+    if code == ExitCode.OUT_OF_MEMORY:
+        return MEMORY_ADVICE
+    if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
+        return addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
+    if code == ExitCode.PREEMPTED:
+        kept = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
+        return f"{kept}: the same command continues"
+    return ""
 
 
 def plan_step(stop: StopSignal) -> ExitCode:
@@ -294,12 +298,15 @@ def connect(config: ConfigDict, folder: Path | str, stop: StopSignal) -> Peers |
     return peers
 
 
-def fail(workdir: Workdir, code: int, error: BaseException) -> None:
-    """Marks the run as failed; a full disk prints a line instead."""
-    try:
-        workdir.fail(code, str(error))
-    except OSError as another:
-        print(f"cannot mark the run as failed: {another}", file=sys.stderr)
+def record_end(workdir: Workdir, code: int, error: BaseException) -> None:
+    """Notes a stopped run, or marks a failed one; a full disk prints a line instead."""
+    if code == ExitCode.PREEMPTED:
+        workdir.event("preempted", signal=error.args[0])
+    elif code != ExitCode.USAGE and MODE.value == "train":  # otherwise nothing was trained
+        try:
+            workdir.fail(code, str(error))
+        except OSError as another:
+            print(f"cannot mark the run as failed: {another}", file=sys.stderr)
 
 
 def help_text(commands: str) -> str:

@@ -100,7 +100,7 @@ class Files:
         self.folder = Path(root) / (folder or origin.folder)
         self.images = Path(root) / (images or origin.images)
         # the last file that was opened, for messages
-        self.place: Path = self.folder
+        self.last_file: Path = self.folder
         self._digest = hashlib.sha256()
         self._hashes: dict[Path, str] = {}
         self._of_subset: dict[str, set[Path]] = {}
@@ -143,7 +143,7 @@ class Files:
                 try:
                     rows.append(json_annotations.parse(line))
                 except (ValueError, RecursionError) as error:
-                    raise DataError(f"line {number} of {self.place}: {error}") from error
+                    raise DataError(f"line {number} of {self.last_file}: {error}") from error
         return self.check(name, rows, fields, **others)
 
     def table(self, name: str, *fields: str, **others: Kind) -> list[dict[str, str]]:
@@ -155,13 +155,15 @@ class Files:
         table = csv.DictReader(io.StringIO(text, newline=""))
         twice = [field for field in fields if (table.fieldnames or ()).count(field) > 1]
         if twice:
-            raise DataError(f"{self.place} has the column {twice[0]!r} twice")
+            raise DataError(f"{self.last_file} has the column {twice[0]!r} twice")
         try:
             rows = list(table)
         except csv.Error as error:
-            raise DataError(f"line {table.line_num} of {self.place}: {error}") from error
+            raise DataError(f"line {table.line_num} of {self.last_file}: {error}") from error
         if rows and _LAST not in rows.pop().values():
-            raise DataError(f"{self.place} ends inside a quotation: a quotation mark is missing")
+            raise DataError(
+                f"{self.last_file} ends inside a quotation: a quotation mark is missing"
+            )
         return self.check(name, rows, fields, **others)
 
     def packed(
@@ -201,7 +203,7 @@ class Files:
     def remember(self, path: Path) -> None:
         """Makes the content of a file part of the version."""
         # The bytes, not time or size: copies of a set have the same version.
-        self.place = path
+        self.last_file = path
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
         self._digest.update(digest.digest())
@@ -212,12 +214,12 @@ class Files:
 
         Raises DataError for a name that leads out of the folder of images."""
         if not isinstance(name, str):
-            raise DataError(f"{self.place}: images have names; got {kinds.shown(name)}")
+            raise DataError(f"{self.last_file}: images have names; got {kinds.shown(name)}")
         # no stat here: sets have tens of thousands of images, and storage may be slow
         try:
             return path_below(self.images, name)
         except DataError as error:
-            raise DataError(f"{self.place} has {error}") from None
+            raise DataError(f"{self.last_file} has {error}") from None
 
     def genome_image(self, name: str) -> Path:
         """Path of an image of Visual Genome: in one of its two folders, or directly in the folder
@@ -265,7 +267,7 @@ class Files:
         notes = tuple(self._differences(cases))
         ids = Counter(case.id for case in cases)
         if twice := next((name for name, times in ids.items() if times > 1), None):
-            raise DataError(f"{self.place} has the case {twice} twice")
+            raise DataError(f"{self.last_file} has the case {twice} twice")
         if blank := sum(not text.strip() for case in cases for text in case.captions):
             notes = (*notes, f"{blank:,} captions are blank")
         # the content too: options select and change cases of the same files
@@ -305,7 +307,7 @@ class Files:
             for text in (*case.captions, *texts, case.meta.get("positive", "")):
                 kinds.text(text)
         except DataError as error:
-            raise DataError(f"{self.place}: case {case.id}: {error}") from None
+            raise DataError(f"{self.last_file}: case {case.id}: {error}") from None
         return case
 
     def _first(self, cases: Iterable[Case]) -> Iterable[Case]:
@@ -371,7 +373,7 @@ def reader(origin: Origin) -> Callable[[Reader], Reader]:
             try:
                 return read(files, **options)
             except RecursionError:  # of repr in a message, and of whoever walks the value
-                raise DataError(f"{files.place} has a value nested too deep") from None
+                raise DataError(f"{files.last_file} has a value nested too deep") from None
 
         common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
         further = [*signature.parameters.values()][1:]

@@ -89,7 +89,7 @@ def _subset(files: published.Files, subset: str) -> Iterator[Case]:
     # keys have gaps where the authors removed cases; ids keep the authors' numbers
     for key, row in zip(document, rows, strict=True):
         if not re.fullmatch("[0-9]{1,9}", key):
-            raise DataError(f"{files.place}: keys of cases are numbers; got {key!r:.80}")
+            raise DataError(f"{files.last_file}: keys of cases are numbers; got {key!r:.80}")
         yield _case(files, subset, int(key), row)
 
 

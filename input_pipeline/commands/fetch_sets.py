@@ -107,19 +107,19 @@ def _ask(url: str) -> tuple[int, str]:
     return int(headers["Content-Length"]), headers["ETag"] or headers["Last-Modified"] or ""
 
 
-def confirm(root: Path, wanted: Sequence[Part], is_agreed: bool) -> bool:
+def confirm(root: Path, parts: Sequence[Part], is_agreed: bool) -> bool:
     """Prints the files by origin with their sizes, and asks whether to fetch them.
 
     is_agreed: --yes. Raises StageError if they do not fit on the disk, ValueError if nobody is
     there to ask.
     """
-    for source in dict.fromkeys(part.source for part in wanted):
-        of_source = [part for part in wanted if part.source == source]
+    for source in dict.fromkeys(part.source for part in parts):
+        of_source = [part for part in parts if part.source == source]
         size = sum(part.size for part in of_source)
         count = f"{len(of_source):,} files, " if len(of_source) > 1 else ""
         print(f"{source.to}: {count}{_bytes(size)} from {source.url}")
-    total = sum(part.size for part in wanted)
-    unpacked = sum(part.size for part in wanted if part.source.is_archive)
+    total = sum(part.size for part in parts)
+    unpacked = sum(part.size for part in parts if part.source.is_archive)
     copies.check_room("what is fetched", root, total + round(_UNPACKED * unpacked))
     if is_agreed:
         return True
@@ -129,14 +129,14 @@ def confirm(root: Path, wanted: Sequence[Part], is_agreed: bool) -> bool:
     return input(question).strip().lower() in ("y", "yes")
 
 
-def fetch(root: Path, wanted: Iterable[Part]) -> None:
+def fetch(root: Path, parts: Iterable[Part]) -> None:
     """Fetches files, unpacks archives, and records the sha256 of each in ROOT/.fetched.json.
 
     A file of which an earlier start recorded another hash is kept, with a line that says so.
     Raises StoreError if a server fails or sends other bytes, StageError if the disk is too full,
     DataError for a damaged archive.
     """
-    for part in wanted:
+    for part in parts:
         # an archive that was fetched whole, and not unpacked to the end
         if not (part.source.is_archive and part.path.is_file()):
             part.path.parent.mkdir(parents=True, exist_ok=True)

@@ -37,10 +37,10 @@ def root() -> Path:
     return Path(os.environ.get("VLC_STORES") or Path.home() / ".cache" / "vlc_jax").absolute()
 
 
-def make(name: str, folder: Path, wanted: Mapping[str, Wanted], threads: int) -> None:
+def make(name: str, folder: Path, files: Mapping[str, Wanted], threads: int) -> None:
     """Fetches the files that are missing in the folder, or that were changed there.
 
-    name: for messages.   wanted: by path in the folder. One process of a host copies, the others
+    name: for messages.   files: by path in the folder. One process of a host copies, the others
     wait. Raises StageError if the disk is too full, and the errors of `fetch`.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,12 +49,12 @@ def make(name: str, folder: Path, wanted: Mapping[str, Wanted], threads: int) ->
 
         def is_here(path: str) -> bool:
             entry = entries.get(path)
-            return entry is not None and entry[1:] == [wanted[path].digest, *_stat(folder / path)]
+            return entry is not None and entry[1:] == [files[path].digest, *_stat(folder / path)]
 
-        missing = [path for path in wanted if not is_here(path)]
+        missing = [path for path in files if not is_here(path)]
         if not missing:
             return
-        total = sum(wanted[path].size for path in missing)
+        total = sum(files[path].size for path in missing)
         check_room(name, folder, total)
         print(f"copying {name}, {total / 1e6:,.1f} MB", file=sys.stderr)
 
@@ -62,8 +62,8 @@ def make(name: str, folder: Path, wanted: Mapping[str, Wanted], threads: int) ->
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.unlink(missing_ok=True)
-            sha256 = wanted[path].fetch(file)
-            entries[path] = [sha256, wanted[path].digest, *_stat(file)]
+            sha256 = files[path].fetch(file)
+            entries[path] = [sha256, files[path].digest, *_stat(file)]
 
         # after an error, too: the next start does not fetch finished files again
         try:

@@ -89,13 +89,18 @@ SHRINK = {  # start of a command -> what is added to it, the last match
 }
 
 
+def joined_lines(block: str) -> list[str]:
+    """The commands of a bash block; a backslash continues a line."""
+    return re.sub(r"\\\n\s*", "", block).splitlines()
+
+
 def commands(page: str) -> list[str]:
-    """The lines of every bash block of a page."""
+    """The commands of every bash block of a page."""
     text = (helpers.ROOT / page).read_text()
     return [
         line
         for block in re.findall(r"```bash\n(.*?)```", text, re.S)
-        for line in block.splitlines()
+        for line in joined_lines(block)
     ]
 
 
@@ -113,7 +118,7 @@ def steps(page: str) -> list[tuple[str, str]]:
     text, listed = (helpers.ROOT / page).read_text(), []
     for language, block in re.findall(r"```(bash|python)\n(.*?)```", text, re.S):
         if language == "bash":
-            listed += [("bash", line) for line in block.splitlines()]
+            listed += [("bash", line) for line in joined_lines(block)]
         elif block in programs(page):
             listed.append(("python", block))
     return listed

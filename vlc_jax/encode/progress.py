@@ -26,8 +26,8 @@ class Progress:
         is_overwritten: False if the terminal has another line that is overwritten.
         """
         self._title, self._totals = title, dict(totals)
-        self._done, self._seconds = dict.fromkeys(totals, 0), dict.fromkeys(totals, 0.0)
-        self._cached = dict.fromkeys(totals, 0)
+        self._done, self._cached = dict.fromkeys(totals, 0), dict.fromkeys(totals, 0)
+        self._timed: dict[str, tuple[int, float]] = {}  # kind -> (items, seconds), after the first
         self._last = time.monotonic()
         self._line = progress.Line(is_terminal=None if is_overwritten else False)
 
@@ -38,12 +38,19 @@ class Progress:
             self._totals[kind] = self._cached[kind] + number
 
     def count(self, kind: str, number: int) -> None:
-        """Counts finished items; the time since the last call is theirs."""
+        """Counts finished items; the time since the last call is theirs.
+
+        The first call of a kind sets no pace: its time is mostly that of a compilation.
+        """
         if self._line is None:
             return
         now = time.monotonic()
+        if kind in self._timed:
+            items, seconds = self._timed[kind]
+            self._timed[kind] = (items + number, seconds + now - self._last)
+        else:
+            self._timed[kind] = (0, 0.0)
         self._done[kind] = self._done.get(kind, 0) + number
-        self._seconds[kind] = self._seconds.get(kind, 0.0) + now - self._last
         self._last = now
         if self._line.is_due():
             self._line.show(self._text())
@@ -62,9 +69,12 @@ class Progress:
                 is_known = False
             elif total:
                 counts.append(f"{kind} {ready:,} of {total:,}")
-                left += (total - ready) * self._seconds[kind] / done if done else 0.0
-                is_known &= done > 0 or ready == total
-        counts.append(
-            f"{'' if is_known else 'more than '}{datetime.timedelta(seconds=round(left))}"
-        )
-        return f"{self._title}: {', '.join(counts)} left"
+                items, seconds = self._timed.get(kind, (0, 0.0))
+                left += (total - ready) * seconds / items if items else 0.0
+                is_known &= items > 0 or ready == total
+        left = round(left)
+        if is_known or left:  # "more than 0:00:00" says nothing
+            counts.append(
+                f"{'' if is_known else 'more than '}{datetime.timedelta(seconds=left)} left"
+            )
+        return f"{self._title}: {', '.join(counts)}"

@@ -18,6 +18,7 @@ from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.evaluators import Abilities, Scorer, foreign
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.benchmarks import READERS, protocol_of
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.run import workdir_files
 from vlc_jax.run.environment import environment
 from vlc_jax.run.processes.preemption import StopSignal
@@ -29,7 +30,7 @@ from vlc_jax.types.setup import BenchmarkSetup
 
 
 class Results(dict[str, dict[str, Any]]):
-    """Benchmark -> its result, the content of WORKDIR/evals/<benchmark>/0.json.
+    """Benchmark -> its result, the content of WORKDIR/evals/NAME/0.json.
 
     `results["sugarcrepe"]["metrics"]["accuracy"]` has value, low and high (95 % interval), chance,
     count and ties; "accuracy/subset=swap_obj" is a subset's. "summary" lists the metrics of tables,
@@ -95,6 +96,19 @@ def evaluate(
             each: setup._replace(read=partial(read.get, each)) for each, setup in setups.items()
         }
         return _of_model(model, setups, folder, name, batch_size, examples)
+    return _of_others(model, setups, read, folder, name, batch_size, examples)
+
+
+def _of_others(
+    model: Any,
+    setups: Mapping[str, BenchmarkSetup],
+    read: Mapping[str, Benchmark],
+    folder: Path,
+    name: str,
+    batch_size: int | None,
+    examples: int,
+) -> Results:
+    """A scorer of another library, or a table of its scores."""
     scorer, done = name or _name(model), Results()
     folder.mkdir(parents=True, exist_ok=True)
     # a second call at the same time would write into the same files

@@ -7,7 +7,7 @@ What'sUp, NegBench), or images of one caption (SVO-Probes, ImageCoDe; one half o
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from vlc_jax.evaluators import groups, stats, ties, token_scores
 from vlc_jax.evaluators.cases import check_cases, image_name, row
@@ -64,19 +64,12 @@ def evaluate(
     # The correct option is the first; padding is below all others.
     standing = ties.standing(np.where(mask, scores, -np.inf), np.zeros(len(cases), int))
     right, tied = standing.among_best(1, tie), standing.tied(1)
-    clusters, labels = stats.images_of(cases), [case.group for case in cases]
-    decisions = groups.Decisions(labels, right, 1 / counts, tied, clusters)
+    labels = [case.group for case in cases]
+    decisions = groups.Decisions(labels, right, 1 / counts, tied, stats.images_of(cases))
     metrics = groups.metrics("accuracy", decisions, benchmark)
     metrics |= groups.together(decisions, benchmark)
     if counts.max() > MANY:
-        for k in KS:
-            if k < counts.max():
-                earned, chance = standing.among_best(k, tie), np.minimum(k / counts, 1)
-                recalls = groups.Decisions(labels, earned, chance, standing.tied(k), clusters)
-                metrics |= groups.metrics(f"recall_at_{k}", recalls, benchmark)
-        ranks, chance = standing.rank(tie), float((1 + counts).mean() / 2)
-        metrics["mean_rank"] = stats.bootstrapped(ranks, "mean", chance, unit="rank")
-        metrics["median_rank"] = stats.bootstrapped(ranks, "median", unit="rank")
+        metrics |= _ranks(benchmark, standing, counts, tie)
     if tokens:
         metrics |= token_scores.metrics(benchmark, scorer, tie)
     rows = [
@@ -84,6 +77,23 @@ def evaluate(
         for n, case in enumerate(cases)
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "options": _span(counts)})
+
+
+def _ranks(
+    benchmark: Benchmark, standing: ties.Standing, counts: Int[np.ndarray, " cases"], tie: str
+) -> dict[str, stats.Estimate]:
+    """Recalls and ranks of the correct option among `counts` options."""
+    labels, clusters = [case.group for case in benchmark.cases], stats.images_of(benchmark.cases)
+    metrics: dict[str, stats.Estimate] = {}
+    for k in KS:
+        if k < counts.max():
+            earned, chance = standing.among_best(k, tie), np.minimum(k / counts, 1)
+            recalls = groups.Decisions(labels, earned, chance, standing.tied(k), clusters)
+            metrics |= groups.metrics(f"recall_at_{k}", recalls, benchmark)
+    ranks, chance = standing.rank(tie), float((1 + counts).mean() / 2)
+    metrics["mean_rank"] = stats.bootstrapped(ranks, "mean", chance, unit="rank")
+    metrics["median_rank"] = stats.bootstrapped(ranks, "median", unit="rank")
+    return metrics
 
 
 def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases options"]:

@@ -219,7 +219,7 @@ def _checked(result: Any, shape: tuple[int, int | None], name: str) -> np.ndarra
 
     Raises UsageError, with the rule and the value found, for any other array.
     """
-    wanted = f"({', '.join('width' if n is None else str(n) for n in shape)})"
+    expected = f"({', '.join('width' if n is None else str(n) for n in shape)})"
     kind = type(result).__name__
     if hasattr(result, "detach"):
         # a tensor of torch, on a device, with a gradient, or in bfloat16, which numpy refuses
@@ -231,11 +231,11 @@ def _checked(result: Any, shape: tuple[int, int | None], name: str) -> np.ndarra
         numbers = None
     if numbers is None:
         raise UsageError(
-            f"{name} returns an array of numbers of shape {wanted}; got {kind} {result!r:.80}"
+            f"{name} returns an array of numbers of shape {expected}; got {kind} {result!r:.80}"
         )
     is_fit = numbers.ndim == 2 and numbers.shape[0] == shape[0] and numbers.shape[1] > 0
     if not is_fit or shape[1] not in (None, numbers.shape[1]):
-        raise UsageError(f"{name} returns an array of shape {wanted}; got shape {numbers.shape}")
+        raise UsageError(f"{name} returns an array of shape {expected}; got shape {numbers.shape}")
     if bad := int(numbers.size - np.isfinite(numbers).sum()):
         raise UsageError(
             f"{name} returns finite numbers; {bad} of {numbers.size} are NaN or infinite"

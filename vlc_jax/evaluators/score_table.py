@@ -35,9 +35,9 @@ def scorer(
       are compared with the case's.
 
     Raises:
-      UsageError: a protocol that compares cases with each other. DataError: a case without scores,
-        scores without a case, other captions, another number of scores, or one that is no finite
-        number.
+      UsageError: a protocol that compares cases with each other.
+      DataError: a case without scores, scores without a case, other captions, another number of
+        scores, or one that is no finite number.
     """
     if protocol not in OF_CASES:
         raise UsageError(

@@ -62,14 +62,7 @@ def evaluate(
         rule,
         lambda case: len(case.images) == IMAGES and len(case.captions) == texts in (0, TEXTS),
     )
-    pooled = np.concatenate(
-        [
-            scorer.embed_images([image for case in part for image in case.images]).pooled
-            for part in chunked(benchmark.cases, chunk)
-        ]
-    )
-    stats.require_finite(pooled, benchmark.name)
-    features = unit(pooled).reshape(len(benchmark.cases), IMAGES, -1)
+    features = _features(benchmark, scorer, chunk)
     alone = features[:, 1:3].reshape(-1, features.shape[-1])
     mean = alone.mean(axis=0)
     length = float(np.linalg.norm(mean))
@@ -102,6 +95,20 @@ def evaluate(
         for n, case in enumerate(benchmark.cases)
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floor, "quantile": FLOOR})
+
+
+def _features(
+    benchmark: Benchmark, scorer: Scorer, chunk: int
+) -> Float[np.ndarray, "cases images embed"]:
+    """Pooled features of unit length, of `chunk` cases at a time."""
+    pooled = np.concatenate(
+        [
+            scorer.embed_images([image for case in part for image in case.images]).pooled
+            for part in chunked(benchmark.cases, chunk)
+        ]
+    )
+    stats.require_finite(pooled, benchmark.name)
+    return unit(pooled).reshape(len(benchmark.cases), IMAGES, -1)
 
 
 def _statistics(

@@ -8,6 +8,7 @@ another one without the image.
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -96,7 +97,7 @@ def evaluate(
     cosines = None
     if scorer.embeds:
         cosines = np.concatenate([_text_cosines(part, scorer) for part in chunked(cases, chunk)])
-    order, labels = orders(scores), [case.group for case in cases]
+    labels = [case.group for case in cases]
     credits = _credits(scores, cosines, tie)
     metrics: dict[str, stats.Estimate] = {}
     for name, (credit, tied) in credits.items():
@@ -105,24 +106,8 @@ def evaluate(
         metrics |= groups.metrics(name, decisions, benchmark)
     for k, name in enumerate(("correct", "negative", "positive")):
         metrics |= groups.mean_scores(f"mean_score_{name}", scores[:, k], labels, benchmark)
-    nearest = credits["text_accuracy"][0] == 1 if scorer.embeds else None
-    rows = [
-        row(
-            case,
-            case.captions,
-            scores[n].tolist(),
-            order[n, 0],
-            order[n, 4],
-            image=image_name(case),
-            # indices of further correct captions
-            positives=[2],
-            original=bool(scores[n, 0] > scores[n, 1]),
-            brittle=bool(order[n, 1] | order[n, 2]),
-            **({} if nearest is None else {"text_only": bool(nearest[n])}),
-        )
-        for n, case in enumerate(cases)
-    ]
-    counts = dict(zip(ORDERS, order.sum(axis=0).tolist(), strict=True))
+    rows = _rows(cases, scores, credits["text_accuracy"][0] == 1 if scorer.embeds else None)
+    counts = dict(zip(ORDERS, orders(scores).sum(axis=0).tolist(), strict=True))
     return stats.EvalResult(metrics, rows, {"tie": tie, "orders": counts})
 
 
@@ -144,6 +129,31 @@ def _credits(
         nearest = ties.credit(cosines, lambda s: (s[:, 0] > s[:, 1]) & (s[:, 0] > s[:, 2]), tie)
         by_metric["text_accuracy"] = (nearest, cosines[:, 0] == cosines[:, 1:].max(axis=1))
     return by_metric
+
+
+def _rows(
+    cases: Sequence[Case],
+    scores: Float[np.ndarray, "cases 3"],
+    is_nearest: Bool[np.ndarray, " cases"] | None,
+) -> list[dict[str, Any]]:
+    """Rows of the result; is_nearest: text_accuracy of each case."""
+    order = orders(scores)
+    return [
+        row(
+            case,
+            case.captions,
+            scores[n].tolist(),
+            order[n, 0],
+            order[n, 4],
+            image=image_name(case),
+            # indices of further correct captions
+            positives=[2],
+            original=bool(scores[n, 0] > scores[n, 1]),
+            brittle=bool(order[n, 1] | order[n, 2]),
+            **({} if is_nearest is None else {"text_only": bool(is_nearest[n])}),
+        )
+        for n, case in enumerate(cases)
+    ]
 
 
 def _text_cosines(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases 3"]:

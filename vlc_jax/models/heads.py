@@ -102,7 +102,7 @@ class Head(nn.Module):
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
     ) -> Float[Array, "images options"]:
-        """Scores of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
+        """Scores of image i with its own k texts, rows `i * k` to `i * k + k - 1` of `text`."""
         del is_training
         return dot_options(image.pooled, text.pooled)
 
@@ -158,8 +158,8 @@ class Generating(Decoding, Protocol):
     ) -> continuation.Prompt:
         """Embeddings of each image and of the question `ids` after it.
 
-        valid: True on tokens of `ids`, False on padding.   has_image: False masks the image tokens
-        only (M3ID); tokens before and after them stay.
+        valid: True on tokens of `ids`, False on padding.
+        has_image: False masks the image tokens only (M3ID); tokens before and after them stay.
         """
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
@@ -188,7 +188,7 @@ def dot(
 def dot_options(
     image: Float[Array, "images embed"], text: Float[Array, "texts embed"]
 ) -> Float[Array, "images options"]:
-    """Dot product of image i with its own k texts, rows i*k to i*k + k - 1 of `text`."""
+    """Dot product of image i with its own k texts, rows `i * k` to `i * k + k - 1` of `text`."""
 
     def product(image: Array, text: Array) -> Array:
         options = text.reshape(len(image), -1, image.shape[1])
@@ -203,7 +203,7 @@ def map_chunks(
     """`score` of all rows of a tree of arrays: lax.map over chunks of about `chunk` rows.
 
     remat: recompute each chunk in the backward pass, so that only the activations of one chunk are
-    in memory.
+      in memory.
     """
     count = len(jax.tree.leaves(rows)[0])
     chunks = -(-count // chunk)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from flax import linen as nn
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from vlc_jax.devices import runtime, sharding
@@ -57,14 +58,7 @@ def resolve(
         addresses.check(config)
     config = weights_config.completed(config)
     validate.check(config, mode)
-    if mode == "weights":
-        mesh = sharding.make_mesh()
-    else:
-        mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
-        if mode in ("train", "plan"):
-            validate.check_microbatch(config, sharding.row_groups(mesh))
-            if config.model.remat == "offload":
-                runtime.require_pinned_host(sharding.one_device(mesh))
+    mesh = _mesh(config, mode, hardware)
     platform = runtime.platform_name(None if hardware is None else hardware[0])
     config = _with_dtype(config, platform)
     original = config
@@ -101,6 +95,18 @@ def resolve(
         evaluation=None if mode == "plan" else _evaluation(config),
         training=training,
     )
+
+
+def _mesh(config: ConfigDict, mode: Mode, hardware: Sequence[Any] | None) -> Mesh:
+    """The mesh, after the checks that need one; that of all present devices for "weights"."""
+    if mode == "weights":
+        return sharding.make_mesh()
+    mesh = sharding.make_mesh(**config.mesh, batch_size=config.batch_size, hardware=hardware)
+    if mode in ("train", "plan"):
+        validate.check_microbatch(config, sharding.row_groups(mesh))
+        if config.model.remat == "offload":
+            runtime.require_pinned_host(sharding.one_device(mesh))
+    return mesh
 
 
 def _with_dtype(config: ConfigDict, platform: str) -> ConfigDict:

@@ -105,11 +105,7 @@ def config_of_weights(
                 f"{path} is an exported folder, whose {exported_config.NAME} sets {listed}: leave "
                 f"{listed} out"
             )
-        with exported.unlocked():
-            exported.input.image_size = image_size or exported.input.image_size
-            if tokenizer:
-                _use_tokenizer(exported, tokenizer)
-        return exported
+        return _exported_with(exported, tokenizer, image_size)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ == "hf_llm2clip":
         raise UsageError(
@@ -139,6 +135,16 @@ def config_of_weights(
             config.model.activation = activation
         config.evals = ConfigDict()
     return config
+
+
+def _exported_with(
+    exported: ConfigDict, tokenizer: str | None, image_size: int | None
+) -> ConfigDict:
+    with exported.unlocked():
+        exported.input.image_size = image_size or exported.input.image_size
+        if tokenizer:
+            _use_tokenizer(exported, tokenizer)
+    return exported
 
 
 def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:

@@ -21,7 +21,7 @@ from vlc_jax.train.first_state import load_frozen_for_step, restore_or_init
 from vlc_jax.train.metrics_log import MetricsLog
 from vlc_jax.train.step import Batch
 from vlc_jax.types import State
-from vlc_jax.types.setup import Setup
+from vlc_jax.types.setup import Setup, TrainingSetup
 
 
 def train(
@@ -73,14 +73,7 @@ def train(
     batches = BatchIterator(setup, workdir, start)
     log = MetricsLog(setup, workdir, start, batches.record_ids, checkpoints)
     run = Run(setup, frozen, batches, log, checkpoints, evaluation)
-    watchdog = Watchdog(
-        log.clock,
-        *training.watchdog,
-        stacks=workdir.stacks,
-        on_hang=partial(workdir.fail, ExitCode.HANG),
-        lost=workdir.lost,
-        announce=partial(workdir.announce, ExitCode.HANG),
-    )
+    watchdog = _watchdog(log, workdir, training)
     # callbacks run in reverse order, whatever the others raise: the watchdog closes last, since the
     # wait for a save may hang
     with contextlib.ExitStack() as last:
@@ -91,6 +84,17 @@ def train(
         last.callback(log.close)
         run.loop(state, stop)
     finish(workdir, evaluation, training.steps)
+
+
+def _watchdog(log: MetricsLog, workdir: Workdir, training: TrainingSetup) -> Watchdog:
+    return Watchdog(
+        log.clock,
+        *training.watchdog,
+        stacks=workdir.stacks,
+        on_hang=partial(workdir.fail, ExitCode.HANG),
+        lost=workdir.lost,
+        announce=partial(workdir.announce, ExitCode.HANG),
+    )
 
 
 def finish(workdir: Workdir, evaluation: Evaluation, steps: int) -> None:

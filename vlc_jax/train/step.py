@@ -25,32 +25,18 @@ def make_step(setup: Setup) -> Step:
     A step with a non-finite loss or gradient returns the state unchanged. With a spike guard, a
     step with an outlying gradient norm changes no parameters.
     """
-    model, parameters, optimization = setup.model, setup.parameters, setup.optimization
-    sub_batches = optimization.sub_batches
-
-    def sub_batch_loss(variables: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, tuple]:
-        if optimization.microbatch is None:
-            inputs = normalised(setup, batch)
-        else:
-            inputs = with_features(setup, variables, batch, optimization.microbatch, key)
-        variables = {**variables, "params": parameters.with_dropout(variables["params"], key)}
-        outputs, updated = model.apply(
-            variables, inputs, rngs={"dropout": key}, mutable=["batch_stats"]
-        )
-        value, sums = losses.total(optimization.losses, outputs, batch, setup.mesh)
-        parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
-        metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
-        return value, (metrics, updated.get("batch_stats", {}))
+    optimization, sub_batches = setup.optimization, setup.optimization.sub_batches
 
     def loss(
         trained: Any, frozen: Any, batch_stats: Any, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, tuple]:
-        variables = {"params": parameters.for_step(frozen, trained), "batch_stats": batch_stats}
+        params = setup.parameters.for_step(frozen, trained)
+        variables = {"params": params, "batch_stats": batch_stats}
         if sub_batches == 1:
-            return sub_batch_loss(variables, batch, key)
+            return sub_batch_loss(setup, variables, batch, key)
         parts = split_batch(batch, sub_batches, optimization.rows_per_example)
         # rematerialised, so that only one sub-batch's activations are alive at a time
-        body = jax.checkpoint(lambda part: sub_batch_loss(variables, *part))
+        body = jax.checkpoint(lambda part: sub_batch_loss(setup, variables, *part))
         keys = jax.random.split(key, sub_batches)
         return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, (parts, keys)))
 
@@ -86,6 +72,25 @@ def make_step(setup: Setup) -> Step:
         }
 
     return step
+
+
+def sub_batch_loss(
+    setup: Setup, variables: Any, batch: Batch, key: jax.Array
+) -> tuple[jax.Array, tuple[dict[str, jax.Array], Any]]:
+    """(loss, (metrics, running statistics of the head)) of a sub-batch."""
+    parameters, optimization = setup.parameters, setup.optimization
+    if optimization.microbatch is None:
+        inputs = normalised(setup, batch)
+    else:
+        inputs = with_features(setup, variables, batch, optimization.microbatch, key)
+    variables = {**variables, "params": parameters.with_dropout(variables["params"], key)}
+    outputs, updated = setup.model.apply(
+        variables, inputs, rngs={"dropout": key}, mutable=["batch_stats"]
+    )
+    value, sums = losses.total(optimization.losses, outputs, batch, setup.mesh)
+    parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
+    metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
+    return value, (metrics, updated.get("batch_stats", {}))
 
 
 def normalised(setup: Setup, batch: Batch) -> Batch:

@@ -55,7 +55,7 @@ class Presence(NamedTuple):
 
     start: random id of this start of the process.   beat: counter that grows while it is alive.
     phase: waiting | connecting | running.   code: its exit code; None while it is alive.
-    found: findings of process 0: `absent` (indices, until all have started), `starts` (of all
+    findings: of process 0: `absent` (indices, until all have started), `starts` (of all
       processes, from then on), `lost` ([code, message]) and `differences` (name -> message, "" if
       all processes agree).
     """
@@ -66,7 +66,7 @@ class Presence(NamedTuple):
     pid: int
     phase: str = "waiting"
     code: int | None = None
-    found: Mapping[str, Any] = {}
+    findings: Mapping[str, Any] = {}
 
 
 def folder_of(workdir: Path | str) -> Folder:
@@ -209,14 +209,14 @@ class Peers:
             if self.index and self._silence[0].is_alive:
                 if (code := self._leader.code) is not None:
                     raise PeerError(f"process 0 ended with {code} before all processes had started")
-                starts = self._leader.found.get("starts", [])
+                starts = self._leader.findings.get("starts", [])
                 self._starts = starts if self._mine.start in starts else None
             return self._starts is not None
 
     def _absent(self) -> list[int]:
         with self._lock:
             if self.index and self._silence[0].is_alive:
-                return self._leader.found.get("absent", [])
+                return self._leader.findings.get("absent", [])
             return [i for i, silence in self._silence.items() if not silence.is_alive]
 
     def agree(self, name: str, facts: Mapping[str, Any], differences: Callable) -> None:
@@ -233,7 +233,7 @@ class Peers:
             message = self._compare(name, facts, differences)
             with self._lock:  # the watching thread writes `found`, too
                 messages = {**self._differences(), name: message}
-                self._set(found={**self._mine.found, "differences": messages})
+                self._set(findings={**self._mine.findings, "differences": messages})
             # time for the others to read it before this process ends
             if message:
                 time.sleep(2 * self._beat)
@@ -256,7 +256,7 @@ class Peers:
     def _differences(self) -> Mapping[str, str]:
         with self._lock:
             leader = self._mine if self.index == 0 else self._leader
-            return leader.found.get("differences", {}) if leader else {}
+            return leader.findings.get("differences", {}) if leader else {}
 
     def lost(self, seconds: float = 0.0) -> tuple[int, str] | None:
         """(exit code, message) if another process is lost, waiting up to `seconds` for it."""
@@ -264,7 +264,7 @@ class Peers:
         while True:
             with self._lock:
                 leader = self._mine if self.index == 0 else self._leader
-                if leader and (loss := leader.found.get("lost")) and self._starts:
+                if leader and (loss := leader.findings.get("lost")) and self._starts:
                     return loss[0], loss[1]
                 if self.index and self._starts and (loss := self._judge(0, self._leader)):
                     return loss
@@ -333,11 +333,11 @@ class Peers:
                 self._silence[index].update(presence, seconds)
             if self.index:
                 self._leader = seen[0]
-            self._set(found={} if self.index else self._findings(seen))
+            self._set(findings={} if self.index else self._findings(seen))
 
     def _findings(self, seen: Mapping[int, Presence | None]) -> dict[str, Any]:
-        """`Presence.found` of process 0, for all processes."""
-        findings = dict(self._mine.found)
+        """`Presence.findings` of process 0, for all processes."""
+        findings = dict(self._mine.findings)
         self._silence[0].is_alive = True
         if self._starts is None:
             findings["absent"] = self._absent()
@@ -385,7 +385,7 @@ def find_cause(folder: Folder, mine: Presence, lost_seconds: float) -> tuple[int
     Crashes of others and their ExitCode.INFRASTRUCTURE are effects, not causes.
     """
     leader = read(folder, 0)
-    starts = leader.found.get("starts", []) if leader else []
+    starts = leader.findings.get("starts", []) if leader else []
     others = {i: Silence() for i, start in enumerate(starts) if start != mine.start}
     waited = 0.0
     while waited < lost_seconds + BEAT_SECONDS:
