@@ -6,7 +6,7 @@ draws the captions that the run would read and one negative of each, filters the
 (input_pipeline/hard_texts/balance.py) and writes OUT/texts.jsonl, which the generator from_table
 reads. OUT/evals/texts/0.json has the share of captions with a negative, the share of negatives that
 are kept, and the separability of all ("_drawn") and of the kept ones, by folds of another seed than
-those of the filter.
+those of the filter. A run that was stopped continues after its last round (OUT/rounds.jsonl).
 """
 
 import json
@@ -42,13 +42,18 @@ def write() -> str:
     examples = Examples(source, NoPixels(), config.seed, 1, {}, negatives=texts)
     rows = [examples.group(n, {})[0] for n in range(config.steps * config.batch_size)]
     drawn = [row for row in rows if row.negatives]
-    pairs = balance.Pairs(
-        [(row.caption, row.negatives[0]) for row in drawn], [row.record.id for row in drawn]
-    )
+    options = [(row.caption, row.negatives[0]) for row in drawn]
+    pairs = balance.Pairs(options, [row.record.id for row in drawn])
+    out.mkdir(parents=True, exist_ok=True)
+    request = {"balance": FLAGS.balance, "texts": balance.digest(options)}
+    log = balance.RoundLog(out / "rounds.jsonl", request)
+
+    def after(each: balance.Round) -> None:
+        log.append("negatives", each)
+        print(each[:3], flush=True)
+
     with usage_errors():
-        choice = pairs.balanced(
-            FLAGS.balance, config.seed, lambda each: print(each[:3], flush=True)
-        )
+        choice = pairs.balanced(FLAGS.balance, config.seed, after, log.of("negatives"))
     values = {
         "has_negative": np.array([bool(row.negatives) for row in rows]),
         "kept": choice >= 0,
