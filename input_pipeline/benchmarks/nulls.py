@@ -132,7 +132,7 @@ def of_benchmark(benchmark: Benchmark, protocol: str, cache: Path | None = None)
         sha256 = _sha256(benchmark, label)
         known = table().get((benchmark.name, label, sha256))
         if known is None:
-            key = _digest(protocol, cases)
+            key = digest(protocol, cases)
             if key not in stored:
                 stored[key] = {
                     metric: {name: float(share.mean()) for name, share in shares.items()}
@@ -185,14 +185,23 @@ def write(path: Path, rows: Iterable[Null]) -> None:
                 lines.writerow([f"{x:.6g}" if isinstance(x, float) else x for x in row])
 
 
-def blind_credit(benchmark: Benchmark, protocol: str) -> dict[str, np.ndarray]:
-    """Metric -> blind credit of each case of a whole set, (cases,), from 0 to 1."""
+def case_credits(benchmark: Benchmark, protocol: str) -> dict[str, dict[str, np.ndarray]]:
+    """Metric -> "ceiling", "blind" -> credit of each case of a whole set, (cases,), from 0 to 1.
+
+    Pairs have no blind credit: the texts of a pair are right and wrong equally often.
+    """
     place = {case.id: index for index, case in enumerate(benchmark.cases)}
-    credit = {metric: np.zeros(len(place)) for metric in METRICS.get(protocol, {})}
-    for cases in _subsets(benchmark).values() if credit else ():
-        for metric, shares in _credits(cases, protocol).items():
-            credit[metric][[place[case.id] for case in cases]] = shares["blind"]
-    return credit
+    names = ("ceiling",) if protocol == "pairs" else ("ceiling", "blind")
+    credits = {
+        metric: {name: np.zeros(len(place)) for name in names}
+        for metric in METRICS.get(protocol, {})
+    }
+    for cases in _subsets(benchmark).values() if credits else ():
+        rows = [place[case.id] for case in cases]
+        for metric, shares in _credits(cases, protocol, names).items():
+            for name in names:
+                credits[metric][name][rows] = shares[name]
+    return credits
 
 
 def _with_totals(benchmark: Benchmark, rows: Sequence[Null]) -> list[Null]:
@@ -218,9 +227,12 @@ def _sha256(benchmark: Benchmark, subset: str) -> str:
     return benchmark.files.get(subset, benchmark.files.get("", ""))
 
 
-def _digest(protocol: str, cases: Sequence[Case]) -> str:
+def digest(protocol: str, cases: Sequence[Case]) -> str:
     """Of all that the nulls of cases depend on."""
-    content = [(case.captions, case.meta.get("positive"), len(case.images)) for case in cases]
+    content = [
+        (case.captions, case.meta.get("positive"), len(case.images), subset_of(case))
+        for case in cases
+    ]
     return hashlib.sha256(repr((VERSION, protocol, content, _groups(cases))).encode()).hexdigest()
 
 
@@ -251,8 +263,10 @@ def bag(text: str) -> tuple[str, ...]:
     return tuple(sorted(_WORD.findall(text.lower())))
 
 
-def _credits(cases: Sequence[Case], protocol: str) -> dict[str, dict[str, np.ndarray]]:
-    """Metric -> name of `SHARES` -> credit of each case."""
+def _credits(
+    cases: Sequence[Case], protocol: str, names: Sequence[str] = SHARES
+) -> dict[str, dict[str, np.ndarray]]:
+    """Metric -> name of `SHARES` -> credit of each case; "blind" is chance unless in `names`."""
     metrics = METRICS[protocol]
     # of one caption and several images, all options have the same text
     chance = np.array([1 / max(1, len(case.images)) for case in cases])
@@ -262,7 +276,9 @@ def _credits(cases: Sequence[Case], protocol: str) -> dict[str, dict[str, np.nda
     asked = [case for case, has in zip(cases, has_texts, strict=True) if has]
     scores: dict[Callable[[Case], tuple[str, ...]], list[np.ndarray]] = {}
     for name, metric in metrics.items() if asked else ():
-        if metric.texts not in scores:
+        if metric.texts not in scores and "blind" not in names:
+            scores[metric.texts] = [np.zeros(len(metric.texts(case))) for case in asked]
+        elif metric.texts not in scores:
             from vlc_jax.input_pipeline.hard_texts import blind  # scikit-learn takes a second
 
             texts = [metric.texts(case) for case in asked]

@@ -18,6 +18,7 @@ from vlc_jax.devices import sharding
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.interrupt import Interrupt
 from vlc_jax.errors import UsageError
+from vlc_jax.evaluation import text_nulls
 from vlc_jax.evaluators import EvalResult, Scorer, patch_maps, questions
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark, protocol_of
 from vlc_jax.input_pipeline.case import image_file, maps_file
@@ -58,6 +59,7 @@ class Evaluation:
         self._options = setup.evaluation
         self._root = workdir.path
         self._benchmarks: dict[str, Benchmark] = {}
+        self._credits: dict[str, text_nulls.Credits] = {}
         self._encoder = Encoder(
             setup,
             Interrupt(stop),
@@ -152,6 +154,8 @@ class Evaluation:
             self._encoder.prepare(variables, benchmark)
             options = open_vectors(protocol, setup.protocol_options)
             result = evaluators.evaluate(protocol, benchmark, scorer, **options)
+            if self.workdir.is_writer:
+                text_nulls.add(result, benchmark, self._nulls(name))
         row = evaluators.to_json(
             protocol,
             benchmark,
@@ -224,6 +228,15 @@ class Evaluation:
             has_slot = image_questions.SLOT in self._options.question
             self._benchmarks[name] = questions.ask(benchmark) if has_slot else benchmark
         return self._benchmarks[name]
+
+    def _nulls(self, name: str) -> text_nulls.Credits:
+        """Of a benchmark, for all steps; beside the features, if config.eval.cache keeps these."""
+        if name not in self._credits:
+            kept = self._options.cache
+            cache = Path(kept) / "nulls" if kept else None
+            setup = self._options.benchmarks[name]
+            self._credits[name] = text_nulls.of_cases(self._read(name), setup, cache)
+        return self._credits[name]
 
     def _is_finished(self, name: str, step: int) -> bool:
         """True if every process sees the result, so that all processes compute it or none.

@@ -19,6 +19,7 @@ from rich.progress import Progress
 
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError
+from vlc_jax.evaluation import text_nulls
 from vlc_jax.evaluation.benchmarks import of_benchmark, open_vectors, write_result
 from vlc_jax.evaluation.kept_calls import KeptCalls
 from vlc_jax.evaluators import Scorer, foreign, score_table
@@ -76,6 +77,8 @@ class Task(NamedTuple):
         with of_benchmark(self.name):
             options = open_vectors(self.protocol, setup.protocol_options)
             result = evaluators.evaluate(self.protocol, benchmark, scorer, **options)
+            credits = text_nulls.of_cases(self.benchmark, setup)
+            text_nulls.add(result, self.benchmark, credits)
         row = evaluators.to_json(
             self.protocol,
             benchmark,

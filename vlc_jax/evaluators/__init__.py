@@ -188,6 +188,8 @@ ASKING = tuple(name for name, row in PROTOCOLS.items() if row.needs)
 # Options of every benchmark: the protocol, and the fields of vqascore.asking, which replaces the
 # scores of captions in every other protocol.
 OPTIONS = ("protocol", "vqascore")
+# Prefix of a metric over the cases that a blind classifier of the texts does not get right.
+GROUNDED = "grounded_"
 
 
 def protocol(default: str, chosen: str = "") -> str:
@@ -274,6 +276,7 @@ def to_json(
     name = protocol(default, chosen)
     row = PROTOCOLS[name]
     metrics = (*row.summary, *benchmark.summary) if chosen else benchmark.summary or row.summary
+    metrics = [name for metric in metrics for name in (metric, f"{GROUNDED}{metric}")]
     return {
         "benchmark": reader,
         "reader": reader,
@@ -282,7 +285,10 @@ def to_json(
         **facts,
         "notes": list(benchmark.notes),
         "summary": [metric for metric in dict.fromkeys(metrics) if metric in result.metrics],
-        "metrics": {metric: e._asdict() for metric, e in result.metrics.items()},
+        "metrics": {
+            metric: e._asdict() | result.nulls.get(metric, {})
+            for metric, e in result.metrics.items()
+        },
         "details": result.details,
         # of <step>.scores.jsonl, by which a truncated file is noticed
         "score_rows": len(result.per_example),

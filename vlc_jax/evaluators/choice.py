@@ -76,7 +76,8 @@ def evaluate(
         _row(case, scores[n, : counts[n]].tolist(), right[n] == 1, tied[n])
         for n, case in enumerate(cases)
     ]
-    return stats.EvalResult(metrics, rows, {"tie": tie, "options": _span(counts)})
+    details = {"tie": tie, "options": _span(counts)}
+    return stats.EvalResult(metrics, rows, details, {"accuracy": decisions})
 
 
 def _ranks(

@@ -72,7 +72,11 @@ def evaluate(
     other = image_pairs.other_features(second_features, benchmark) if second_features else None
     scored = [embed_and_score(part, scorer) for part in chunked(benchmark.cases, chunk)]
     scores = stats.require_finite(np.concatenate([part[1] for part in scored]), benchmark.name)
-    metrics, rows = _accuracies(scores, benchmark, tie), _rows(benchmark, scores)
+    decisions = _decisions(scores, benchmark, tie)
+    metrics, rows = dict[str, stats.Estimate](), _rows(benchmark, scores)
+    for name, decided in decisions.items():
+        metrics |= groups.metrics(name, decided, benchmark)
+    metrics["text_score"] = metrics["pair_accuracy"]
     details: dict[str, object] = {"tie": tie}
     if geometry or second_features:
         pooled = np.concatenate([part[0] for part in scored])
@@ -81,20 +85,19 @@ def evaluate(
         metrics |= of_images
         rows = [row | {"image_cosine": float(c)} for row, c in zip(rows, cosines, strict=True)]
         details |= {"agreement": image_pairs.AGREEMENT, "difference": image_pairs.DIFFERENCE}
-    return stats.EvalResult(metrics, rows, details)
+    return stats.EvalResult(metrics, rows, details, decisions)
 
 
-def _accuracies(
+def _decisions(
     scores: Float[np.ndarray, "cases 2 2"], benchmark: Benchmark, tie: str
-) -> dict[str, stats.Estimate]:
+) -> dict[str, groups.Decisions]:
     flat, labels = scores.reshape(-1, 4).astype(np.float64), [c.group for c in benchmark.cases]
-    clusters, metrics = stats.images_of(benchmark.cases), dict[str, stats.Estimate]()
+    clusters, decisions = stats.images_of(benchmark.cases), dict[str, groups.Decisions]()
     for name, comparisons in COMPARISONS.items():
         credit = ties.credit(flat, _rule(comparisons), tie)
         chance = np.full(len(flat), CHANCE[name])
-        decided = groups.Decisions(labels, credit, chance, _tied(flat, comparisons), clusters)
-        metrics |= groups.metrics(name, decided, benchmark)
-    metrics["text_score"] = metrics["pair_accuracy"]
+        tied = _tied(flat, comparisons)
+        decisions[name] = groups.Decisions(labels, credit, chance, tied, clusters)
     twice, cases = [g for g in labels for _ in (0, 1)], np.repeat(clusters, 2)
     for name, comparisons in INDIVIDUAL.items():
         # each query alone: ties among the other scores do not matter; in the order of the indices,
@@ -107,14 +110,12 @@ def _accuracies(
         ]
         tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
         credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
-        decided = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
-        metrics |= groups.metrics(name, decided, benchmark)
+        decisions[name] = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
     for name, sides in _relaxed(flat).items():
         credit = ties.credit(sides, _rule(((0, 1),)), tie)
         chance, tied = np.full(len(flat), 1 / 2), sides[:, 0] == sides[:, 1]
-        decided = groups.Decisions(labels, credit, chance, tied, clusters)
-        metrics |= groups.metrics(name, decided, benchmark)
-    return metrics
+        decisions[name] = groups.Decisions(labels, credit, chance, tied, clusters)
+    return decisions
 
 
 def _rule(comparisons: Sequence[tuple[int, int]]) -> Callable[[np.ndarray], np.ndarray]:

@@ -49,12 +49,16 @@ class EvalResult:
 
     `per_example` holds one row per case, ready for JSON: id, group, captions (a correct one first),
     their scores, `correct`, and further fields of the protocol. `details` are facts that are not
-    metrics (number of candidates, share of duplicate captions, ...).
+    metrics (number of candidates, share of duplicate captions, ...). `decisions`: metric -> the
+    `groups.Decisions` that it is a mean of, for metrics that compare texts. `nulls`: metric -> name
+    -> scores without the image (evaluation/text_nulls.py).
     """
 
     metrics: dict[str, Estimate]
     per_example: list[dict[str, Any]]
     details: dict[str, Any] = field(default_factory=dict)
+    decisions: dict[str, Any] = field(default_factory=dict)
+    nulls: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def wilson(value: float | int, count: float | int) -> tuple[float, float]:

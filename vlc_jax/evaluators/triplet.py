@@ -100,15 +100,16 @@ def evaluate(
     labels = [case.group for case in cases]
     credits = _credits(scores, cosines, tie)
     metrics: dict[str, stats.Estimate] = {}
+    decisions: dict[str, groups.Decisions] = {}
     for name, (credit, tied) in credits.items():
         chance = np.full(len(cases), CHANCE[name])
-        decisions = groups.Decisions(labels, credit, chance, tied, stats.images_of(cases))
-        metrics |= groups.metrics(name, decisions, benchmark)
+        decisions[name] = groups.Decisions(labels, credit, chance, tied, stats.images_of(cases))
+        metrics |= groups.metrics(name, decisions[name], benchmark)
     for k, name in enumerate(("correct", "negative", "positive")):
         metrics |= groups.mean_scores(f"mean_score_{name}", scores[:, k], labels, benchmark)
     rows = _rows(cases, scores, credits["text_accuracy"][0] == 1 if scorer.embeds else None)
     counts = dict(zip(ORDERS, orders(scores).sum(axis=0).tolist(), strict=True))
-    return stats.EvalResult(metrics, rows, {"tie": tie, "orders": counts})
+    return stats.EvalResult(metrics, rows, {"tie": tie, "orders": counts}, decisions)
 
 
 def _credits(

@@ -41,7 +41,11 @@ class Line:
     @property
     def chance(self) -> str:
         """Chance as text; several values for runs evaluated on different cases."""
-        values = [table.number(row, row.chance) for row in self.rows if row is not None]
+        return self.null("chance")
+
+    def null(self, name: str) -> str:
+        """Chance or a column of `table.NULLS` as text, as in `chance`."""
+        values = [table.number(row, getattr(row, name)) for row in self.rows if row is not None]
         return " / ".join(dict.fromkeys(values))
 
     @property
@@ -219,9 +223,10 @@ def without_config(run_names: Sequence[str], runs: Sequence[Run]) -> list[str]:
 def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
     """Table for a terminal; if it is narrow, intervals are below their values."""
     paper = ["paper", "− paper"] if has_paper(lines) else []
-    header = ["benchmark", "chance", *paper, *run_names]
-    output = table.terminal_table(header, 1, legend(run_names))
-    for column in output.columns[2:]:
+    nulls = nulls_of(lines)
+    header = ["benchmark", "chance", *nulls, *paper, *run_names]
+    output = table.terminal_table(header, 1, legend(run_names, lines))
+    for column in output.columns[2 + len(nulls) :]:
         column.no_wrap, column.overflow = False, "fold"
     style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
     benchmarks = [line.benchmark for line in lines]
@@ -240,6 +245,7 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
             for index in range(len(run_names))
         ]
         of_paper = (line.paper, line.paper_differences) if paper else ()
+        of_paper = (*map(line.null, nulls), *of_paper)
         output.add_row(rich.text.Text(first), line.chance, *of_paper, *cells)
         previous = line.benchmark
     return output
@@ -248,14 +254,17 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
 def to_markdown(run_names: Sequence[str], lines: Sequence[Line]) -> str:
     """Table in Markdown, with the differences to the first run."""
     paper = ["paper", "− paper"] if has_paper(lines) else []
-    header = ["benchmark", "metric", "chance", *paper, *map(table.markdown_cell, run_names)]
+    nulls = nulls_of(lines)
+    header = ["benchmark", "metric", "chance", *nulls, *paper]
+    header += map(table.markdown_cell, run_names)
     rows = []
     for line in lines:
         cells = [f"`{line.name}`", table.markdown_cell(line.any_row.label), line.chance]
+        cells += map(line.null, nulls)
         cells += [line.paper, line.paper_differences] if paper else []
         for index, row in enumerate(line.rows):
             remark = difference_text(line, index)
-            cell = row and f"**{table.number(row, row.value)}** {table.interval(row)}"
+            cell = row and f"**{table.number(row, row.value)}**{mark(row)} {table.interval(row)}"
             cells.append((f"{cell} ({remark})" if remark else cell) or "–")
         rows.append(cells)
     return table.markdown_table(header, rows, 2)
@@ -266,8 +275,19 @@ def has_paper(lines: Iterable[Line]) -> bool:
     return any(line.paper_row is not None for line in lines)
 
 
-def legend(run_names: Sequence[str]) -> str:
+def nulls_of(lines: Iterable[Line]) -> list[str]:
+    """The columns of `table.NULLS` that say something."""
+    return table.nulls_of(row for line in lines for row in line.rows if row is not None)
+
+
+def mark(row: table.Row) -> str:
+    """Mark of a value whose interval reaches the blind score."""
+    return table.BLIND if row.verdict == "blind" else ""
+
+
+def legend(run_names: Sequence[str], lines: Iterable[Line] = ()) -> str:
     """Legend of the tables: numbers, symbols, and their limits."""
+    rows = [row for line in lines for row in line.rows if row is not None]
     return (
         f"Values with 95 % interval, in percent (ranks and scores as they are). ▲ better, ▼ worse "
         f"than {run_names[0]}: the two intervals have no value in common (of brittleness and ranks "
@@ -275,6 +295,7 @@ def legend(run_names: Sequence[str]) -> str:
         "equal. Each line is compared on its own. ≠ evaluated on other cases than the first run "
         "with this benchmark, not compared. The intervals are those of the drawn test cases: the "
         "same training with another seed can differ by more."
+        f"{table.null_legend(rows)}"
     )
 
 
@@ -290,7 +311,7 @@ def _plain_cell(line: Line, index: int) -> str:
     row = line.rows[index]
     if row is None:
         return "–"
-    value = f"{table.number(row, row.value)}{SYMBOLS[line.verdict(index)]}"
+    value = f"{table.number(row, row.value)}{mark(row)}{SYMBOLS[line.verdict(index)]}"
     return f"{value} {table.interval(row)}"
 
 

@@ -103,6 +103,7 @@ def environment() -> jinja2.Environment:
         "number": table.number,
         "interval": table.interval,
         "paper_difference": table.paper_difference,
+        "null_cell": table.null_cell,
         "groups": read_workdir.groups,
         "difference": compare.difference_text,
     }
@@ -132,6 +133,8 @@ def run_context(run: Run) -> dict[str, Any]:
         "rows": table.rows(newest),
         "all_rows": table.rows(newest, everything=True),
         "has_paper": table.has_paper,
+        "nulls_of": table.nulls_of,
+        "null_legend": table.null_legend(table.rows(newest, everything=True)),
         "result_notes": table.notes(newest),
         "options": summary.options(newest),
         "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
@@ -180,6 +183,7 @@ def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
         "groups": groups,
         "all_lines": compare.lines(results, everything=True),
         "has_paper": compare.has_paper,
+        "nulls_of": compare.nulls_of,
         "paired": [paired.HEADER, *paired.cells(names, pairs)] if pairs else [],
         "paired_legend": paired.legend(names),
         "cases_command": cases_command(runs[:2]),
@@ -189,7 +193,7 @@ def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
             "groups": compare.to_markdown(names, groups),
             "paired": paired.to_markdown(names, pairs),
         },
-        "legend": compare.legend(names),
+        "legend": compare.legend(names, lines),
         "other_cases": compare.other_cases(results),
         "stale": compare.stale(names, results),
         "pictures": {
@@ -230,10 +234,9 @@ def headline_bars(headlines: Sequence[table.Row]) -> list[plot.Picture]:
     rows = [[row] for row in headlines if row.unit == "fraction"]
     if not rows:
         return []
-    words = {"at": "≈ chance", "below": "worse than chance"}
+    words = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
     remarks = [[words.get(row.verdict, "")] for (row,) in rows]
-    title = "Benchmarks: value, 95 % interval, chance (upright line)"
-    title += "; diamond: paper" if table.has_paper(headlines) else ""
+    title = f"Benchmarks: value, 95 % interval, chance (upright line){_beside(headlines)}"
     return [plot.bars("benchmarks", title, [""], rows, remarks)]
 
 
@@ -263,9 +266,16 @@ def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) ->
     """Bar chart of lines, with the symbols of the table."""
     indices = range(len(names))
     symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
-    title = f"{title}: value, 95 % interval, chance (upright line); ▲▼ against {names[0]}"
-    title += "; diamond: paper" if compare.has_paper(lines) else ""
+    rows = [row for line in lines for row in line.rows if row]
+    title = f"{title}: value, 95 % interval, chance (upright line){_beside(rows)}"
+    title += f"; ▲▼ against {names[0]}"
     return plot.bars(name, title, names, [line.rows for line in lines], symbols)
+
+
+def _beside(rows: Sequence[table.Row]) -> str:
+    """Meaning of the further marks in a bar chart of rows."""
+    text = ", blind (dotted)" if any(row.blind is not None for row in rows) else ""
+    return text + ("; diamond: paper" if table.has_paper(rows) else "")
 
 
 def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:

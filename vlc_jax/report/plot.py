@@ -35,7 +35,8 @@ THEME = {  # CSS variable -> light value, also used in files; report.css has the
 RUNS = ("blue", "orange", "green", "purple", "red", "ink")  # of THEME
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":")
-COLOURS = {"above": "blue", "at": "orange", "below": "red", "": "blue"}  # verdict -> colour
+# verdict -> colour
+COLOURS = {"above": "blue", "at": "orange", "below": "red", "blind": "purple", "": "blue"}
 RC = {
     "axes.edgecolor": THEME["line"],
     "axes.labelcolor": THEME["muted"],
@@ -265,7 +266,8 @@ def bars(
     groups: Sequence[Sequence[table.Row | None]],
     remarks: Sequence[Sequence[str]],
 ) -> Picture:
-    """Bar chart of metrics with 95 % intervals and chance: a group of bars per metric, one per run.
+    """Bar chart of metrics with 95 % intervals, chance and the blind score: a group of bars per
+    metric, one per run.
 
     Args:
       runs: names of the runs; the bars of a single run have the colour of their verdict.
@@ -285,9 +287,11 @@ def bars(
                     colour, marker, _ = run_style(index)
                     colour = COLOURS[row.verdict] if is_single else colour
                     _bar(axes, y, height, row, text, THEME[colour], marker)
-            for chance in {row.chance for row in rows if row and row.chance is not None}:
-                ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
-                axes.plot([chance] * 2, ends, color=THEME["ink"], linewidth=1.4)
+            ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
+            for null, style in (("chance", "-"), ("blind", ":")):
+                found = {getattr(row, null) for row in rows if row}
+                for value in found - {None}:
+                    axes.plot([value] * 2, ends, style, color=THEME["ink"], linewidth=1.4)
         first = [next(row for row in rows if row is not None) for rows in groups]
         axes.set_yticks(range(len(groups)), [f"{row.name}  {row.label}" for row in first])
         axes.tick_params(axis="y", labelcolor=THEME["ink"])
@@ -303,6 +307,7 @@ def bars(
     description = "; ".join(
         " ".join(filter(None, (row.name, row.label, run, table.percent(row.value))))
         + f" percent, chance {table.percent(row.chance)}"
+        + (f", blind {table.percent(row.blind)}" if row.blind is not None else "")
         + (f" (paper {table.percent(row.paper)})" if row.paper is not None else "")
         for rows in groups
         for run, row in zip(runs, rows, strict=True)
@@ -324,9 +329,10 @@ def _bar(
     if row.paper is not None:
         axes.plot([row.paper], [y], "D", color=THEME["ink"], markersize=4.6, fillstyle="none")
         end = max(end, row.paper) if row.paper - end < 0.06 else end
-    # otherwise the text, about .01 of the axis per letter, would cover the tick of chance
-    if row.chance is not None and 0 <= row.chance - end < 0.02 + 0.01 * len(text):
-        end = row.chance
+    # otherwise the text, about .01 of the axis per letter, would cover a tick
+    for tick in sorted(each for each in (row.chance, row.blind) if each is not None):
+        if 0 <= tick - end < 0.02 + 0.01 * len(text):
+            end = tick
     axes.annotate(
         text, (end, y), (5, 0), textcoords="offset points",
         va="center", color=colour, fontsize=8.5,

@@ -54,6 +54,9 @@ class Row:
     unit: str
     step: int
     paper: float | None = None  # the published value (`published.add`)
+    blind: float | None = None  # of a classifier of the texts alone
+    ceiling: float | None = None  # of a bag of words
+    human: float | None = None  # published
     display: Display = DEFAULT  # of its result
     title: str = ""  # of the benchmark, for people
 
@@ -77,13 +80,16 @@ class Row:
     def verdict(self) -> str:
         """95 % interval against chance: "above", "at", "below"; "" if either is unknown.
 
-        "above" is better than chance and "below" worse: a brittleness over 1/3 is "below".
+        "above" is better than chance and "below" worse: a brittleness over 1/3 is "below". "blind"
+        is above chance, but not above the blind score.
         """
         if self.chance is None or self.low is None or self.high is None:
             return ""
         if self.low <= self.chance <= self.high:
             return "at"
         is_greater = self.low > self.chance
+        if is_greater and self.blind is not None and self.low <= self.blind:
+            return "blind"
         return "above" if is_greater != self.is_better_small else "below"
 
     @property
@@ -160,18 +166,54 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
     return list(by_metric.values())
 
 
-SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "": ""}
+SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "blind": "", "": ""}
+BLIND = "◇"
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
     "▼ worse than chance. Ties count as errors, unless a note says otherwise."
 )
+# column -> what it means; shown where it says something (`nulls_of`)
+NULLS = {
+    "blind": "blind: score of a classifier that reads the texts without the image",
+    "ceiling": "ceiling: the best score of a bag of words",
+    "human": "human: published",
+}
+_MARKED = f"{BLIND} the 95 % interval reaches blind: such a value can be had without the image"
+_GROUNDED = "grounded: over the cases that the blind classifier does not get right"
+
+
+def nulls_of(rows: Iterable[Row]) -> list[str]:
+    """The columns of NULLS that say something: a ceiling of 100 % does not."""
+    rows = [*rows]
+    silent: dict[str, tuple[float | None, ...]] = {"ceiling": (None, 1.0)}
+    return [
+        name
+        for name in NULLS
+        if any(getattr(row, name) not in silent.get(name, (None,)) for row in rows)
+    ]
+
+
+def null_legend(rows: Iterable[Row]) -> str:
+    """Meaning of the columns `nulls_of`, of the mark BLIND and of grounded metrics; "" without."""
+    rows = [*rows]
+    columns = nulls_of(rows)
+    sentences = [NULLS[name] for name in columns]
+    sentences += [_MARKED] if "blind" in columns else []
+    sentences += [_GROUNDED] if any(row.metric.startswith("grounded_") for row in rows) else []
+    return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+
+
+def null_cell(row: Row, name: str) -> str:
+    """Cell of a column of NULLS; a blind score that is not exceeded has its mark."""
+    mark = f"{BLIND} " if name == "blind" and row.verdict == "blind" else ""
+    return f"{mark}{number(row, getattr(row, name))}"
 
 
 def to_rich(rows: Sequence[Row]) -> rich.table.Table:
     """Table for a terminal of 80 columns (`rich.print`)."""
     header, *body = _cells(rows)
-    table = terminal_table(header, 2, LEGEND)
-    style = {"above": "", "at": "yellow", "below": "red", "": ""}
+    table = terminal_table(header, 2, f"{LEGEND}{null_legend(rows)}")
+    style = {"above": "", "at": "yellow", "below": "red", "blind": "magenta", "": ""}
     previous = None
     for row, cells in zip(rows, body, strict=True):
         cells[0] = row.name if row.benchmark != previous else ""
@@ -186,14 +228,15 @@ def to_markdown(rows: Sequence[Row]) -> str:
     header[3], header[-2] = "95 % interval", "count"
     for row, cells in zip(rows, body, strict=True):
         cells[:3] = f"`{row.name}`", markdown_cell(row.label), f"**{cells[2]}**"
-    return f"{markdown_table(header, body, 2)}\n\n{LEGEND}"
+    return f"{markdown_table(header, body, 2)}\n\n{LEGEND}{null_legend(rows)}"
 
 
 def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
     """Cells of the table as text: the header, then a row per metric."""
     with_paper = has_paper(rows)
     paper = ["paper", "− paper"] if with_paper else []
-    yield ["benchmark", "metric", "value", "95 %", *paper, "chance", "n", "ties"]
+    nulls = nulls_of(rows)
+    yield ["benchmark", "metric", "value", "95 %", *paper, "chance", *nulls, "n", "ties"]
     for row in rows:
         paper = [number(row, row.paper), paper_difference(row)] if with_paper else []
         yield [
@@ -203,6 +246,7 @@ def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
             interval(row),
             *paper,
             f"{SIGNS[row.verdict]}{number(row, row.chance)}",
+            *(null_cell(row, name) for name in nulls),
             "–" if row.count is None else f"{row.count:,}",
             percent(row.ties),
         ]
@@ -280,7 +324,7 @@ def _summary(result: dict[str, Any]) -> list[str]:
 def _row(result: dict[str, Any], name: str, metric: Any) -> Row | None:
     if not isinstance(metric, dict):
         return None
-    keys = ("value", "low", "high", "chance", "ties", "paper")
+    keys = ("value", "low", "high", "chance", "ties", "paper", *NULLS)
     numbers = {key: _number(metric.get(key)) for key in keys}
     if numbers["value"] is None:
         return None
