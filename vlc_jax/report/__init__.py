@@ -69,6 +69,7 @@ def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -
         results = read_workdir.newest_results(results)
     results = [*results]
     beside = published_values.add(published, results) if published else []
+    published_values.add_human(results)
     if rows := table.rows(results):
         _print(table.to_rich(rows), is_whole=True)
     for sentence in (*table.notes(results), *beside):
@@ -167,10 +168,11 @@ def _print(output: rich.table.Table, is_whole: bool = False) -> None:
 
 
 def _add_paper(runs: Sequence[read_workdir.Run], published: str) -> list[str]:
-    """`published.add` for the newest results of all runs; no effect without a model."""
-    if not published:
-        return []
-    return published_values.add(published, [one.newest for run in runs for one in run.evaluations])
+    """Published values of people, and of a model (`published.add`) unless its name is empty, beside
+    the newest results of all runs."""
+    results = [one.newest for run in runs for one in run.evaluations]
+    published_values.add_human(results)
+    return published_values.add(published, results) if published else []
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

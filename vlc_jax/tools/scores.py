@@ -5,13 +5,16 @@ statistics elsewhere:
 
 A row per run, benchmark and case of the newest evaluation: run, benchmark, protocol, step, version
 (of the data), case, image (cases may share one), group (JSON), captions (list), scores (list, image
-after image), images (their number), correct, tie. In CSV the lists are JSON. Results on different
-data have different versions: join on benchmark, version and case.
+after image), images (their number), correct, tie; of the metric behind correct: blind and ceiling,
+the credit of this case without the image (a classifier of the texts, the best bag of words), and
+chance and human, the same for all cases of a benchmark. In CSV the lists are JSON. Results on
+different data have different versions: join on benchmark, version and case.
 Exit codes: 0 done, 2 usage, 3 data (no scores, a damaged or truncated file of results).
 """
 
 import argparse
 import csv
+import dataclasses
 import itertools
 import json
 import re
@@ -23,7 +26,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.report import compare, read_workdir
+from vlc_jax.report import compare, display, published, read_workdir, table
 from vlc_jax.report.read_workdir import NotAWorkdirError
 
 # Rows per write: the scores of many runs exceed the memory.
@@ -41,6 +44,7 @@ def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
         if re.match(r"evals/[^/]+/\d+\.json ", note):
             raise DataError(f"{run.path}/{note}; restore it, or remove it and evaluate again")
     for benchmark, result in compare.newest_results([run])[0].items():
+        beside = _beside(result)
         for row in _whole(run, benchmark, result):
             scores = row.get("scores")
             if not isinstance(scores, list) or not scores:
@@ -60,7 +64,25 @@ def rows(name: str, run: read_workdir.Run) -> Iterator[dict[str, Any]]:
                 "images": len(by_image),
                 "correct": bool(row.get("correct")),
                 "tie": bool(row.get("tie")),
+                **beside,
+                **{name: _share(row.get(name)) for name in ("blind", "ceiling")},
             }
+
+
+def _beside(result: dict[str, Any]) -> dict[str, float | None]:
+    """Chance and the published value of people for the metric behind `correct`."""
+    label = display.of(result).correct
+    for row in table.rows([result], everything=True):
+        if row.label == label:
+            name, reader = str(result.get("benchmark")), str(result.get("reader"))
+            macro = dataclasses.replace(row, metric=f"{row.metric}_macro")
+            people = [published.human(name, reader, each) for each in (row, macro)]
+            return {"chance": row.chance, "human": next(filter(None, people), None)}
+    return {"chance": None, "human": None}
+
+
+def _share(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _whole(
@@ -136,6 +158,7 @@ def write(paths: Sequence[Path], out: Path) -> int:
             "scores": pyarrow.list_(pyarrow.float64()),
             "images": number,
             **dict.fromkeys(("correct", "tie"), pyarrow.bool_()),
+            **dict.fromkeys(("chance", "human", "blind", "ceiling"), pyarrow.float64()),
         }
     )
     written, part = 0, out.with_name(f".{out.name}.writing")

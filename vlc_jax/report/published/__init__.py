@@ -29,6 +29,7 @@ from vlc_jax.report import display, table
 
 SCALES = {"percent": 0.01, "points": 0.01, "fraction": 1.0, "cosine": 1.0, "count": 1.0}
 FOLDER = Path(__file__).parent
+HUMAN = "human"  # the model of values of people
 VQASCORE = "VQAScore"  # note of values from the probability of a generated "Yes"
 NAMED = 4  # published metrics listed in a sentence
 
@@ -180,6 +181,33 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
         if candidates:
             left_out |= dict.fromkeys(_left_out(result, candidates, alike))
     return _sentences(model, origins, left_out, without)
+
+
+def add_human(results: Iterable[dict[str, Any]]) -> None:
+    """Adds the published values of people to matching metrics of results, as their field "human".
+
+    Their number of cases is mostly smaller than ours. results: as in `add`.
+    """
+    for result in results:
+        for row in table.rows([result], everything=True):
+            value = human(str(result.get("benchmark")), _reader(result), row)
+            if value is not None:
+                result["metrics"][row.metric]["human"] = value
+
+
+def human(benchmark: str, reader: str, row: table.Row) -> float | None:
+    """Published value of people on a metric of a benchmark; None if there is none."""
+    # a second set of options is filed as NAME@HASH
+    names = (benchmark.partition("@")[0], reader)
+    for value in _human_values():
+        if value.benchmark in names and is_same(row, value._replace(count=None)):
+            return value.number
+    return None
+
+
+@functools.cache
+def _human_values() -> tuple[Value, ...]:
+    return tuple(_value(**row) for row in rows("values.csv") if row["model"] == HUMAN)
 
 
 def _has_same_scores(result: dict[str, Any], value: Value) -> bool:
