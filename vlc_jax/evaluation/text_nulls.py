@@ -105,7 +105,7 @@ def _read(file: Path) -> dict[str, dict[str, np.ndarray]]:
     """Credits in a file; {} if it is missing or damaged: they are computed again."""
     credits: dict[str, dict[str, np.ndarray]] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):
-        with np.load(file) as arrays:
+        with np.load(io.BytesIO(file.read_bytes())) as arrays:
             for key in arrays.files:
                 metric, name = key.split(" ")
                 credits.setdefault(metric, {})[name] = arrays[key]

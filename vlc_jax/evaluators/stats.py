@@ -57,7 +57,7 @@ class EvalResult:
     metrics: dict[str, Estimate]
     per_example: list[dict[str, Any]]
     details: dict[str, Any] = field(default_factory=dict)
-    decisions: dict[str, Any] = field(default_factory=dict)
+    decisions: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     nulls: dict[str, dict[str, float]] = field(default_factory=dict)
 
 

@@ -236,7 +236,8 @@ def headline_bars(headlines: Sequence[table.Row]) -> list[plot.Picture]:
         return []
     words = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
     remarks = [[words.get(row.verdict, "")] for (row,) in rows]
-    title = f"Benchmarks: value, 95 % interval, chance (upright line){_beside(headlines)}"
+    title = f"Benchmarks: {_marks(headlines)}"
+    title += "; diamond: paper" if table.has_paper(headlines) else ""
     return [plot.bars("benchmarks", title, [""], rows, remarks)]
 
 
@@ -267,15 +268,15 @@ def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) ->
     indices = range(len(names))
     symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
     rows = [row for line in lines for row in line.rows if row]
-    title = f"{title}: value, 95 % interval, chance (upright line){_beside(rows)}"
-    title += f"; ▲▼ against {names[0]}"
+    title = f"{title}: {_marks(rows)}; ▲▼ against {names[0]}"
+    title += "; diamond: paper" if compare.has_paper(lines) else ""
     return plot.bars(name, title, names, [line.rows for line in lines], symbols)
 
 
-def _beside(rows: Sequence[table.Row]) -> str:
-    """Meaning of the further marks in a bar chart of rows."""
-    text = ", blind (dotted)" if any(row.blind is not None for row in rows) else ""
-    return text + ("; diamond: paper" if table.has_paper(rows) else "")
+def _marks(rows: Sequence[table.Row]) -> str:
+    """Meaning of the marks in a bar chart of rows."""
+    blind = ", blind (dotted)" if any(row.blind is not None for row in rows) else ""
+    return f"value, 95 % interval, chance (upright line){blind}"
 
 
 def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:

@@ -1,0 +1,176 @@
+"""Blind score, ceiling and grounded accuracy beside the metrics of an evaluation."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vlc_jax
+from vlc_jax.evaluation import text_nulls
+from vlc_jax.input_pipeline.benchmarks import READERS, nulls, protocol_of
+from vlc_jax.report import read_workdir, table
+from vlc_jax.setup import data
+from vlc_jax.tools import scores
+
+N = 200
+NOUNS = ("cup", "dog", "tree", "lamp")
+
+
+def giveaway(n):
+    """Three negatives of four end in a sign that no caption has; the others exchange two nouns."""
+    a, b = NOUNS[n % 4], NOUNS[(n + 1 + n // 4 % 3) % 4]
+    caption = f"a {a} beside a {b} {n // 4}"
+    return caption, f"{caption} !" if n % 4 else f"a {b} beside a {a} {n // 4}"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """SugarCrepe's form: swap_att gives three of four cases away, swap_obj none."""
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "sugar_crepe").mkdir()
+    (folder / "coco/val2017").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(folder / "coco/val2017/0.jpg")
+    swaps = [giveaway(4 * n) for n in range(N // 2)]
+    # each caption of a pair is right once
+    both = [pair[:: 1 - 2 * (n % 2)] for n, pair in enumerate(np.repeat(swaps, 2, 0).tolist())]
+    for subset, pairs in {"swap_att": [giveaway(n) for n in range(N)], "swap_obj": both}.items():
+        rows = {
+            str(n): {"filename": f"{n}.jpg", "caption": c, "negative_caption": wrong}
+            for n, (c, wrong) in enumerate(pairs)
+        }
+        (folder / f"sugar_crepe/{subset}.json").write_text(json.dumps(rows))
+    return folder
+
+
+OPTIONS = {"subsets": ("swap_att", "swap_obj")}
+
+
+def setup(root, **options):
+    given = {"root": str(root), **OPTIONS, **options}
+    return data.benchmark("benchmark", "sugarcrepe", given)
+
+
+def evaluate(root, workdir, right, **options):
+    """The result of a model that is right by `right(caption, negative)`."""
+    cases = READERS["sugarcrepe"](root=root, **OPTIONS).cases
+    count = options.get("count", N)
+    kept = [case for case in cases if int(case.id.split("_")[2]) < count]
+    table = {case.id: [float(right(*case.captions)), 0.5] for case in kept}
+    results = vlc_jax.evaluate(
+        table, "sugarcrepe", root=root, workdir=workdir, examples=0, **OPTIONS, **options
+    )
+    return results["sugarcrepe"]
+
+
+def rows_of(workdir):
+    lines = (workdir / "evals/sugarcrepe/0.scores.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def is_without_sign(caption, negative):
+    return negative.endswith("!")
+
+
+@pytest.fixture(scope="module")
+def reader_of_signs(root, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("signs")
+    return folder, evaluate(root, folder, is_without_sign)
+
+
+def test_a_model_that_knows_what_the_texts_give_away_has_no_grounded_accuracy(reader_of_signs):
+    folder, result = reader_of_signs
+    metrics = result["metrics"]
+    of_subset = metrics["accuracy/subset=swap_att"]
+    assert of_subset["value"] == 0.75
+    assert of_subset["blind"] >= 0.75
+    assert metrics["grounded_accuracy"]["value"] == 0
+    assert result["summary"] == ["accuracy", "grounded_accuracy"]
+    # the cases that the classifier does not get right, ties included
+    missed = [row for row in rows_of(folder) if row["blind"] < 1]
+    assert metrics["grounded_accuracy"]["count"] == len(missed) > 0
+    assert all(not row["captions"][1].endswith("!") for row in missed)
+
+
+def test_a_model_that_sees_has_the_same_accuracy_on_grounded_cases(root, tmp_path):
+    metrics = evaluate(root, tmp_path, lambda *_: True)["metrics"]
+    grounded = metrics["grounded_accuracy"]
+    assert metrics["accuracy"]["value"] == grounded["value"] == 1
+    assert grounded["count"] < metrics["accuracy"]["count"]
+
+
+def test_nulls_beside_metrics_are_those_of_the_set(reader_of_signs, root):
+    metrics = reader_of_signs[1]["metrics"]
+    for row in nulls.of_benchmark(READERS["sugarcrepe"](root=root, **OPTIONS), "choice"):
+        name = row.metric + (f"/subset={row.subset}" if row.subset else "")
+        assert metrics[name]["blind"] == pytest.approx(row.blind)
+        assert metrics[name]["ceiling"] == pytest.approx(row.ceiling)
+
+
+@pytest.mark.parametrize("options", [{"tie": "half"}, {"count": 60}, {"tie": "half", "count": 7}])
+def test_neither_ties_nor_count_change_which_cases_are_grounded(
+    reader_of_signs, root, tmp_path, options
+):
+    whole = {row["id"]: (row["blind"], row["ceiling"]) for row in rows_of(reader_of_signs[0])}
+    evaluate(root, tmp_path, lambda *_: 0.5, **options)
+    part = rows_of(tmp_path)
+    assert len(part) == 2 * options.get("count", N)
+    assert all((row["blind"], row["ceiling"]) == whole[row["id"]] for row in part)
+
+
+def test_nulls_are_kept_beside_features_and_a_damaged_file_is_computed_again(
+    root, tmp_path, monkeypatch
+):
+    chosen = setup(root)
+    benchmark = chosen.read()
+    first = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    (file,) = (tmp_path / "nulls").iterdir()
+    monkeypatch.setattr(nulls, "case_credits", None)
+    again = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    monkeypatch.undo()
+    for name in ("blind", "ceiling"):
+        assert np.array_equal(again["accuracy"][name], first["accuracy"][name])
+    file.write_bytes(file.read_bytes()[:-20])
+    again = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    assert np.array_equal(again["accuracy"]["blind"], first["accuracy"]["blind"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("scenes_retrieval", {"count": 60}),  # no wrong texts
+        ("scenes_attribute_swap", {"count": 60, "protocol": "keywords"}),
+        ("scenes_attribute_swap", {"count": text_nulls.FEWEST - 1}),
+    ],
+)
+def test_no_nulls_where_no_texts_are_compared(name, options):
+    chosen = data.benchmark("benchmark", name, options)
+    benchmark = READERS[name](**chosen.reader_options)
+    assert text_nulls.of_cases(benchmark, chosen) == {}
+
+
+def test_texts_of_pairs_cancel(monkeypatch):
+    """No classifier is fitted to pairs; a bag of words cannot tell swapped words."""
+    monkeypatch.setattr("vlc_jax.input_pipeline.hard_texts.blind.option_scores", None)
+    name = next(n for n in READERS if n.startswith("scenes") and protocol_of(n) == "pairs")
+    chosen = data.benchmark("benchmark", name, {"count": 60})
+    credits = text_nulls.of_cases(chosen.read(), chosen)
+    assert list(credits["pair_accuracy"]) == ["ceiling"]
+
+
+def test_tables_of_scores_have_nulls_of_every_case(reader_of_signs, tmp_path):
+    folder, result = reader_of_signs
+    scores.write([folder], tmp_path / "s.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    metrics = result["metrics"]["accuracy"]
+    assert {row["chance"] for row in rows} == {0.5}
+    assert {row["human"] for row in rows} == {None}
+    for name in ("blind", "ceiling"):
+        assert np.mean([row[name] for row in rows]) == pytest.approx(metrics[name])
+
+
+def test_the_mark_of_a_blind_value_is_in_the_report(reader_of_signs):
+    results = read_workdir.newest_results(reader_of_signs[0])
+    rows = {row.metric: row for row in table.rows(results, everything=True)}
+    assert rows["accuracy/subset=swap_att"].verdict == "blind"
+    assert table.BLIND in table.to_markdown([rows["accuracy/subset=swap_att"]])
