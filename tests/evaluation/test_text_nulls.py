@@ -99,6 +99,16 @@ def test_a_model_that_sees_has_the_same_accuracy_on_grounded_cases(root, tmp_pat
     assert grounded["count"] < metrics["accuracy"]["count"]
 
 
+def test_tables_leave_grounded_accuracy_out_where_blind_is_at_chance(root, tmp_path):
+    result = vlc_jax.evaluate(
+        {f"swap_obj_{n:06d}_{n}.jpg": [1.0, 0.0] for n in range(N)},
+        {"sugarcrepe": {"subsets": ("swap_obj",)}},
+        root=root, workdir=tmp_path, examples=0,
+    )["sugarcrepe"]  # fmt: skip
+    assert result["summary"] == ["accuracy"]
+    assert result["metrics"]["grounded_accuracy"]["value"] == 1
+
+
 def test_nulls_beside_metrics_are_those_of_the_set(reader_of_signs, root):
     metrics = reader_of_signs[1]["metrics"]
     for row in nulls.of_benchmark(READERS["sugarcrepe"](root=root, **OPTIONS), "choice"):

@@ -17,6 +17,7 @@ from vlc_jax.evaluators import (
     multiple_choice,
     pairs,
     retrieval,
+    stats,
     superposition,
     ties,
     triplet,
@@ -259,6 +260,15 @@ def protocol_options(default: str, chosen: str = "") -> tuple[str, ...]:
     return (*PROTOCOLS[protocol(default, chosen)].options, *OPTIONS)
 
 
+def _grounded(result: EvalResult, metric: str) -> tuple[str, ...]:
+    """The grounded form of a metric whose blind score is above chance; else it says no more."""
+    blind = result.nulls.get(metric, {}).get("blind")
+    if blind is None:
+        return ()
+    low, _ = stats.wilson(blind, result.metrics[metric].count)
+    return (f"{GROUNDED}{metric}",) if low > result.metrics[metric].chance else ()
+
+
 def to_json(
     default: str,
     benchmark: Benchmark,
@@ -276,7 +286,7 @@ def to_json(
     name = protocol(default, chosen)
     row = PROTOCOLS[name]
     metrics = (*row.summary, *benchmark.summary) if chosen else benchmark.summary or row.summary
-    metrics = [name for metric in metrics for name in (metric, f"{GROUNDED}{metric}")]
+    metrics = [name for metric in metrics for name in (metric, *_grounded(result, metric))]
     return {
         "benchmark": reader,
         "reader": reader,
