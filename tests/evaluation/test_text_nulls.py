@@ -9,7 +9,7 @@ from PIL import Image
 import vlc_jax
 from vlc_jax.evaluation import text_nulls
 from vlc_jax.input_pipeline.benchmarks import READERS, nulls, protocol_of
-from vlc_jax.report import read_workdir, table
+from vlc_jax.report import cases, read_workdir, table
 from vlc_jax.setup import data
 from vlc_jax.tools import scores
 
@@ -177,6 +177,14 @@ def test_tables_of_scores_have_nulls_of_every_case(reader_of_signs, tmp_path):
     assert {row["human"] for row in rows} == {None}
     for name in ("blind", "ceiling"):
         assert np.mean([row[name] for row in rows]) == pytest.approx(metrics[name])
+
+
+def test_the_page_of_cases_filters_by_the_classifier(reader_of_signs):
+    folder, result = reader_of_signs
+    data = cases.collect([read_workdir.read(folder)])
+    wrong = data["groups"].index("blind wrong or tied")
+    count = sum(wrong in case[3] for case in data["cases"])
+    assert count == result["metrics"]["grounded_accuracy"]["count"]
 
 
 def test_the_mark_of_a_blind_value_is_in_the_report(reader_of_signs):

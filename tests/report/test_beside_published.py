@@ -228,3 +228,14 @@ def test_an_unknown_model_is_refused_with_the_nearest_before_anything_is_written
     assert not (path / "report.html").exists()
     with pytest.raises(report.UnknownModelError):
         report.write(path, published="none")
+
+
+def test_values_of_people_stand_beside_ours_whatever_their_number_of_cases():
+    metrics = {"augmented_accuracy_macro": metric(count=27443), "augmented_accuracy": metric()}
+    ours = result("replace@1234", "triplet", metrics, reader="replace")
+    published.add_human([ours])
+    assert ours["metrics"]["augmented_accuracy_macro"]["human"] == 0.97
+    assert "human" not in ours["metrics"]["augmented_accuracy"]
+    others = result("replace", "choice", {"augmented_accuracy_macro": metric()})
+    published.add_human([others])
+    assert "human" not in others["metrics"]["augmented_accuracy_macro"]

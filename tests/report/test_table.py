@@ -123,3 +123,41 @@ def test_ranks_and_scores_are_no_percentages(unit, numbers, texts):
     assert (table.number(row, row.value), table.interval(row)) == texts
     assert table.number(row, None) == table.percent(row.ties) == "–"
     assert row.verdict == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "blind", "verdict"),
+    [
+        (0.55, 0.549, "above"),
+        (0.55, 0.55, "blind"),
+        (0.55, 0.9, "blind"),
+        (0.45, 0.9, "at"),
+        (0.55, None, "above"),
+    ],
+)
+def test_a_value_whose_interval_reaches_the_blind_score_is_marked(low, blind, verdict):
+    more = {} if blind is None else {"blind": blind}
+    (row,) = table.rows([result(metrics={"accuracy": metric(low=low, **more)})])
+    assert row.verdict == verdict
+    for text in (shown([row]), table.to_markdown([row])):
+        assert (f"{table.BLIND} {table.percent(blind)}" in text) == (verdict == "blind")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "columns"),
+    [
+        ([{}], []),
+        ([{"ceiling": 1.0}, {"ceiling": None}], []),
+        ([{"ceiling": 1.0}, {"ceiling": 0.6}], ["ceiling"]),
+        ([{}, {"blind": 0.5}], ["blind"]),
+        ([{"human": 0.97, "blind": 0.9}], ["blind", "human"]),
+    ],
+)
+def test_columns_that_say_nothing_are_left_out(metrics, columns):
+    results = [result(f"b{n}", metrics={"accuracy": metric(**m)}) for n, m in enumerate(metrics)]
+    rows = table.rows(results)
+    assert table.nulls_of(rows) == columns
+    header = table.to_markdown(rows).splitlines()[0]
+    assert [name for name in table.NULLS if f" {name} " in header] == columns
+    legend = table.null_legend(rows)
+    assert [name for name in table.NULLS if f"{name.capitalize()}: " in legend] == columns

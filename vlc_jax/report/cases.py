@@ -172,8 +172,11 @@ class _Data:
         return [self._texts.setdefault(str(text), len(self._texts)) for text in row["captions"]]
 
     def _groups_of(self, row: dict[str, Any]) -> list[int]:
-        """Indices of a case's groups."""
-        return [self._groups.setdefault(label, len(self._groups)) for label in groups(row)]
+        """Indices of a case's groups; one is whether a classifier of the texts gets it right."""
+        labels = groups(row)
+        if isinstance(row.get("blind"), int | float):
+            labels.append("blind right" if row["blind"] == 1 else "blind wrong or tied")
+        return [self._groups.setdefault(label, len(self._groups)) for label in labels]
 
     def _images(self, runs: Sequence[Run], name: str, case: str) -> Iterator[str]:
         """Data URIs of a case's images, from the first run that has any."""
