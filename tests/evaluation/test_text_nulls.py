@@ -192,3 +192,22 @@ def test_the_mark_of_a_blind_value_is_in_the_report(reader_of_signs):
     rows = {row.metric: row for row in table.rows(results, everything=True)}
     assert rows["accuracy/subset=swap_att"].verdict == "blind"
     assert table.BLIND in table.to_markdown([rows["accuracy/subset=swap_att"]])
+
+
+def test_pairs_have_a_ceiling_in_each_of_their_metrics_and_triplets_grounded_ones(tmp_path):
+    sets = {"scenes_whatsup": {"count": 60}, "scenes_swap": {"count": 100}}
+    results = {}
+    for name, options in sets.items():
+        size = 4 if name == "scenes_whatsup" else 3
+        table = {case.id: [1.0] * size for case in READERS[name](**options).cases}
+        made = vlc_jax.evaluate(table, {name: options}, workdir=tmp_path / name, examples=0)
+        results[name] = made[name]["metrics"]
+    pairs, triplets = results.values()
+    for metric in ("pair_accuracy", "text_score", "individual_accuracy", "group_score"):
+        assert "blind" not in pairs[metric]
+        assert pairs[metric]["ceiling"] == 1
+    assert not any(metric.startswith("grounded") for metric in pairs)
+    for metric in ("augmented_accuracy", "original_accuracy"):
+        assert triplets[metric]["ceiling"] <= 0.5  # exchanged words are the same bag
+        count = triplets[f"grounded_{metric}"]["count"]
+        assert round(100 * (1 - triplets[metric]["blind"])) <= count <= 100
