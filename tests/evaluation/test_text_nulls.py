@@ -7,8 +7,10 @@ import pytest
 from PIL import Image
 
 import vlc_jax
+from vlc_jax import evaluators
 from vlc_jax.evaluation import text_nulls
 from vlc_jax.input_pipeline.benchmarks import READERS, nulls, protocol_of
+from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.report import cases, read_workdir, table
 from vlc_jax.setup import data
 from vlc_jax.tools import scores
@@ -211,3 +213,14 @@ def test_pairs_have_a_ceiling_in_each_of_their_metrics_and_triplets_grounded_one
         assert triplets[metric]["ceiling"] <= 0.5  # exchanged words are the same bag
         count = triplets[f"grounded_{metric}"]["count"]
         assert round(100 * (1 - triplets[metric]["blind"])) <= count <= 100
+
+
+def test_of_several_means_of_one_metric_the_first_has_its_grounded_form_in_tables():
+    names = ("accuracy_macro", "accuracy", "accuracy_phenomena")
+    estimate = evaluators.Estimate(0.9, 400, 0.5, 0.87, 0.93)
+    metrics = dict.fromkeys([*names, *(f"grounded_{name}" for name in names)], estimate)
+    nulls_of = {name: {"blind": 0.8} for name in names}
+    result = evaluators.EvalResult(metrics, [], {}, {"accuracy": None}, nulls_of)
+    benchmark = Benchmark("b", [], "1", summary=names)
+    written = evaluators.to_json("choice", benchmark, result, reader="b")
+    assert written["summary"] == ["accuracy_macro", "grounded_accuracy_macro", *names[1:]]

@@ -185,6 +185,26 @@ def test_terminal_table_cuts_no_number_however_many_runs():
     assert text.count("20.0–30.0") == 3 * 6
 
 
+def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(
+    write_json, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "60")
+    low = {"clip": 0.5512, "hp_hn": 0.7534}
+    nulls = {"blind": 0.6543, "ceiling": 0.6934, "paper": 0.6111}
+    for name, at in low.items():
+        metrics = {"accuracy_of_many_phenomena": metric(at, at + 0.1) | nulls}
+        write_json(tmp_path / name / "evals/b/5.json", result(metrics=metrics))
+    paths = [tmp_path / name for name in low]
+    report.print_comparison(paths)
+    text = capsys.readouterr().out
+    for number in ("65.4", "69.3", "61.1", "60.1◇", "80.3▲", "55.1–65.1", "75.3–85.3"):
+        assert number in text
+    page = report.write_comparison(paths, tmp_path).with_suffix(".md").read_text()
+    assert "| chance | blind | ceiling | paper | − paper |" in page
+    assert "**60.1**◇ 55.1–65.1" in page
+    assert "80.3**◇" not in page
+
+
 def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
     runs = of([result()], [result(metrics={"accuracy": metric(0.8, 0.9)})])
     console = rich.console.Console(file=io.StringIO(), width=80)

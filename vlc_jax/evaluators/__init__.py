@@ -4,7 +4,7 @@ The protocol of each reader of a benchmark is in `PROTOCOL_OF` of input_pipeline
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from vlc_jax import errors
@@ -260,13 +260,23 @@ def protocol_options(default: str, chosen: str = "") -> tuple[str, ...]:
     return (*PROTOCOLS[protocol(default, chosen)].options, *OPTIONS)
 
 
-def _grounded(result: EvalResult, metric: str) -> tuple[str, ...]:
-    """The grounded form of a metric whose blind score is above chance; else it says no more."""
-    blind = result.nulls.get(metric, {}).get("blind")
-    if blind is None:
-        return ()
-    low, _ = stats.wilson(blind, result.metrics[metric].count)
-    return (f"{GROUNDED}{metric}",) if low > result.metrics[metric].chance else ()
+def _with_grounded(metrics: Iterable[str], result: EvalResult) -> list[str]:
+    """Metrics of tables, and after the first mean of each kind of decision its grounded form.
+
+    Where the blind score is not above chance, the grounded form says no more and is left out.
+    """
+    listed: list[str] = []
+    left = set(result.decisions)
+    for metric in metrics:
+        listed.append(metric)
+        kind = next((name for name in left if metric in (name, f"{name}_macro")), None)
+        blind = result.nulls.get(metric, {}).get("blind")
+        if kind is None or blind is None:
+            continue
+        low, _ = stats.wilson(blind, result.metrics[metric].count)
+        left.discard(kind)
+        listed += [f"{GROUNDED}{metric}"] if low > result.metrics[metric].chance else []
+    return listed
 
 
 def to_json(
@@ -286,7 +296,7 @@ def to_json(
     name = protocol(default, chosen)
     row = PROTOCOLS[name]
     metrics = (*row.summary, *benchmark.summary) if chosen else benchmark.summary or row.summary
-    metrics = [name for metric in metrics for name in (metric, *_grounded(result, metric))]
+    metrics = _with_grounded(metrics, result)
     return {
         "benchmark": reader,
         "reader": reader,

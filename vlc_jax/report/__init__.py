@@ -160,10 +160,15 @@ def _print(output: rich.table.Table, is_whole: bool = False) -> None:
     is_whole: or wider if its lines need it; columns beyond 80 characters would cut numbers.
     """
     console = command_line.console()
-    options = console.options.update(width=1000) if is_whole else console.options
-    # A console narrower than its longest words would cut them.
+    # A console narrower than its longest words would cut them; within its own width the measure of
+    # a table is never larger.
+    options = console.options.update(width=1000)
     needed = rich.measure.Measurement.get(console, options, output)
     width = max(needed.maximum if is_whole else needed.minimum, console.width)
+    if width == needed.minimum:
+        for column in output.columns:
+            # Rich shares the little space unevenly, and cuts the last column
+            column.width = column.min_width
     command_line.console(width).print(output)
 
 

@@ -248,6 +248,11 @@ def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table
         of_paper = (*map(line.null, nulls), *of_paper)
         output.add_row(rich.text.Text(first), line.chance, *of_paper, *cells)
         previous = line.benchmark
+    for column in output.columns:
+        # Rich would cut lines that must not be wrapped, and wrap within words.
+        cells = [str(cell) for cell in (column.header, *column.cells)]
+        parts = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
+        column.min_width = max(map(len, parts), default=0)
     return output
 
 

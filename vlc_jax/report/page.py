@@ -275,8 +275,10 @@ def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) ->
 
 def _marks(rows: Sequence[table.Row]) -> str:
     """Meaning of the marks in a bar chart of rows."""
-    blind = ", blind (dotted)" if any(row.blind is not None for row in rows) else ""
-    return f"value, 95 % interval, chance (upright line){blind}"
+    # short: the titles of comparisons go on with the name of a run
+    if any(row.blind is not None for row in rows):
+        return "95 % interval, chance (line), blind (dotted)"
+    return "value, 95 % interval, chance (upright line)"
 
 
 def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:

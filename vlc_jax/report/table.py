@@ -93,6 +93,11 @@ class Row:
         return "above" if is_greater != self.is_better_small else "below"
 
     @property
+    def is_grounded(self) -> bool:
+        """Over the cases that a blind classifier does not get right."""
+        return self.metric.startswith("grounded_")
+
+    @property
     def is_better_small(self) -> bool:
         return self.unit == "rank" or self.metric.startswith(("brittleness", "unparsed"))
 
@@ -199,7 +204,7 @@ def null_legend(rows: Iterable[Row]) -> str:
     columns = nulls_of(rows)
     sentences = [NULLS[name] for name in columns]
     sentences += [_MARKED] if "blind" in columns else []
-    sentences += [_GROUNDED] if any(row.metric.startswith("grounded_") for row in rows) else []
+    sentences += [_GROUNDED] if any(row.is_grounded for row in rows) else []
     return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 

@@ -255,7 +255,7 @@ def _left_out(
     rows = table.rows([result])
     compared = {_stem(row.metric) for row in rows if row.paper is not None}
     for row in rows:
-        if _stem(row.metric) not in compared:
+        if _stem(row.metric) not in compared and not row.is_grounded:
             yield f"{row.benchmark}, {row.label}: {_difference(row, candidates, alike)}"
 
 
