@@ -203,7 +203,7 @@ def null_legend(rows: Iterable[Row]) -> str:
     rows = [*rows]
     columns = nulls_of(rows)
     sentences = [NULLS[name] for name in columns]
-    sentences += [_MARKED] if "blind" in columns else []
+    sentences += [_MARKED] if any(row.verdict == "blind" for row in rows) else []
     sentences += [_GROUNDED] if any(row.is_grounded for row in rows) else []
     return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
