@@ -1,5 +1,5 @@
 """vlc-jax report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
-[--cases [BENCHMARK ...]]"""
+[--cases [BENCHMARK ...]], or --published-page FILE"""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "workdirs",
         metavar="workdir",
-        nargs="+",
+        nargs="*",
         type=Path,
         help="the --workdir of a run; several are compared with the first",
     )
@@ -39,7 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
         help="write cases.html instead: every case of one run or two, to be filtered and searched;"
         " with names, of these benchmarks",
     )
+    parser.add_argument(
+        "--published-page",
+        metavar="FILE",
+        type=Path,
+        help="write the page of all published values, beside chance and the scores of the texts"
+        " alone; without workdirs",
+    )
     options = parser.parse_args(arguments)
+    if bool(options.workdirs) == bool(options.published_page):
+        return _refuse("a report needs a workdir, or --published-page FILE without one")
     is_comparison = len(options.workdirs) > 1
     if is_comparison and options.baseline:
         return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
@@ -48,7 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.cases is not None and (reason := _not_with_cases(options)):
         return _refuse(reason)
     try:
-        if options.cases is not None:
+        if options.published_page:
+            page = report.write_published_page(options.published_page)
+        elif options.cases is not None:
             page = report.write_cases(options.workdirs, options.out, options.cases)
         elif is_comparison:
             page = report.write_comparison(options.workdirs, options.out, options.published)
