@@ -94,7 +94,7 @@ function build(section) {
       const cell = create("td", { className: kind === "text" ? "text" : "right", textContent: text });
       if (kind === "mark" && text) cell.classList.add(row[index].split(" ")[0]), (cell.title = row[index]);
       if (title === "outcome") cell.classList.add(row[index].split(" ")[0]);
-      if (title && index > 1 && text) cell.dataset.label = title;
+      if (title && index > 0 && text) cell.dataset.label = title;
       return cell;
     }))));
     count.textContent = `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;

@@ -94,15 +94,25 @@ def wilson(value: float, count: float) -> tuple[float, float]:
 def interval(value: Value) -> tuple[float, float] | None:
     """95 % interval of a published share, wider by half a unit of its last printed digit.
 
-    None for values that are no share of a known number of cases. Means over subsets count as a
-    share of all cases, and cases of one image as independent.
+    None for values that are no share of a known number of cases. Cases of one image count by their
+    effective number (effective.csv), as in our results; means over subsets as shares of all cases.
     """
     is_share = value.unit in ("percent", "fraction") and value.protocol not in _NOT_SHARES
     if not (is_share and value.count) or value.metric == "roc_auc":
         return None
     half = 0.5 * published.SCALES[value.unit] / 10 ** _decimals()[_table_of(value)]
     low, high = max(0.0, value.number - half), min(1.0, value.number + half)
-    return max(0.0, wilson(low, value.count)[0]), min(1.0, wilson(high, value.count)[1])
+    count = value.count * _effective().get((value.benchmark, value.subset), 1.0)
+    return max(0.0, wilson(low, count)[0]), min(1.0, wilson(high, count)[1])
+
+
+@functools.cache
+def _effective() -> dict[tuple[str, str], float]:
+    """Kish's effective number of cases as a share of the cases, of sets that share images."""
+    return {
+        (row["benchmark"], row["subset"]): int(row["effective"]) / int(row["cases"])
+        for row in published.rows("effective.csv")
+    }
 
 
 def _table_of(value: Value) -> tuple[str, str, str]:
@@ -186,6 +196,11 @@ def row(value: Value) -> table.Row:
     )
 
 
+def has_blind(of: table.Row) -> bool:
+    """True if texts can say something: not of pairs, which cancel, nor of images as options."""
+    return bool(of.blind) and of.blind != of.chance
+
+
 def outcome(of: table.Row) -> str:
     """A key of OUTCOMES: the 95 % interval against chance and blind."""
     is_below = of.verdict == "blind" and of.high is not None and of.blind is not None
@@ -228,6 +243,10 @@ def _difference(method: Value, baseline: Value) -> Difference:
     return Difference(method, baseline, value, low, high)
 
 
+def _is_rerun(value: Value) -> bool:
+    return published.sources()[value.source]["kind"] == "rerun"
+
+
 def of_models() -> list[tuple[Value, table.Row]]:
     """Values of models, with their rows; without those of chance and of sets."""
     return [(v, row(v)) for v in published.values() if v.model not in _MODELS]
@@ -236,23 +255,25 @@ def of_models() -> list[tuple[Value, table.Row]]:
 def summary() -> dict[str, Any]:
     """Numbers of the page's first sentences.
 
-    values, models: how many. outcomes: of values with a blind null -> number. claims: outcome of a
-    difference -> number. better: of the differences that are better and whose set has a blind null
-    -> outcome of the method's value.
+    values, models: how many. outcomes: of values with a blind null -> number. claims, of papers and
+    their authors, and reruns, by others: outcome of a difference -> number. better: of the
+    differences that are better, and whose set has a blind null: outcome of the method -> number.
     """
     rows = of_models()
     models = {value.model for value, _ in rows}
-    judged = collections.Counter(outcome(of) for _, of in rows if of.blind and of.low is not None)
-    found = [each for each in differences() if each.method.source != "vl_compo"]
-    reruns = [each for each in differences() if each.method.source == "vl_compo"]
-    better = [row(each.method) for each in (*found, *reruns) if each.outcome == "better"]
+    judged = collections.Counter(outcome(of) for _, of in rows if has_blind(of) and of.low is not None)
+    kinds = {"claims": False, "reruns": True}
+    found = {
+        kind: [each for each in differences() if _is_rerun(each.method) == is_rerun]
+        for kind, is_rerun in kinds.items()
+    }
+    better = [row(each.method) for of in found.values() for each in of if each.outcome == "better"]
     return {
         "values": len(published.values()),
         "models": len(models),
         "outcomes": judged,
-        "claims": collections.Counter(each.outcome for each in found),
-        "reruns": collections.Counter(each.outcome for each in reruns),
-        "better": collections.Counter(outcome(of) for of in better if of.blind),
+        **{kind: collections.Counter(each.outcome for each in of) for kind, of in found.items()},
+        "better": collections.Counter(outcome(of) for of in better if has_blind(of)),
     }
 
 
@@ -317,7 +338,7 @@ def _sets(rows: Iterable[tuple[Value, table.Row]]) -> Iterable[list[Any]]:
     """A line per set and metric with a blind null: each model's best value counts once."""
     by_set: dict[tuple[str, str], dict[str, tuple[Value, table.Row]]] = {}
     for value, of in rows:
-        if of.blind and of.low is not None and value.model != published.HUMAN:
+        if has_blind(of) and of.low is not None and value.model != published.HUMAN:
             best = by_set.setdefault((_set(value), _metric(value)), {})
             if value.model not in best or of.value > best[value.model][1].value:
                 best[value.model] = (value, of)
@@ -331,7 +352,7 @@ def _sets(rows: Iterable[tuple[Value, table.Row]]) -> Iterable[list[Any]]:
 def _models(rows: Iterable[tuple[Value, table.Row]]) -> Iterable[list[Any]]:
     by_model: dict[str, list[table.Row]] = {}
     for value, of in rows:
-        if of.blind and of.low is not None:
+        if has_blind(of) and of.low is not None:
             by_model.setdefault(value.model, []).append(of)
     for model, of_model in by_model.items():
         counts = _count_outcomes(of_model)
@@ -346,7 +367,7 @@ def _claims() -> Iterable[list[Any]]:
     for (method, baseline, origin), found in by_claim.items():
         counts = collections.Counter(each.outcome for each in found)
         better = [row(each.method) for each in found if each.outcome == "better"]
-        in_vain = sum(bool(of.blind) and outcome(of) != "above" for of in better)
+        in_vain = sum(has_blind(of) and outcome(of) != "above" for of in better)
         of_each = (counts[name] for name in ("better", "not resolved", "worse", "no interval"))
         yield [method, baseline, *of_each, in_vain, origin]
 
@@ -359,7 +380,7 @@ def _difference_cells(each: Difference) -> list[Any]:
     return [
         value.model, each.baseline.model, _set(value), metric, _percent(value.number),
         _percent(each.baseline.number), _percent(each.value), both, each.outcome,
-        outcome(of) if of.blind else "", value.count, value.origin,
+        outcome(of) if has_blind(of) else "", value.count, value.origin,
     ]  # fmt: skip
 
 
@@ -369,7 +390,7 @@ def _values(rows: Iterable[tuple[Value, table.Row]]) -> dict[str, Any]:
     scores: dict[tuple[Any, ...], int] = {}
     lines = []
     for value, of in rows:
-        if of.unit == "fraction":
+        if of.unit == "fraction":  # neither a cosine nor a number of cases
             nulls_of = map(_percent, (of.chance, of.blind, of.ceiling))
             score = (_set(value), _metric(value), value.protocol, *nulls_of, value.count,
                      value.origin)  # fmt: skip
