@@ -4,8 +4,9 @@ Command line: vlc-jax report WORKDIR [WORKDIR ...]
 
 `write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
 `write_cases` cases.html, a searchable list of the cases of one run or two, `write_published_page` a
-page of all published values; `print_table` and `print_comparison` print results in a terminal. With `published`, the name of a published model, its
-values appear next to ours. Reads files of workdirs only: neither JAX nor the models are imported.
+page of all published values; `print_table` and `print_comparison` print results in a terminal. With
+`published`, the name of a published model, its values appear next to ours. Reads files of workdirs
+only: neither JAX nor the models are imported.
 """
 
 from collections.abc import Iterable, Sequence

@@ -48,7 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if bool(options.workdirs) == bool(options.published_page):
-        return _refuse("a report needs a workdir, or --published-page FILE without one")
+        return _refuse("give workdirs to report, or --published-page FILE without any workdir")
+    others = (options.baseline, options.out, options.published, options.cases)
+    if options.published_page and any(other not in (None, "") for other in others):
+        return _refuse("--published-page has no other options; they belong to reports of workdirs")
     is_comparison = len(options.workdirs) > 1
     if is_comparison and options.baseline:
         return _refuse("--baseline belongs to one workdir; of several the first is the baseline")

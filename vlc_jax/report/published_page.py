@@ -261,7 +261,9 @@ def summary() -> dict[str, Any]:
     """
     rows = of_models()
     models = {value.model for value, _ in rows}
-    judged = collections.Counter(outcome(of) for _, of in rows if has_blind(of) and of.low is not None)
+    judged = collections.Counter(
+        outcome(of) for _, of in rows if has_blind(of) and of.low is not None
+    )
     kinds = {"claims": False, "reruns": True}
     found = {
         kind: [each for each in differences() if _is_rerun(each.method) == is_rerun]
