@@ -191,6 +191,42 @@ def test_the_command_refuses_workdirs_beside_the_page(tmp_path, capsys):
     assert not Path(file).exists()
 
 
+def test_the_docs_quote_the_page(written):
+    docs = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    text = " ".join(docs.read_text().split())
+    found = published_page.summary()
+    outcomes, claims = found["outcomes"], found["claims"]
+    above, reach, below = (outcomes[name] for name in ("above", "blind", "below blind"))
+    rest = outcomes["at"] + outcomes["below"]
+    assert f"{outcomes.total():,} values have an interval" in text
+    assert (
+        f"{above:,} are above blind, {reach:,} reach it, {below:,} are below it, {rest:,} are not"
+    ) in text
+    better, same, worse, no = (
+        claims[name] for name in ("better", "not resolved", "worse", "no interval")
+    )
+    assert (
+        f"{claims.total()} times: {better} values are better, {same} not resolved, {worse} worse, "
+        f"{no} lack the number of cases"
+    ) in text
+    sets = {tuple(row[:2]): row for row in published_page.collect()["sets"]["rows"]}
+    models, above_att = sets["sugarcrepe swap_att", "accuracy"][5:7]
+    above_obj = sets["sugarcrepe swap_obj", "accuracy"][6]
+    assert (
+        f"Of the {models} models on SugarCrepe, {above_att} are above blind in swap_att and "
+        f"{above_obj} in swap_obj, and none in replace_rel, add_obj and add_att"
+    ) in text
+    assert not any(
+        sets[f"sugarcrepe {name}", "accuracy"][6] for name in ("replace_rel", "add_obj", "add_att")
+    )
+    replace = sets["replace", "original accuracy, mean of groups"]
+    assert replace[5] == replace[8]
+    assert (
+        f"all {replace[5]} models on REPLACE are below it (the best has {replace[9]} in original "
+        f"accuracy, the classifier {replace[3]:.1f})"
+    ) in text
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_rows_are_sorted_with_those_without_value_last():
     script = f"""
