@@ -15,10 +15,10 @@ from vlc_jax.evaluators import stats
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.benchmarks import nulls
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import page, published, published_page
+from vlc_jax.report import judged, page, published, published_page
 
 VALUES = published.values()
-DIFFERENCES = published_page.differences()
+DIFFERENCES = judged.differences()
 
 
 def value_of(benchmark, metric, subset="", model="m", number=0.7, count=100, protocol="choice"):
@@ -30,7 +30,7 @@ def value_of(benchmark, metric, subset="", model="m", number=0.7, count=100, pro
 @pytest.fixture
 def exact(monkeypatch):
     """Values that were printed with all their digits."""
-    monkeypatch.setattr(published_page, "_decimals", lambda: {("labclip", "", "fraction"): 15})
+    monkeypatch.setattr(judged, "_decimals", lambda: {("labclip", "", "fraction"): 15})
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def written(tmp_path_factory):
 @pytest.mark.parametrize("count", [1, 15, 666, 27443.5])
 @pytest.mark.parametrize("value", [0.0, 0.07, 0.5, 1.0])
 def test_intervals_are_those_of_our_results(value, count):
-    low, high = published_page.wilson(value, count)
+    low, high = judged.wilson(value, count)
     assert (max(low, 0), min(high, 1)) == pytest.approx(stats.wilson(value, count), abs=1e-12)
 
 
 def test_an_interval_holds_those_of_all_numbers_that_are_printed_alike():
     value = next(v for v in VALUES if (v.model, v.benchmark) == ("NegCLIP", "coco_order"))
     assert (value.number, value.decimals) == (0.86, 2)
-    low, high = published_page.interval(value)
+    low, high = judged.interval(value)
     for number in (0.855, 0.86, 0.865):
         of_number = stats.wilson(number, value.count)
         assert low <= of_number[0] < of_number[1] <= high
@@ -58,23 +58,23 @@ def test_an_interval_holds_those_of_all_numbers_that_are_printed_alike():
 def test_cases_that_share_images_count_less():
     alone = value_of("mine", "accuracy", count=2062)
     shared = value_of("sugarcrepe", "accuracy", "add_obj", count=2062)
-    widths = [high - low for low, high in map(published_page.interval, (alone, shared))]
+    widths = [high - low for low, high in map(judged.interval, (alone, shared))]
     assert widths[1] / widths[0] == pytest.approx((2062 / 758) ** 0.5, rel=0.02)
 
 
 def test_no_interval_without_cases_or_for_what_is_no_share():
-    assert published_page.interval(value_of("mine", "accuracy", count=None)) is None
-    assert published_page.interval(value_of("mine", "mean_accuracy", protocol="mean")) is None
-    assert published_page.interval(value_of("mine", "roc_auc")) is None
+    assert judged.interval(value_of("mine", "accuracy", count=None)) is None
+    assert judged.interval(value_of("mine", "mean_accuracy", protocol="mean")) is None
+    assert judged.interval(value_of("mine", "roc_auc")) is None
 
 
 def test_a_difference_has_the_interval_that_newcombe_prints(exact):
     # Statistics in Medicine 17 (1998), table II, method 10: 56 of 70 and 48 of 80
     first = value_of("mine", "accuracy", number=56 / 70, count=70)
     second = value_of("mine", "accuracy", number=48 / 80, count=80)
-    found = published_page._difference(first, second)
+    found = judged._difference(first, second)
     assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
-    back = published_page._difference(second, first)
+    back = judged._difference(second, first)
     assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
     assert (found.outcome, back.outcome) == ("better", "worse")
 
@@ -83,9 +83,9 @@ def test_less_brittleness_is_better(exact):
     more, less = (
         value_of("swap", "brittleness", number=number, count=1000) for number in (0.3, 0.1)
     )
-    assert published_page._difference(less, more).outcome == "better"
-    assert published_page._difference(more, less).outcome == "worse"
-    assert published_page._difference(more, more).outcome == "not resolved"
+    assert judged._difference(less, more).outcome == "better"
+    assert judged._difference(more, less).outcome == "worse"
+    assert judged._difference(more, more).outcome == "not resolved"
 
 
 def test_a_null_of_a_mean_over_subsets_is_the_mean_of_their_nulls():
@@ -93,10 +93,10 @@ def test_a_null_of_a_mean_over_subsets_is_the_mean_of_their_nulls():
     both = [table["replace", name, "original_accuracy"] for name in ("attributes", "relations")]
     value = value_of("replace", "original_accuracy_macro", protocol="triplet")
     blind = sum(row.blind for row in both) / 2
-    assert published_page.null(value, "blind") == pytest.approx(blind)
+    assert judged.null(value, "blind") == pytest.approx(blind)
     # the share of all cases is another mean, and has no row
-    assert published_page.null(value._replace(metric="original_accuracy"), "blind") is None
-    assert published_page.null(value._replace(protocol="generation"), "blind") is None
+    assert judged.null(value._replace(metric="original_accuracy"), "blind") is None
+    assert judged.null(value._replace(protocol="generation"), "blind") is None
 
 
 @pytest.mark.parametrize(
@@ -106,21 +106,21 @@ def test_a_null_of_a_mean_over_subsets_is_the_mean_of_their_nulls():
 def test_a_value_is_judged_against_chance_and_blind(number, expected):
     # blind: 84.99 %
     value = value_of("sugarcrepe", "accuracy", "replace_rel", number=number, count=1406)
-    assert published_page.outcome(published_page.row(value)) == expected
+    assert judged.outcome(judged.row(value)) == expected
 
 
 def test_pairs_and_options_that_are_images_have_no_blind_score_to_reach():
     pair = value_of("mmvp", "text_score", protocol="pairs")
     images = value_of("imagecode", "accuracy", "videos")
-    assert [published_page.null(each, "blind") for each in (pair, images)] == [0, 0.1]
-    assert not any(published_page.has_blind(published_page.row(each)) for each in (pair, images))
+    assert [judged.null(each, "blind") for each in (pair, images)] == [0, 0.1]
+    assert not any(judged.has_blind(judged.row(each)) for each in (pair, images))
 
 
 def test_every_frozen_subset_with_published_values_finds_its_null():
     """A subset that were renamed would lose its null without a word."""
     found = {
         (value.benchmark, value.subset) for value in VALUES
-        if published_page.null(value, "blind") is not None
+        if judged.null(value, "blind") is not None
     }  # fmt: skip
     # subsets of VL-CheckList are published over several sources
     frozen = {row.benchmark for rows in nulls.table().values() for row in rows}
@@ -136,7 +136,7 @@ def test_every_frozen_subset_with_published_values_finds_its_null():
 def test_chance_is_known_where_options_are_captions():
     without = {
         value.benchmark for value in VALUES
-        if value.protocol in nulls.METRICS and published_page.chance(value) is None
+        if value.protocol in nulls.METRICS and judged.chance(value) is None
         and value.unit in ("percent", "fraction")
     }  # fmt: skip
     assert without == set()
