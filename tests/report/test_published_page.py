@@ -50,9 +50,9 @@ def test_an_interval_holds_those_of_all_numbers_that_are_printed_alike():
     assert (value.number, value.decimals) == (0.86, 2)
     low, high = judged.interval(value)
     for number in (0.855, 0.86, 0.865):
-        of_number = stats.wilson(number, value.count)
+        of_number = stats.wilson(number, 5000)
         assert low <= of_number[0] < of_number[1] <= high
-    assert stats.wilson(0.85, value.count)[0] < low
+    assert stats.wilson(0.85, 5000)[0] < low
 
 
 def test_cases_that_share_images_count_less():
@@ -60,6 +60,11 @@ def test_cases_that_share_images_count_less():
     shared = value_of("sugarcrepe", "accuracy", "add_obj", count=2062)
     widths = [high - low for low, high in map(judged.interval, (alone, shared))]
     assert widths[1] / widths[0] == pytest.approx((2062 / 758) ** 0.5, rel=0.02)
+    captions, images = (
+        value_of("coco_retrieval", f"{name}_r1", count=count, protocol="retrieval")
+        for name, count in (("text_to_image", 25010), ("image_to_text", 5000))
+    )
+    assert [judged.effective_count(each) for each in (captions, images)] == [5000, 5000]
 
 
 def test_no_interval_without_cases_or_for_what_is_no_share():

@@ -82,15 +82,26 @@ def interval(value: Value) -> tuple[float, float] | None:
         return None
     half = 0.5 * published.SCALES[value.unit] / 10 ** _decimals()[_table_of(value)]
     low, high = max(0.0, value.number - half), min(1.0, value.number + half)
-    count = value.count * _effective().get((value.benchmark, value.subset), 1.0)
+    count = effective_count(value)
     return max(0.0, wilson(low, count)[0]), min(1.0, wilson(high, count)[1])
 
 
+def effective_count(value: Value) -> float:
+    """Kish's effective number of cases where the cases of a value share images, as in our results.
+
+    Some sets were printed with a case more (SugarCrepe's swap_obj); images as queries share none.
+    """
+    assert value.count
+    cases, effective = _effective().get((value.benchmark, value.subset), (0, 0))
+    is_known = abs(value.count - cases) <= 1
+    return value.count * effective / cases if is_known else value.count
+
+
 @functools.cache
-def _effective() -> dict[tuple[str, str], float]:
-    """Kish's effective number of cases as a share of the cases, of sets that share images."""
+def _effective() -> dict[tuple[str, str], tuple[int, int]]:
+    """(benchmark, subset) -> cases, effective number of them."""
     return {
-        (row["benchmark"], row["subset"]): int(row["effective"]) / int(row["cases"])
+        (row["benchmark"], row["subset"]): (int(row["cases"]), int(row["effective"]))
         for row in published.rows("effective.csv")
     }
 
