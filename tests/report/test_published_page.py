@@ -217,9 +217,12 @@ def test_the_docs_quote_the_page(written):
     sets = {tuple(row[:2]): row for row in published_page.collect()["sets"]["rows"]}
     models, above_att = sets["sugarcrepe swap_att", "accuracy"][5:7]
     above_obj = sets["sugarcrepe swap_obj", "accuracy"][6]
+    swap_obj = [(v, r) for v, r in published_page.of_models() if v.subset == "swap_obj"]
+    of_other_seed = len({v.model for v, r in swap_obj if r.blind and r.low > 0.663})
     assert (
         f"Of the {models} models on SugarCrepe, {above_att} are above blind in swap_att and "
-        f"{above_obj} in swap_obj, and none in replace_rel, add_obj and add_att"
+        f"{above_obj} in swap_obj ({of_other_seed} above the 66.3 that another seed of the folds "
+        "gives), and none in replace_rel, add_obj and add_att"
     ) in text
     assert not any(
         sets[f"sugarcrepe {name}", "accuracy"][6] for name in ("replace_rel", "add_obj", "add_att")
