@@ -44,6 +44,20 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return images
 
 
+def check_out(out: Path, table: Path) -> None:
+    """Raises ValueError unless OUT is new, or of this command, which leaves OUT.rounds.jsonl."""
+    if out.is_dir() or not out.name:
+        raise ValueError(f"--out {out} is a folder; name a file")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {out.parent}; make it")
+    if out.exists() and (out.resolve() == table.resolve() or not _log(out).exists()):
+        raise ValueError(f"--out {out} is a file that this command did not write; name another")
+
+
+def _log(out: Path) -> Path:
+    return out.with_name(f"{out.name}.rounds.jsonl")
+
+
 def write(
     made: Mapping[str, Texts],
     captions: Sequence[str],
@@ -62,13 +76,15 @@ def write(
     versions = {name: texts.generator.version for name, texts in made.items()}
     digests = {name: balance.digest(of_kind) for name, (_, of_kind) in options.items()}
     request = {"balance": target, "seed": seed, "versions": versions, "texts": digests}
-    log = balance.RoundLog(out.with_name(f"{out.name}.rounds.jsonl"), request)
+    log = balance.RoundLog(_log(out), request)
     kept: dict[str, dict[int, str]] = {}
     lines = []
     for name, (indices, of_kind) in options.items():
         choice = np.zeros(len(indices), np.int64)
         shares = []
-        if of_kind:
+        if len(of_kind) < balance.FEW:
+            choice -= 1
+        else:
             pairs = balance.Pairs(of_kind, [images[index] for index in indices])
             shares.append(pairs.separability(choice, seed))
             choice = _balanced(pairs, name, target, seed, log)
@@ -89,6 +105,9 @@ def _line(name: str, choice: np.ndarray, shares: Sequence[float]) -> str:
     blind = " -> ".join(f"{100 * share:.1f}" for share in shares)
     line = f"  {name}: keeps {count:,} of {len(choice):,} ({share:.1f} %)"
     line += f", {others:,} of them another candidate" if others else ""
+    if len(choice) < balance.FEW:
+        return f"{line}; WARNING: fewer than {balance.FEW} pairs are not judged, none is kept"
+    line += "" if count else f"; WARNING: fewer than {balance.FEW} would be left, none is kept"
     return f"{line}; blind {blind} % (chance 50)" if blind else line
 
 

@@ -77,14 +77,11 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
     try:
         benchmark = read(**_options(name, root, tagger))
     except (DataError, ValueError) as error:
-        folder = root / origin.folder
-        absent = tuple(folder / file for file in origin.files if not any(folder.glob(file)))
+        absent = _absent(name, root)
         problem = str(error).removesuffix(f"; {origin.how_to_get}")
         return State(f"there is no {absent[0]}" if absent else problem, absent)
     except Exception as error:
-        # the other sets are listed all the same
-        reason = f"{type(error).__name__}: {error}"
-        return State(f"its reader failed, which is an error of vlc_jax: {reason}")
+        return State(_failure(error))
     files = _files(benchmark)
     # os.path: Path.exists raises for names that are too long
     missing = tuple(path for path in files if not os.path.exists(path))
@@ -93,6 +90,22 @@ def state_of(name: str, root: Path, tagger: str, training: frozenset[str] | None
         is_genome = origin.overlap.startswith("Visual Genome")
         leaked = len({_identity(path, is_genome) for path in files} & training)
     return State("", (), len(benchmark.cases), benchmark.notes, len(files), missing, leaked)
+
+
+def _absent(name: str, root: Path) -> tuple[Path, ...]:
+    """Annotation files of a published set that are not there."""
+    origin = PUBLISHED[name][1]
+    folder = root / origin.folder
+    return tuple(folder / file for file in origin.files if not any(folder.glob(file)))
+
+
+def _failure(error: Exception) -> str:
+    """Of a reader; the other sets are listed all the same."""
+    return f"its reader failed, which is an error of vlc_jax: {type(error).__name__}: {error}"
+
+
+def _unread(absent: Sequence[Path]) -> str:
+    return "not there" if absent else "cannot be read"
 
 
 @addresses.allowed
@@ -149,22 +162,44 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int:
-    """Prints the nulls of the sets whose annotations can be read; returns the exit code."""
-    rows, of_images, absent = [], [], []
+    """Prints the nulls of the sets whose annotations can be read; returns the exit code.
+
+    Raises DataError, after that, if --features holds the images of none of the sets.
+    """
+    if options.out and options.out.is_dir():
+        raise ValueError(f"--out {options.out} is a folder; name a file")
+    if options.out and not options.out.parent.is_dir():
+        raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}; make it")
+    rows, of_images, lines, refused = [], [], [], []
     features = text_vectors.TextVectors(options.features) if options.features else None
     for name in names:
         try:
             benchmark = READERS[name](**_options(name, root, options.tagger))
         except (DataError, ValueError) as error:
-            absent.append(_line(f"{name}: not there: {error}"))
-        else:
-            rows += nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
-            if features:
-                of_images.append(image_nulls.of_benchmark(benchmark, features))
-    null_table.print_nulls(rows, of_images)
-    print(*absent, sep="\n", end="\n" if absent else "")
-    if options.out:
+            absent = _absent(name, root) if name in PUBLISHED else ()
+            lines.append(f"{name}: {_unread(absent)}: {error}")
+            continue
+        except Exception as error:
+            lines.append(f"{name}: {_unread(())}: {_failure(error)}")
+            continue
+        found = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+        lines += [f"{name}: {note}" for note in benchmark.notes]
+        lines += [] if found else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
+        rows += found
+        try:
+            of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []
+        except DataError as error:
+            refused.append(error)
+    if rows or of_images:
+        null_table.print_nulls(rows, of_images)
+    for line in (*lines, *map(str, refused if of_images else refused[1:])):
+        print(_line(line))
+    if options.out and rows:
         nulls.write(options.out, rows)
+    elif options.out:
+        print(f"{options.out} is not written: there are no nulls")
+    if refused and not of_images:
+        raise refused[0]
     return 0 if rows else 1
 
 
@@ -242,7 +277,7 @@ def _print(states: Mapping[str, State], root: Path) -> None:
             print(_line(f"{name}: {note}"))
         if state.problem:
             problem = f"{state.problem}{_instruction(name, state, root)}"
-            print(_line(f"{name}: not there: {problem}"))
+            print(_line(f"{name}: {_unread(state.absent)}: {problem}"))
         elif state.missing:
             count = f"{len(state.missing):,} of {state.images:,} images are missing"
             first = f"the first is {state.missing[0]}{_instruction(name, state, root)}"

@@ -49,6 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"--candidates {options.candidates} is for --balance; set it, too")
     if options.balance is not None:
         balance.check_target(options.balance)
+        balanced_table.check_out(Path(options.out), Path(options.table))
     count = options.count or (COUNT if options.balance is None else None)
     found = caption_files.with_rows(Path(options.table), options.column)[:count]
     captions, rows = [caption for caption, _ in found], [row for _, row in found]
@@ -60,12 +61,19 @@ def _run(options: argparse.Namespace) -> int:
     known = {word for caption in captions for word in _words(caption)}
     images = balanced_table.images_of(rows)
     print(f"\nof {len(captions):,} captions:")
+    if 2 * len(set(captions)) <= len(captions):
+        print(
+            f"  WARNING: only {len(set(captions)):,} of the captions are different: others are in "
+            "several images, so the classifier knows them by heart and blind is too high"
+        )
     for name, texts in made.items():
         blind = ""
         # the filter prints it
         if options.balance is None:
             indices, pairs = texts.options(captions)
-            blind = balance.described(pairs, [images[index] for index in indices], options.seed)
+            few = f"blind not measured, of fewer than {balance.FEW} pairs" if pairs else ""
+            groups = [images[index] for index in indices]
+            blind = balance.described(pairs, groups, options.seed) or few
         print(_count(name, texts.candidates, captions, known, blind))
     if options.balance is not None:
         out = Path(options.out)
@@ -77,6 +85,8 @@ def _run(options: argparse.Namespace) -> int:
 def _made(options: argparse.Namespace, captions: Sequence[str]) -> dict[str, balanced_table.Texts]:
     """Name -> the texts of each generator of --kinds."""
     kinds = [name for name in options.kinds.split(",") if name]
+    if not kinds:
+        raise ValueError(f"--kinds {options.kinds!r} names no generator; see docs/texts.md")
     options_of = command_line.parse_options(options.option)
     for name in options_of:
         if name not in kinds:

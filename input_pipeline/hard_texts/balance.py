@@ -118,6 +118,7 @@ class Pairs:
         # a candidate is tried once, or two of them would take turns for ever
         tried = {(index, 0) for index in range(len(self))}
         for each in earlier:
+            self._check(each)
             self._apply(each.choices, choice, tried)
         is_done = bool(earlier) and not earlier[-1].choices
         while not is_done and number < ROUNDS and (choice >= 0).sum() >= FEW:
@@ -141,6 +142,18 @@ class Pairs:
         new = [k for k in range(len(of_texts)) if (index, k) not in tried]
         best = max(new, key=lambda k: of_texts[k], default=-1)
         return best if best >= 0 and scores[first] - of_texts[best] < cut else -1
+
+    def _check(self, earlier: Round) -> None:
+        """Raises ValueError for a choice of a pair or candidate that there is not."""
+        for pair in earlier.choices:
+            is_pair = isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int]
+            if not is_pair or not (
+                0 <= pair[0] < len(self) and -1 <= pair[1] < self._sizes[pair[0]] - 1
+            ):
+                raise ValueError(
+                    f"round {earlier.number} chooses {pair!r}, which is no pair and candidate of "
+                    "these texts: the log of rounds is damaged, remove it"
+                )
 
     @staticmethod
     def _apply(
@@ -196,7 +209,8 @@ class RoundLog:
         self._rounds: dict[str, list[Round]] = {}
         # as it comes back from JSON
         request = json.loads(json.dumps(request))
-        lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+        content = path.read_text("utf-8", "replace") if path.exists() else ""
+        lines = content.splitlines(keepends=True)
         # the last line of a command that was killed may be incomplete
         whole = [line for line in lines if line.endswith("\n")] or [json.dumps(request) + "\n"]
         if whole != lines:
@@ -208,11 +222,14 @@ class RoundLog:
             raise ValueError(f"{path} is no log of rounds ({error}); remove it") from error
         if rows[:1] != [request]:
             raise ValueError(
-                f"{path} is of other captions, kinds, options, seed or --balance; remove it, or "
-                "name another --out"
+                f"{path} is of other captions, kinds, options, seed or --balance; remove it and "
+                "its table, or name another --out"
             )
         for kind, each in rounds:
-            self._rounds.setdefault(kind, []).append(each)
+            known = self._rounds.setdefault(kind, [])
+            if each.number != len(known) + 1:
+                raise ValueError(f"{path} lacks a round before {each.number} of {kind}; remove it")
+            known.append(each)
 
     def of(self, kind: str) -> list[Round]:
         """The rounds of a kind so far."""

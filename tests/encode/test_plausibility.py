@@ -92,6 +92,21 @@ def test_the_command_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monk
     assert "of another, not of" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "out", "message"),
+    [("cola", "x.jsonl", "cola has an image for each caption: both are correct"),
+     ("sugarcrepe", ".", "is a folder; name a file")],
+)  # fmt: skip
+def test_a_request_without_an_answer_is_refused_before_the_model_is_read(
+    name, out, message, tmp_path, capsys
+):
+    words = ["--decoder", "none", "--root", str(tmp_path), "--sets", name]
+    with pytest.raises(SystemExit) as ended:
+        plausibility.main([*words, "--out", str(tmp_path / out)])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_shares_count_ties_as_if_broken_at_random():
     scores = {"a": 1.0, "b": 1.0, "c": 0.0}
     assert plausibility._share([("a", "c"), ("c", "a")], scores).startswith("50.0 ")

@@ -6,7 +6,8 @@
 DECODER: a Hugging Face folder of Llama, Mistral, Phi-3 or Gemma, or a GGUF file. Per set and
 subset: the share of cases whose first caption, the correct one, has the highest log-probability,
 per token and in sum, with Wilson intervals; ties count as if they were broken at random. Sets whose
-cases have one caption have no such null, and of pairs of captions with an image each it cancels.
+cases have one caption have no such null; sets of pairs (`pairs`: an image for each caption) are
+refused, since both captions are correct and the null cancels.
 
 --limit: cases of a subset, drawn with a fixed seed. OUT has the log-probability of every text; the
 same command, also with a larger --limit, computes only texts that it lacks.
@@ -24,7 +25,7 @@ from vlc_jax.devices import runtime
 from vlc_jax.encode.plausibility import Plausibility, plausibilities
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import stats
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, protocol_of
 from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.stores import progress
@@ -48,6 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(args: argparse.Namespace) -> str:
     """Runs or resumes the command; returns the table."""
+    for name in args.sets:
+        if protocol_of(name) == "pairs":
+            raise UsageError(
+                f"{name} has an image for each caption: both are correct, leave it out"
+            )
+    if args.out.is_dir():
+        raise UsageError(f"--out {args.out} is a folder; name a file")
     with usage_errors():
         parts = {
             f"{name}/{subset}".rstrip("/"): cases

@@ -72,6 +72,11 @@ def test_the_command_reads_features_by_the_names_of_an_evaluation(all_sets, tmp_
     arguments = ["--root", str(tmp_path), "--nulls", "--sets", "bivlc"]
     assert main([*arguments, "--features", str(tmp_path / "x.npy")]) == 0
     assert "bivlc: images alone: the first is told apart in " in capsys.readouterr().out
+    (tmp_path / "sugar_crepe").symlink_to(all_sets / "sugar_crepe")
+    assert main([*arguments, "sugarcrepe", "--features", str(tmp_path / "x.npy")]) == 0
+    printed = capsys.readouterr().out
+    assert "bivlc: images alone: the first is told apart in " in printed
+    assert "sugarcrepe has one image per case: there is nothing to choose from" in printed
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
     (tmp_path / "x.jsonl").write_text('"other.png"\n')
     assert main([*arguments, "--features", str(tmp_path / "x.npy")]) == 3

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -294,6 +295,31 @@ def test_the_command_prints_and_writes_a_row_per_subset(all_sets, tmp_path, caps
     assert len(rows) == 11 + len(nulls.METRICS["pairs"])
 
 
+def test_a_set_that_is_cut_short_or_damaged_is_said_to_be_so(all_sets, tmp_path, capsys):
+    shutil.copytree(all_sets / "sugar_crepe", tmp_path / "sugar_crepe")
+    out, path = tmp_path / "nulls.csv", tmp_path / "sugar_crepe" / "swap_obj.json"
+    out.write_text("earlier\n")
+    arguments = ["--root", str(tmp_path), "--nulls", "--sets", "sugarcrepe"]
+    assert main(arguments) == 0
+    assert "sugarcrepe: swap_obj: 2 cases; published are 245" in capsys.readouterr().out
+    path.write_text('{"0": ')
+    assert main([*arguments, "--out", str(out)]) == 1
+    printed = capsys.readouterr().out
+    assert f"sugarcrepe: cannot be read: {path} is not JSON" in printed
+    assert f"{out} is not written" in printed
+    assert out.read_text() == "earlier\n"
+
+
+def test_a_set_without_nulls_and_a_reader_that_fails_are_lines(tmp_path, capsys, monkeypatch):
+    read = READERS["scenes_retrieval"]
+    monkeypatch.setitem(READERS, "scenes_retrieval", lambda: read(count=4))
+    monkeypatch.setitem(READERS, "cola", lambda **_: 1 / 0)
+    assert main(["--root", str(tmp_path), "--nulls", "--sets", "scenes_retrieval", "cola"]) == 1
+    printed = capsys.readouterr().out
+    assert "scenes_retrieval: retrieval has no wrong texts, so no nulls" in printed
+    assert "cola: cannot be read: its reader failed, which is an error of vlc_jax: Zero" in printed
+
+
 def test_sets_of_the_scenes_are_known_to_it(tmp_path, capsys, monkeypatch):
     read = READERS["scenes_attribute_swap"]
     monkeypatch.setitem(READERS, "scenes_attribute_swap", lambda: read(count=40))
@@ -317,6 +343,8 @@ def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
     ("arguments", "message"),
     [
         (["--out", "x.csv"], "--out x.csv belongs to --nulls: add --nulls"),
+        (["--nulls", "--out", "."], "--out . is a folder; name a file"),
+        (["--nulls", "--out", "no/x.csv"], "there is no folder no; make it"),
         (["--nulls", "--sets", "scenes_swop"], "unknown published set 'scenes_swop'"),
         (["--sets", "scenes_swap"], "unknown published set 'scenes_swap'"),
     ],

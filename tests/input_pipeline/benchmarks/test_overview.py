@@ -105,7 +105,7 @@ def test_a_set_that_cannot_be_read_is_one_line_among_the_others(
     sets = "coco_spatial_one+gqa_spatial_one+coco_spatial_two+whatsup_a"
     assert main(["--root", str(tmp_path), "--sets", sets]) == 0
     printed = capsys.readouterr().out
-    lines = [line for line in printed.splitlines() if "not there: " in line]
+    lines = [line for line in printed.splitlines() if "cannot be read: " in line]
     assert [line.partition(":")[0] for line in lines] == sets.split("+")[:3]
     assert "coco_qa_one_obj.json: case 0, 'correct': a text is needed; got 7" in lines[0]
     assert "an error of vlc_jax: ZeroDivisionError: a fault of a reader ['root']" in lines[1]

@@ -64,13 +64,22 @@ def test_a_filter_that_was_stopped_ends_as_one_that_was_not(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [('{"seed": 4}\n', "is of other captions"), ('{"seed": 3}\n3\n', "no log"),
-     ('{"seed": 3}\n{"kind": "a"}\n', "no log of rounds")],
+     ('{"seed": 3}\n{"kind": "a"}\n', "no log of rounds"),
+     ('{"seed": 3}\n{"kind": "a", "number": 2, "left": 9, "separability": 1, "choices": []}\n',
+      "lacks a round before 2")],
 )  # fmt: skip
 def test_rounds_of_another_request_are_refused(tmp_path, text, message):
     path = tmp_path / "rounds.jsonl"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         balance.RoundLog(path, {"seed": 3})
+
+
+@pytest.mark.parametrize("choice", [[9, 0], [0, 1], [0, -2], [-1, 0], [0], "ab", 3])
+def test_a_choice_of_a_damaged_log_that_no_text_has_is_refused(choice):
+    pairs = balance.Pairs([("a red cup", "a blue cup")] * 9, range(9))
+    with pytest.raises(ValueError, match="no pair and candidate of these texts"):
+        pairs.balanced(0.6, earlier=[balance.Round(1, 9, 1.0, [choice])])
 
 
 def test_texts_below_the_target_all_stay():

@@ -39,8 +39,10 @@ def test_captions_stand_beside_their_texts_with_counts(capsys, table):
     assert lines[2].startswith("  swap (positive): the hat and the red cat")
     assert "two men wearing hats" not in out
     assert "of 4 captions:" in lines
-    assert "  swap: 1 have a text; WARNING: most have none, and take no part in the loss" in lines
-    assert any(line.startswith("  replace: 2 have a text; new words: ") for line in lines)
+    few = "blind not measured, of fewer than 50 pairs"
+    none = "WARNING: most have none, and take no part in the loss"
+    assert f"  swap: 1 have a text; {none}; {few}" in lines
+    assert any(line.startswith(f"  replace: 2 have a text; {few}; new words: ") for line in lines)
 
 
 def test_the_clean_mode_is_shown_unless_the_authors_is_asked_for(capsys, tmp_path):
@@ -119,6 +121,30 @@ def test_a_balance_that_was_stopped_continues_and_is_refused_for_other_texts(bal
     assert "is of other captions, kinds, options, seed or --balance; remove it" in errors
 
 
+@pytest.mark.parametrize("name", ["captions.jsonl", "mine.jsonl"])
+def test_a_file_that_the_command_did_not_write_is_not_replaced(capsys, table, tmp_path, name):
+    (tmp_path / "mine.jsonl").write_text("precious\n")
+    before = (tmp_path / name).read_text()
+    words = ("--table", table, "--kinds", "replace", "--balance", ".6")
+    code, _, errors = run(capsys, *words, "--out", str(tmp_path / name))
+    assert code == 2
+    assert "is a file that this command did not write" in errors
+    assert (tmp_path / name).read_text() == before
+
+
+def test_too_few_pairs_are_said_to_be_too_few(capsys, table, tmp_path):
+    words = ("--table", table, "--kinds", "replace", "--balance", ".6")
+    out = run(capsys, *words, "--out", str(tmp_path / "out.jsonl"))[1]
+    assert "keeps 0 of 2 (0.0 %); WARNING: fewer than 50 pairs are not judged" in out
+
+
+def test_captions_that_are_mostly_the_same_are_warned_of(capsys, tmp_path):
+    rows = [{"image": f"{n}.png", "caption": "a red cat"} for n in range(9)]
+    (tmp_path / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = run(capsys, "--table", str(tmp_path / "same.jsonl"), "--kinds", "replace")[1]
+    assert "WARNING: only 1 of the captions are different" in out
+
+
 def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
     _, words = balanced
     out = run(capsys, *words[:-2])[1]
@@ -133,6 +159,9 @@ def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
         (("--kinds", "replace", "--out", "x.jsonl"), "--balance SHARE and --out FILE"),
         (("--kinds", "replace", "--balance", "60", "--out", "x"), "below 1; got 60"),
         (("--kinds", "replace", "--candidates", "8"), "--candidates 8 is for --balance"),
+        (("--kinds", ","), "--kinds ',' names no generator"),
+        (("--kinds", "replace", "--balance", ".6", "--out", "."), "--out . is a folder"),
+        (("--kinds", "replace", "--balance", ".6", "--out", "no/x"), "there is no folder no;"),
         (("--kinds", "svlc"), "unknown kind 'svlc'; known: "),
         (("--kinds", "replace", "--option", "swap={}"), "no such generator in --kinds replace"),
         (("--kinds", "replace", "--seed", "-1"), "--seed must be at least 0"),
