@@ -5,7 +5,8 @@
 Below each picture are its captions, the hard negatives and positives of its record and, with
 --kinds crepe_swap,replace, texts that these generators (docs/texts.md) make of the first caption.
 "blind" is, for each kind of hard text, stored or of --kinds, the share of the pairs in which a
-classifier of the two texts alone tells the caption, in the first 1,000 records; chance is 50 %.
+classifier of the two texts alone tells the caption, in the first 1,000 records; chance is 50 %. Of
+fewer than 50 pairs it is not measured.
 --phrases counts captions with "on the left" and similar phrases, or with phrases of your own.
 Training runs the same check on its first records (`preview`). Exit code 0: training would accept
 the data; 3: it would not, or they cannot be read; 2: wrong request.
@@ -164,7 +165,7 @@ def blind_table(
     source: Source, number: int, generators: Mapping[str, tuple[str, Generator]]
 ) -> str:
     """Separability of each kind of hard text, a line each, from the first caption of each of the
-    first `number` records; "" if no kind has enough texts."""
+    first `number` records; "" if no stored kind has enough texts and there is no generator."""
     pairs: dict[tuple[str, str], dict[str, tuple[str, str]]] = collections.defaultdict(dict)
     for record, captions in _usable(source, number):
         caption = record.captions[captions[0]]
@@ -173,10 +174,15 @@ def blind_table(
                 if text not in (None, caption):
                     # the first of each kind
                     pairs[side, name].setdefault(record.id, (caption, text))
+    # a kind that was asked for and made no text
+    for name, (side, _) in generators.items():
+        pairs.setdefault((side, name), {})
     lines = []
     for (side, name), of_kind in pairs.items():
         if blind := balance.described([*of_kind.values()], [*of_kind]):
             lines.append(f"  {name} ({side}): {blind}, {len(of_kind):,} pairs")
+        elif name in generators:
+            lines.append(f"  {name} ({side}): {len(of_kind)} pairs, too few to measure blind")
     return "\n".join(["hard texts:", *lines]) if lines else ""
 
 

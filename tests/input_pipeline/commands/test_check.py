@@ -155,7 +155,7 @@ def test_hard_texts_stand_below_the_captions(tmp_path, capsys, monkeypatch):
 
 
 def test_kinds_that_give_themselves_away_are_named_with_their_share(tmp_path, capsys):
-    """Stored ones and those of --kinds; few texts are not judged."""
+    """Stored ones and those of --kinds; few texts of --kinds are said to be few."""
     (name,) = helpers.write_photos(tmp_path, 1)
     nouns = ("cat", "dog", "man", "car", "hat")
     things = [(x, y) for x in nouns for y in nouns if x != y] * 4
@@ -174,6 +174,7 @@ def test_kinds_that_give_themselves_away_are_named_with_their_share(tmp_path, ca
     out = capsys.readouterr().out
     lines = out[out.index("hard texts:") :].splitlines()
     kinds = ("  mine (negatives): blind ", "  swap (positives): blind ")
+    assert lines.pop() == "  left_right (negatives): 0 pairs, too few to measure blind"
     assert [line[: len(kind)] for line, kind in zip(lines[1:], kinds, strict=True)] == [*kinds]
     mine, swap = (float(line.split()[3]) for line in lines[1:])
     assert mine > 95
