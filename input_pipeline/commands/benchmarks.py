@@ -171,7 +171,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
     if options.out and not options.out.parent.is_dir():
         raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}; make it")
     rows, of_images, lines, refused = [], [], [], []
-    features = text_vectors.TextVectors(options.features) if options.features else None
+    features = _features(options.features) if options.features else None
     for name in names:
         try:
             benchmark = READERS[name](**_options(name, root, options.tagger))
@@ -185,6 +185,8 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         found = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
         lines += [f"{name}: {note}" for note in benchmark.notes]
         lines += [] if found else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
+        if found and all(len(case.captions) == 1 for case in benchmark.cases):
+            lines.append(f"{name}: the options are images, on which text alone is at chance")
         rows += found
         try:
             of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []
@@ -201,6 +203,15 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
     if refused and not of_images:
         raise refused[0]
     return 0 if rows else 1
+
+
+def _features(path: Path) -> text_vectors.TextVectors:
+    try:
+        return text_vectors.TextVectors(path)
+    except (DataError, ValueError) as error:
+        raise type(error)(
+            f"--features takes X.npy and X.jsonl as vlc-jax embed writes them: {error}"
+        ) from error
 
 
 def _options(name: str, root: Path, tagger: str) -> dict[str, Any]:

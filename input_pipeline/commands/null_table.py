@@ -48,6 +48,4 @@ def remarks(rows: Sequence[nulls.Null]) -> list[str]:
                 f"accuracy, {100 * totals[name, 'pair_accuracy'].blind:.1f} % pair accuracy; the "
                 f"two captions are told apart in {100 * found.blind:.1f} %"
             )
-        elif row.ceiling == 1 and row.blind == row.chance == row.shorter:
-            lines.append(f"{name}: the options are images, on which text alone is at chance")
     return lines

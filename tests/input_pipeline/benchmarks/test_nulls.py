@@ -310,6 +310,20 @@ def test_a_set_that_is_cut_short_or_damaged_is_said_to_be_so(all_sets, tmp_path,
     assert out.read_text() == "earlier\n"
 
 
+@pytest.mark.parametrize(
+    ("captions", "images"), [(("a red dog", "a fat dog"), ("x",)), (("a red dog",), ("x", "y"))]
+)
+def test_only_options_that_are_images_are_said_to_be_images(
+    captions, images, tmp_path, capsys, monkeypatch
+):
+    """Of a single case with captions of one length all nulls are at chance, too."""
+    cases = (Case("0", images, captions),)
+    monkeypatch.setitem(READERS, "sugarcrepe", lambda **_: Benchmark("sugarcrepe", cases, "1"))
+    assert main(["--root", str(tmp_path), "--nulls", "--sets", "sugarcrepe"]) == 0
+    said = "the options are images" in capsys.readouterr().out
+    assert said == (len(images) > 1)
+
+
 def test_a_set_without_nulls_and_a_reader_that_fails_are_lines(tmp_path, capsys, monkeypatch):
     read = READERS["scenes_retrieval"]
     monkeypatch.setitem(READERS, "scenes_retrieval", lambda: read(count=4))
@@ -343,6 +357,7 @@ def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
     ("arguments", "message"),
     [
         (["--out", "x.csv"], "--out x.csv belongs to --nulls: add --nulls"),
+        (["--nulls", "--features", "x.npy"], "--features takes X.npy and X.jsonl as vlc-jax embed"),
         (["--nulls", "--out", "."], "--out . is a folder; name a file"),
         (["--nulls", "--out", "no/x.csv"], "there is no folder no; make it"),
         (["--nulls", "--sets", "scenes_swop"], "unknown published set 'scenes_swop'"),
