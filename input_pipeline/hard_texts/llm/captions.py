@@ -1,6 +1,7 @@
 """Reads the captions to write texts for: COCO captions JSON, a table or lines."""
 
 import collections
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,4 +68,7 @@ def _numbered(where: str, indices: Any, captions: list[Any]) -> dict[int, str]:
     for caption in captions:
         if not isinstance(caption, str):
             raise DataError(f"{where}: {caption!r} is no caption")
+        # half a surrogate pair: JSON can hold it, UTF-8 cannot
+        if re.search("[\ud800-\udfff]", caption):
+            raise DataError(f"{where}: {caption!r:.80} is not Unicode")
     return dict(zip(indices, captions, strict=True))

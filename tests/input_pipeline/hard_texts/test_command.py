@@ -132,6 +132,14 @@ def test_a_file_that_the_command_did_not_write_is_not_replaced(capsys, table, tm
     assert (tmp_path / name).read_text() == before
 
 
+def test_a_caption_that_no_file_can_hold_is_named_by_its_row(capsys, tmp_path):
+    (tmp_path / "half.jsonl").write_text('{"caption": "a cat"}\n{"caption": "a \\ud800 cat"}\n')
+    code, out, errors = run(capsys, "--table", str(tmp_path / "half.jsonl"), "--kinds", "replace")
+    assert (code, out) == (3, "")
+    assert "row 2 of" in errors
+    assert "is not Unicode" in errors
+
+
 def test_too_few_pairs_are_said_to_be_too_few(capsys, table, tmp_path):
     words = ("--table", table, "--kinds", "replace", "--balance", ".6")
     out = run(capsys, *words, "--out", str(tmp_path / "out.jsonl"))[1]
