@@ -96,6 +96,11 @@ def write(
         }
         lines.append(_line(name, choice, shares))
     _write_rows(made, kept, captions, rows, out)
+    for side in dict.fromkeys(texts.side for texts in made.values()):
+        if any(row.get(side) for row in rows):
+            lines.append(
+                f"  WARNING: the {side} that the captions' table had are not in the new one"
+            )
     return lines
 
 

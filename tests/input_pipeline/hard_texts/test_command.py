@@ -146,6 +146,17 @@ def test_too_few_pairs_are_said_to_be_too_few(capsys, table, tmp_path):
     assert "keeps 0 of 2 (0.0 %); WARNING: fewer than 50 pairs are not judged" in out
 
 
+def test_texts_of_the_table_that_are_left_out_are_warned_of(capsys, tmp_path):
+    (tmp_path / "own.jsonl").write_text('{"caption": "a red cat", "positives": ["a cat"]}\n')
+    words = ("--table", str(tmp_path / "own.jsonl"), "--balance", ".6", "--kinds")
+    warnings = [
+        "WARNING: the positives that the captions' table had are not in the new one"
+        in run(capsys, *words, kind, "--out", str(tmp_path / f"{kind}.jsonl"))[1]
+        for kind in ("replace", "crepe_replace")
+    ]
+    assert warnings == [True, False]
+
+
 def test_captions_that_are_mostly_the_same_are_warned_of(capsys, tmp_path):
     rows = [{"image": f"{n}.png", "caption": "a red cat"} for n in range(9)]
     (tmp_path / "same.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
