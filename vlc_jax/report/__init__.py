@@ -5,8 +5,9 @@ Command line: vlc-jax report WORKDIR [WORKDIR ...]
 `write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
 `write_cases` cases.html, a searchable list of the cases of one run or two, `write_published_page` a
 page of all published values; `print_table` and `print_comparison` print results in a terminal. With
-`published`, the name of a published model, its values appear next to ours. Reads files of workdirs
-only: neither JAX nor the models are imported.
+`published`, the name of a published model, its values appear next to ours; with `train`, results
+are split by the bindings of training captions (`overlap`). Reads files of workdirs only: neither
+JAX nor the models are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,8 @@ import rich.measure
 import rich.table
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, table
+from vlc_jax.input_pipeline.hard_texts.bindings import Training
+from vlc_jax.report import compare, overlap, paired, read_workdir, table
 from vlc_jax.report import published as published_values
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
@@ -25,6 +27,7 @@ from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 __all__ = [
     "NoCasesError",
     "NotAWorkdirError",
+    "Training",
     "UnknownModelError",
     "print_comparison",
     "print_mixtures",
@@ -36,7 +39,9 @@ __all__ = [
 ]
 
 
-def write(path: Path, baseline: Path | None = None, published: str = "") -> Path:
+def write(
+    path: Path, baseline: Path | None = None, published: str = "", train: Training | None = None
+) -> Path:
     """Writes WORKDIR/report.html, WORKDIR/report.md and the figures under WORKDIR/report/.
 
     Args:
@@ -44,6 +49,7 @@ def write(path: Path, baseline: Path | None = None, published: str = "") -> Path
       baseline: a config.json, or a workdir with one, to compare the config with; default:
         WORKDIR/default_config.json, if it exists.
       published: a model whose published values appear next to the run's.
+      train: of the captions that the run was trained on.
 
     Returns:
       The path of report.html, which needs no other file and no network.
@@ -55,22 +61,26 @@ def write(path: Path, baseline: Path | None = None, published: str = "") -> Path
     run = read_workdir.read(path)
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
-    beside = _add_paper([run], published)
+    beside = _add([run], published, train)
     # matplotlib takes a second to import
     from vlc_jax.report import page
 
     return page.write(run, beside)
 
 
-def print_table(results: Iterable[dict[str, Any]] | Path, published: str = "") -> None:
+def print_table(
+    results: Iterable[dict[str, Any]] | Path, published: str = "", train: Training | None = None
+) -> None:
     """Prints the result table of contents of evals/*.json, or of the newest results of a workdir.
 
-    published: a model whose published values appear next to ours.
+    published: a model whose published values appear next to ours.   train: only of a workdir.
     """
+    beside = []
     if isinstance(results, Path):
-        results = read_workdir.newest_results(results)
+        run, results = read_workdir.Run(results), read_workdir.newest_results(results)
+        beside = overlap.add(run, results, train) if train else []
     results = [*results]
-    beside = published_values.add(published, results) if published else []
+    beside = [*beside, *(published_values.add(published, results) if published else [])]
     published_values.add_human(results)
     if rows := table.rows(results):
         _print(table.to_rich(rows), is_whole=True)
@@ -86,7 +96,10 @@ def print_mixtures(path: Path) -> None:
 
 
 def write_comparison(
-    paths: Sequence[Path], folder: Path | None = None, published: str = ""
+    paths: Sequence[Path],
+    folder: Path | None = None,
+    published: str = "",
+    train: Training | None = None,
 ) -> Path:
     """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
 
@@ -94,6 +107,7 @@ def write_comparison(
       paths: the workdirs; the first is the baseline of all differences.
       folder: created if missing; default: the parent of the first workdir.
       published: a model whose published values appear next to the runs'.
+      train: of the captions that the runs were trained on.
 
     Returns:
       The path of comparison.html, which needs no other file and no network.
@@ -103,7 +117,7 @@ def write_comparison(
         published values of the model. OSError: the files cannot be written.
     """
     runs = _read_all(paths)
-    beside = _add_paper(runs, published)
+    beside = _add(runs, published, train)
     from vlc_jax.report import page
 
     return page.write_comparison(runs, folder or paths[0].resolve().parent, beside)
@@ -144,10 +158,12 @@ def write_published_page(path: Path) -> Path:
     return published_page.write(path)
 
 
-def print_comparison(paths: Sequence[Path], published: str = "") -> None:
+def print_comparison(
+    paths: Sequence[Path], published: str = "", train: Training | None = None
+) -> None:
     """Prints the newest results of several workdirs side by side; raises as `write_comparison`."""
     runs = _read_all(paths)
-    beside = _add_paper(runs, published)
+    beside = _add(runs, published, train)
     names, results = compare.names(paths), compare.newest_results(runs)
     console = command_line.console()
     if lines := compare.lines(results):
@@ -185,12 +201,17 @@ def _print(output: rich.table.Table, is_whole: bool = False) -> None:
     command_line.console(width).print(output)
 
 
-def _add_paper(runs: Sequence[read_workdir.Run], published: str) -> list[str]:
-    """Published values of people, and of a model (`published.add`) unless its name is empty, beside
-    the newest results of all runs."""
-    results = [one.newest for run in runs for one in run.evaluations]
+def _add(runs: Sequence[read_workdir.Run], published: str, train: Training | None) -> list[str]:
+    """Adds published values of people and of a model, and groups of bindings, to the newest results
+    of all runs; of the last two only those that are given."""
+    of_runs = [[one.newest for one in run.evaluations] for run in runs]
+    results = [each for of_run in of_runs for each in of_run]
     published_values.add_human(results)
-    return published_values.add(published, results) if published else []
+    sentences = published_values.add(published, results) if published else []
+    if train:
+        added = [overlap.add(run, of_run, train) for run, of_run in zip(runs, of_runs, strict=True)]
+        sentences += dict.fromkeys(sentence for each in added for sentence in each)
+    return sentences
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

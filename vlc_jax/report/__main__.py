@@ -1,5 +1,5 @@
 """vlc-jax report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
-[--cases [BENCHMARK ...]], or --published-page FILE"""
+[--train TABLE] [--cases [BENCHMARK ...]], or --published-page FILE"""
 
 import argparse
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vlc_jax import report
 from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.record import DataError
 
 
 @addresses.allowed
@@ -33,6 +34,20 @@ def main(arguments: list[str] | None = None) -> int:
         help='a model of vlc_jax/report/published whose values stand beside ours: "CLIP ViT-B/32"',
     )
     parser.add_argument(
+        "--train",
+        metavar="TABLE",
+        type=Path,
+        help="training captions (JSONL, TSV, CSV, COCO captions JSON, .txt): results are split by"
+        " whether these hold the bindings of a case's captions",
+    )
+    parser.add_argument("--column", default="caption", help="of --train; default: caption")
+    parser.add_argument(
+        "--tagger",
+        default="",
+        help="of --train: KIND:ARGUMENT, or words; default: spacy:en_core_web_sm if it is"
+        " installed, else words",
+    )
+    parser.add_argument(
         "--cases",
         metavar="BENCHMARK",
         nargs="*",
@@ -49,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if bool(options.workdirs) == bool(options.published_page):
         return _refuse("give workdirs to report, or --published-page FILE without any workdir")
-    others = (options.baseline, options.out, options.published, options.cases)
+    others = (options.baseline, options.out, options.published, options.train, options.cases)
     if options.published_page and any(other not in (None, "") for other in others):
         return _refuse("--published-page has no other options; they belong to reports of workdirs")
     is_comparison = len(options.workdirs) > 1
@@ -60,18 +75,23 @@ def main(arguments: list[str] | None = None) -> int:
     if options.cases is not None and (reason := _not_with_cases(options)):
         return _refuse(reason)
     try:
+        train = None
+        if options.train:
+            train = report.Training(options.train, options.column, options.tagger)
         if options.published_page:
             page = report.write_published_page(options.published_page)
         elif options.cases is not None:
             page = report.write_cases(options.workdirs, options.out, options.cases)
         elif is_comparison:
-            page = report.write_comparison(options.workdirs, options.out, options.published)
-            report.print_comparison(options.workdirs, options.published)
+            beside = options.published, train
+            page = report.write_comparison(options.workdirs, options.out, *beside)
+            report.print_comparison(options.workdirs, *beside)
         else:
-            page = report.write(options.workdirs[0], options.baseline, options.published)
-            if options.published:
-                report.print_table(options.workdirs[0], options.published)
-    except (report.NotAWorkdirError, report.NoCasesError, report.UnknownModelError) as error:
+            beside = options.published, train
+            page = report.write(options.workdirs[0], options.baseline, *beside)
+            if any(beside):
+                report.print_table(options.workdirs[0], *beside)
+    except (report.NotAWorkdirError, report.NoCasesError, ValueError, DataError) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"the report cannot be written: {error}")
@@ -83,8 +103,8 @@ def _not_with_cases(options: argparse.Namespace) -> str:
     """Reason why --cases is incompatible with the other options; "" if it is compatible."""
     if len(options.workdirs) > 2:
         return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
-    if options.baseline or options.published:
-        return "--cases has no --baseline and no --published; these belong to the other pages"
+    if options.baseline or options.published or options.train:
+        return "--cases has no --baseline, --published and --train; they belong to the other pages"
     return ""
 
 
