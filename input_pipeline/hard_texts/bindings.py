@@ -5,6 +5,7 @@ After BindSplit (openreview 0riiPY0Egp): a benchmark's case says less about bind
 correct caption's combination was seen in training and the wrong caption's was not.
 """
 
+import array
 import functools
 import hashlib
 import importlib.util
@@ -159,9 +160,8 @@ def make_tagger(spec: str = "") -> Tagger:
 class Training:
     """The bindings of the captions of a table.
 
-    One pass, at the first question; only hashes are held, 8 bytes per different binding. A table of
-    4 MiB or more keeps them in its index (`sources/table_index.py`) by its sha256, the column and
-    the tagger.
+    One pass over the table, of which only hashes are held, 8 bytes per different binding. They are
+    kept in its index (`sources/table_index.py`) by its sha256, the column and the tagger.
 
     Args:
       path: the table, as `hard_texts.llm.captions.rows` reads it.
@@ -175,7 +175,7 @@ class Training:
             raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
         self.path, self.tagger = path, make_tagger(tagger)
         tags = f"{self.tagger.name}/{self.tagger.version}"
-        self._index = TableIndex(path, f"bindings {_VERSION} {column} {tags}")
+        self._index = TableIndex(path, f"bindings {_VERSION} {column} {tags}", least=0)
         stored = self._index.read("hashes", 1 << 40)
         self._hashes = self._read(column) if stored is None else stored
         if stored is None:
@@ -193,20 +193,20 @@ class Training:
 
     def _read(self, column: str) -> np.ndarray:
         """Sorted hashes of all bindings, int64."""
-        known, new, captions = np.zeros(0, np.int64), [], 0
+        known, new, captions = np.zeros(0, np.int64), array.array("q"), 0
         line = Line(wait=3.0)
         for _, texts in caption_files.rows(self.path, column):
             for caption in texts.values():
-                new += map(_hash, find(self.tagger(caption)))
+                new.extend(map(_hash, find(self.tagger(caption))))
                 captions += 1
             if len(new) >= _AT_ONCE:
-                known, new = np.union1d(known, np.array(new, np.int64)), []
+                known, new = np.union1d(known, new), array.array("q")
             if line.is_due():
                 line.show(f"bindings of {self.path.name}: {captions:,} captions")
         line.end()
         if not captions:
             raise DataError(f"{self.path} holds no captions")
-        return np.union1d(known, np.array(new, np.int64))
+        return np.union1d(known, new)
 
 
 def group(training: Training, caption: str, wrong: Iterable[str]) -> str:

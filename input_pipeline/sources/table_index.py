@@ -18,7 +18,7 @@ from vlc_jax.input_pipeline.stores.progress import Progress
 
 # of the files; raised when an array of the same name would hold something else
 _VERSION = 2
-# bytes; a smaller table is read in a fraction of a second and gets no files
+# bytes; a smaller table is read in a fraction of a second
 _SMALL = 1 << 22
 # seconds; a file changed more recently may change again within one timestamp
 _SETTLED = 2.0
@@ -38,11 +38,14 @@ class TableIndex:
     digest: sha256 of the table.   progress: the progress line of reading the table.
     """
 
-    def __init__(self, path: Path, how: str) -> None:
-        """how: everything on which the rows depend besides the bytes, such as the separator."""
+    def __init__(self, path: Path, how: str, least: int | None = None) -> None:
+        """how: everything on which the rows depend besides the bytes, such as the separator.
+
+        least: bytes; a smaller table gets no files. None: _SMALL.
+        """
         self._path, self._how, self.progress = path, how, Progress(path)
         self._stamp, opened = _stamp(path), time.time()
-        self._is_cached = self._stamp["size"] >= _SMALL
+        self._is_cached = self._stamp["size"] >= (_SMALL if least is None else least)
         stored = self._read_json("stamp") if self._is_cached else {}
         if stored.get("stamp") == self._stamp and isinstance(stored.get("sha256"), str):
             self.digest: str = stored["sha256"]
