@@ -104,7 +104,7 @@ def _not_with_cases(options: argparse.Namespace) -> str:
     if len(options.workdirs) > 2:
         return f"--cases shows one run or two side by side; {len(options.workdirs)} are given"
     if options.baseline or options.published or options.train:
-        return "--cases has no --baseline, --published and --train; they belong to the other pages"
+        return "--cases has no --baseline and no --published or --train; they belong to other pages"
     return ""
 
 

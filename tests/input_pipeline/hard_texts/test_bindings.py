@@ -114,6 +114,10 @@ def test_one_seen_wrong_caption_of_several_is_enough(tmp_path):
     assert bindings.group(training, "a red cat", ["a green cat", "a blue cat"]) == (
         "only wrong caption seen"
     )
+    # a binding of both decides nothing
+    assert bindings.group(training, "a red dog and a fat fox", ["a green dog and a fat fox"]) == (
+        "only caption seen"
+    )
     # it says nothing of its own
     assert bindings.group(training, "a cat", ["a blue cat"]) == "both seen"
     assert bindings.group(training, "a cat", ["a dog"]) == bindings.NONE
