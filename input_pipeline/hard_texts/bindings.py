@@ -51,7 +51,7 @@ GROUPS = {  # (caption seen, wrong caption seen) -> group
 
 
 def find(tagged: Tagged) -> frozenset[Binding]:
-    """The bindings of a tagged caption, in lower case, nouns in the singular, verbs as stems.
+    """Bindings of a tagged caption, in lower case: nouns in the singular, verbs as stems.
 
     (attribute, object): an adjective, number, participle or word of attributes before the noun of
       its phrase, behind it with "is", or the verb behind it ("a man standing": stand, man).
@@ -118,7 +118,8 @@ def _relation(between: tuple[Token, ...]) -> str:
 
 def _base(token: Token) -> str:
     word = token.text.lower()
-    return _stem(word) if token.pos == "VERB" else word
+    # "parked car" and "car parked", whatever the tagger calls them
+    return _stem(word) if token.pos == "VERB" or word.endswith(("ing", "ed")) else word
 
 
 def _stem(verb: str) -> str:

@@ -43,7 +43,7 @@ _CLOSED = {
         "ADV": "very also still just not together here almost too away",
         "ADP": "on under underneath above below over beneath in behind outside inside beside near "
         "of by with without to from at into onto up down toward towards through across along "
-        "against between among around for off out past about after before atop within during",
+        "against between among around for off out past about after before atop within during nearby",
         "NUM": _NUMBERS,
         "VERB": "has says wears lies flies carries catches watches made",
     }.items()
@@ -78,8 +78,8 @@ class WordTagger:
         chunks = []
         for start, stop in _runs(parts):
             if "NOUN" not in parts[start:stop]:
-                # "the orange", "wood" are things; "is orange" is none
-                if parts[start:stop][0] not in ("DET", "NUM") or stop - start == 1:
+                # "in water", "the orange" are things; "is orange", "very small" are none
+                if parts[stop - 1] != "ADJ" or (start and parts[start - 1] in ("AUX", "ADV")):
                     continue
                 parts[stop - 1] = "NOUN"
             chunks.append((start, stop))
@@ -103,8 +103,9 @@ def _part(word: str, before: str, following: str) -> str:
         word not in _NOUNS and word not in ATTRIBUTES and len(word) > 4 and word.endswith(_ENDINGS)
     )
     if is_verb:
-        # "a smiling woman", "the parked car", "a stand"
+        # "a smiling woman", "the parked car", "a stand"; at the beginning "smiling woman"
         is_inside = before in ("DET", "NUM", "ADJ")
+        is_inside |= before in ("", "ADP") and following.isalpha() and following not in _CLOSED
         if not is_inside:
             return "VERB"
         return "ADJ" if word.endswith(_ENDINGS) and following.isalpha() else "NOUN"
@@ -126,7 +127,9 @@ def _runs(parts: list[str]) -> list[tuple[int, int]]:
     """Longest runs of determiners, numbers, attributes and nouns; a determiner begins a new one."""
     runs: list[tuple[int, int]] = []
     for index, part in enumerate(parts):
-        if part not in _IN_PHRASE:
+        # "black and white dog"
+        is_and = part == "CCONJ" and parts[index - 1 : index + 2 : 2] == ["ADJ", "ADJ"]
+        if part not in _IN_PHRASE and not is_and:
             continue
         is_next = runs and runs[-1][1] == index and part not in ("DET", "NUM")
         # "all three dogs": a number continues a determiner

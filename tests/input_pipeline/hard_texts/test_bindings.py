@@ -37,14 +37,13 @@ def write(path, captions):
             "a cat on top of a wooden table next to a laptop",
             {("cat", "on top of", "table"), ("wooden", "table"), ("table", "next to", "laptop")},
         ),
-        (
-            "a truck in front of the parked cars",
-            {("truck", "in front of", "car"), ("parked", "car")},
-        ),
+        ("a truck in front of the parked cars", {("truck", "in front of", "car"), ("park", "car")}),
         (
             "a smiling woman riding horses",
-            {("smiling", "woman"), ("woman", "rid", "horse"), ("rid", "woman")},
+            {("smil", "woman"), ("woman", "rid", "horse"), ("rid", "woman")},
         ),
+        ("boat in water", {("boat", "in", "water")}),
+        ("a black and white cat", {("black", "cat"), ("white", "cat")}),
         ("", set()),
     ],
 )
@@ -53,6 +52,7 @@ def test_bindings_of_a_caption(caption, expected):
 
 
 def test_a_binding_has_one_form_whatever_the_article_number_and_tense():
+    assert found("sitting woman") == found("the woman sits") == {("sit", "woman")}
     first, second = found("The girls are riding a horse"), found("a girl rides horses")
     assert first == second
     assert ("girl", "rid", "horse") in first
