@@ -43,7 +43,8 @@ _CLOSED = {
         "ADV": "very also still just not together here almost too away",
         "ADP": "on under underneath above below over beneath in behind outside inside beside near "
         "of by with without to from at into onto up down toward towards through across along "
-        "against between among around for off out past about after before atop within during nearby",
+        "against between among around for off out past about after before atop within during "
+        "nearby",
         "NUM": _NUMBERS,
         "VERB": "has says wears lies flies carries catches watches made",
     }.items()
