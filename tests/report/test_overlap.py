@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.report.conftest import write_json, write_lines
-from vlc_jax import report
 from vlc_jax.evaluators import stats
+from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.report import __main__, overlap, read_workdir
 
 TRAIN = ["a red dog", "a blue cat", "a red cat"]
@@ -41,7 +41,7 @@ def choice_rows(repeats=7):
 @pytest.fixture
 def train(tmp_path):
     write_lines(tmp_path / "train.jsonl", [{"caption": caption} for caption in TRAIN])
-    return report.Training(tmp_path / "train.jsonl", tagger="words")
+    return bindings.Training(tmp_path / "train.jsonl", tagger="words")
 
 
 def split(path, train):

@@ -12,22 +12,23 @@ JAX nor the models are imported.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.measure
 import rich.table
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.input_pipeline.hard_texts.bindings import Training
-from vlc_jax.report import compare, overlap, paired, read_workdir, table
+from vlc_jax.report import compare, paired, read_workdir, table
 from vlc_jax.report import published as published_values
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 
+if TYPE_CHECKING:
+    from vlc_jax.input_pipeline.hard_texts.bindings import Training
+
 __all__ = [
     "NoCasesError",
     "NotAWorkdirError",
-    "Training",
     "UnknownModelError",
     "print_comparison",
     "print_mixtures",
@@ -40,7 +41,7 @@ __all__ = [
 
 
 def write(
-    path: Path, baseline: Path | None = None, published: str = "", train: Training | None = None
+    path: Path, baseline: Path | None = None, published: str = "", train: "Training | None" = None
 ) -> Path:
     """Writes WORKDIR/report.html, WORKDIR/report.md and the figures under WORKDIR/report/.
 
@@ -69,7 +70,7 @@ def write(
 
 
 def print_table(
-    results: Iterable[dict[str, Any]] | Path, published: str = "", train: Training | None = None
+    results: Iterable[dict[str, Any]] | Path, published: str = "", train: "Training | None" = None
 ) -> None:
     """Prints the result table of contents of evals/*.json, or of the newest results of a workdir.
 
@@ -78,7 +79,7 @@ def print_table(
     beside = []
     if isinstance(results, Path):
         run, results = read_workdir.Run(results), read_workdir.newest_results(results)
-        beside = overlap.add(run, results, train) if train else []
+        beside = _split(run, results, train)
     results = [*results]
     beside = [*beside, *(published_values.add(published, results) if published else [])]
     published_values.add_human(results)
@@ -99,7 +100,7 @@ def write_comparison(
     paths: Sequence[Path],
     folder: Path | None = None,
     published: str = "",
-    train: Training | None = None,
+    train: "Training | None" = None,
 ) -> Path:
     """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
 
@@ -159,7 +160,7 @@ def write_published_page(path: Path) -> Path:
 
 
 def print_comparison(
-    paths: Sequence[Path], published: str = "", train: Training | None = None
+    paths: Sequence[Path], published: str = "", train: "Training | None" = None
 ) -> None:
     """Prints the newest results of several workdirs side by side; raises as `write_comparison`."""
     runs = _read_all(paths)
@@ -201,17 +202,27 @@ def _print(output: rich.table.Table, is_whole: bool = False) -> None:
     command_line.console(width).print(output)
 
 
-def _add(runs: Sequence[read_workdir.Run], published: str, train: Training | None) -> list[str]:
+def _add(runs: Sequence[read_workdir.Run], published: str, train: "Training | None") -> list[str]:
     """Adds published values of people and of a model, and groups of bindings, to the newest results
     of all runs; of the last two only those that are given."""
     of_runs = [[one.newest for one in run.evaluations] for run in runs]
     results = [each for of_run in of_runs for each in of_run]
     published_values.add_human(results)
     sentences = published_values.add(published, results) if published else []
-    if train:
-        added = [overlap.add(run, of_run, train) for run, of_run in zip(runs, of_runs, strict=True)]
-        sentences += dict.fromkeys(sentence for each in added for sentence in each)
-    return sentences
+    added = [_split(run, of_run, train) for run, of_run in zip(runs, of_runs, strict=True)]
+    return [*sentences, *dict.fromkeys(sentence for each in added for sentence in each)]
+
+
+def _split(
+    run: read_workdir.Run, results: list[dict[str, Any]], train: "Training | None"
+) -> list[str]:
+    """`overlap.add`; no effect without training captions."""
+    if train is None:
+        return []
+    # taggers and word lists, which no other report needs
+    from vlc_jax.report import overlap
+
+    return overlap.add(run, results, train)
 
 
 def _read_all(paths: Sequence[Path]) -> list[read_workdir.Run]:

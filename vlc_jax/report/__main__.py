@@ -77,7 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         train = None
         if options.train:
-            train = report.Training(options.train, options.column, options.tagger)
+            from vlc_jax.input_pipeline.hard_texts import bindings
+
+            train = bindings.Training(options.train, options.column, options.tagger)
         if options.published_page:
             page = report.write_published_page(options.published_page)
         elif options.cases is not None:

@@ -5,16 +5,15 @@ cases: no model is run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.report import table
+from vlc_jax.report.judged import wilson
 from vlc_jax.report.read_workdir import Run, has_scores, score_rows
 
-Z = NormalDist().inv_cdf(0.975)  # of a two-sided 95 % interval
 # protocol -> its metric that is split; each decides between captions of one image
 METRICS = {"choice": "accuracy", "triplet": "original_accuracy", "pairs": "individual_accuracy"}
 
@@ -94,19 +93,12 @@ def _estimate(decisions: Sequence[Decision]) -> dict[str, Any]:
         "value": value,
         "count": count,
         "chance": float(np.mean([1 / (1 + len(each.wrong)) for each in decisions])),
-        "low": low,
-        "high": high,
+        # rounding may put a limit on the wrong side of the value
+        "low": max(0.0, min(low, value)),
+        "high": min(1.0, max(high, value)),
         "ties": float(np.mean([each.is_tie for each in decisions])),
         "unit": "fraction",
     }
-
-
-def wilson(value: float, count: float) -> tuple[float, float]:
-    """Wilson's score interval of a proportion."""
-    centre, scale = value + Z**2 / (2 * count), 1 + Z**2 / count
-    half = Z * np.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
-    low, high = (centre - half) / scale, (centre + half) / scale
-    return float(np.clip(low, 0.0, value)), float(np.clip(high, value, 1.0))
 
 
 def _effective_count(right: np.ndarray, images: Sequence[str]) -> float:
