@@ -125,6 +125,7 @@ def test_the_command_splits_a_report_and_a_comparison(tmp_path, train, capsys):
         (["--train", "{train}", "--column", "text"], "has no column 'text'"),
         (["--train", "{train}", "--tagger", "spacey:x"], "tagger"),
         (["--train", "{train}", "--tagger", "scenes:scenes-mini"], "outside the grammar"),
+        (["--tagger", "words"], "belong to --train TABLE"),
         (["--train", "{train}", "--cases"], "--cases has no"),
     ],
 )

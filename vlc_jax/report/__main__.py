@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="training captions (JSONL, TSV, CSV, COCO captions JSON, .txt): results are split by"
         " whether these hold the bindings of a case's captions",
     )
-    parser.add_argument("--column", default="caption", help="of --train; default: caption")
+    parser.add_argument("--column", default="", help="of --train; default: caption")
     parser.add_argument(
         "--tagger",
         default="",
@@ -67,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     others = (options.baseline, options.out, options.published, options.train, options.cases)
     if options.published_page and any(other not in (None, "") for other in others):
         return _refuse("--published-page has no other options; they belong to reports of workdirs")
+    if not options.train and (options.column or options.tagger):
+        return _refuse("--column and --tagger belong to --train TABLE, the training captions")
     is_comparison = len(options.workdirs) > 1
     if is_comparison and options.baseline:
         return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
@@ -79,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.train:
             from vlc_jax.input_pipeline.hard_texts import bindings
 
-            train = bindings.Training(options.train, options.column, options.tagger)
+            train = bindings.Training(options.train, options.column or "caption", options.tagger)
         if options.published_page:
             page = report.write_published_page(options.published_page)
         elif options.cases is not None:
