@@ -13,6 +13,49 @@ from vlc_jax.input_pipeline.record import DataError
 @addresses.allowed
 def main(arguments: list[str] | None = None) -> int:
     """Writes the report or comparison and prints its path; returns 0, or 2 after an error."""
+    options = _parser().parse_args(arguments)
+    if bool(options.workdirs) == bool(options.published_page):
+        return _refuse("give workdirs to report, or --published-page FILE without any workdir")
+    others = (options.baseline, options.out, options.published, options.train, options.cases)
+    if options.published_page and any(other not in (None, "") for other in others):
+        return _refuse("--published-page has no other options; they belong to reports of workdirs")
+    if not options.train and (options.column or options.tagger):
+        return _refuse("--column and --tagger belong to --train TABLE, the training captions")
+    is_comparison = len(options.workdirs) > 1
+    if is_comparison and options.baseline:
+        return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
+    if options.out and not is_comparison:
+        return _refuse("--out belongs to several workdirs; the report of one goes into it")
+    if options.cases is not None and (reason := _not_with_cases(options)):
+        return _refuse(reason)
+    try:
+        train = None
+        if options.train:
+            from vlc_jax.input_pipeline.hard_texts import bindings
+
+            train = bindings.Training(options.train, options.column or "caption", options.tagger)
+        if options.published_page:
+            page = report.write_published_page(options.published_page)
+        elif options.cases is not None:
+            page = report.write_cases(options.workdirs, options.out, options.cases)
+        elif is_comparison:
+            beside = options.published, train
+            page = report.write_comparison(options.workdirs, options.out, *beside)
+            report.print_comparison(options.workdirs, *beside)
+        else:
+            beside = options.published, train
+            page = report.write(options.workdirs[0], options.baseline, *beside)
+            if any(beside):
+                report.print_table(options.workdirs[0], *beside)
+    except (report.NotAWorkdirError, report.NoCasesError, ValueError, DataError) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"the report cannot be written: {error}")
+    print(page)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vlc-jax report", description=report.__doc__)
     parser.add_argument(
         "workdirs",
@@ -61,46 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="write the page of all published values, beside chance and the scores of the texts"
         " alone; without workdirs",
     )
-    options = parser.parse_args(arguments)
-    if bool(options.workdirs) == bool(options.published_page):
-        return _refuse("give workdirs to report, or --published-page FILE without any workdir")
-    others = (options.baseline, options.out, options.published, options.train, options.cases)
-    if options.published_page and any(other not in (None, "") for other in others):
-        return _refuse("--published-page has no other options; they belong to reports of workdirs")
-    if not options.train and (options.column or options.tagger):
-        return _refuse("--column and --tagger belong to --train TABLE, the training captions")
-    is_comparison = len(options.workdirs) > 1
-    if is_comparison and options.baseline:
-        return _refuse("--baseline belongs to one workdir; of several the first is the baseline")
-    if options.out and not is_comparison:
-        return _refuse("--out belongs to several workdirs; the report of one goes into it")
-    if options.cases is not None and (reason := _not_with_cases(options)):
-        return _refuse(reason)
-    try:
-        train = None
-        if options.train:
-            from vlc_jax.input_pipeline.hard_texts import bindings
-
-            train = bindings.Training(options.train, options.column or "caption", options.tagger)
-        if options.published_page:
-            page = report.write_published_page(options.published_page)
-        elif options.cases is not None:
-            page = report.write_cases(options.workdirs, options.out, options.cases)
-        elif is_comparison:
-            beside = options.published, train
-            page = report.write_comparison(options.workdirs, options.out, *beside)
-            report.print_comparison(options.workdirs, *beside)
-        else:
-            beside = options.published, train
-            page = report.write(options.workdirs[0], options.baseline, *beside)
-            if any(beside):
-                report.print_table(options.workdirs[0], *beside)
-    except (report.NotAWorkdirError, report.NoCasesError, ValueError, DataError) as error:
-        return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"the report cannot be written: {error}")
-    print(page)
-    return 0
+    return parser
 
 
 def _not_with_cases(options: argparse.Namespace) -> str:
