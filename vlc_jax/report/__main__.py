@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             beside = options.published, train
             page = report.write(options.workdirs[0], options.baseline, *beside)
-            if any(beside):
+            if options.published or options.train:
                 report.print_table(options.workdirs[0], *beside)
     except (report.NotAWorkdirError, report.NoCasesError, ValueError, DataError) as error:
         return _refuse(str(error))
