@@ -79,8 +79,8 @@ def time_generators(args: argparse.Namespace) -> None:
     print(f"\n{'generator':40}{'captions/s':>12}{'with a text':>13}")
     for side in ("negatives", "positives"):
         for name, make in sampling.generator_table(side).items():
-            if name == "svlc_fill_mask":
-                # its speed is that of its language model
+            if name in ("svlc_fill_mask", "from_table"):
+                # the speed is that of a language model, or of a look-up
                 continue
             generator = make(tagger="scenes:scenes-mini") if name in TAGGED else make()
             rates, fractions = zip(*_rates(generator, captions, args.rounds), strict=True)
