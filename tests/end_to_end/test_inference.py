@@ -201,6 +201,9 @@ def test_wrong_requests_are_refused(model, trained, tmp_path):
         vlc_jax.load("nowhere")
     with pytest.raises(UsageError, match="whose config sets variant"):
         vlc_jax.load(trained, variant="B/32")
+    (tmp_path / "run" / "pretrain" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(UsageError, match="stopped in its pretraining: the same command continues"):
+        vlc_jax.load(tmp_path / "run")
 
 
 def test_weights_alone_say_which_model_they_are_of(tiny):

@@ -108,6 +108,11 @@ def load(
             text_encoders.encode_others(setup.tokenizer)
             latest = init_from.load_latest(setup, path)
         return Model(setup, latest.variables, batch_size)
+    if is_workdir(first := path / "pretrain"):  # the run that config.pretrain trains before
+        raise UsageError(
+            f"{path} was stopped in its pretraining: the same command continues it; the run so far "
+            f"is {first}"
+        )
     setup = resolve(config_of_weights(path, **options), "weights")
     params = init_from.load_complete(setup)
     return Model(setup, {"params": params, "batch_stats": {}}, batch_size)
