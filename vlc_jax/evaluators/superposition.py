@@ -84,9 +84,7 @@ def evaluate(
     # without the cone's direction, which all images share
     metrics |= _statistics(unit(features - mean), "_centred")
     if texts:
-        written = embed_texts_once(scorer, [text for c in benchmark.cases for text in c.captions])
-        stats.require_finite(written.pooled, benchmark.name)
-        vectors = unit(written.pooled).reshape(len(benchmark.cases), TEXTS, -1)
+        vectors = _text_vectors(benchmark, scorer)
         metrics |= _by_texts(both, vectors, "")
         of_texts = vectors[:, :2].mean(axis=(0, 1))
         metrics |= _by_texts(unit(both - mean), unit(vectors - of_texts), "_centred")
@@ -109,6 +107,13 @@ def _features(
     )
     stats.require_finite(pooled, benchmark.name)
     return unit(pooled).reshape(len(benchmark.cases), IMAGES, -1)
+
+
+def _text_vectors(benchmark: Benchmark, scorer: Scorer) -> Float[np.ndarray, "cases texts embed"]:
+    """Pooled vectors of the texts, of unit length."""
+    written = embed_texts_once(scorer, [text for c in benchmark.cases for text in c.captions])
+    stats.require_finite(written.pooled, benchmark.name)
+    return unit(written.pooled).reshape(len(benchmark.cases), TEXTS, -1)
 
 
 def _statistics(
