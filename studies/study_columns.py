@@ -86,10 +86,19 @@ LABELS = {  # run -> its name in tables
 # Runs whose seeds differ so much that three of them give intervals of +-30.
 FIVE_SEEDS = dict.fromkeys(
     (
-        *("clip_frozen", "captioner", "captioner_pooled", "captioner_any"),
-        *("llava_stage1", "llava", "llava_stage1_pooled", "llava_pooled"),
-        *("vlm2vec", "vlm2vec_plain"),
-        *("relation_pairs_800", "relation_pairs_1200", "relation_pairs_1600"),
+        "clip_frozen",
+        "captioner",
+        "captioner_pooled",
+        "captioner_any",
+        "llava_stage1",
+        "llava",
+        "llava_stage1_pooled",
+        "llava_pooled",
+        "vlm2vec",
+        "vlm2vec_plain",
+        "relation_pairs_800",
+        "relation_pairs_1200",
+        "relation_pairs_1600",
     ),
     5,
 )

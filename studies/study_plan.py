@@ -199,12 +199,7 @@ def runs(part: str) -> list[Run]:
             Run("vlm2vec_plain", f"scenes/vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
         ]
     if part == "v":
-        mean, options = _heads()[0], {"evals": TRIAL_EVALS, "split": "validation"}
-        config = "scenes/hard_images:pooling=mean,steps"
-        trials = [
-            Run(f"relation_pairs_{n}", f"{config}={n}", mean.name, **options) for n in TRIAL_STEPS
-        ]
-        return [mean, *trials]
+        return _trials()
     if part == "k":
         return [clip, *_blind()]
     if part == "l":
@@ -214,6 +209,16 @@ def runs(part: str) -> list[Run]:
         return [frozen, first, Run("smollm", "studies/smollm:stage=2", first.name)]
     few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
     return [run.in_world("scenes-hues") for run in few]
+
+
+def _trials() -> list[Run]:
+    """Runs of part v: steps on relation pairs, evaluated on the validation split."""
+    mean, options = _heads()[0], {"evals": TRIAL_EVALS, "split": "validation"}
+    config = "scenes/hard_images:pooling=mean,steps"
+    return [
+        mean,
+        *[Run(f"relation_pairs_{n}", f"{config}={n}", mean.name, **options) for n in TRIAL_STEPS],
+    ]
 
 
 def _hard_positives(suffix: str, base: str) -> list[Run]:

@@ -172,7 +172,7 @@ class Prose:
         return has
 
     def _text(self, text: str) -> str:
-        """Of a number in a sentence; it leaves no mark on the next claim."""
+        """The text of a number in a sentence, or MISSING; it leaves no mark on the next claim."""
         is_missing, self._is_missing = self._is_missing, False
         return MISSING if is_missing else text
 

@@ -109,7 +109,7 @@ class Results:
         }
 
     def note(self, run: str) -> str:
-        """What the record of a run says of it, such as an earlier recipe."""
+        """The note in the record of a run, such as an earlier recipe; "" without one."""
         return self.record(f"{run}-0").get("note", "")
 
     def title(self, run: str) -> str:

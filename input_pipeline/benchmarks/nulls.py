@@ -164,13 +164,13 @@ def frozen(benchmark: Benchmark) -> list[Null]:
 @functools.cache
 def table() -> dict[tuple[str, str, str], list[Null]]:
     """Rows of `nulls.csv` by benchmark, subset and sha256; sets with subsets have no row of all."""
-    found: dict[tuple[str, str, str], list[Null]] = {}
+    rows: dict[tuple[str, str, str], list[Null]] = {}
     with TABLE.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             shares = {name: float(row.pop(name)) for name in SHARES}
             null = Null(**{**row, "cases": int(row["cases"])}, **shares)
-            found.setdefault((null.benchmark, null.subset, null.sha256), []).append(null)
-    return found
+            rows.setdefault((null.benchmark, null.subset, null.sha256), []).append(null)
+    return rows
 
 
 def write(path: Path, rows: Iterable[Null]) -> None:
@@ -190,14 +190,14 @@ def case_credits(benchmark: Benchmark, protocol: str) -> dict[str, dict[str, np.
 
     Pairs have no blind credit: the texts of a pair are right and wrong equally often.
     """
-    place = {case.id: index for index, case in enumerate(benchmark.cases)}
+    row_of = {case.id: index for index, case in enumerate(benchmark.cases)}
     names = ("ceiling",) if protocol == "pairs" else ("ceiling", "blind")
     credits = {
-        metric: {name: np.zeros(len(place)) for name in names}
+        metric: {name: np.zeros(len(row_of)) for name in names}
         for metric in METRICS.get(protocol, {})
     }
     for cases in _subsets(benchmark).values() if credits else ():
-        rows = [place[case.id] for case in cases]
+        rows = [row_of[case.id] for case in cases]
         for metric, shares in _credits(cases, protocol, names).items():
             for name in names:
                 credits[metric][name][rows] = shares[name]
@@ -228,7 +228,7 @@ def _sha256(benchmark: Benchmark, subset: str) -> str:
 
 
 def digest(protocol: str, cases: Sequence[Case]) -> str:
-    """Of all that the nulls of cases depend on."""
+    """Hash of all that the nulls of cases depend on."""
     content = [
         (case.captions, case.meta.get("positive"), len(case.images), subset_of(case))
         for case in cases
@@ -239,8 +239,8 @@ def digest(protocol: str, cases: Sequence[Case]) -> str:
 def _read_cache(path: Path | None) -> dict[str, Any]:
     """Computed nulls by digest; {} if the file is missing or damaged: they are computed again."""
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(path.read_text()) if path else {}
-        return found if isinstance(found, dict) else {}
+        cached = json.loads(path.read_text()) if path else {}
+        return cached if isinstance(cached, dict) else {}
     return {}
 
 
@@ -273,17 +273,17 @@ def _credits(
     of_images = dict.fromkeys(SHARES, chance) | {"ceiling": np.ones(len(cases))}
     has_texts = np.array([len(case.captions) > 1 for case in cases])
     credits = {name: {share: of_images[share].copy() for share in SHARES} for name in metrics}
-    asked = [case for case, has in zip(cases, has_texts, strict=True) if has]
+    with_texts = [case for case, has in zip(cases, has_texts, strict=True) if has]
     scores: dict[Callable[[Case], tuple[str, ...]], list[np.ndarray]] = {}
-    for name, metric in metrics.items() if asked else ():
+    for name, metric in metrics.items() if with_texts else ():
         if metric.texts not in scores and "blind" not in names:
-            scores[metric.texts] = [np.zeros(len(metric.texts(case))) for case in asked]
+            scores[metric.texts] = [np.zeros(len(metric.texts(case))) for case in with_texts]
         elif metric.texts not in scores:
             from vlc_jax.input_pipeline.hard_texts import blind  # scikit-learn takes a second
 
-            texts = [metric.texts(case) for case in asked]
-            scores[metric.texts] = blind.option_scores(texts, _groups(asked))
-        for share, credit in _of_texts(asked, metric, scores[metric.texts], protocol).items():
+            texts = [metric.texts(case) for case in with_texts]
+            scores[metric.texts] = blind.option_scores(texts, _groups(with_texts))
+        for share, credit in _of_texts(with_texts, metric, scores[metric.texts], protocol).items():
             credits[name][share][has_texts] = credit
     return credits
 
@@ -310,8 +310,8 @@ def _of_texts(
 
 
 def _groups(cases: Sequence[Case]) -> list[str]:
-    """What cases of one fold share: the image; in a set that asks most of its texts both ways, once
-    as the right one and once as the wrong one, the options.
+    """The group of each case; a group lies in one fold. It is the image or, in a set that asks most
+    of its texts both ways, once as the right one and once as the wrong one, the options.
 
     A fold of such a set would be fitted on the opposite of its own cases, and fall below chance.
     """

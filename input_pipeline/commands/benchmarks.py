@@ -100,7 +100,7 @@ def _absent(name: str, root: Path) -> tuple[Path, ...]:
 
 
 def _failure(error: Exception) -> str:
-    """Of a reader; the other sets are listed all the same."""
+    """The line of a set whose reader raised an unexpected error; other sets are listed."""
     return f"its reader failed, which is an error of vlc_jax: {type(error).__name__}: {error}"
 
 
@@ -182,12 +182,14 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         except Exception as error:
             lines.append(f"{name}: {_unread(())}: {_failure(error)}")
             continue
-        found = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+        of_texts = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
         lines += [f"{name}: {note}" for note in benchmark.notes]
-        lines += [] if found else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
-        if found and all(len(case.captions) == 1 for case in benchmark.cases):
+        lines += (
+            [] if of_texts else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
+        )
+        if of_texts and all(len(case.captions) == 1 for case in benchmark.cases):
             lines.append(f"{name}: the options are images, on which text alone is at chance")
-        rows += found
+        rows += of_texts
         try:
             of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []
         except DataError as error:

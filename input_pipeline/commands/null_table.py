@@ -36,16 +36,16 @@ def _of_images(null: image_nulls.ImageNull) -> str:
 
 
 def remarks(rows: Sequence[nulls.Null]) -> list[str]:
-    """What a set's nulls say of it: "NAME: ..."."""
+    """Sentences on the sets, "NAME: ..."."""
     totals = {(row.benchmark, row.metric): row for row in rows if not row.subset}
     lines = []
     for name, metric in totals:
         row = totals[name, metric]
         if metric == "individual_accuracy":
-            found = totals[name, nulls.FIRST_CAPTION]
+            first = totals[name, nulls.FIRST_CAPTION]
             lines.append(
                 f"{name}: text bias cancels by design: blind {100 * row.blind:.1f} % individual "
                 f"accuracy, {100 * totals[name, 'pair_accuracy'].blind:.1f} % pair accuracy; the "
-                f"two captions are told apart in {100 * found.blind:.1f} %"
+                f"two captions are told apart in {100 * first.blind:.1f} %"
             )
     return lines

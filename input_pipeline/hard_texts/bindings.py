@@ -211,7 +211,7 @@ class Training:
 
 
 def group(training: Training, caption: str, wrong: Iterable[str]) -> str:
-    """Which side of a case has bindings that occur in training.
+    """The group of a case: which side has bindings that occur in training.
 
     Counted are the bindings in which the caption and a wrong caption differ. The caption is seen if
     all of its own occur, a wrong caption likewise, and of several one is enough. A side without a

@@ -230,7 +230,7 @@ class Evaluation:
         return self._benchmarks[name]
 
     def _nulls(self, name: str) -> text_nulls.Credits:
-        """Of a benchmark, for all steps; beside the features, if config.eval.cache keeps these."""
+        """Credits of a benchmark, for all steps; kept beside the features in config.eval.cache."""
         if name not in self._credits:
             kept = self._options.cache
             cache = Path(kept) / "nulls" if kept else None

@@ -80,8 +80,8 @@ def of_cases(benchmark: Benchmark, setup: BenchmarkSetup, cache: Path | None = N
         credits = nulls.case_credits(whole, name)
         if file:
             _write(file, credits)
-    place = {case.id: row for row, case in enumerate(whole.cases)}
-    rows = [place[case.id] for case in benchmark.cases]
+    row_of = {case.id: row for row, case in enumerate(whole.cases)}
+    rows = [row_of[case.id] for case in benchmark.cases]
     first = PROTOCOLS[name].summary[0]
     return {
         metric: {name: share[rows] for name, share in credits[metric].items()}

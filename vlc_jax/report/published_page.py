@@ -13,7 +13,8 @@ from vlc_jax.report.judged import Difference, has_blind, outcome, row
 from vlc_jax.report.published import Value
 from vlc_jax.run import workdir_files
 
-_MODELS = ("", "chance")  # not models
+# rows of a set's size and of chance, whose values no model reached
+_NO_MODELS = ("", "chance")
 
 
 def write(path: Path) -> Path:
@@ -33,7 +34,7 @@ def write(path: Path) -> Path:
 
 def of_models() -> list[tuple[Value, table.Row]]:
     """Values of models, with their rows; without those of chance and of sets."""
-    return [(v, row(v)) for v in published.values() if v.model not in _MODELS]
+    return [(v, row(v)) for v in published.values() if v.model not in _NO_MODELS]
 
 
 def summary() -> dict[str, Any]:

@@ -24,11 +24,12 @@ import numpy as np
 from vlc_jax.devices import runtime
 from vlc_jax.encode.plausibility import Plausibility, plausibilities
 from vlc_jax.errors import UsageError, usage_errors
-from vlc_jax.evaluators import stats
-from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, protocol_of
+from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, nulls, protocol_of
 from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.hard_texts import blind
 from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.report.judged import wilson
 from vlc_jax.tools import command, write_texts
 
 
@@ -98,8 +99,7 @@ def _subsets(cases: Sequence[Case], limit: int | None) -> dict[str, list[tuple[s
     parts: dict[str, list[tuple[str, ...]]] = {}
     for case in cases:
         if len(case.captions) > 1:
-            group = case.group.get("subset", "") if isinstance(case.group, Mapping) else case.group
-            parts.setdefault(str(group or ""), []).append(tuple(case.captions))
+            parts.setdefault(nulls.subset_of(case), []).append(tuple(case.captions))
     for name, part in parts.items() if limit else ():
         drawn = np.random.default_rng(0).permutation(len(part))[:limit]
         parts[name] = [part[index] for index in drawn]
@@ -108,13 +108,9 @@ def _subsets(cases: Sequence[Case], limit: int | None) -> dict[str, list[tuple[s
 
 def _share(cases: Sequence[Sequence[str]], scores: Mapping[str, float]) -> str:
     """The share of cases whose first text has the highest score: "62.0 56.1-67.5"."""
-    credit = []
-    for case in cases:
-        values = np.array([scores[text] for text in case])
-        is_best = values == values.max()
-        credit.append(is_best[0] / is_best.sum())
-    value = float(np.mean(credit))
-    low, high = stats.wilson(value, len(credit))
+    credit = blind.credit([np.array([scores[text] for text in case]) for case in cases])
+    value = float(credit.mean())
+    low, high = wilson(value, len(credit))
     return f"{100 * value:.1f} {100 * low:.1f}–{100 * high:.1f}"
 
 
