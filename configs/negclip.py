@@ -16,7 +16,8 @@ two stages; the first, configs/scenes/hard_images.py, has only pairs that differ
 
 Arguments: data=scenes|coco; with data=scenes the arguments of configs/clip_ft.py, and hard_images.
 With data=coco the arguments of configs/clip_ft.py; hard_images=1 (of the three that the table names
-per row; 0 for data without); negatives=given (of the table, or of shards made from it) or negclip
+per row, in a table of yours the columns id and hard_images, as vlc-jax nearest writes them; 0 for
+data without); negatives=given (of the table, or of shards made from it) or negclip
 (generated, with tagger=spacy:en_core_web_lg, the authors', or precomputed:FILE).
 """
 
@@ -42,6 +43,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.batch_size = args.batch * (1 + args.hard_images)  # "512 x 1024": rows, and texts
         config.losses = ConfigDict({"negclip": default.loss(weight=1.0)})
         config.input.hard_images = args.hard_images
+        if args.hard_images:
+            pretrained.use_columns(config, id_column="id", hard_images_column="hard_images")
         # The authors drop rows without a negative; here such a row has part as a pair.
         generator = "from_record" if args.negatives == "given" else "negclip"
         pretrained.use_texts(config.input.negatives, 1, "skip", {generator: 1.0})
