@@ -9,8 +9,9 @@ published set, "scenes" all of the embedded world, scenes_geometry its diagnosti
 flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the texts and three of
 the images); run (the workdir of a run, its model and preprocessing) or weights, family, variant,
 tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
-tie (strict, first_index, last_index or half); tagger (parts of speech for the order sets). A killed
-evaluation resumes; existing results are kept.
+tie (strict, first_index, last_index or half); wording (of published captions: dcsm, DCSM's for its
+head, or dcsm_baseline, its for other models; with tie=first_index its numbers); tagger (parts of
+speech for the order sets). A killed evaluation resumes; existing results are kept.
 """
 
 import difflib
@@ -88,6 +89,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         sets="",
         count=0,
         tie="strict",
+        wording="",
         tagger="spacy:en_core_web_sm",
     )
     if not args.sets:
@@ -112,7 +114,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
 
 def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
     count = {"count": args.count} if args.count else {}
-    shared = {"root": args.root, **count}
+    wording = {"wording": args.wording} if args.wording else {}
+    shared = {"root": args.root, **count, **wording}
     evals: dict[str, dict] = {}
     for name in args.sets.split("+"):
         if name == "all":

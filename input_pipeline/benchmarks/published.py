@@ -16,6 +16,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.benchmarks import fields as kinds
+from vlc_jax.input_pipeline.benchmarks import wordings
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 from vlc_jax.input_pipeline.images import packed_images
 from vlc_jax.input_pipeline.record import DataError, PackedImage, path_below
@@ -352,8 +353,8 @@ Reader = Callable[..., Benchmark]
 def reader(origin: Origin) -> Callable[[Reader], Reader]:
     """Decorator: the reader of a set, named like its function, which has `Files` and options.
 
-    The options of `Files` (root, count, folder, images) come first in its signature, and `origin`
-    is its attribute.
+    The options of `Files` (root, count, folder, images) come first in its signature, then `wording`
+    (wordings.py; "": as published), and `origin` is its attribute.
     """
 
     def decorate(read: Reader) -> Reader:
@@ -365,17 +366,20 @@ def reader(origin: Origin) -> Callable[[Reader], Reader]:
             count: int | None = None,
             folder: str | Path | None = None,
             images: str | Path | None = None,
+            wording: str = "",
             **options: Any,
         ) -> Benchmark:
             # Before files are opened: a TypeError for an unknown option.
             signature.bind(None, **options)
             files = Files(origin, read.__name__, root, count, folder, images)
             try:
-                return read(files, **options)
+                benchmark = read(files, **options)
+                return wordings.reworded(benchmark, wording) if wording else benchmark
             except RecursionError:  # of repr in a message, and of whoever walks the value
                 raise DataError(f"{files.last_file} has a value nested too deep") from None
 
         common = [*inspect.signature(Files).parameters.values()][2:]  # without origin and name
+        common.append(inspect.Parameter("wording", common[0].kind, default="", annotation=str))
         further = [*signature.parameters.values()][1:]
         read_set.__signature__ = signature.replace(parameters=[*common, *further])  # type: ignore
         read_set.origin = origin  # type: ignore[attr-defined]

@@ -84,3 +84,20 @@ def test_incomplete_pairs_and_sets_are_not_counted(root):
     assert metrics["accuracy"].count == 3
     assert metrics["pair_accuracy"].count == 1
     assert "set_accuracy" not in metrics
+
+
+def test_dcsms_wording_has_two_dimensions_and_its_baselines_keep_the_third(root):
+    published = whatsup.whatsup_a(root), whatsup.whatsup_b(root)
+    of_head = whatsup.whatsup_a(root, wording="dcsm"), whatsup.whatsup_b(root, wording="dcsm")
+    a, b = (benchmark.cases[3].captions for benchmark in of_head)  # under, behind
+    assert a[0] == "An image of A pillow below a chair"
+    assert b[0] == "An image of A mug above a plate"
+    assert {text.split()[5] for text in (*a, *b)} == {"below", "above", "to"}
+    baseline = whatsup.whatsup_b(root, wording="dcsm_baseline")
+    assert baseline.cases[3].captions[0] == "An image of A mug behind a plate"
+    for before, after in zip(published, of_head, strict=True):
+        assert after.version == f"{before.version}/dcsm"
+        assert after.files == before.files
+        assert "wording dcsm" in after.notes[-1]
+    with pytest.raises(ValueError, match="wording is one of dcsm, dcsm_baseline; got 'flat'"):
+        whatsup.whatsup_a(root, wording="flat")
