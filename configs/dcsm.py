@@ -4,6 +4,8 @@
   python -m vlc_jax.main --config configs/dcsm.py:mode=authors --workdir runs/dcsm_authors
   python -m vlc_jax.main --workdir runs/dcsm_pairs \\
     --config configs/dcsm.py:data=coco,weights=ViT-B-16.pt,tokenizer=FILE,path=pairs.jsonl
+  python -m vlc_jax.main --workdir runs/dcsm_composites \\
+    --config configs/dcsm.py:data=coco,weights=ViT-B-16.pt,tokenizer=FILE,pairs=FOLDER
   python -m vlc_jax.main --workdir runs/dcsm_coco --config \\
     configs/dcsm.py:data=coco,opposite=text,weights=ViT-B-16.pt,path=train_neg_clip.tsv
 
@@ -21,8 +23,8 @@ mode=authors is their code: a functional word's row stands one place too early, 
 standardised over all that are scored together. mode=clean puts rows where the words are, and
 standardises by averages, so that a score stands alone. Texts of data=coco have 30 tokens; padding
 is CLIP's own 0 (theirs is the end token, not attended to: --config.text.tokenizer=hf with Hugging
-Face's folder has the same ids). Left out is their augmentation: perspective (.05), rotation by up
-to 4 degrees, 4 % of noise.
+Face's folder has the same ids). Images are augmented as theirs: perspective (.05), rotation by up
+to 4 degrees, 4 % of noise (augment=false leaves it out; features of images have none).
 
 On the scenes opposites are of three kinds: two objects in each other's place, two colours
 exchanged, an object that one caption denies and the other picture has. The network tells words
@@ -35,8 +37,9 @@ text_tower=locked|unlocked. With data=scenes mode=clean|authors; layout=flat|gri
 standardise=running|tensor|per_pair (default: by mode); the arguments of configs/common/heads.py.
 With data=coco mode=authors|clean; weights (OpenAI's ViT-B/16); tokenizer; path (a table whose
 column hard_images holds ids and, for opposite=text, negatives holds captions; NegCLIP's TSV;
-shards); image_folder; validation; captions=given, or negclip (of opposite=text: generated, with
-tagger); variant; size.
+shards) or pairs (the folder of the authors' data, or of vlc-jax composites: the source dcsm, three
+sets of equally many pairs in two wordings); augment; image_folder; validation; captions=given, or
+negclip (of opposite=text: generated, with tagger); variant; size.
 """
 
 from types import SimpleNamespace
@@ -68,6 +71,8 @@ COCO = {
     "captions": OneOf("given", "negclip"),
     "tagger": "spacy:en_core_web_lg",
     "blocks": 6,
+    "pairs": "",
+    "augment": True,
 }
 
 
@@ -95,6 +100,14 @@ def _on_coco(args: SimpleNamespace) -> ConfigDict:
         pretrained.validate(config, args)
         if args.path.endswith(".tsv"):
             pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "negclip"))
+        if args.pairs:
+            if args.path:
+                raise ValueError(f"pairs={args.pairs} is the data: leave out path={args.path}")
+            source = {"source": "dcsm", "path": args.pairs}
+            images = {"images": args.image_folder} if args.image_folder else {}
+            pretrained.read(config, source, opposite=args.opposite, **images)
+        if args.augment:
+            pretrained.use_random_crops(config, "perturbed")
         config.text.context_length = LENGTH
         config.model.text.padding_mask = True  # as transformers, which the authors call
         heads.adam(config, rate=1e-3, epochs=27.0)

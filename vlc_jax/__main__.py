@@ -27,6 +27,10 @@ COMMANDS = {  # name -> module, what it does
     "plausibility": ("vlc_jax.tools.plausibility", "how far a text-only model knows a set"),
     "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
     "prepare": ("vlc_jax.input_pipeline.commands.prepare", "data as shards"),
+    "composites": (
+        "vlc_jax.input_pipeline.commands.composites",
+        "pairs of images that differ in a relation, attribute or object (DCSM)",
+    ),
     "leaks": ("vlc_jax.input_pipeline.commands.leaks", "training images that benchmarks hold"),
     "benchmarks": (
         "vlc_jax.input_pipeline.commands.benchmarks",

@@ -67,12 +67,12 @@ def _centre_crop(weights: str) -> str:
     return "centre" if not weights or is_hugging_face else "centre_torchvision"
 
 
-def use_random_crops(config: ConfigDict) -> None:
-    """Random resized crops in training, .9 to 1 of the area as in open_clip; evaluation crops the
-    centre as before."""
+def use_random_crops(config: ConfigDict, crop: str = "random_resized") -> None:
+    """Random resized crops in training, .9 to 1 of the area as in open_clip, or another random
+    crop; evaluation crops the centre as before."""
     if config.input.crop != "centre":
         config.input.eval_crop = config.input.crop
-    config.input.crop = "random_resized"
+    config.input.crop = crop
 
 
 FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}

@@ -16,10 +16,12 @@ from vlc_jax.input_pipeline.images.image_ops import (
     open_rgb,
     shuffle,
 )
+from vlc_jax.input_pipeline.images.perturbation import perturb
 from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion, ShuffledImage
 
 CENTRES = ("centre", "centre_torchvision")
-CROPS = (*CENTRES, "random_resized", "none", "pad")
+RANDOM = ("random_resized", "perturbed")  # for training
+CROPS = (*CENTRES, *RANDOM, "none", "pad")
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
     "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, by its authors and by Hugging Face
@@ -171,7 +173,7 @@ class ImageTransform:
     "centre_torchvision": as torchvision cuts it (OpenAI, open_clip). "none": resized to the square
     without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized (LLaVA).
     "random_resized": a random window with area share in `scale` and width / height in `ratio`;
-    needs the generator.
+    needs the generator, as "perturbed": DCSM's augmentation (perturbation.py), then "centre".
     brightness, hue: amounts of `jitter`; need the generator, too.
     """
 
@@ -208,7 +210,7 @@ class ImageTransform:
         if isinstance(image, ShuffledImage):
             return shuffle(self(image.image, rng), image)
         has_jitter = bool(self.brightness or self.hue)
-        if rng is None and (has_jitter or self.crop == "random_resized"):
+        if rng is None and (has_jitter or self.crop in RANDOM):
             raise ValueError(
                 "a random crop or jitter needs a generator; evaluate with crop='centre', 'none' "
                 "or 'pad' and without jitter"
@@ -222,6 +224,8 @@ class ImageTransform:
         size, how = self.size, self.interpolation
         if self.crop == "random_resized":
             picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng, how)
+        elif self.crop == "perturbed":
+            picture = resize_and_centre_crop(perturb(open_rgb(image), rng), size, how)
         elif isinstance(image, np.ndarray) and image.shape == (size, size, 3):
             return check_pixels(image)
         elif self.crop in CENTRES:

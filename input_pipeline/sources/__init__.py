@@ -9,6 +9,7 @@ from vlc_jax.input_pipeline.sources.cc3m import Cc3mSource
 from vlc_jax.input_pipeline.sources.class_folders import ClassFoldersSource
 from vlc_jax.input_pipeline.sources.coco import CocoSource
 from vlc_jax.input_pipeline.sources.crepe import CrepeSource
+from vlc_jax.input_pipeline.sources.dcsm import DcsmSource
 from vlc_jax.input_pipeline.sources.digits import DigitsSource
 from vlc_jax.input_pipeline.sources.features import FeaturesSource
 from vlc_jax.input_pipeline.sources.flickr30k import Flickr30kSource
@@ -26,6 +27,7 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "class_folders": ClassFoldersSource,
     "coco": CocoSource,
     "crepe": CrepeSource,
+    "dcsm": DcsmSource,
     "digits": DigitsSource,
     "features": FeaturesSource,
     "flickr30k": Flickr30kSource,

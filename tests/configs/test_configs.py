@@ -186,6 +186,13 @@ CHOSEN = {
         "pretrain.losses": {"sigmoid"},
     },
     "dcsm:data=coco": {"text.context_length": 30},
+    "dcsm:data=coco,pairs=p,image_folder=i,opposite=text,augment=false": {
+        "input.source": "dcsm",
+        "input.source_options": {"path", "images", "opposite"},
+        "input.crop": "centre",
+        "input.negatives.generators": {"from_record"},
+        "losses": {"negclip"},
+    },
     **{
         f"dcsm:data={where},mode=authors,blocks=3": {
             "text.functional_words.position": "word",
@@ -283,7 +290,11 @@ def test_clips_recipes_crop_as_the_library_of_their_weights(tmp_path):
         (folder, "centre"),
         ("", "centre"),
     ):
-        for name, crop in (("labclip", centre), ("clip_ft", "random_resized"), ("dcsm", centre)):
+        for name, crop in (
+            ("labclip", centre),
+            ("clip_ft", "random_resized"),
+            ("dcsm", "perturbed"),
+        ):
             config = config_of(name, f"data=coco,weights={weights}")
             assert config.input.crop == crop, (name, weights)
             assert data.image_transform(config, is_training=False).crop == centre, (name, weights)

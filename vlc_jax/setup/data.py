@@ -269,7 +269,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
         return FeatureTransform()
     crop = config.input.crop
     if not is_training:
-        crop = config.input.eval_crop or ("centre" if crop == "random_resized" else crop)
+        crop = config.input.eval_crop or ("centre" if crop in transforms.RANDOM else crop)
         known("crop of evaluation", crop, (*transforms.CENTRES, "none", "pad"))
     with usage_errors():
         return transforms.ImageTransform(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vlc_jax.input_pipeline.images import image_ops, transforms
+from vlc_jax.input_pipeline.images import image_ops, perturbation, transforms
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.record import Crop, DataError
 
@@ -400,3 +400,35 @@ def test_devices_and_impossible_names_are_bad_records(tmp_path):
         image_ops.decode(tmp_path / "\ud800.jpg")
     with pytest.raises(DataError, match=r"of 5,\d{3} letters cannot exist: File name too long"):
         image_ops.decode(tmp_path / ("a" * 5_000))
+
+
+def test_perspective_moves_corners_to_where_it_says():
+    width, height = 60, 40
+    ramps = np.mgrid[:height, :width].astype(np.uint8)  # row, then column of every pixel
+    picture = Image.fromarray(np.dstack([ramps[1], ramps[0], 0 * ramps[0] + 90]))
+    corners = perturbation.moved_corners((20 * width, 20 * height), np.random.default_rng(1))
+    corners = [(x // 20, y // 20) for x, y in corners]
+    tilted = np.asarray(perturbation.perspective(picture, corners)).astype(int)
+    before = [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]
+    assert corners != before
+    for (x, y), (u, v) in zip(corners, before, strict=True):
+        assert np.abs(tilted[y, x, :2] - (u, v)).max() <= 1
+    same = np.asarray(perturbation.perspective(picture, before))
+    np.testing.assert_array_equal(same, np.asarray(picture))
+
+
+def test_perturbed_images_have_noise_per_channel_and_hardly_move():
+    transform = ImageTransform(64, "perturbed")
+    image = np.full((64, 64, 3), 100, np.uint8)
+    drawn = np.stack([transform(image, np.random.default_rng(seed)) for seed in range(40)])
+    again = transform(image, np.random.default_rng(3))
+    np.testing.assert_array_equal(drawn[3], again)
+    inside = drawn[:, 8:-8, 8:-8]  # rotated corners are black
+    white, black = (inside == 255), (inside == 0)
+    assert 0.018 < white.mean() < 0.021  # black wins where both are drawn
+    assert 0.018 < black.mean() < 0.022
+    assert white.all(axis=3).mean() < 1e-3  # each channel by itself
+    assert (inside[~white & ~black] == 100).all()
+    assert 0 < (drawn[:, 1:3, 1:3] == 0).all(axis=(1, 2, 3)).mean() < 1  # some rotations show
+    with pytest.raises(ValueError, match="needs a generator"):
+        transform(image)
