@@ -4,6 +4,8 @@ captions per image, with a hard negative of each.
   python -m vlc_jax.main --config configs/dac.py --workdir runs/dac
   python -m vlc_jax.main --workdir runs/dac_coco --config \\
     configs/dac.py:data=coco,weights=ViT-B-32.pt,path=cc3m.jsonl,language_model=FOLDER
+  python -m vlc_jax.main --workdir runs/dac_sam --config \\
+    configs/dac.py:data=coco,captions=C,dense=D,image_folder=I,weights=ViT-B-32.pt,language_model=F
 
 data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) with
 captions of a language model (DAC-LLM) REPLACE 87.6 / 48.9 / 40.1, SWAP 72.0 / 61.1 / 21.6; with
@@ -11,13 +13,17 @@ captions of the parts of the image (DAC-SAM) REPLACE 86.9 / 55.9 / 32.5, SWAP 69
 Not yet run at full size here.
 
 The dense captions of data=coco are the column "positives" of a JSONL table (any number per image),
-such as vlc-jax write_hard_texts dac_dense writes, or of shards made from one; the authors' captions
-are BLIP-2's. They draw the bag with repetition from dense captions and caption, here without, from
-the dense captions; a missing sentence or negative is left out here, with them it is an empty text.
+such as vlc-jax write_hard_texts dac_dense writes, or of shards made from one; or the authors' files
+(input_pipeline/sources/dac.py has their forms): captions=FOLDER, with BLIP-2's caption of each
+image, and dense=FOLDER, with the sentences of a language model or the captions of SAM's segments.
+They draw the bag with repetition from dense captions and caption, here without, from the dense
+captions; a missing sentence or negative is left out here, with them it is an empty text.
 
 Arguments: data=scenes|coco; the arguments of configs/svlc.py; bag (sentences per image: 10, the
-authors', or 4 on the scenes).
+authors', or 4 on the scenes); with data=coco captions and dense, in place of path.
 """
+
+from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
@@ -25,7 +31,7 @@ from vlc_jax.configs import default, svlc
 from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 SCENES = svlc.SCENES | {"bag": 4}
-COCO = svlc.COCO | {"batch": 32, "bag": 10}  # README
+COCO = svlc.COCO | {"batch": 32, "bag": 10, "captions": "", "dense": ""}  # README
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
@@ -42,6 +48,20 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         if args.data == "scenes":
             finetuning.use_positives(config, args.bag, "skip", scenes_describe=1.0)
         else:
+            if args.captions or args.dense:
+                _read_folders(config, args)
             pretrained.use_columns(config, positives_column="positives")
             pretrained.use_texts(config.input.positives, args.bag, "skip", {"from_record": 1.0})
     return config
+
+
+def _read_folders(config: ConfigDict, args: SimpleNamespace) -> None:
+    """Reads the authors' folders of captions and dense captions."""
+    named = {"captions": args.captions, "dense": args.dense, "images": args.image_folder}
+    if args.path or not all(named.values()):
+        raise ValueError(
+            "captions, dense and image_folder go together, in place of path; got "
+            f"path={args.path}, captions={args.captions}, dense={args.dense} and "
+            f"image_folder={args.image_folder}"
+        )
+    pretrained.read(config, {"source": "dac"} | named)

@@ -27,7 +27,9 @@ Arguments: data=scenes|coco; kind=both|swap|replace; hn_weight, the weight of th
 the constant weight of the positives. With data=scenes the arguments of configs/clip_ft.py. With
 data=coco the arguments of configs/clip_coco.py; replace_hp and swap_hp (jsonl files of positives
 that a language model wrote, one line per line of path, which is COCO's captions JSON; not needed
-where path is a folder prepared with them). Without them word tables make positives.
+where path is a folder prepared with them). Several files of a kind are joined by "+":
+replace_hp=VERBS+PLACES draws a caption's verb and spatial positives equally often. Without any,
+word tables make positives.
 """
 
 from types import SimpleNamespace

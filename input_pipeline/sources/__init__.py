@@ -9,6 +9,7 @@ from vlc_jax.input_pipeline.sources.cc3m import Cc3mSource
 from vlc_jax.input_pipeline.sources.class_folders import ClassFoldersSource
 from vlc_jax.input_pipeline.sources.coco import CocoSource
 from vlc_jax.input_pipeline.sources.crepe import CrepeSource
+from vlc_jax.input_pipeline.sources.dac import DacSource
 from vlc_jax.input_pipeline.sources.dcsm import DcsmSource
 from vlc_jax.input_pipeline.sources.digits import DigitsSource
 from vlc_jax.input_pipeline.sources.features import FeaturesSource
@@ -27,6 +28,7 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "class_folders": ClassFoldersSource,
     "coco": CocoSource,
     "crepe": CrepeSource,
+    "dac": DacSource,
     "dcsm": DcsmSource,
     "digits": DigitsSource,
     "features": FeaturesSource,

@@ -8,7 +8,12 @@ from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, tables
-from vlc_jax.input_pipeline.sources.published import KARPATHY, PublishedSource, tail_paths
+from vlc_jax.input_pipeline.sources.published import (
+    KARPATHY,
+    PublishedSource,
+    joined_names,
+    tail_paths,
+)
 
 # line of a caption without a text, in the published files
 _NO_TEXT = "None"
@@ -23,8 +28,9 @@ class CocoSource(PublishedSource):
     train_split: in a config, the split that training reads; the literature trains on
       "train+restval".
     negatives, positives: kind -> a file with a line for every annotation of captions_*.json, in
-      their order: a JSON string, "None" for a caption without such a text. For training only:
-      other splits do not have them.
+      their order: a JSON string, "None" for a caption without such a text. Several files of a kind
+      are joined by "+" (verbs.jsonl+places.jsonl); each that has a text for a caption is drawn
+      equally often. For training only: other splits do not have them.
     Ids are COCO's. `meta` has `image` (folder and file name) and `split`.
     """
 
@@ -104,21 +110,30 @@ def _attach_texts(
 ) -> dict[str, str]:
     """Adds `side` ("negatives", "positives") and `side_kinds` to the rows of COCO captions.
 
-    annotations: the document's list, in its order. files: kind -> a file whose line k is a JSON
-    string for annotation k, "None" for no text. Returns path -> sha256 of the files.
+    annotations: the document's list, in its order. files: kind -> files, joined by "+", line k of
+    which is a JSON string for annotation k, "None" for no text. Returns path -> sha256 of each.
     Raises ValueError for a missing file, DataError for a line that is not a JSON string and for a
     file that is empty or of another length.
     """
-    lines = {kind: _read_lines(Path(path), len(annotations)) for kind, path in files.items()}
+    paths = {kind: [*map(Path, joined_names(names))] for kind, names in files.items()}
+    lines = {
+        kind: [_read_lines(path, len(annotations)) for path in of_kind]
+        for kind, of_kind in paths.items()
+    }
     texts: dict[str, list[list[str]]] = collections.defaultdict(list)
     kinds: dict[str, list[list[str]]] = collections.defaultdict(list)
     for number, annotation in enumerate(annotations):
-        present = {kind: column[number] for kind, column in lines.items() if column[number]}
-        texts[str(annotation["image_id"])].append([*present.values()])
-        kinds[str(annotation["image_id"])].append([*present])
+        present = [
+            (kind, column[number])
+            for kind, columns in lines.items()
+            for column in columns
+            if column[number]
+        ]
+        texts[str(annotation["image_id"])].append([text for _, text in present])
+        kinds[str(annotation["image_id"])].append([kind for kind, _ in present])
     for row in rows:
         row |= {side: texts[row["id"]], f"{side}_kinds": kinds[row["id"]]}
-    return {str(path): tables.sha256(Path(path)) for path in files.values()}
+    return {str(path): tables.sha256(path) for of_kind in paths.values() for path in of_kind}
 
 
 def _read_lines(path: Path, count: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Caption, Conversation, DataError, Record
 from vlc_jax.input_pipeline.sources import json_annotations, tables
-from vlc_jax.input_pipeline.sources.published import PublishedSource
+from vlc_jax.input_pipeline.sources.published import PublishedSource, joined_names
 
 ANSWERS = ("first", "each", "joined", "conversation")
 
@@ -54,8 +54,8 @@ class LlavaSource(PublishedSource):
         lookup.check_known("kind of answers", [answers], ANSWERS)
         self._answers, self._text_only = answers, text_only
         self.has_text_only = False  # `_conversations` sets it
-        first, *self._more_files = _parts(annotations)
-        self._folders = [Path(folder) for folder in _parts(images)]
+        first, *self._more_files = joined_names(annotations)
+        self._folders = [Path(folder) for folder in joined_names(images)]
         for folder in self._folders[1:]:
             if not folder.is_dir():
                 raise ValueError(f"no image folder {folder}; set {self._folder_option}")
@@ -161,8 +161,3 @@ def _dialogue(turns: list[dict[str, Any]], name: str, *, has_image: bool) -> Con
     if has_image:
         values[0] = values[0].replace("<image>", "", 1).strip()
     return Conversation(tuple(zip(values[::2], values[1::2], strict=True)), has_image)
-
-
-def _parts(names: str | Path) -> list[str]:
-    """Names joined by "+"; the name of an existing file or folder is not split."""
-    return [str(names)] if Path(names).exists() else str(names).split("+")

@@ -94,3 +94,8 @@ def tail_paths(folder: Path, image: str) -> list[Path]:
     """Paths of a name in a folder, then of its tails: coco/val2014/a.jpg, val2014/a.jpg, a.jpg."""
     parts: Sequence[str] = Path(image).parts
     return [folder.joinpath(*parts[start:]) for start in range(len(parts))]
+
+
+def joined_names(names: str | Path) -> list[str]:
+    """Names joined by "+"; the name of an existing file or folder is not split."""
+    return [str(names)] if Path(names).exists() else str(names).split("+")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support import miniature
+from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
@@ -127,6 +128,30 @@ def test_line_k_belongs_to_annotation_k_and_none_is_no_text(folder):
     before = source.fingerprint
     write_lines(swap, ["None"] * len(captions))
     assert official(folder, positives={"replace": replace, "swap": swap}).fingerprint != before
+
+
+def test_files_of_a_kind_that_are_joined_by_plus_are_drawn_equally_often(folder):
+    captions = annotation_captions(folder)
+    verbs = write_lines(folder / "verbs.jsonl", [f"verb {text}" for text in captions])
+    lines = [f"place {text}" if "caption 2" in text else "None" for text in captions]
+    places = write_lines(folder / "places.jsonl", lines)
+    source = official(folder, positives={"replace": f"{verbs}+{places}"})
+    assert {str(verbs), str(places)} < {*source.digests}
+    texts = sampling.make_hard_texts("positives", count=1, generators={"replace": 1.0})
+    drawn = []
+    for index in range(len(source)):
+        record = source[index]
+        for caption, of, kinds in zip(
+            record.captions, record.positives, record.positive_kinds, strict=True
+        ):
+            rng = np.random.default_rng(index)
+            one = [sampling.draw(texts, caption, of, kinds, rng, None)[0] for _ in range(60)]
+            if "caption 2" in caption:
+                drawn += one
+            else:
+                assert {*one} == {f"verb {caption}"}
+    share = np.mean([text.startswith("place") for text in drawn])
+    assert abs(share - 0.5) < 3 * 0.5 / len(drawn) ** 0.5
 
 
 @pytest.mark.parametrize("content", ["", "\n", " \n\n"])
