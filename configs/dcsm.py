@@ -15,9 +15,10 @@ result tables are not at hand; its notebooks print for single images: right agai
 Not yet run at full size here.
 
 Blocks of 8 pairs and their 8 opposites, 27 epochs of Adam at 1e-3, dropout .1: the released
-checkpoints. The 6 blocks of a step are its authors' three datasets in two wordings; theirs are of
-one dataset each, ours of all. opposite=image: the picture of every opposite is the hard image of
-the record, with a caption of its own; text: there is none, and 8 images meet 16 captions.
+checkpoints. The 6 blocks of a step are its authors' three datasets in two wordings, each of one
+dataset and wording; of other data than pairs=FOLDER, and of stored features, each is of all.
+opposite=image: the picture of every opposite is the hard image of the record, with a caption of its
+own; text: there is none, and 8 images meet 16 captions.
 
 mode=authors is their code: a functional word's row stands one place too early, maps are
 standardised over all that are scored together. mode=clean puts rows where the words are, and

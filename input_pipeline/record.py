@@ -233,7 +233,10 @@ class Source(Protocol):
 
 @runtime_checkable
 class Findable(Protocol):
-    """A source with lookup of records by id, which hard images need."""
+    """A source with lookup of records by id, which hard images need.
+
+    Its attribute `finds_more` is True if hard images are found that are no records of `source[i]`.
+    """
 
     def find(self, record_id: str) -> Record:
         """Raises DataError if there is no such record, or if it cannot be read."""
@@ -256,6 +259,18 @@ class Sharded(Protocol):
     def take_counts(self) -> dict[str, int]:
         """Reads of this process since the last call; see sources/staged_shards.py: ReadCounts."""
         ...
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """A source whose records form groups of `group_size` neighbours, which training reads in a row;
+    len(source) is a multiple of it.
+
+    Sub-batches take turns in reading records (train/step.py), so with `group_size` of them each has
+    the records of one place in the group.
+    """
+
+    group_size: int
 
 
 def has_text_only(source: Source) -> bool:

@@ -116,6 +116,11 @@ def _run(arguments: list[str]) -> int:
         name, split = options.source, options.split
         source_options = command_line.parse_options(options.option)
     source = make_source(name, split, **source_options)
+    if getattr(source, "finds_more", False):
+        raise ValueError(
+            f"{name}: shards hold the records of a source, and its hard images are none; train on "
+            "it in place, without preparation"
+        )
     request = {"source": name, "split": options.split, "options": source_options}
     request["annotations"] = getattr(source, "digests", {})
     if options.negatives or options.positives:

@@ -65,6 +65,9 @@ class DcsmSource:
       caption alone, and CUTMIX_ and MIRROR_ images are not needed (attributes of COCO's images).
     truncate: the sets have equally many pairs, drawn by `seed`, as the authors'.
     A record is an image in one of two wordings; its negatives are the captions of the opposite.
+    With truncate the records of one pair of each set are neighbours, which training reads in a row:
+    with six sub-batches each is of one set in one wording, as the authors'. Opposites are found by
+    their id and are no records themselves.
     Raises ValueError for missing files, DataError for names and entries of another form.
     """
 
@@ -86,16 +89,23 @@ class DcsmSource:
         if not sets or (unknown := [name for name in sets if name not in SETS]):
             raise ValueError(f"sets are some of {SETS}; got {unknown if sets else sets!r}")
         self._folder, self._has_images = Path(path), opposite == "image"
+        self.finds_more = self._has_images
         self._images = Path(images or path)
         pairs = {name: self._read(name) for name in dict.fromkeys(sets)}
-        least = min(map(len, pairs.values()))
-        self._pairs: list[tuple[str, Pair]] = []
-        for name, of_set in pairs.items():
-            if truncate:
+        self._pairs = [(name, pair) for name, of_set in pairs.items() for pair in of_set]
+        self.group_size = 1
+        if truncate:
+            least = min(map(len, pairs.values()))
+            chosen = []
+            for name, of_set in pairs.items():
                 # of each set by itself: another set leaves the choice as it is
-                chosen = np.random.default_rng([seed, SETS.index(name)]).permutation(len(of_set))
-                of_set = [of_set[i] for i in sorted(chosen[:least])]
-            self._pairs += [(name, pair) for pair in of_set]
+                rng = np.random.default_rng([seed, SETS.index(name)])
+                chosen.append([(name, of_set[i]) for i in rng.permutation(len(of_set))[:least]])
+            # one of each set side by side
+            self._pairs = [
+                pair for side_by_side in zip(*chosen, strict=True) for pair in side_by_side
+            ]
+            self.group_size = WORDINGS * len(pairs)
         self._places = {f"{name}/{pair.name}": i for i, (name, pair) in enumerate(self._pairs)}
         content = hashlib.sha256(json.dumps([self._pairs, opposite]).encode()).hexdigest()
         self.fingerprint = f"dcsm/{content[:32]}"

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import Sharded, Source
+from vlc_jax.input_pipeline.record import Grouped, Sharded, Source
 
 SHUFFLES = ("global", "blocks")
 # records: some MB of images, one read from storage instead of 256
@@ -29,7 +29,8 @@ class Order(Protocol):
 
 
 def make(source: Source, seed: int) -> Order:
-    """The order of a source: "blocks" if it is sharded and has this shuffle, else "global"."""
+    """The order of a source: "blocks" if it is sharded and has this shuffle, of whole groups if its
+    records form groups, else "global"."""
     # imports jax if it is installed; readers and checks need neither
     import grain
 
@@ -37,7 +38,20 @@ def make(source: Source, seed: int) -> Order:
         return BlockOrder(len(source), seed, source.read_ahead)
     # Grain computes shuffled indices without a table, and `repeat` reshuffles every epoch. The
     # order may change with Grain's version; test_loader.py pins it.
-    return grain.MapDataset.range(len(source)).seed(seed).shuffle().repeat()
+    size = source.group_size if isinstance(source, Grouped) else 1
+    order = grain.MapDataset.range(len(source) // size).seed(seed).shuffle().repeat()
+    return order if size == 1 else GroupOrder(order, size)
+
+
+class GroupOrder:
+    """Groups of `size` neighbouring records in the shuffled order of groups, each kept together."""
+
+    def __init__(self, groups: Order, size: int) -> None:
+        self._groups, self._size = groups, size
+
+    def __getitem__(self, position: int) -> int:
+        group, place = divmod(position, self._size)
+        return int(self._groups[group]) * self._size + place
 
 
 class BlockOrder:

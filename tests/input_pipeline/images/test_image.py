@@ -406,13 +406,16 @@ def test_perspective_moves_corners_to_where_it_says():
     width, height = 60, 40
     ramps = np.mgrid[:height, :width].astype(np.uint8)  # row, then column of every pixel
     picture = Image.fromarray(np.dstack([ramps[1], ramps[0], 0 * ramps[0] + 90]))
-    corners = perturbation.moved_corners((20 * width, 20 * height), np.random.default_rng(1))
-    corners = [(x // 20, y // 20) for x, y in corners]
+    corners = [(6, 2), (50, 5), (55, 36), (3, 29)]
     tilted = np.asarray(perturbation.perspective(picture, corners)).astype(int)
     before = [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]
-    assert corners != before
     for (x, y), (u, v) in zip(corners, before, strict=True):
         assert np.abs(tilted[y, x, :2] - (u, v)).max() <= 1
+    rng = np.random.default_rng(0)
+    drawn = np.array([perturbation.moved_corners((301, 177), rng) for _ in range(500)])
+    most = [(7, 4), (300, 4), (300, 176), (7, 176)]  # .05 of half a side inwards, as torchvision
+    np.testing.assert_array_equal(drawn.max(axis=0), most)
+    np.testing.assert_array_equal(drawn.min(axis=0), [(0, 0), (293, 0), (293, 172), (0, 172)])
     same = np.asarray(perturbation.perspective(picture, before))
     np.testing.assert_array_equal(same, np.asarray(picture))
 

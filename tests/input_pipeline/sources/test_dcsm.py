@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from tests.support import helpers
-from vlc_jax.input_pipeline.commands import composites
+from vlc_jax.input_pipeline.commands import composites, prepare
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.examples import Examples
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import dcsm, make_source
+from vlc_jax.input_pipeline.sources import dcsm, make_source, order
 
 COLOURS = {"cup": (220, 40, 40), "hat": (40, 40, 220)}
 SIZE = 64
@@ -123,6 +123,22 @@ def test_sets_are_equally_large_and_the_choice_is_a_function_of_the_seed(folder)
     assert len(source(folder, truncate=False)) == 2 * (8 + 8 + 4 + 2)
 
 
+def test_each_of_six_sub_batches_is_of_one_set_in_one_wording(folder):
+    """Record r of the sequence is in sub-batch r % 6 (train/step.py: split_batch)."""
+    records = source(folder)
+    sequence = order.make(records, 0)
+    for epoch in (0, 1):
+        read = [records[sequence[len(records) * epoch + i]].id for i in range(len(records))]
+        assert sorted(read) == sorted(records[i].id for i in range(len(records)))
+        blocks = [read[number::6] for number in range(6)]
+        kinds = [{(name.split("/")[0], name[-1]) for name in block} for block in blocks]
+        assert sorted(map(len, kinds)) == [1] * 6
+        assert len(set().union(*kinds)) == 6
+        for first, second in zip(blocks[::2], blocks[1::2], strict=True):
+            assert [name[:-1] for name in first] == [name[:-1] for name in second]
+    assert source(folder, truncate=False).group_size == 1
+
+
 def test_training_meets_every_image_with_its_opposite(folder):
     records = source(folder)
     crop = ImageTransform(32, "perturbed")
@@ -157,3 +173,11 @@ def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path):
     with pytest.raises(DataError, match="entry 0: a file name that leads out of its folder"):
         read(sets=("negation",))
     assert composites.main(["--objects", str(folder), "--out", str(tmp_path / "out")]) == 2
+
+
+def test_shards_without_the_opposite_images_are_not_written(folder, tmp_path, capsys):
+    request = ["--source", "dcsm", "--option", f"path={folder / 'pairs'}", "--size", "32"]
+    request += ["--option", f"images={folder}", "--out", str(tmp_path / "shards")]
+    assert prepare.main(request) == 2
+    assert "dcsm: shards hold the records of a source" in capsys.readouterr().err
+    assert prepare.main([*request, "--option", "opposite=text"]) == 0
