@@ -186,6 +186,18 @@ CHOSEN = {
         "pretrain.losses": {"sigmoid"},
     },
     "dcsm:data=coco": {"text.context_length": 30},
+    "negclip:data=coco,path=mined.jsonl": {
+        "input.hard_images": 1,
+        "input.source_options": {"path", "id_column", "hard_images_column", "negatives_column"},
+    },
+    "negclip:data=coco,path=table.jsonl,hard_images=0": {
+        "input.source_options": {"path", "negatives_column"}
+    },
+    "dac:data=coco,negatives=rule,captions=c,dense=d,image_folder=i": {
+        "input.source": "dac",
+        "input.source_options": {"captions", "dense", "images"},
+        "input.positives.generators": {"from_record"},
+    },
     "dcsm:data=coco,pairs=p,image_folder=i,opposite=text,augment=false": {
         "input.source": "dcsm",
         "input.source_options": {"path", "images", "opposite"},
@@ -405,6 +417,8 @@ def test_switches_of_heads_are_the_same_on_the_scenes_and_on_captions(name, wher
         ("dac", "", "language_model=FOLDER"),
         ("svlc", "", "negatives=both.*language_model=FOLDER.*or negatives=rule"),
         ("hp_hn", "path=prepared,replace_hp=r.jsonl", "names a prepared folder"),
+        ("dac", "negatives=rule,dense=d,image_folder=i", "captions, dense and image_folder go tog"),
+        ("dcsm", "pairs=p,path=t.jsonl", "pairs=p is the data: leave out path=t.jsonl"),
         ("hp_hn", "kind=replace,path=c.json,swap_hp=s.jsonl", "swap_hp goes with kind=both or"),
         ("pacl", "text_encoder=a/texts.npy", "say noun_phrases=0"),
     ],
