@@ -19,6 +19,7 @@ class Case:
       retrieval   one image and its 1..k captions, all correct
       zeroshot, linear_probe
                   one image, no captions, `meta["label"]` indexes `Benchmark.classes`
+      multilabel  the same with several in `meta["labels"]`
     `group` is any JSON value to split results by; an object {kind: label} splits by several kinds
     ({"subset": "A", "relation": "left of"}). `id` is unique within the benchmark and may be part of
     a file name. `meta["record"]` names the image if several cases share it.

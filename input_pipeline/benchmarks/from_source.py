@@ -15,7 +15,11 @@ from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
 from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 
-# n01440764, 17, class_3
+# Metrics of zero-shot classification in result tables, the headline first (`metric`).
+_HEADLINES = {
+    "accuracy": (),
+    "mean_per_class_recall": ("mean_per_class_recall", "accuracy", "accuracy_top5"),
+}
 
 
 def retrieval(
@@ -43,45 +47,96 @@ def zeroshot(
     source: str = "digits",
     class_names: str | Path | Sequence[str] | None = None,
     templates: str | Path | Sequence[str] | None = None,
+    class_ids: str | Path | Sequence[str] | None = None,
+    metric: str = "accuracy",
     **options: Any,
 ) -> Benchmark:
     """Zero-shot classification on a source whose records have `meta["label"]`.
 
-    Such sources (`digits`, `tfds` with a label) define default `classes` and `templates`.
+    Such sources (`digits`, `tfds` with a label, `labelled`) define default `classes` and, most of
+    them, `templates`.
 
     class_names: other names of the classes in prompts ("tench" for n01440764), in the order of the
       labels: a list, a text file with a name per line, or a .json file with a list or an object
       {source's name: name}. FILE.json:NAME is the entry NAME of an object, as in CLIP_benchmark's
       en_classnames.json:imagenet1k.
+    class_ids: the source's names of all class_names, in their order, if the source has a part of
+      the classes: a list, or a text file whose lines begin with them (LOC_synset_mapping.txt).
     templates: prompts with {} (or CLIP_benchmark's {c}) for the class: a list, a text file with one
       per line, a .json file with a list, FILE.json:NAME, or a single template.
+    metric: the headline: accuracy or mean_per_class_recall.
 
     Equal class names, of which ImageNet's published ones have two pairs, are named in a note.
-    Raises ValueError unless class names are one per class, and for classes that are no words
-    (n01440764) without class_names.
+    Raises ValueError unless class names are one per class, for classes that are no words
+    (n01440764) without class_names, and without any templates.
     """
+    lookup.check_known("metric", [metric], _HEADLINES)
+    benchmark = _classification(
+        "label", split, count, source, (class_names, class_ids), templates, options
+    )
+    return dataclasses.replace(benchmark, name="zeroshot", summary=_HEADLINES[metric])
+
+
+def multilabel(
+    split: str = "test",
+    count: int | None = None,
+    source: str = "labelled",
+    class_names: str | Path | Sequence[str] | None = None,
+    templates: str | Path | Sequence[str] | None = None,
+    class_ids: str | Path | Sequence[str] | None = None,
+    **options: Any,
+) -> Benchmark:
+    """Zero-shot classification of images of several classes, `meta["labels"]` of the records.
+
+    Options as in `zeroshot`.
+    """
+    benchmark = _classification(
+        "labels", split, count, source, (class_names, class_ids), templates, options
+    )
+    return dataclasses.replace(benchmark, name="multilabel")
+
+
+def _classification(
+    field: str,
+    split: str,
+    count: int | None,
+    source: str,
+    names_and_ids: tuple[prompt_texts.Texts | None, prompt_texts.Texts | None],
+    templates: prompt_texts.Texts | None,
+    options: Mapping[str, Any],
+) -> Benchmark:
+    """A benchmark without name. field: of `Record.meta`, "label" or "labels"."""
+    class_names, class_ids = names_and_ids
     records = _labelled(source, split, options)
     classes, prompts = tuple(records.classes), tuple(records.templates)
     version = records.fingerprint
     if class_names is None:
-        if number := record_validation.wordless(classes):
+        is_named = getattr(records, "has_names", False)
+        if number := "" if is_named else record_validation.wordless(classes):
             raise ValueError(
                 f"classes such as {number!r} are no words for a prompt: name them by class_names "
-                "(docs/benchmarks.md, zero-shot classification; for digits the same numbers)"
+                "(docs/benchmarks.md, classification; for digits the same numbers)"
             )
+        if class_ids is not None:
+            raise ValueError("class_ids are the source's names of class_names: set both")
         # folders have underscores for spaces, as in the captions of their source
         if any("_" in name for name in classes):
             class_names = [name.replace("_", " ") for name in classes]
     if class_names is not None:
-        classes = prompt_texts.class_names(class_names, classes)
+        classes = prompt_texts.class_names(class_names, classes, class_ids)
     if templates is not None:
         prompts = prompt_texts.templates(templates)
+    if not prompts:
+        raise ValueError(
+            f"source {source!r} has no templates for its classes: set templates (a list, a file, "
+            "or CLIP_benchmark's en_zeroshot_classification_templates.json:NAME)"
+        )
     if (class_names, templates) != (None, None):
         version += f"/{hashlib.sha256(json.dumps([classes, prompts]).encode()).hexdigest()[:16]}"
     names = distinct_names(classes) if class_names is not None else None
-    cases = _cases_of_classes(records, count, names)
+    cases = _cases_of_classes(records, count, names, field)
     notes = _notes_on_classes(classes)
-    return Benchmark("zeroshot", cases, f"{version}/{len(cases)}", classes, prompts, notes=notes)
+    return Benchmark("", cases, f"{version}/{len(cases)}", classes, prompts, notes=notes)
 
 
 def linear_probe(
@@ -132,6 +187,7 @@ def linear_probe(
 READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader, protocol)
     "retrieval": (with_shuffles(retrieval), "retrieval"),
     "zeroshot": (zeroshot, "zeroshot"),
+    "multilabel": (multilabel, "multilabel"),
     "linear_probe": (linear_probe, "linear_probe"),
 }
 
@@ -144,14 +200,20 @@ def _labelled(source: str, split: str, options: Mapping[str, Any]) -> Source:
 
 
 def _cases_of_classes(
-    records: Source, count: int | None, names: Sequence[str] | None = None
+    records: Source, count: int | None, names: Sequence[str] | None = None, field: str = "label"
 ) -> tuple[Case, ...]:
-    """Cases of the first `count` records. names: class names instead of the records' groups."""
+    """Cases of the first `count` records. names: class names instead of the records' groups.
+
+    field: "label" or "labels". Raises DataError for a record without it.
+    """
     cases = []
     for index, record in first_records(records, count):
-        label = record.meta["label"]
-        group = record.group if names is None else names[label]
-        meta = {"label": label, "record": record.id}
+        if field not in record.meta:
+            readers = "zeroshot and linear_probe have one class per image, multilabel has several"
+            raise DataError(f"record {record.id} has no {field!r}: {readers}")
+        label = record.meta[field]
+        group = record.group if names is None or field == "labels" else names[label]
+        meta = {field: label, "record": record.id}
         cases.append(Case(case_id(index, record.id), (record.image,), (), group, meta))
     return tuple(cases)
 

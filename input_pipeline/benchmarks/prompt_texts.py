@@ -1,6 +1,8 @@
 """Class names and templates of zero-shot prompts, from a config or from files."""
 
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,28 +13,59 @@ from vlc_jax.input_pipeline.stores import text_file
 Texts = str | Path | Sequence[str]
 
 
-def class_names(names_or_file: Texts, known: Sequence[str]) -> tuple[str, ...]:
+def class_names(
+    names_or_file: Texts, known: Sequence[str], ids: Texts | None = None
+) -> tuple[str, ...]:
     """A name for each of the classes `known`, in their order.
 
     names_or_file: the names, or a file of them; a JSON object maps known names to new names.
-    Raises ValueError unless names are one per class. Equal names are allowed: ImageNet's published
-    ones have two pairs.
+    ids: known names of all the names, in their order, for a source that has a part of the classes
+      (ImageNet-A, ImageNet-R): a list, or a file of lines that begin with them.
+    Raises ValueError unless names are one per class, and for names that the classes have, too, but
+    in another order. Equal names are allowed: ImageNet's published ones have two pairs.
     """
     names = _read(names_or_file, "class_names")
+    if ids is not None:
+        lines = _texts(_read(ids, "class_ids"), "class_ids")
+        keys = [line.split()[0] for line in lines if line.strip()]
+        names = _texts(names, "class_names")
+        if len(keys) != len(names) or len({*keys}) != len(keys):
+            raise ValueError(
+                f"class_ids are one per name of class_names, all different; got {len(keys)}, "
+                f"{len({*keys})} of them different, for {len(names)} names"
+            )
+        names = dict(zip(keys, names, strict=True))
     if isinstance(names, dict):
         missing = [name for name in known if name not in names]
         if missing:
-            raise ValueError(
-                f"class_names: {names_or_file} has no {missing[0]!r}, a class of the source"
-            )
+            where = "the names" if ids is not None else names_or_file
+            raise ValueError(f"class_names: {where} has no {missing[0]!r}, a class of the source")
         names = [names[name] for name in known]
     names = _texts(names, "class_names")
     if len(names) != len(known):
         raise ValueError(
             f"class_names are one per class, in the order of the labels: the source has "
-            f"{len(known)} classes ({', '.join(known[:2])}, ...), got {len(names)} names"
+            f"{len(known)} classes ({', '.join(known[:2])}, ...), got {len(names)} names; for a "
+            "part of the classes set class_ids"
         )
+    _check_order(names, known)
     return names
+
+
+def _check_order(names: Sequence[str], known: Sequence[str]) -> None:
+    """Raises ValueError if more classes have their own name at another place than at their own."""
+    plain = [[re.sub(r"[\W_]+", "", each.lower()) for each in texts] for texts in (names, known)]
+    times = Counter(plain[0])
+    places = {name: place for place, name in enumerate(plain[0]) if times[name] == 1}
+    shared = [(own, places[name]) for own, name in enumerate(plain[1]) if name in places]
+    displaced = [pair for pair in shared if pair[0] != pair[1]]
+    if 2 * len(displaced) > len(shared):
+        own, place = displaced[0]
+        raise ValueError(
+            f"class_names are in the order of the labels: class {own} of the source is "
+            f"{known[own]!r}, which is name {place}; class {own} is called {names[own]!r}. Bring "
+            "them into the order of the source, or give an object {class: name}"
+        )
 
 
 def templates(texts_or_file: Texts) -> tuple[str, ...]:

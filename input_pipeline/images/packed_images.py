@@ -62,6 +62,16 @@ def read_rows(file: Path, columns: tuple[str, ...] | None = None) -> list[dict[s
         raise DataError(f"{file} is damaged: {error}") from error
 
 
+def columns(file: Path) -> list[str]:
+    """Names of the columns. Raises DataError for a file that is not Parquet."""
+    return list(_open(file).schema_arrow.names)
+
+
+def metadata(file: Path) -> dict[bytes, bytes]:
+    """Metadata of the schema; {} without. Raises DataError for a file that is not Parquet."""
+    return dict(_open(file).schema_arrow.metadata or {})
+
+
 @functools.lru_cache(maxsize=8)
 def _open(file: Path) -> Any:
     # here, because its import is slow

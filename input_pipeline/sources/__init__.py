@@ -15,6 +15,7 @@ from vlc_jax.input_pipeline.sources.digits import DigitsSource
 from vlc_jax.input_pipeline.sources.features import FeaturesSource
 from vlc_jax.input_pipeline.sources.flickr30k import Flickr30kSource
 from vlc_jax.input_pipeline.sources.img2dataset import Img2datasetSource
+from vlc_jax.input_pipeline.sources.labelled import LabelledSource
 from vlc_jax.input_pipeline.sources.llava import LlavaSource
 from vlc_jax.input_pipeline.sources.negclip import NegclipSource
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -34,6 +35,7 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "features": FeaturesSource,
     "flickr30k": Flickr30kSource,
     "img2dataset": Img2datasetSource,
+    "labelled": LabelledSource,
     "llava": LlavaSource,
     "negclip": NegclipSource,
     "records": RecordsSource,

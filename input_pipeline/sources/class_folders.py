@@ -13,7 +13,8 @@ from vlc_jax.input_pipeline.sources import json_annotations
 class ClassFoldersSource:
     """Images in PATH/SPLIT/CLASS/image.jpg, or PATH/CLASS/image.jpg for split "all".
 
-    classes: the names of the folders, sorted; `meta["label"]` is the index of an image's class.
+    classes: the names of the folders, sorted, by their value if all are numbers (ImageNet-V2);
+    `meta["label"]` is the index of an image's class. The option keeps these folders alone.
     templates: captions, with the class name (underscores as spaces) in place of {}.
     Files without the suffix of an image are left out and, unless hidden, counted in the log. Raises
     ValueError for a missing split or fewer than two classes, DataError for a class without images.
@@ -25,6 +26,7 @@ class ClassFoldersSource:
         *,
         path: str | Path,
         templates: Sequence[str] = ("a photo of a {}",),
+        classes: Sequence[str] | None = None,
     ) -> None:
         folder = Path(path) if split == "all" else Path(path) / split
         if not folder.is_dir():
@@ -33,7 +35,14 @@ class ClassFoldersSource:
                 f"there is no folder {folder}; folders of {path}: {', '.join(names[:8]) or 'none'}"
                 " (split='all' takes these as classes)"
             )
-        self.classes = tuple(sorted(each.name for each in folder.iterdir() if each.is_dir()))
+        names = [each.name for each in folder.iterdir() if each.is_dir()]
+        if classes is not None:
+            if missing := sorted({*classes}.difference(names)):
+                raise ValueError(f"{folder} has no folder of the class {missing[0]!r}")
+            names = [*dict.fromkeys(classes)]
+        # as texts, 10 would be before 2, and its label that of 2
+        are_numbers = all(name.isascii() and name.isdecimal() for name in names)
+        self.classes = tuple(sorted(names, key=int if are_numbers else None))
         if len(self.classes) < 2:
             raise ValueError(f"{folder} has {len(self.classes)} folders of classes; at least two")
         self.templates, self._folder = tuple(templates), folder

@@ -3,27 +3,20 @@
 import hashlib
 import json
 import logging
-import os
-import tarfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import tar_samples
 from vlc_jax.input_pipeline.stores import text_file
 
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
 # letters; numpy pads every key to the longest
 _MAX_KEY = 255
-# bytes: two empty blocks end a tar
-_END = 1024
-_IMAGE, _TEXT, _JSON = "image", "txt", "json"
-# in place of (offset, size): two files of a sample are its image, its .txt or its .json
-_TWICE = (-1, 0)
+_TEXT, _JSON = "txt", "json"
 _CUT = "a download that was stopped? img2dataset continues with the same command"
 
 
@@ -55,12 +48,13 @@ class Img2datasetSource:
         left_out: Counter[str] = Counter()
         for number, path in enumerate(self._paths):
             digest.update(path.name.encode())
-            for key, parts, status in _samples(path, digest):
-                if reason := _reason_to_leave_out(key, parts, status):
+            for sample in tar_samples.samples(path, digest, (_TEXT, _JSON), (_JSON,), _CUT):
+                if reason := _reason_to_leave_out(sample):
                     left_out[reason] += 1
                     continue
-                keys.append(key)
-                files = [parts.get(kind, (0, 0)) for kind in (_IMAGE, _TEXT, _JSON)]
+                keys.append(sample.key)
+                kinds = (tar_samples.IMAGE, _TEXT, _JSON)
+                files = [sample.parts.get(kind, (0, 0)) for kind in kinds]
                 spans.append((number, *(value for offset_size in files for value in offset_size)))
         self._keys = np.array(keys, np.str_)
         self._spans = np.array(spans, np.int64).reshape(-1, 7)
@@ -75,10 +69,10 @@ class Img2datasetSource:
         number, *offsets_sizes = (int(value) for value in self._spans[index])
         path = self._paths[number]
         record_id = f"{path.stem}/{self._keys[index]}"
-        if -1 in offsets_sizes[::2]:
+        if tar_samples.TWICE[0] in offsets_sizes[::2]:
             raise DataError(f"sample {record_id} of {path} has two images, two .txt or two .json")
         try:
-            image, text, document = _read(path, offsets_sizes)
+            image, text, document = tar_samples.read(path, offsets_sizes)
             meta = json.loads(document) if document else {}
             if not isinstance(meta, dict):
                 raise ValueError(f"its .json holds a {type(meta).__name__} and no object")
@@ -105,13 +99,13 @@ class Img2datasetSource:
             )
 
 
-def _reason_to_leave_out(key: str, parts: dict[str, tuple[int, int]], status: str) -> str:
+def _reason_to_leave_out(sample: tar_samples.Sample) -> str:
     """Reason in the log; "" for a sample that is a record."""
-    if status != "success":
+    if _JSON in sample.documents and _status(sample.documents[_JSON]) != "success":
         return "not downloaded"
-    if _IMAGE not in parts:
+    if tar_samples.IMAGE not in sample.parts:
         return f"without an image ({', '.join(image_ops.suffixes())})"
-    return f"with a key of more than {_MAX_KEY} letters" if len(key) > _MAX_KEY else ""
+    return f"with a key of more than {_MAX_KEY} letters" if len(sample.key) > _MAX_KEY else ""
 
 
 def _tar_files(tars: str | Path) -> list[Path]:
@@ -130,64 +124,6 @@ def _tar_files(tars: str | Path) -> list[Path]:
     return tar_files
 
 
-def _samples(path: Path, digest: Any) -> Iterator[tuple[str, dict[str, tuple[int, int]], str]]:
-    """Key, {"image", "txt", "json": (offset, size)} and status of every sample, in order.
-
-    Headers and JSON are added to `digest`.
-    """
-    samples: dict[str, dict[str, tuple[int, int]]] = {}
-    status: dict[str, str] = {}
-    # parts by the last dot of their name: of a sample unless the first dot makes one, as in
-    # 7.jpg, 7.txt, 7.mask.png
-    by_last_dot: list[tuple[str, str, str, tarfile.TarInfo]] = []
-    end, length = 0, path.stat().st_size
-
-    def add(key: str, kind: str, name: str, member: tarfile.TarInfo) -> None:
-        parts = samples.setdefault(key, {})
-        parts[kind] = _TWICE if kind in parts else (member.offset_data, member.size)
-        digest.update(f"{name} {member.offset_data} {member.size}\n".encode())
-        if kind == _JSON:
-            document = os.pread(file.fileno(), member.size, member.offset_data)
-            digest.update(document)
-            status[key] = _status(document)
-
-    try:
-        # "r:" refuses compressed tars, in which offsets would mean nothing.
-        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
-            for member in tar:
-                end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-                # before that many bytes are read
-                if not 0 <= member.size <= end <= length:
-                    raise EOFError(f"a file of {member.size:,} bytes in {length:,}")
-                # tarfile decodes bytes that are not UTF-8 to surrogates, which no log can print
-                whole = member.name.encode("utf-8", "surrogateescape")
-                whole = whole.decode("utf-8", "backslashreplace")
-                folder, slash, name = whole.removeprefix("./").rpartition("/")
-                stem, _, suffix = name.partition(".")
-                key, kind = folder + slash + stem, _kind(suffix)
-                if member.isfile() and kind:
-                    add(key, kind, whole, member)
-                elif member.isfile() and (kind := _kind(suffix.rpartition(".")[2])):
-                    by_last_dot.append((key, kind, whole, member))
-            first_keys = {*samples}
-            for key, kind, name, member in by_last_dot:
-                if key not in first_keys:
-                    add(name.removeprefix("./").rpartition(".")[0], kind, name, member)
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise DataError(f"{path} is no whole tar: {error}; {_CUT}") from error
-    if length < end + _END:
-        raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {_CUT}")
-    for key, parts in samples.items():
-        yield key, parts, status.get(key, "success")
-
-
-def _kind(suffix: str) -> str:
-    """The part of a sample that a file is by its suffix; "" for another file."""
-    if f".{suffix.lower()}" in image_ops.suffixes():
-        return _IMAGE
-    return suffix.lower() if suffix.lower() in (_TEXT, _JSON) else ""
-
-
 def _status(document: bytes) -> str:
     """Status in a sample's JSON; "success" if it is absent or the JSON is damaged."""
     try:
@@ -195,15 +131,3 @@ def _status(document: bytes) -> str:
     except (ValueError, AttributeError, RecursionError):
         # reading the record raises DataError
         return "success"
-
-
-def _read(path: Path, offsets_sizes: list[int]) -> list[bytes]:
-    """Reads the bytes at (offset, size, offset, size, ...)."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return [
-            os.pread(descriptor, size, offset)
-            for offset, size in zip(offsets_sizes[::2], offsets_sizes[1::2], strict=True)
-        ]
-    finally:
-        os.close(descriptor)

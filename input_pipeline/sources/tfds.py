@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vlc_jax.input_pipeline.record import DataError, Record
 
 _DEFAULT_TEMPLATES = ("a photo of a {}",)
@@ -23,7 +25,7 @@ class TfdsSource:
       ("captions.text" in coco_captions). Captions may be one text or a list of texts.
     label: for classification sets, a class feature instead of captions; the captions are
       `templates` with the class name (underscores as spaces) in place of {}; the number is
-      `meta["label"]` and `classes` holds all names.
+      `meta["label"]` and `classes` holds all names. A list of classes is `meta["labels"]`.
 
     Prepare a dataset with `download_and_prepare(file_format="array_record")`. Raises ValueError for
     missing folders, splits and features, DataError for unreadable data.
@@ -71,9 +73,10 @@ class TfdsSource:
         self._examples = builder.as_data_source(split, decoders=skip)
         self.classes: tuple[str, ...] = ()
         if label is not None:
-            self.classes = tuple(
-                name.replace("_", " ") for name in _at(builder.info.features, label).names
-            )
+            feature = _at(builder.info.features, label)
+            # a sequence wraps its feature
+            names = getattr(feature, "feature", feature).names
+            self.classes = tuple(name.replace("_", " ") for name in names)
         self.templates = tuple(templates)
         self._prefix = f"{builder.info.full_name}/{split}"
         self.fingerprint = f"{self._prefix}/{self._digest(folder)}"
@@ -87,20 +90,27 @@ class TfdsSource:
         except RuntimeError as error:
             raise DataError(f"{self._prefix}: example {index} cannot be read: {error}") from error
         record_id = str(index) if self._id is None else _text(_at(example, self._id))
-        label = None if self._label is None else int(_at(example, self._label))
+        group, meta, labels = None, {}, ()
+        if self._label is not None:
+            labels = np.asarray(_at(example, self._label))
+            if labels.ndim:
+                labels = np.unique(labels)
+                meta = {"labels": tuple(labels.tolist())}
+            else:
+                meta, group = {"label": int(labels)}, self.classes[int(labels)]
         return Record(
             id=f"{self._prefix}/{record_id}",
             image=_at(example, self._image),
-            captions=self._captions(example, label),
-            group=None if label is None else self.classes[label],
-            meta={} if label is None else {"label": label},
+            captions=self._captions(example, np.atleast_1d(labels).astype(int)),
+            group=group,
+            meta=meta,
         )
 
-    def _captions(self, example: dict[str, Any], label: int | None) -> list[str]:
+    def _captions(self, example: dict[str, Any], labels: np.ndarray) -> list[str]:
         if self._caption is not None:
             value = _at(example, self._caption)
             return [_text(value)] if isinstance(value, bytes | str) else [_text(v) for v in value]
-        return [template.format(self.classes[label]) for template in self.templates]
+        return [template.format(self.classes[n]) for n in labels for template in self.templates]
 
     def _digest(self, folder: Path) -> str:
         options = [self._image, self._caption, self._label, self._id, self.templates]

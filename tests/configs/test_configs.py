@@ -1,6 +1,7 @@
 """Every shipped config is built and evaluated by shape; what its arguments change."""
 
 import importlib
+import re
 
 import jax
 import pytest
@@ -9,7 +10,8 @@ from ml_collections import ConfigDict
 from tests.support.configs import CASES, commands, load
 from vlc_jax import evaluators, models
 from vlc_jax.configs.common import arguments
-from vlc_jax.input_pipeline import benchmarks
+from vlc_jax.configs.common.classification import MEAN
+from vlc_jax.input_pipeline import benchmarks, lookup
 from vlc_jax.setup import data, resolve
 from vlc_jax.setup.model import learning_rate
 from vlc_jax.setup.state import state_shapes
@@ -85,6 +87,41 @@ def test_zero_shot_knows_eva02_by_its_variant_alone(variant, size, tmp_path):
     assert (model.image.activation, model.text.activation) == ("swiglu", "gelu")
     assert (model.image.epsilon, model.text.epsilon) == (1e-6, 1e-5)
     assert (model.image.rope, model.image.grid) == ("qk_2d", size // model.image.patch_size)
+
+
+def test_zero_shot_takes_names_and_templates_that_a_set_has_not(tmp_path):
+    make = importlib.import_module("vlc_jax.configs.eval.zero_shot").get_config
+    (tmp_path / "wds_vtab-pets").mkdir()
+    for file in ("classnames.txt", "zeroshot_classification_templates.txt"):
+        (tmp_path / "wds_vtab-pets" / file).touch()
+    sets = "imagenet+pets+cifar10+voc2007_multilabel+vtab"
+    evals = make(f"root={tmp_path},names=N,ids=I,sets={sets},probe=cifar10,count=9").evals
+    assert len(evals) == 6 + 19 + 2 + 1
+    assert {options.source for options in evals.values()} == {"labelled"}
+    readers = {"voc2007_multilabel": "multilabel", "cifar10_probe": "linear_probe"}
+    for name, options in evals.items():
+        assert options.reader == readers.get(name, "zeroshot")
+        of_source = ("reader", "source", "path")
+        own = {key: value for key, value in options.items() if key not in of_source}
+        lookup.check("benchmark", benchmarks.READERS, options.reader, own)
+    texts = ("class_names", "class_ids", "templates")
+    found = {name: [evals[name].get(text) for text in texts] for name in evals}
+    names, templates = "N/en_classnames.json", "N/en_zeroshot_classification_templates.json"
+    assert found["imagenet_a"] == [f"{names}:imagenet1k", "I", f"{templates}:imagenet1k"]
+    assert found["objectnet"] == [None, None, f"{templates}:imagenet1k"]
+    assert found["svhn"] == [f"{names}:svhn", None, f"{templates}:svhn"]
+    assert found["pets"] == found["cifar10_probe"] == [None] * 3
+    assert evals.pets.path == str(tmp_path / "wds_vtab-pets")
+    assert evals.cifar10.path == str(tmp_path / "cifar10")
+    assert [evals[each].get("metric") for each in ("pets", "svhn")] == [MEAN, None]
+    assert [*make("path=a.json").evals] == ["retrieval"]
+    for argument, message in (
+        ("sets=imagnet", "no set 'imagnet'; did you mean 'imagenet'"),
+        ("sets=svhn", "root=... is missing"),
+        ("sets=svhn,root=r,run=x,weights=y", "run=x has weights of its own"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            make(argument)
 
 
 def test_every_protocol_of_llava_is_for_its_sets():

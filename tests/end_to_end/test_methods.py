@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import helpers, miniature, recipes, shared
+from tests.support import helpers, labelled_sets, miniature, recipes, shared
 from tests.support.configs import CASES
 from tests.support.recipes import PARTS
 
@@ -151,13 +151,25 @@ def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, 
         assert max(row[f"train/{loss}"] for row in rows) > 0, loss
     check_parameters(method, workdir)
     trained = results(workdir, rows[-1]["step"])
-    if method == "negclip":  # what was exported scores as the run does
+    if method == "negclip":  # what was exported scores as the run does, and classifies
         files, (_, small), _ = data
+        pets, voc = tmp_path / "sets/wds_vtab-pets", tmp_path / "sets/voc2007_multilabel"
+        for split in ("train", "test"):
+            labelled_sets.write_tars(pets, [b"0", b"1"] * 4, names=("cat", "dog"), split=split)
+        vectors = [labelled_sets.npy(row) for row in ([1, 0, 1], [0, 1, 0], [0, 0, 0])]
+        labelled_sets.write_tars(voc, vectors, "npy")
         config = recipes.wrapper(tmp_path, "zero_shot", small, "eval")
         config += f":weights={tmp_path / 'exported'},family=clip,variant=B/32,size=224"
+        config += f",root={tmp_path / 'sets'},sets=pets+voc2007_multilabel,probe=pets"
         flags = ("--mode=eval", "--config.eval.batch_size=8")
-        helpers.run(f"{config},path={files['test']}", tmp_path / "zero_shot", *flags, code=0)
-        assert results(tmp_path / "zero_shot", 0) == trained
+        workdir = tmp_path / "zero_shot"
+        helpers.run(f"{config},path={files['test']}", workdir, *flags, code=0)
+        assert results(workdir, 0) == trained
+        headlines = {"pets": "mean_per_class_recall", "pets_probe": "accuracy"}
+        headlines["voc2007_multilabel"] = "mean_average_precision"
+        for name, headline in headlines.items():
+            row = json.loads((workdir / f"evals/{name}/0.json").read_text())
+            assert row["summary"][0] == headline
 
 
 def results(workdir, step):

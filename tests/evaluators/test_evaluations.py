@@ -12,13 +12,13 @@ from vlc_jax.input_pipeline.record import DataError
 
 
 def tiny_benchmark(protocol, cases=2):
-    count = {"zeroshot": 0, "retrieval": 1}.get(protocol, 2)
+    count = {"zeroshot": 0, "multilabel": 0, "retrieval": 1}.get(protocol, 2)
     labelled = [
         Case(
             str(n),
             tuple(f"{n} {k}".encode() for k in range(2 if protocol == "pairs" else 1)),
             tuple(f"{n} {k}" for k in range(count)),
-            meta={"positive": f"{n} +", "label": n % 2},
+            meta={"positive": f"{n} +", "label": n % 2, "labels": (n % 2,)},
         )
         for n in range(cases)
     ]
@@ -60,7 +60,7 @@ def test_headline_exists_is_a_fraction_and_survives_json(protocol, constant_scor
     assert json.loads(json.dumps(result.per_example)) == result.per_example
 
 
-@pytest.mark.parametrize("protocol", ["choice", "pairs", "triplet", "zeroshot"])
+@pytest.mark.parametrize("protocol", ["choice", "pairs", "triplet", "zeroshot", "multilabel"])
 def test_chunks_change_nothing_and_scores_that_are_not_finite_stop(protocol, table_scorer):
     benchmark = tiny_benchmark(protocol, cases=7)
     look_up = lambda image, text: zlib.crc32(image + text.encode()) % 7 / 7.0  # noqa: E731
@@ -169,4 +169,5 @@ def test_protocols_that_ask_are_refused_for_a_model_that_cannot_answer():
 
 def test_only_readers_with_the_option_source_read_the_configured_source():
     reading = {name for name in benchmarks.READERS if benchmarks.reads_source(name)}
-    assert reading == {"retrieval", "zeroshot", "linear_probe", "choice", "triplet", "pairs"}
+    of_classes = {"zeroshot", "multilabel", "linear_probe"}
+    assert reading == {"retrieval", "choice", "triplet", "pairs"} | of_classes

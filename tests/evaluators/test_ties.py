@@ -13,10 +13,11 @@ def make(protocol):
     cases = []
     for n in range(6):
         images = (b"%d" % n, b"%d b" % n) if protocol == "pairs" else (b"%d" % n,)
-        captions = {"zeroshot": 0, "retrieval": 1, "choice": 11 + n}.get(protocol, 2)
-        meta = {"positive": f"{n} p", "label": n}
+        counts = {"zeroshot": 0, "multilabel": 0, "retrieval": 1, "choice": 11 + n}
+        captions = counts.get(protocol, 2)
+        meta = {"positive": f"{n} p", "label": n, "labels": (n, (n + 1) % 6)}
         cases.append(Case(f"{n}", images, tuple(f"{n} {k}" for k in range(captions)), None, meta))
-    classes = tuple("abcdef") if protocol == "zeroshot" else ()
+    classes = tuple("abcdef") if protocol in ("zeroshot", "multilabel") else ()
     return Benchmark("b", cases, "1", classes)
 
 

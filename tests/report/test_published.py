@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vlc_jax.configs.common import classification
 from vlc_jax.evaluators import PROTOCOLS
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.report import published
@@ -19,7 +20,8 @@ VALUES = published.values()
 PRINTED = [value for value in VALUES if value.source != "vl_compo"]
 CONFLICTS = published.rows("conflicts.csv")
 NAME = ("benchmark", "subset", "metric", "model")
-OURS = {"choice", "keywords", "multiple_choice", "pairs", "retrieval", "triplet", "zeroshot"}
+CLASSES = ("zeroshot", "multilabel")
+OURS = {"choice", "keywords", "multiple_choice", "pairs", "retrieval", "triplet", *CLASSES}
 SHARES = [  # values that are a share of known cases; a mean over groups is none
     value
     for value in VALUES
@@ -129,9 +131,11 @@ def test_values_are_of_the_published_numbers_of_cases(benchmark, cases):
 def test_values_of_our_protocols_are_filed_under_the_names_of_our_readers():
     """Else nothing is ever compared with them. Sets of classes and captions, which one reader
     reads, have the name that a config gives them."""
-    general = ("retrieval", "zeroshot")
+    general = ("retrieval", *CLASSES)
     named = {v.benchmark for v in VALUES if v.protocol in OURS - {*general}}
     assert named - benchmarks.READERS.keys() == set()
+    ours = {v.benchmark for v in VALUES if v.protocol in CLASSES} - {"hateful_memes"}
+    assert ours - classification.SETS.keys() == set()
 
 
 def test_every_share_is_of_its_cases_or_a_listed_slip():

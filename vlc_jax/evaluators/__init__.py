@@ -14,6 +14,7 @@ from vlc_jax.evaluators import (
     conditions,
     keywords,
     linear_probe,
+    multilabel,
     multiple_choice,
     pairs,
     retrieval,
@@ -180,6 +181,13 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         summary=("probe_accuracy", "score_accuracy"),
         correct="score",
         embeds=lambda **_: True,
+    ),
+    "multilabel": Protocol(
+        multilabel.evaluate,
+        summary=("mean_average_precision", "mean_average_precision_11_points"),
+        correct="best class",
+        roles=("own class", "best other class"),
+        axis="forgetting",
     ),
 }
 

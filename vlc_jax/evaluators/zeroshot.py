@@ -99,8 +99,8 @@ def _first_of_equal(scores: np.ndarray, classes: Sequence[str]) -> np.ndarray:
     return ranked
 
 
-def _labels(benchmark: Benchmark) -> np.ndarray:
-    """Labels of all cases. Raises DataError for invalid cases, classes or templates."""
+def check_prompts(benchmark: Benchmark) -> None:
+    """Raises DataError without cases or two classes, and for a template without {}."""
     where = f"of benchmark {benchmark.name!r}"
     if not benchmark.cases or len(benchmark.classes) < 2:
         raise DataError(
@@ -110,6 +110,12 @@ def _labels(benchmark: Benchmark) -> np.ndarray:
     for template in benchmark.templates:
         if "{}" not in template:
             raise DataError(f"a template has {{}} in the place of the class; {where}: {template!r}")
+
+
+def _labels(benchmark: Benchmark) -> np.ndarray:
+    """Labels of all cases. Raises DataError for invalid cases, classes or templates."""
+    check_prompts(benchmark)
+    where = f"of benchmark {benchmark.name!r}"
     for case in benchmark.cases:
         label = case.meta.get("label")
         known = isinstance(label, int | np.integer) and 0 <= label < len(benchmark.classes)

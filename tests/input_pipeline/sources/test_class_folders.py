@@ -54,7 +54,7 @@ def test_folders_without_classes_or_images_are_refused(folder):
         make_source("class_folders", "val", path=folder)
 
 
-@pytest.mark.parametrize("names", [("n01440764", "n01443537"), ("0", "1", "2"), ("class_1", "-2")])
+@pytest.mark.parametrize("names", [("n01440764", "n01443537"), ("0", "1", "2"), ("-2", "class_1")])
 def test_folders_that_are_no_words_need_class_names(tmp_path, names):
     for name in names:
         picture(tmp_path / name / "0.jpg")
@@ -110,3 +110,42 @@ def test_prompts_have_spaces_where_folders_have_underscores(folder):
         source="class_folders", path=folder, split="val", train_split="val"
     )
     assert linear.classes[0] == "great_white_shark"
+
+
+def test_folders_of_numbers_are_in_the_order_of_the_numbers(tmp_path):
+    """ImageNet-V2's are 0, 1, ..., 999; as texts, 10 would be called by the name of 2."""
+    for name in ("0", "2", "10"):
+        picture(tmp_path / name / "0.jpg")
+    options = {"source": "class_folders", "split": "all", "path": tmp_path}
+    benchmark = READERS["zeroshot"](**options, class_names=["zero", "two", "ten"])
+    groups = {case.meta["record"]: case.group for case in benchmark.cases}
+    assert groups == {"0/0.jpg": "zero", "2/0.jpg": "two", "10/0.jpg": "ten"}
+    part = make_source("class_folders", "all", path=tmp_path, classes=["10", "0"])
+    assert part.classes == ("0", "10")
+    with pytest.raises(ValueError, match="has no folder of the class '3'"):
+        make_source("class_folders", "all", path=tmp_path, classes=["3"])
+
+
+def test_a_part_of_the_classes_is_named_by_ids(folder):
+    """As ImageNet-A is, whose folders are 200 of ImageNet's ids."""
+    (folder / "ids.txt").write_text("n00_fish a fish\nn01_cat tabby, cat\nn02_dog\n")
+    options = {"source": "class_folders", "split": "val", "path": folder}
+    names = ["trout", "tabby", "poodle"]
+    benchmark = READERS["zeroshot"](**options, class_names=names, class_ids=folder / "ids.txt")
+    assert benchmark.classes == ("tabby", "poodle")
+    with pytest.raises(ValueError, match="for a part of the classes set class_ids"):
+        READERS["zeroshot"](**options, class_names=names)
+    for ids, message in (
+        (["n00_fish", "n01_cat", "n07_cow"], "has no 'n02_dog', a class of the source"),
+        (["n01_cat", "n02_dog"], "got 2, 2 of them different, for 3 names"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            READERS["zeroshot"](**options, class_names=names, class_ids=ids)
+    with pytest.raises(ValueError, match="class_ids are the source's names of class_names"):
+        READERS["zeroshot"](**options, class_ids=["a"])
+
+
+def test_names_in_another_order_than_the_folders_are_refused(folder):
+    options = {"source": "class_folders", "split": "val", "path": folder}
+    with pytest.raises(ValueError, match="class 0 of the source is 'n01_cat', which is name 1"):
+        READERS["zeroshot"](**options, class_names=["N02 dog", "N01 cat"])

@@ -11,6 +11,7 @@ from PIL import Image
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.sources.tfds import TfdsSource
 
 FEATURES = {
@@ -19,6 +20,7 @@ FEATURES = {
     "captions": tfds.features.Sequence({"text": tfds.features.Text(), "id": np.int64}),
     "title": tfds.features.Text(),
     "label": tfds.features.ClassLabel(names=["tabby_cat", "dog"]),
+    "labels": tfds.features.Sequence(tfds.features.ClassLabel(names=["tabby_cat", "dog"])),
 }
 
 
@@ -32,6 +34,7 @@ def example(i):
         "captions": [{"text": f"caption {i}a", "id": 1}, {"text": f"caption {i}é", "id": 2}],
         "title": f"title {i}",
         "label": i % 2,
+        "labels": [1, 0, 1][: i % 3],
     }
 
 
@@ -136,3 +139,21 @@ def test_a_damaged_shard_is_a_data_error_and_pickling_keeps_the_records(data_dir
         (folder / file.name).write_bytes(data)
     with pytest.raises(DataError, match="example 0 cannot be read"):
         TfdsSource("train", directory=folder, caption="title")[0]
+
+
+def test_a_prepared_set_is_found_below_the_folder_of_labelled_images(data_dir):
+    source = make_source("labelled", "test", path=data_dir)
+    assert source.classes == ("tabby cat", "dog")
+    assert sorted(source[n].meta["label"] for n in range(2)) == [0, 1]
+    with pytest.raises(ValueError, match="no feature 'kind'"):
+        make_source("labelled", "test", path=data_dir, label="kind")
+
+
+def test_images_of_several_classes_have_all_of_them(data_dir):
+    source = TfdsSource("train", name="pictures", data_dir=data_dir, label="labels")
+    records = [source[n] for n in range(6)]
+    found = sorted(record.meta["labels"] for record in records)
+    assert found == [(), (), (0, 1), (0, 1), (1,), (1,)]
+    for record in records:
+        names = [source.classes[label] for label in record.meta["labels"]]
+        assert (record.group, record.captions) == (None, [f"a photo of a {name}" for name in names])

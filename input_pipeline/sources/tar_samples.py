@@ -1,0 +1,96 @@
+"""Samples of webdataset tars: files KEY.SUFFIX of one KEY, read in place."""
+
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import DataError
+
+IMAGE = "image"  # the part that has a suffix of an image
+# in place of (offset, size): two files of a sample are the same part
+TWICE = (-1, 0)
+# bytes: two empty blocks end a tar
+_END = 1024
+
+
+class Sample(NamedTuple):
+    """Files of one key. parts: IMAGE or suffix -> (offset, size) in the tar.   documents: suffix ->
+    content of the parts that were read."""
+
+    key: str
+    parts: dict[str, tuple[int, int]]
+    documents: dict[str, bytes]
+
+
+def samples(
+    path: Path, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
+) -> Iterator[Sample]:
+    """Samples of a tar, in order. KEY ends at the first dot, as in webdataset, or at the last one
+    if nothing is called KEY.SUFFIX ("photo.1.jpg").
+
+    suffixes: of the parts beside the image; other files are ignored.   documents: the suffixes
+    among them whose content is read now.   digest: gets headers and documents.   advice: end of the
+    message of the DataError for a tar that is cut.
+    """
+    found: dict[str, Sample] = {}
+    # parts by the last dot of their name: of a sample unless the first dot makes one, as in
+    # 7.jpg, 7.txt, 7.mask.png
+    by_last_dot: list[tuple[str, str, str, tarfile.TarInfo]] = []
+    end, length = 0, path.stat().st_size
+
+    def kind_of(suffix: str) -> str:
+        if f".{suffix.lower()}" in image_ops.suffixes():
+            return IMAGE
+        return suffix.lower() if suffix.lower() in suffixes else ""
+
+    def add(key: str, kind: str, name: str, member: tarfile.TarInfo) -> None:
+        sample = found.setdefault(key, Sample(key, {}, {}))
+        sample.parts[kind] = TWICE if kind in sample.parts else (member.offset_data, member.size)
+        digest.update(f"{name} {member.offset_data} {member.size}\n".encode())
+        if kind in documents:
+            content = os.pread(file.fileno(), member.size, member.offset_data)
+            digest.update(content)
+            sample.documents[kind] = content
+
+    try:
+        # "r:" refuses compressed tars, in which offsets would mean nothing.
+        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
+            for member in tar:
+                end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+                # before that many bytes are read
+                if not 0 <= member.size <= end <= length:
+                    raise EOFError(f"a file of {member.size:,} bytes in {length:,}")
+                # tarfile decodes bytes that are not UTF-8 to surrogates, which no log can print
+                whole = member.name.encode("utf-8", "surrogateescape")
+                whole = whole.decode("utf-8", "backslashreplace")
+                folder, slash, name = whole.removeprefix("./").rpartition("/")
+                stem, _, suffix = name.partition(".")
+                key, kind = folder + slash + stem, kind_of(suffix)
+                if member.isfile() and kind:
+                    add(key, kind, whole, member)
+                elif member.isfile() and (kind := kind_of(suffix.rpartition(".")[2])):
+                    by_last_dot.append((key, kind, whole, member))
+            first_keys = {*found}
+            for key, kind, name, member in by_last_dot:
+                if key not in first_keys:
+                    add(name.removeprefix("./").rpartition(".")[0], kind, name, member)
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise DataError(f"{path} is no whole tar: {error}; {advice}") from error
+    if length < end + _END:
+        raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {advice}")
+    yield from found.values()
+
+
+def read(path: Path, offsets_sizes: Sequence[int]) -> list[bytes]:
+    """Reads the bytes at (offset, size, offset, size, ...)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return [
+            os.pread(descriptor, size, offset)
+            for offset, size in zip(offsets_sizes[::2], offsets_sizes[1::2], strict=True)
+        ]
+    finally:
+        os.close(descriptor)
