@@ -2,9 +2,10 @@
 
 Alhamoud et al., "Vision-Language Models Do Not Understand Negation" (CVPR 2025): the tables of
 github.com/m1k2zoo/negbench (links in datasets.md) for COCO and VOC 2007. Unverified: the tables
-were not available, the columns are from the code, and the numbers of cases are unknown. Not
-supported: HardNeg, whose synthetic images were never released, videos and CheXpert. The argmax
-there counts ties as correct ("first_index" here), since caption 0 is always the correct one.
+were not available, the columns are from the code, and the numbers of cases are those of which every
+share in the authors' results (results/mcq) is a whole number. Not supported: HardNeg, whose
+synthetic images were never released, videos and CheXpert. The argmax there counts ties as correct
+("first_index" here), since caption 0 is always the correct one.
 """
 
 import dataclasses
@@ -39,10 +40,15 @@ CHOICE = published.Origin(
         "host.robots.ox.ac.uk/pascal/VOC (VOCdevkit)"
     ),
     licence="none given",
+    cases={"coco": 5_914, "voc2007": 5_031},
     overlap="COCO val2017",
 )
 RETRIEVAL = dataclasses.replace(
-    CHOICE, protocol="retrieval", files=tuple(RETRIEVAL_FILES.values()), images="coco/val2017"
+    CHOICE,
+    protocol="retrieval",
+    files=tuple(RETRIEVAL_FILES.values()),
+    images="coco/val2017",
+    cases=None,
 )
 
 
@@ -53,7 +59,7 @@ def negbench(files: published.Files, subsets: tuple[str, ...] = tuple(FILES)) ->
     accuracy/subset=coco, accuracy/subset=voc2007: as in the paper's tables; accuracy_macro, the
       headline: their mean. accuracy/template=positive, negative, hybrid: the correct caption names
       a present object, an absent one, or one of each.
-    count: total number of cases.
+    count: number of cases per subset.
     """
     published.check_subsets(subsets, FILES)
     cases = (case for subset in subsets for case in _questions(files, subset))

@@ -57,7 +57,7 @@ def by_key(values, *fields):
 
 def test_there_are_as_many_values_as_were_published():
     of_papers = [v for v in PRINTED if published.sources()[v.source]["kind"] == "paper"]
-    assert len([v for v in of_papers if v.source != "labclip"]) == 943
+    assert len([v for v in of_papers if v.source not in ("labclip", "half_truths")]) == 943
     checkpoints = published.rows("checkpoints.csv")
     assert len(VALUES) - len(PRINTED) == 202 * 136
     assert len({row["model"] for row in checkpoints}) == 202
@@ -138,6 +138,13 @@ def test_values_of_our_protocols_are_filed_under_the_names_of_our_readers():
     assert ours - classification.SETS.keys() == set()
 
 
+def test_sets_without_a_published_value_are_known():
+    """docs/benchmarks.md names them."""
+    without = {"bla", "coco_counterfactuals", "cola", "colorfoil", "crepe_systematicity"}
+    without |= {"negbench_retrieval", "sugarcrepe_pp"}
+    assert {*benchmarks.PUBLISHED} - {value.benchmark for value in VALUES} == without
+
+
 def test_every_share_is_of_its_cases_or_a_listed_slip():
     wrong = [value for value in SHARES if not is_share(value)]
     slips = {(v.benchmark, v.subset, v.metric, v.model) for v in wrong}
@@ -153,6 +160,8 @@ def test_original_augmented_and_brittleness_fit_each_other():
     values = [value for value in PRINTED if value.protocol == "triplet" and value.unit != "cosine"]
     for key, row in by_key(values, "benchmark", "table", "model").items():
         by_name = {value.metric.removesuffix("_macro"): value.value for value in row}
+        if key[0] == "half_truths":
+            continue  # only the first of them is published
         original, augmented = by_name["original_accuracy"], by_name["augmented_accuracy"]
         assert augmented <= original, key
         assert by_name.get("brittleness", 100) >= original - augmented - 0.15, key

@@ -25,6 +25,9 @@ OPTIONS = {
     "imagecode": 10,
     "svo_probes": 2,
     "vl_checklist": 2,
+    "clevr_bind": 5,
+    "ncd_squares": 2,
+    "negbench": 4,
 }
 PAIRS = {"text_score": 1 / 4, "image_score": 1 / 4, "pair_accuracy": 1 / 4, "group_score": 1 / 6}
 # (benchmark, published subset) -> subset of the nulls, where it has another name
@@ -154,6 +157,8 @@ def chance(value: Value) -> float | None:
         return PAIRS[value.metric]
     if (known := null(value, "chance")) is not None:
         return known
+    if value.protocol == "triplet" and value.metric.startswith("original_accuracy"):
+        return 1 / 2
     is_choice = value.protocol == "choice" and value.metric.startswith("accuracy")
     return 1 / OPTIONS[value.benchmark] if is_choice and value.benchmark in OPTIONS else None
 
