@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from vlc_jax.evaluators import Scorer, linear_probe
+from vlc_jax.evaluators import Scorer, linear_probe, logistic
 from vlc_jax.input_pipeline.benchmarks import READERS, Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures
@@ -74,3 +74,39 @@ def test_the_reader_keeps_test_training_and_validation_apart():
     assert len(validation) == 179
     assert len(given.training) == 1258
     assert not validation & {case.meta["record"] for case in given.training}
+
+
+def clusters(classes, images, width=12, seed=0):
+    """Unit vectors around a centre per class, and labels that leave out number 1."""
+    rng = np.random.default_rng(seed)
+    centres, y = np.random.default_rng(9).normal(size=(classes, width)), np.arange(images) % classes
+    x = centres[y] + 1.5 * rng.normal(size=(images, width))
+    return x / np.linalg.norm(x, axis=1, keepdims=True), y + (y > 0)
+
+
+@pytest.mark.parametrize("c", [0.1, 100.0])
+def test_the_regression_of_an_accelerator_is_scikit_learns(c):
+    x, y = clusters(4, 230)
+    exact = LogisticRegression(C=c, max_iter=5000, tol=1e-9).fit(x, y)
+    probe = logistic.fit(x, y, c, tolerance=1e-6, steps=1000, block=100)
+    np.testing.assert_array_equal(probe.classes_, exact.classes_)
+    new, _ = clusters(4, 50, seed=1)
+    expected = exact.predict_log_proba(new)
+    np.testing.assert_allclose(probe.predict_log_proba(new), expected, atol=0.02 * c**0.5)
+    assert (probe.predict(new) == exact.predict(new)).all()
+    other = logistic.fit(x, y, 3 * c, tolerance=1e-6, steps=1000)
+    assert np.abs(other.predict_log_proba(new) - expected).max() > 0.1
+
+
+def test_many_classes_do_not_end_the_fit_before_its_first_step(monkeypatch):
+    # as of ImageNet, the first gradient is below scikit-learn's tolerance
+    x, y = clusters(60, 240, width=40)
+    x = np.concatenate([x, np.full((240, 1), 20.0)], axis=1)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    assert LogisticRegression(C=1e4, tol=1e-3).fit(x, y).n_iter_[0] == 0
+    fitted = []
+    monkeypatch.setattr(linear_probe, "TOLERANCE", 1e-3)
+    for large in (0, linear_probe.LARGE):
+        monkeypatch.setattr(linear_probe, "LARGE", large)
+        fitted.append(linear_probe._fit(x, y, 1e4).predict(x))
+    assert all((labels == y).mean() > 0.9 for labels in fitted)
