@@ -75,8 +75,11 @@ def templates(texts_or_file: Texts) -> tuple[str, ...]:
     # {c} is CLIP_benchmark's placeholder
     texts = tuple(text.replace("{c}", "{}") for text in _texts(texts, "templates"))
     for template in texts:
-        if template.count("{}") != 1:
-            raise ValueError(f"templates have {{}} once, in place of the class; got {template!r}")
+        if template.count("{}") != 1 or {"{", "}"} & {*template.replace("{}", "")}:
+            raise ValueError(
+                "templates have {} once, in place of the class, and no other braces; got "
+                f"{template!r}"
+            )
     if not texts:
         raise ValueError("templates: there are none")
     return texts

@@ -66,6 +66,12 @@ class LabelledSource:
         # then numbers are words: MNIST's are
         self.has_names = bool(names)
         self.templates = tuple(text.replace("{c}", "{}") for text in templates)
+        for text in self.templates:
+            if text.count("{}") != 1 or {"{", "}"} & {*text.replace("{}", "")}:
+                raise DataError(
+                    f"{folder / TEMPLATES}: a template has {{c}} once, for the class, and no other "
+                    f"braces; got {text!r:.80}"
+                )
         content = hashlib.sha256(json.dumps([self.classes, self.templates]).encode()).hexdigest()
         self.fingerprint = f"labelled/{split}/{self._images.fingerprint}/{content[:16]}"
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import tar_samples
+from vlc_jax.input_pipeline.stores import text_file
 
 _CLASS, _VECTOR = "cls", "npy"
 _CUT = "a download that was stopped? Download it again"
@@ -74,11 +75,11 @@ def _tars(folder: Path) -> list[Path]:
     tars = sorted(folder.glob("*.tar"), key=lambda path: (len(path.stem), path.stem))
     if not tars:
         raise ValueError(f"{folder} has no tars")
-    number = folder / "nshards.txt"
-    if number.is_file() and number.read_text().strip() != str(len(tars)):
+    file = folder / "nshards.txt"
+    number = text_file.read(file).strip() if file.is_file() else str(len(tars))
+    if number != str(len(tars)):
         raise DataError(
-            f"{number} says {number.read_text().strip()!r:.20}, and there are {len(tars)} tars; "
-            "download the others"
+            f"{file} says {number!r:.20}, and there are {len(tars)} tars; download the others"
         )
     return tars
 

@@ -116,7 +116,8 @@ def test_templates_come_from_a_file_too(tmp_path):
         ({"class_names": ROMAN[:9]}, r"10 classes \(zero, one, \.\.\.\), got 9 names"),
         ({"class_names": "none.txt"}, r"cannot read none\.txt"),
         ({"class_names": (1, 2)}, "class_names are texts"),
-        ({"templates": ["a photo"]}, r"\{\} once, in place of the class; got 'a photo'"),
+        ({"templates": ["a photo"]}, r"\{\} once, in place of the class, .*; got 'a photo'"),
+        ({"templates": ["a {} of {x}"]}, r"and no other braces; got 'a \{\} of \{x\}'"),
         ({"templates": []}, "there are none"),
     ],
 )

@@ -3,8 +3,10 @@
 import json
 import pickle
 
+import numpy as np
 import pytest
 
+from tests.support import damage
 from tests.support.labelled_sets import NAMES, npy, write_tars
 from tests.support.sets.files import picture, picture_bytes, write_json
 from vlc_jax.input_pipeline.benchmarks import READERS
@@ -136,6 +138,33 @@ def test_damaged_labels_of_tars_name_the_sample(labels, suffix, message, tmp_pat
     write_tars(tmp_path, labels, suffix)
     with pytest.raises(DataError, match=message):
         make_source("labelled", "test", path=tmp_path)
+
+
+@pytest.mark.parametrize("form", ["tars", "vectors", "parquet"])
+def test_damaged_files_end_with_an_error_of_the_data(form, tmp_path):
+    rng = np.random.default_rng(0)
+    outcomes = []
+    for number in range(40):
+        folder = tmp_path / str(number)
+        if form == "parquet":
+            write_parquet(folder)
+        elif form == "vectors":
+            write_tars(folder, [npy(row) for row in np.eye(3)], "npy")
+        else:
+            FORMS[form](folder)
+        path = rng.choice(sorted(file for file in folder.rglob("*") if file.is_file()))
+        path.write_bytes(damage.damaged(path, rng))
+        try:
+            source = make_source("labelled", "test", path=folder)
+            records = [source[n] for n in range(len(source))]
+            meta = [record.meta for record in records]
+            labels = [k for each in meta for k in each.get("labels", [each.get("label")])]
+            assert all(0 <= label < len(source.classes) for label in labels)
+            outcomes.append("read")
+        except (DataError, ValueError) as error:
+            assert str(folder) in str(error)  # noqa: PT017
+            outcomes.append("refused")
+    assert {*outcomes} == {"read", "refused"}
 
 
 def test_missing_tars_and_names_are_refused(tmp_path):
