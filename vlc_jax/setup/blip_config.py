@@ -48,7 +48,7 @@ def config_of_blip(
         config.model.update({"name": "blip", "variant": "B/16", "text_tower": False})
         config.model.vocab_size = text.pop("vocab_size")
         config.model.image = ConfigDict(image)
-        projection = len(_array(arrays, r"text_proj\.weight"))
+        projection = len(_array(arrays, r"(model\.)?text_proj\.weight"))
         config.model.head = ConfigDict(
             {
                 "encoder": text,
@@ -64,7 +64,7 @@ def config_of_blip(
 def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the image tower: a ViT without CLIP's first norm, with a bias of its patches."""
     width, _, patch, _ = _array(arrays, r".*patch_embed(\.proj|ding)\.weight", axes=4).shape
-    block = r"(visual_encoder\.blocks|vision_model\.encoder\.layers)\.(\d+)\."
+    block = r"(model\.visual_encoder\.blocks|vision_model\.encoder\.layers)\.(\d+)\."
     return {
         "width": width,
         "depth": _depth(arrays, block),
@@ -81,11 +81,15 @@ def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dic
 
 def _text(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the text encoder, and vocab_size."""
-    rows, width = _array(arrays, r"text_encoder\.embeddings\.word_embeddings\.weight").shape
-    block = r"text_encoder\.encoder\.layer\.(\d+)\."
+    rows, width = _array(
+        arrays, r"(model\.)?text_encoder\.embeddings\.word_embeddings\.weight"
+    ).shape
+    block = r"(?:model\.)?text_encoder\.encoder\.layer\.(\d+)\."
     return {
         "vocab_size": rows,
-        "positions": len(_array(arrays, r"text_encoder\.embeddings\.position_embeddings\.weight")),
+        "positions": len(
+            _array(arrays, r"(model\.)?text_encoder\.embeddings\.position_embeddings\.weight")
+        ),
         "width": width,
         "depth": _depth(arrays, block),
         "heads": metadata.get("text_heads", width // _HEAD_WIDTH),
@@ -105,7 +109,7 @@ def _depth(arrays: Mapping[str, np.ndarray], block: str) -> int:
 def _array(arrays: Mapping[str, np.ndarray], pattern: str, axes: int = 2) -> np.ndarray:
     """The one array named like `pattern`. Raises WeightsError for several, none, or other axes."""
     found = [name for name in arrays if re.fullmatch(pattern, name)]
-    found = [name for name in found if not re.match(r"\w+_m\.", name)]  # momentum encoders
+    found = [name for name in found if "_m." not in name]  # of momentum encoders
     if len(found) != 1 or arrays[found[0]].ndim < axes:
         raise WeightsError(f"the weights have {len(found)} arrays of {axes} axes named {pattern}")
     return arrays[found[0]]

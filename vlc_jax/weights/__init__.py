@@ -114,13 +114,7 @@ FORMATS: dict[str, Format] = {
     "hf_llm2clip": Format(
         llm2clip.NAMES, lambda a: llm2clip.rules(a.patch_size), huggingface.IGNORED
     ),
-    "blip": Format(
-        blip.AUTHORS,
-        lambda a: blip.rules(a.patch_size, is_authors=True),
-        blip.IGNORED,
-        unpack=blip.unwrapped,
-        pack=blip.wrapped,
-    ),
+    "blip": Format(blip.AUTHORS, lambda a: blip.rules(a.patch_size, is_authors=True), blip.IGNORED),
     "hf_blip": Format(
         blip.HUGGING_FACE,
         lambda a: blip.rules(a.patch_size, is_authors=False),

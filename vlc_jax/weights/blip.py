@@ -1,7 +1,7 @@
 """Renaming rules of BLIP: the authors' checkpoints and transformers' BlipForImageTextRetrieval.
 
-Of a checkpoint of the authors only the entry "model" is read, without momentum encoders, queues and
-the decoder of captions. transformers stores no temperature: its logit scale is then the authors'
+Of a checkpoint of the authors the entry "model" is read, without its momentum encoders, queues and
+decoder of captions. transformers stores no temperature: its logit scale is then the authors'
 initial one, 1 / 0.07. Scores do not contain it.
 """
 
@@ -17,24 +17,21 @@ AUTHORS = ("model.visual_encoder.patch_embed.proj.weight", "model.itm_head.weigh
 HUGGING_FACE = ("vision_model.embeddings.class_embedding", "itm_head.weight")
 IGNORED = (
     r".*\.position_ids",
-    r"\w+_m\..*",
-    r"text_decoder\..*",
-    "image_queue",
-    "text_queue",
-    "idx_queue",
-    "queue_ptr",
-    "ptr_queue",
+    r"model\.\w+_m\..*",
+    r"model\.text_decoder\..*",
+    r"model\.(image_queue|text_queue|idx_queue|queue_ptr|ptr_queue)",
+    r"(optimizer|config)\..*",
 )
 # Names of the arrays of the image tower.
 _AUTHORS_TOWER = {
-    "class": "visual_encoder.cls_token",
-    "positions": "visual_encoder.pos_embed",
-    "patches": "visual_encoder.patch_embed.proj",
-    "block": "visual_encoder.blocks",
+    "class": "model.visual_encoder.cls_token",
+    "positions": "model.visual_encoder.pos_embed",
+    "patches": "model.visual_encoder.patch_embed.proj",
+    "block": "model.visual_encoder.blocks",
     "norm": "norm",
     "attention": "attn",
     "out": "attn.proj",
-    "last": "visual_encoder.norm",
+    "last": "model.visual_encoder.norm",
 }
 _HUGGING_FACE_TOWER = {
     "class": "vision_model.embeddings.class_embedding",
@@ -46,35 +43,26 @@ _HUGGING_FACE_TOWER = {
     "out": "self_attn.projection",
     "last": "vision_model.post_layernorm",
 }
-_PREFIX, _TEMPERATURE = "model.", "temp"
+_TEMPERATURE = "temp"
 _FIRST_TEMPERATURE = 0.07
 # a temperature and the logarithm of a scale
 _AS_SCALE = Codec(
-    lambda x: (-np.log(x).reshape(()),), lambda x: (np.exp(-np.float32(x)).reshape(()),)
+    lambda x: (-np.log(np.float64(x)).reshape(()),),
+    lambda x: (np.exp(-np.float64(x)).astype(np.float32).reshape(()),),
 )
 
 
 def rules(patch_size: int, *, is_authors: bool) -> list[Rule]:
     """Rules of both forms, whose image towers have other names."""
-    names = _AUTHORS_TOWER if is_authors else _HUGGING_FACE_TOWER
+    names, prefix = (_AUTHORS_TOWER, "model.") if is_authors else (_HUGGING_FACE_TOWER, "")
     return [
         *_image_tower(names, rename.convolution(patch_size)),
-        *bert.rules("text_encoder.", "head/bert"),
-        *dense("vision_proj", "head/image_projection"),
-        *dense("text_proj", "head/text_projection"),
-        *dense("itm_head", "head/match"),
-        rule(_TEMPERATURE, "logit_scale", _AS_SCALE),
+        *bert.rules(f"{prefix}text_encoder.", "head/bert"),
+        *dense(f"{prefix}vision_proj", "head/image_projection"),
+        *dense(f"{prefix}text_proj", "head/text_projection"),
+        *dense(f"{prefix}itm_head", "head/match"),
+        rule(f"{prefix}{_TEMPERATURE}", "logit_scale", _AS_SCALE),
     ]
-
-
-def unwrapped(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of the model in a checkpoint of the authors."""
-    return {k.removeprefix(_PREFIX): x for k, x in arrays.items() if k.startswith(_PREFIX)}
-
-
-def wrapped(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inverse of `unwrapped`."""
-    return {_PREFIX + name: array for name, array in arrays.items()}
 
 
 def with_temperature(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
