@@ -7,9 +7,9 @@ Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_v
 (clip, for EVA-CLIP too, siglip, siglip2, or blip, whose variant and size come from the weights);
 variant (vlc_jax/models/variants.py); tokenizer (its file or folder; not needed if it is in the
 folder of the weights); size (pixels); path, image_folder (a table of images and captions, or a
-folder that vlc-jax prepare wrote, for retrieval: all of it). CLIP weights that are not OpenAI's need their activation:
---config.model.activation=gelu; EVA-CLIP's comes with the variant. Files beside the weights that
-contradict the config are refused.
+folder that vlc-jax prepare wrote, for retrieval: all of it). CLIP weights that are not OpenAI's
+need their activation: --config.model.activation=gelu; EVA-CLIP's comes with the variant. Files
+beside the weights that contradict the config are refused.
 """
 
 from ml_collections import ConfigDict
