@@ -8,7 +8,6 @@ token [ENC] tells the pair's two logits, no match and match. The towers are the 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -114,8 +113,7 @@ class BLIP(heads.Head):
 
             def of_image(image: tuple[Array, Array]) -> Array:
                 def of_texts(part: tuple[Array, ...]) -> Array:
-                    own = jax.tree.map(lambda x: jnp.tile(x, _tiles(image, x)), part)
-                    return self._matched(params, image, own).T
+                    return self._matched(params, image, part).T
 
                 return heads.map_chunks(of_texts, texts, self.chunk).T
 
@@ -176,8 +174,3 @@ class BLIP(heads.Head):
 def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:
     """Position of the last token of each text."""
     return text.mask.sum(axis=1) - 1
-
-
-def _tiles(image: tuple[Array, Array], x: Array) -> tuple[int, ...]:
-    """Repetitions of all texts for each image, image by image."""
-    return len(image[0]), *[1] * (x.ndim - 1)
