@@ -79,9 +79,16 @@ FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}
 
 
 def use_family(config: ConfigDict, args: SimpleNamespace) -> None:
-    """Model, preprocessing and tokenizer of args.family at args.size pixels."""
+    """Model, preprocessing and tokenizer of args.family at args.size pixels; those of BLIP, pixels
+    too, come from its weights."""
+    if args.family == "blip":
+        config.init_from, config.model.name = args.weights or None, "init_from"
+        if args.tokenizer:
+            config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
+        read(config, source_of(args.path, args.image_folder))
+        return
     if args.family not in FAMILIES:
-        raise ValueError(f"family is one of {list(FAMILIES)}; got {args.family!r}")
+        raise ValueError(f"family is one of {[*FAMILIES, 'blip']}; got {args.family!r}")
     FAMILIES[args.family](config, args, args.size)
 
 

@@ -1,4 +1,4 @@
-"""Zero-shot evaluation of pretrained CLIP, SigLIP and EVA-CLIP weights: retrieval, classification.
+"""Zero-shot evaluation of pretrained CLIP, SigLIP, EVA-CLIP and BLIP weights.
 
   python -m vlc_jax.main --mode eval --workdir runs/zero_shot \\
     --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,path=DATA/captions.json
@@ -6,9 +6,9 @@
     --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,root=DIR,sets=imagenet1k+vtab
 
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family
-(clip, for EVA-CLIP too, siglip or siglip2); variant (vlc_jax/models/variants.py); tokenizer (its
-file or folder; not needed if it is in the folder of the weights); size (pixels); path,
-image_folder (a table of images and captions, or a folder that vlc-jax prepare wrote, for
+(clip, for EVA-CLIP too, siglip, siglip2, or blip, whose variant and size come from the weights);
+variant (vlc_jax/models/variants.py); tokenizer (its file or folder; not needed if it is in the
+folder of the weights); size (pixels); path, image_folder (a table of images and captions, or a folder that vlc-jax prepare wrote, for
 retrieval: all of it); run (the workdir of a run, instead of weights); sets (names of
 configs/common/classification.py joined by +; imagenet is ImageNet and its five shifts, vtab its 19
 tasks, all); probe (sets for linear probes, with the split train); root (their folders, NAME or

@@ -23,6 +23,13 @@ HEADS = {
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "dcsm": {"patches": PATCHES, "length": LENGTH, "num_functional_words": 2, "hidden": 32},
+    "blip": {
+        "vocab_size": 9,
+        "width": EMBED,
+        "encoder": {"width": 8, "depth": 1, "heads": 2, "mlp_width": 12, "positions": LENGTH},
+        "projection": 5,
+        "match_id": 8,
+    },
     "captioner": {
         "vocab_size": 9,
         "patches": PATCHES,
@@ -42,7 +49,7 @@ HEADS = {
 }
 CASES = [  # of heads that score pairs by their tokens, chunk by chunk
     *(("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
-    ("captioner", {}),
+    *(("captioner", {}), ("blip", {})),
 ]
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]
 # of decoders without a prefix and a question, which stand replicated beside tokens of the batch

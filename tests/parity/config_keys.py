@@ -19,6 +19,7 @@ def main(out: Path) -> None:
     configs = {
         "clip": transformers.CLIPConfig(),
         "siglip": transformers.SiglipConfig(),
+        "blip": transformers.BlipConfig(),
         "siglip2": transformers.Siglip2Config(),
         "llava": transformers.LlavaConfig(),
         "paligemma": transformers.PaliGemmaConfig(),

@@ -13,6 +13,7 @@ SCRIPT = "config_keys.py"
 def test_no_key_of_a_config_class_is_unknown(folder, caplog):
     assert metadata.read(folder / "clip")["text_heads"] == 8
     assert metadata.read(folder / "siglip")["image_heads"] == 12
+    assert metadata.read(folder / "blip")["text_heads"] == 8
     assert metadata.read(folder / "open_clip")["text_pooling"] == "eos"
     for path in folder.iterdir():
         if path.name.startswith(("llava", "paligemma", "gemma3")):

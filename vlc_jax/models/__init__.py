@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from vlc_jax import errors
 from vlc_jax.models import (
+    blip,
     captioner,
     clip,
     dcsm,
@@ -32,6 +33,7 @@ TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds
 # The name of a model is the name of its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
+    "blip": blip.BLIP,
     "captioner": captioner.Captioner,
     "dcsm": dcsm.DCSM,
     "labclip": labclip.LABCLIP,

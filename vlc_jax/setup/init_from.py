@@ -21,6 +21,7 @@ from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.models import dcsm
+from vlc_jax.models.blip import BLIP
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.models.text import TextTower
 from vlc_jax.models.text_vectors import VectorTower
@@ -114,6 +115,8 @@ def _load(
         return init_adapter.merged(params, path, architecture(setup.model))
     model = setup.model
     weights_compatibility.check_files(setup.origin.metadata, model, setup.tokenizer, path)
+    if isinstance(model.head, BLIP):
+        return weights.load(path, shapes, architecture(model))[0]
     if not weights_compatibility.has_text_tower(model) and not _has_adapter(model, path):
         # raw tokens come from before the last blocks and the projection: load neither
         is_cut = model.head.requests[0].tokens == "raw"

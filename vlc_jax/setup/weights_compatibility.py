@@ -17,6 +17,7 @@ from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline import tokenizers
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
+from vlc_jax.models.blip import BLIP
 from vlc_jax.models.text import TextTower
 from vlc_jax.setup.data import Tokenizer, image_transform
 
@@ -24,6 +25,9 @@ from vlc_jax.setup.data import Tokenizer, image_transform
 MAX_SPARE_ROWS = 1024
 # Maximum share of differing tokens: files of one tokenizer name some special tokens differently.
 MAX_DIFFERING = 0.01
+
+
+_ENCODER = ("activation", "epsilon", "heads")
 
 
 class Metadata(NamedTuple):
@@ -66,12 +70,17 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
             **_tokenizer_metadata(model, tokenizer),
         }
     fields = {key: _field(config, key) for key in weights.metadata.FIELDS}
+    if isinstance(model.head, BLIP):
+        encoder = model.head.text_encoder
+        of_text = {f"text_{key}": getattr(encoder, key) for key in _ENCODER}
+        values |= {**of_text, "vocab_size": encoder.vocab_size}
+        fields |= dict.fromkeys(of_text, "config.model.head.encoder")
     return Metadata(values, fields, config.text.tokenizer, config.model.variant)
 
 
 def check_files(ours: Metadata, model: nn.Module, tokenizer: Tokenizer, path: str | Path) -> None:
     """Raises UsageError if the files beside the weights at `path` contradict the config."""
-    if has_text_tower(model):
+    if has_text_tower(model) or isinstance(model.head, BLIP):
         folder = weights.metadata.folder(path)
         with usage_errors():
             vocabulary = pretrained_folder.vocabulary(folder) if folder else None

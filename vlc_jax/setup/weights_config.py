@@ -15,7 +15,14 @@ from vlc_jax.input_pipeline.images import transforms
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
 from vlc_jax.models import variants
 from vlc_jax.run.workdir import is_workdir, saved_config
-from vlc_jax.setup import addresses, data, exported_config, llava_config, weights_compatibility
+from vlc_jax.setup import (
+    addresses,
+    blip_config,
+    data,
+    exported_config,
+    llava_config,
+    weights_compatibility,
+)
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
@@ -84,7 +91,7 @@ def config_of_weights(
     image_size: int | None = None,
     activation: str | None = None,
 ) -> ConfigDict:
-    """The evaluation config for weights of OpenAI, open_clip, Hugging Face or big_vision.
+    """The evaluation config for weights of OpenAI, open_clip, Hugging Face, big_vision or BLIP.
 
     A folder of vlc-jax export has its own (`exported_config`).
     tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
@@ -107,6 +114,8 @@ def config_of_weights(
             )
         return _exported_with(exported, tokenizer, image_size)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
+    if format_ in blip_config.FORMATS:
+        return blip_config.config_of_blip(path, arrays, tokenizer, image_size)
     if format_ == "hf_llm2clip":
         raise UsageError(
             f"{path} is an LLM2CLIP, whose texts are vectors of a language model: compute them by "

@@ -11,6 +11,7 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import (
     big_vision,
+    blip,
     dcsm,
     files,
     huggingface,
@@ -113,6 +114,14 @@ FORMATS: dict[str, Format] = {
     "hf_llm2clip": Format(
         llm2clip.NAMES, lambda a: llm2clip.rules(a.patch_size), huggingface.IGNORED
     ),
+    "blip": Format(blip.AUTHORS, lambda a: blip.rules(a.patch_size, is_authors=True), blip.IGNORED),
+    "hf_blip": Format(
+        blip.HUGGING_FACE,
+        lambda a: blip.rules(a.patch_size, is_authors=False),
+        blip.IGNORED,
+        unpack=blip.with_temperature,
+        pack=blip.without_temperature,
+    ),
     "big_vision_scan": Format(
         ("params/img/MAPHead_0/probe", "params/img/Transformer/encoderblock/LayerNorm_0/scale"),
         lambda a: big_vision.rules(a.heads, a.patch_size),
@@ -192,8 +201,8 @@ def load(
             _check_bias(has_bias, expected)
         if not has_bias and architecture.logit_bias is not None and not _is_sigmoid(name):
             expected.pop(_BIAS, None)
-        # the file may hold both towers: text arrays are no leftovers
-        if "text" not in shapes:
+        # the file may hold both towers, or a head: their arrays are no leftovers
+        if not {"text", "head"} & shapes.keys():
             unused = [r for r in rules if not r.is_of("image") or (is_cut and _is_late(r))]
             ignored = (*ignored, *rename.names(unused))
         flat = rename.load(rules, arrays, expected, ignored)

@@ -21,18 +21,20 @@ def names(text: str) -> frozenset[str]:
 # wrote beside them: none changes the features of a tower.
 TRANSFORMERS = names(
     """_attn_implementation_autoset _commit_hash _name_or_path add_cross_attention architectures
-    attention_dropout attn_implementation bad_words_ids begin_suppress_tokens bos_token_id
-    chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id diversity_penalty
-    do_sample dropout dtype early_stopping encoder_no_repeat_ngram_size eos_token_id
-    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
-    gradient_checkpointing id2label initializer_factor initializer_range is_decoder
-    is_encoder_decoder label2id length_penalty logit_scale_init_value max_length min_length
-    model_type no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions
-    output_hidden_states output_scores pad_token_id prefix problem_type projection_dim
-    remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id
-    suppress_tokens task_specific_params temperature text_config_dict tf_legacy_loss
-    tie_encoder_decoder tie_word_embeddings tokenizer_class top_k top_p torch_dtype torchscript
-    transformers_version typical_p use_bfloat16 use_cache vision_config_dict"""
+    attention_dropout attention_probs_dropout_prob attn_implementation bad_words_ids
+    begin_suppress_tokens bos_token_id chunk_size_feed_forward cross_attention_hidden_size
+    decoder_start_token_id diversity_penalty do_sample dropout dtype early_stopping
+    encoder_hidden_size encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty
+    finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing
+    hidden_dropout_prob id2label image_text_hidden_size initializer_factor initializer_range
+    is_decoder is_encoder_decoder label2id label_smoothing length_penalty logit_scale_init_value
+    max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams
+    num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
+    problem_type projection_dim remove_invalid_values repetition_penalty return_dict
+    return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature
+    text_config_dict tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class top_k
+    top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_cache
+    vision_config_dict"""
 )
 
 

@@ -24,6 +24,15 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 77,
         "heads": {"image": 12, "text": 8},
     },
+    "blip": {
+        "hidden_act": "gelu",
+        "vocab_size": 30_524,
+        "max_position_embeddings": 512,
+        # the authors' models have 12 and 12, and 1e-6 in the image tower
+        "heads": {"image": 12, "text": 8},
+        "image": {"layer_norm_eps": 1e-5},
+        "text": {"layer_norm_eps": 1e-12},
+    },
     "siglip": {
         "hidden_act": "gelu_pytorch_tanh",
         "layer_norm_eps": 1e-6,
@@ -79,7 +88,8 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
             fixed=_TOWER_FIXED,
             harmless=config_keys.TRANSFORMERS,
         )
-        tower = {"num_attention_heads": defaults["heads"][part], **defaults, **section}
+        heads = {"num_attention_heads": defaults["heads"][part]}
+        tower = {**heads, **defaults, **defaults.get(part, {}), **section}
         metadata[f"{part}_activation"] = ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
         metadata[f"{part}_epsilon"] = tower["layer_norm_eps"]
         metadata[f"{part}_heads"] = tower["num_attention_heads"]
@@ -117,6 +127,12 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
     "CLIPImageProcessor": _CLIP_PIXELS,
     "CLIPFeatureExtractor": _CLIP_PIXELS,
     "LlavaImageProcessor": _CLIP_PIXELS,
+    "BlipImageProcessor": {
+        "size": {"height": 384, "width": 384},
+        "resample": 3,
+        "image_mean": _CLIP_MEAN,
+        "image_std": _CLIP_STD,
+    },
     "SiglipImageProcessor": _SIGLIP_PIXELS,
     "Gemma3ImageProcessor": _SIGLIP_PIXELS | {"resample": 2},
 }

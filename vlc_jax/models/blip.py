@@ -1,0 +1,176 @@
+"""BLIP (Li et al. 2022, arXiv:2201.12086): image-text contrast (ITC) and image-text matching (ITM).
+
+One BERT encodes texts: alone for ITC, and attending to the tokens of an image for ITM, whose first
+token [ENC] tells the pair's two logits, no match and match. The towers are the image tower and
+`text_ids.TokenIds`; the encoder lies in the head, since both scores read it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from vlc_jax import types
+from vlc_jax.models import bert, heads, layers
+
+
+class BLIP(heads.Head):
+    """A head with the text encoder of BLIP.
+
+    width, vocab_size, dtype, remat: copied from the towers; `width` of image tokens.
+    scores: itm (logit of a match minus that of no match, the log odds of the probability) | itc
+      (cosine) | both (logit of a match plus cosine, the authors' score in retrieval and in ARO).
+    encoder: fields of bert.Encoder that differ from BLIP's, BERT-base.
+    projection: width of the embeddings of ITC.
+    match_id: id that replaces a text's first token in ITM, BLIP's [ENC]; None: the text keeps
+      [CLS], as in transformers and in the authors' demo, though not in training and retrieval.
+    chunk: pairs of an image and texts that are matched at a time, for memory; changes no result.
+    """
+
+    vocab_size: int
+    width: int
+    scores: Literal["itm", "itc", "both"] = "itm"
+    encoder: Mapping[str, Any] | None = None
+    projection: int = 256
+    match_id: int | None = 30_523
+    chunk: int = 64
+    dtype: Any = jnp.float32
+    remat: str = "none"
+
+    @property
+    def text_encoder(self) -> bert.Encoder:
+        """The encoder, not bound to parameters."""
+        sizes = {"token_types": 0, **(self.encoder or {})}
+        depth = sizes.get("depth", bert.Encoder.depth)
+        of_towers = {"vocab_size": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
+        # parent=None: methods call this, too, where Flax allows no new submodule
+        return bert.Encoder(**{"cross": tuple(range(depth)), **sizes, **of_towers}, parent=None)
+
+    def setup(self) -> None:
+        self.bert = self.text_encoder.clone(parent=self)
+        # float32: a difference of logits in bfloat16 ties
+        self.image_projection = layers.Dense(self.projection)
+        self.text_projection = layers.Dense(self.projection)
+        self.match = layers.Dense(2)
+
+    @property
+    def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
+        """All normed image tokens, for ITC the class token alone; ids of texts."""
+        tokens = "none" if self.scores == "itc" else "normed"
+        return types.FeatureRequest(tokens, is_unit=False), types.FeatureRequest("ids")
+
+    @property
+    def embed(self) -> int:
+        """Width of the embeddings of ITC."""
+        return self.projection
+
+    @property
+    def reads_pooled(self) -> tuple[bool, bool]:
+        """True for ITC, whose scores are cosines."""
+        return (self.scores == "itc",) * 2
+
+    @property
+    def reads_shared(self) -> bool:
+        """False: each text is encoded with its image."""
+        return False
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`pooled`: the embedding of ITC, from the class token."""
+        del is_training
+        return features._replace(pooled=layers.l2_normalize(self.image_projection(features.pooled)))
+
+    def text(
+        self, features: types.TextFeatures, *, is_training: bool = False
+    ) -> types.TextFeatures:
+        """`pooled`: the embedding of ITC, from the first token of the text alone."""
+        del is_training
+        if self.is_initializing():  # the texts alone create no cross attention
+            image = jnp.zeros((1, 1, self.width))
+            self.match(self.bert(jnp.zeros((1, 1), jnp.int32), None, image)[:, 0])
+        encoder = self.text_encoder
+
+        def encode(ids: Array, ends: Array, params: Any) -> Array:
+            return encoder.apply({"params": params}, ids, ends)
+
+        encode = types.auto_sharded(encode, splits_rows=True)
+        x = encode(features.ids, _ends(features), self._params()["bert"])
+        return features._replace(pooled=layers.l2_normalize(self.text_projection(x[:, 0])))
+
+    def score(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images texts"]:
+        """Scores of every image with every text."""
+        del is_training
+        if self.scores == "itc":
+            return heads.dot(image.pooled, text.pooled)
+        texts = text.ids, _ends(text), text.pooled
+
+        def of_device(images: tuple[Array, Array], replicated: tuple) -> Array:
+            texts, params = replicated
+
+            def of_image(image: tuple[Array, Array]) -> Array:
+                def of_texts(part: tuple[Array, ...]) -> Array:
+                    return self._matched(params, image, part).T
+
+                return heads.map_chunks(of_texts, texts, self.chunk).T
+
+            # one image at a time: its texts share its keys and values in every block. remat in the
+            # innermost loop alone, as in heads.map_pairs_in_chunks
+            return heads.map_chunks(of_image, images, 1, remat=len(texts[0]) <= self.chunk)
+
+        images = image.tokens, image.pooled
+        return types.map_sharded(of_device, images, (texts, self._params()))
+
+    def score_options(
+        self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
+    ) -> Float[Array, "images options"]:
+        """Scores of image i with its own k texts."""
+        del is_training
+        if self.scores == "itc":
+            return heads.dot_options(image.pooled, text.pooled)
+        count = len(image.tokens)
+        options = len(text.ids) // count
+
+        def score(tokens: Array, pooled: Array, params: Any, *texts: Array) -> Array:
+            def of_images(rows: tuple[Array, ...]) -> Array:
+                tokens, pooled, *texts = rows
+                own = tuple(x.reshape(-1, *x.shape[2:]) for x in texts)
+                return self._matched(params, (tokens, pooled), own)
+
+            rows = tokens, pooled, *(x.reshape(count, options, *x.shape[1:]) for x in texts)
+            return heads.map_chunks(of_images, rows, max(1, self.chunk // options))
+
+        texts = text.ids, _ends(text), text.pooled
+        score = types.auto_sharded(score, splits_rows=True)
+        return score(image.tokens, image.pooled, self._params(), *texts)
+
+    def _params(self) -> dict[str, Any]:
+        """Parameters of the text encoder and of the logits, which are then called as pure
+        functions: lax.map cannot call a bound module."""
+        return {name: getattr(self, name).variables["params"] for name in ("bert", "match")}
+
+    def _matched(
+        self,
+        params: Mapping[str, Any],
+        image: tuple[Float[Array, "images patches width"], Float[Array, "images embed"]],
+        texts: tuple[Int[Array, "texts length"], Int[Array, " texts"], Float[Array, "texts embed"]],
+    ) -> Float[Array, "images options"]:
+        """The score of each image with its own texts; tokens and embeddings of images, and ids,
+        ends and embeddings of texts, image by image."""
+        (tokens, of_image), (ids, ends, of_text) = image, texts
+        if self.match_id is not None:
+            ids = ids.at[:, 0].set(self.match_id)
+        x = self.text_encoder.apply({"params": params["bert"]}, ids, ends, tokens)[:, 0]
+        logits = layers.Dense(2, parent=None).apply({"params": params["match"]}, x)
+        logits = logits.reshape(len(tokens), -1, 2)
+        if self.scores == "itm":
+            return logits[..., 1] - logits[..., 0]
+        return logits[..., 1] + heads.dot_options(of_image, of_text)
+
+
+def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:
+    """Position of the last token of each text."""
+    return text.mask.sum(axis=1) - 1

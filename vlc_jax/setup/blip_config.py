@@ -1,0 +1,128 @@
+"""Configs for weights of BLIP: the authors' checkpoints and folders of transformers."""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from vlc_jax import weights
+from vlc_jax.configs import default
+from vlc_jax.errors import UsageError, WeightsError
+
+FORMATS = ("blip", "hf_blip")
+CONTEXT_LENGTH = 35  # of the authors' finetuning and evaluation
+# BERT's files name no end token.
+TOKENS = {"eos_token": "[SEP]", "pad_token": "[PAD]"}
+# The authors' heads are 64 wide and their epsilons timm's and BERT's. Folders have their own.
+_HEAD_WIDTH, _EPSILON = 64, 1e-6
+
+
+def config_of_blip(
+    path: str | Path,
+    arrays: Mapping[str, np.ndarray],
+    tokenizer: str | None = None,
+    image_size: int | None = None,
+) -> ConfigDict:
+    """The evaluation config for weights of BLIP, which scores by ITM.
+
+    arrays: of `weights.read`, or their placeholders.   tokenizer: tokenizer.json of
+    bert-base-uncased or its folder, by default the folder of the weights.   image_size: by default
+    that of the files.
+    Raises UsageError without a tokenizer, WeightsError for arrays that are no BLIP's.
+    """
+    metadata = weights.metadata.read(path)
+    image, text = _image(arrays, metadata), _text(arrays, metadata)
+    grid = math.isqrt(len(_array(arrays, r".*(pos_embed|position_embedding)")[0]) - 1)
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from = str(path)
+        config.input.image_size = image_size or grid * image["patch_size"]
+        config.input.crop, config.input.normalisation = "none", "clip"
+        config.input.interpolation = metadata.get("interpolation", "bicubic")
+        config.text.tokenizer, config.text.context_length = "hf", CONTEXT_LENGTH
+        config.text.tokenizer_options = ConfigDict({"path": _tokenizer(path, tokenizer), **TOKENS})
+        config.model.update({"name": "blip", "variant": "B/16", "text_tower": False})
+        config.model.vocab_size = text.pop("vocab_size")
+        config.model.image = ConfigDict(image)
+        projection = len(_array(arrays, r"(model\.)?text_proj\.weight"))
+        config.model.head = ConfigDict(
+            {
+                "encoder": text,
+                "projection": projection,
+                # [ENC], the last token that the authors add to BERT's
+                "match_id": config.model.vocab_size - 1,
+            }
+        )
+        config.evals = ConfigDict()
+    return config
+
+
+def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the image tower: a ViT without CLIP's first norm, with a bias of its patches."""
+    width, _, patch, _ = _array(arrays, r".*patch_embed(\.proj|ding)\.weight", axes=4).shape
+    block = r"(model\.visual_encoder\.blocks|vision_model\.encoder\.layers)\.(\d+)\."
+    return {
+        "width": width,
+        "depth": _depth(arrays, block),
+        "heads": metadata.get("image_heads", width // _HEAD_WIDTH),
+        "mlp_width": len(_array(arrays, block.replace(r"\d+", "0") + r"mlp\.fc1\.weight")),
+        "patch_size": patch,
+        "patch_bias": True,
+        "pre_norm": False,
+        "projection": None,
+        "activation": metadata.get("image_activation", "gelu"),
+        "epsilon": metadata.get("image_epsilon", _EPSILON),
+    }
+
+
+def _text(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the text encoder, and vocab_size."""
+    rows, width = _array(
+        arrays, r"(model\.)?text_encoder\.embeddings\.word_embeddings\.weight"
+    ).shape
+    block = r"(?:model\.)?text_encoder\.encoder\.layer\.(\d+)\."
+    return {
+        "vocab_size": rows,
+        "positions": len(
+            _array(arrays, r"(model\.)?text_encoder\.embeddings\.position_embeddings\.weight")
+        ),
+        "width": width,
+        "depth": _depth(arrays, block),
+        "heads": metadata.get("text_heads", width // _HEAD_WIDTH),
+        "mlp_width": len(
+            _array(arrays, block.replace(r"\d+", "0") + r"intermediate\.dense\.weight")
+        ),
+        "activation": metadata.get("text_activation", "gelu"),
+        "epsilon": metadata.get("text_epsilon", 1e-12),
+    }
+
+
+def _depth(arrays: Mapping[str, np.ndarray], block: str) -> int:
+    matches = (re.match(block, name) for name in arrays)
+    return len({match[match.lastindex] for match in matches if match})
+
+
+def _array(arrays: Mapping[str, np.ndarray], pattern: str, axes: int = 2) -> np.ndarray:
+    """The one array named like `pattern`. Raises WeightsError for several, none, or other axes."""
+    found = [name for name in arrays if re.fullmatch(pattern, name)]
+    found = [name for name in found if "_m." not in name]  # of momentum encoders
+    if len(found) != 1 or arrays[found[0]].ndim < axes:
+        raise WeightsError(f"the weights have {len(found)} arrays of {axes} axes named {pattern}")
+    return arrays[found[0]]
+
+
+def _tokenizer(path: str | Path, tokenizer: str | None) -> str:
+    """Path of the tokenizer. Raises UsageError if there is none."""
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    file = Path(tokenizer or folder)
+    file = file / "tokenizer.json" if file.is_dir() else file
+    if not file.exists():
+        raise UsageError(
+            f"BLIP reads the ids of bert-base-uncased, and there is no {file}: name its "
+            "tokenizer.json, or the folder, as tokenizer=..."
+        )
+    return str(file)
