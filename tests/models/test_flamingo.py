@@ -165,7 +165,7 @@ def test_a_mesh_of_explicit_axes_gives_the_scores_of_one_device():
     with jax.set_mesh(mesh):
         placed = jax.device_put(placed, NamedSharding(mesh, jax.P(types.BATCH_AXES)))
         found = run(jax.device_put(variables, NamedSharding(mesh, jax.P())), *placed)
-    np.testing.assert_allclose(found[:IMAGES], expected, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(found)[:IMAGES], expected, atol=1e-5)
 
 
 @pytest.mark.devices
