@@ -32,13 +32,14 @@ class ConversationTokenizer(Tokenizer):
     eos_token, pad_token: as in HfTokenizer and SentencePieceTokenizer. No start token is added.
     question, answer: if set, a caption replaces {} in the question, as in VQAScore.
     template, later: text before the answer of the first turn (from the end of the image on) and of
-      later turns. A space follows it, unless it ends with a line end.
+      later turns. `separator` follows it, unless it ends with a line end.
     before: the text before the image, for conversations without one; not part of the fingerprint,
       since it belongs to the model (the prefix of its head).
     terminators: names of further tokens, beside the end token, that end an answer of the model.
     image_token: the name of the image token, for checkpoints trained with the whole prompt
       tokenized as one string (Hugging Face's LLaVA), where the text after the image may start with
       another token; "": the text after the image is tokenized alone, as in LLaVA's own code.
+    added_tokens: see DecoderTokenizer.
     Raises ValueError for a question without {}, a template without {question} or an unknown
     image_token, DataError for a question and answer to be scored that are too long.
     """
@@ -58,6 +59,8 @@ class ConversationTokenizer(Tokenizer):
         before: str = "",
         terminators: Sequence[str] = (),
         image_token: str = "",
+        separator: str = " ",
+        added_tokens: Sequence[str] = (),
     ) -> None:
         if question and "{}" not in question:
             raise ValueError(f"a question has {{}} in the place of the caption; got {question!r}")
@@ -65,13 +68,16 @@ class ConversationTokenizer(Tokenizer):
             raise ValueError(f"a template holds {{question}}; got {template!r} and {later!r}")
         self.question, self.answer = question, answer
         self.template, self._later, self.before = template, later, before
-        self._decoder = decoder.DecoderTokenizer(path)
+        self._separator = separator
+        self._decoder = decoder.DecoderTokenizer(path, added_tokens)
         self._image = (image_token, self._decoder.id_of(image_token)) if image_token else None
         # A folder, not its file: the files beside it declare the end and padding tokens.
         is_model = self._decoder.path.suffix == ".model"
         kind = sentence_piece.SentencePieceTokenizer if is_model else hugging_face.HfTokenizer
         path = self._decoder.path if is_model else path
-        plain = kind(context_length, path=path, eos_token=eos_token, pad_token=pad_token)
+        special = {"eos_token": eos_token, "pad_token": pad_token}
+        special |= {"added_tokens": added_tokens} if added_tokens else {}
+        plain = kind(context_length, path=path, **special)
         self._plain = plain
         self.context_length = context_length
         self.pad_id, self.eos_id, self.vocab_size = plain.pad_id, plain.eos_id, plain.vocab_size
@@ -80,6 +86,7 @@ class ConversationTokenizer(Tokenizer):
         changed |= {"template": template} if template != TEMPLATE else {}
         changed |= {"later": later} if later != LATER else {}
         changed |= {"image_token": image_token} if image_token else {}
+        changed |= {"separator": separator} if separator != " " else {}
         self.fingerprint = plain.fingerprint + (f" {changed}" if changed else "")
 
     @property
@@ -138,7 +145,8 @@ class ConversationTokenizer(Tokenizer):
             elif index == 0:  # the template's line end separates image and question
                 prompt = self.before + prompt.removeprefix("\n")
             # prompt and answer in one call: alone, the prompt's last token may be another one
-            both = encode(f"{prompt}{'' if prompt.endswith(chr(10)) else ' '}{answer}")
+            between = "" if prompt.endswith("\n") else self._separator
+            both = encode(f"{prompt}{between}{answer}")
             same = decoder.common_prefix(encode(prompt), both)
             ids += [*both, self.eos_id]
             marks += [0] * same + [1] * (len(both) - same) + [int(talk.marks_end)]

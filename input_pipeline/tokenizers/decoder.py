@@ -22,15 +22,18 @@ class DecoderTokenizer:
     SentencePiece model its BOS. A SentencePiece model encodes each piece of text between specials
     separately, with its own leading space (the "legacy" rule of Llama's tokenizer).
 
+    added_tokens: as in HfTokenizer; not for a SentencePiece model.
     Raises ValueError for a missing or damaged file.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, added_tokens: Sequence[str] = ()) -> None:
         path = _file(Path(path))
+        if added_tokens and path.suffix == ".model":
+            raise ValueError(f"tokens are added to a tokenizer.json only; got {path}")
         self.path = path
         self._library = self._processor = None
         if path.suffix in (".json", gguf_vocabulary.SUFFIX):
-            self._library, _ = hugging_face.open_hf(path)
+            self._library, _ = hugging_face.open_hf(path, added_tokens)
             self._ids = self._library.get_vocab(with_added_tokens=True)
             return
         self._processor, _ = sentence_piece.open_sentencepiece(path)

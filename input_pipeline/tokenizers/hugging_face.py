@@ -29,6 +29,7 @@ class HfTokenizer(tokenizer.FileTokenizer):
     Start and end tokens are added by the file's post-processor, or not at all without `has_start`;
     EOS is always added. eos_token and pad_token default to the entries of `tokenizer_config.json`
     or `special_tokens_map.json` beside the file. `clean` is a key of clean.CLEANINGS.
+    added_tokens: special tokens that the file lacks get the next ids, in this order.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class HfTokenizer(tokenizer.FileTokenizer):
         pad_token: str | None = None,
         clean: str = "none",
         has_start: bool = True,
+        added_tokens: Sequence[str] = (),
     ) -> None:
         if str(path) and Path(path).is_dir():
             path = Path(path) / "tokenizer.json"
-        self._tokenizer, data = open_hf(path)
+        self._tokenizer, data = open_hf(path, added_tokens)
         self._path = path
         super().__init__(context_length, data, clean)
+        self.fingerprint += f" {list(added_tokens)}" if added_tokens else ""
         self._has_start = has_start
         vocabulary = self.vocabulary()
         # ids may have gaps
@@ -78,8 +81,9 @@ class HfTokenizer(tokenizer.FileTokenizer):
         return self._tokenizer.get_vocab(with_added_tokens=True)
 
 
-def open_hf(path: str | Path):
-    """The library's tokenizer without truncation and padding, and the bytes of its file.
+def open_hf(path: str | Path, added_tokens: Sequence[str] = ()):
+    """The library's tokenizer without truncation and padding, with special tokens that its file may
+    lack, and the bytes of the file.
 
     Raises ValueError for a file that the library cannot read or use, see `trial`."""
     import tokenizers
@@ -108,6 +112,7 @@ def open_hf(path: str | Path):
     library = tokenizers.Tokenizer.from_str(text)
     library.no_truncation()
     library.no_padding()
+    library.add_special_tokens(list(added_tokens))
     return library, data
 
 

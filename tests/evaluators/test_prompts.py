@@ -14,6 +14,8 @@ SYSTEM = (
     "helpful, detailed, and polite answers to the user's questions."
 )
 PROMPTS = {
+    "otter": "<image>User: Q? GPT:<answer>",
+    "open_flamingo": "<image>Question:Q? Short answer:",
     "llava_hf": "USER: <image>\nQ? ASSISTANT:",
     "llava_v1": f"{SYSTEM} USER: <image>\nQ? ASSISTANT: ",
     "llama_3_v": (

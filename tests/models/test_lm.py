@@ -38,6 +38,7 @@ KINDS = {
         "post_norms": True,
         "scale_width": 20,
     },
+    "mpt": {"is_centred": True, "is_gated": False, "activation": "gelu", "alibi": 8.0},
     "longrope": {
         "scaling": rope.Scaling(
             "longrope", 6, 4.0, short=(1.0, 1.2, 1.5, 2.0), long=(2.0, 3.0, 5.0, 9.0)
@@ -204,6 +205,7 @@ COUNTS = {
     "gemma_2b": 2_506_172_416,
     "paligemma_3b": 2_508_662_784,  # 2.92 B with the image tower
     "gemma3_4b": 3_880_263_168,  # 4.30 B with the image tower
+    "mpt_7b": 6_649_286_656,
 }
 
 

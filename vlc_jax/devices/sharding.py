@@ -141,8 +141,8 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 # its adapters (models/lora.py) -> sharding. Along "tensor" matrices are split by heads and hidden
 # features, so that only the outputs of out and down are summed over devices (Megatron-LM).
 _IN, _OUT = (
-    r"(.*/)?lm/blocks/(query|key|value|gate|up)/kernel",
-    r"(.*/)?lm/blocks/(out|down)/kernel",
+    r"(.*/)?lm/(blocks|cross)/(query|key|value|gate|up)/kernel",
+    r"(.*/)?lm/(blocks|cross)/(out|down)/kernel",
 )
 LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
     (_IN, PartitionSpec(None, "fsdp", "tensor")),

@@ -30,11 +30,13 @@ class Template(NamedTuple):
     """Prompt format of a checkpoint: `text` contains {question} once and <image> once.
 
     terminators: tokens that end an answer; scoring appends the first.
+    separator: stands between the prompt and an answer to be scored.
     """
 
     text: str
     terminators: tuple[str, ...]
     notes: str = ""
+    separator: str = " "
 
 
 _VICUNA_TURN = f"USER: {IMAGE}\n{{question}} ASSISTANT:"
@@ -67,6 +69,17 @@ TEMPLATES: dict[str, Template] = {
         f"<bos><start_of_turn>user\n\n\n<start_of_image>{IMAGE}<end_of_image>\n\n{{question}}"
         "<end_of_turn>\n<start_of_turn>model\n",
         ("<end_of_turn>", "<eos>"),
+    ),
+    "otter": Template(
+        f"{IMAGE}User: {{question}} GPT:<answer>",
+        ("<|endofchunk|>",),
+        "of July 2023, with a space before the answer; a month later the authors' code left it out",
+    ),
+    "open_flamingo": Template(
+        f"{IMAGE}Question:{{question}} Short answer:",
+        ("<|endofchunk|>",),
+        "the authors' prompt for VQA without examples",
+        separator="",
     ),
 }
 

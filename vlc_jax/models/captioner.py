@@ -20,7 +20,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
-from vlc_jax.models import continuation, heads, llava, lm
+from vlc_jax.models import continuation, flamingo, heads, llava, lm
 
 
 class DecoderHead(heads.Head):
@@ -39,7 +39,8 @@ class DecoderHead(heads.Head):
       frozen tower may carry little information about their position.
     prefix: token ids that the decoder reads before the image; in a config also a text, to which the
       tokenizer `conversation` adds the start token.
-    projection, side: see llava.Projector.
+    projection, side: see llava.Projector. With "resampler" the decoder reads no image tokens: it
+      looks at the latents of the image from the last token of `prefix`, <image>, on.
     bidirectional: none | image | prompt, tokens with bidirectional attention. The prompt is
       the image and the tokens of a text before its first mark, so that texts cannot share the
       cache of an image.
@@ -59,7 +60,7 @@ class DecoderHead(heads.Head):
     stage: Literal["raw", "normed"] = "normed"
     positions: bool = False
     prefix: tuple[int, ...] = ()
-    projection: Literal["mlp", "linear", "pooled"] = "mlp"
+    projection: Literal["mlp", "linear", "pooled", "resampler"] = "mlp"
     side: int | None = None
     bidirectional: Literal["none", "image", "prompt"] = "none"
     param_dtype: Literal["float32", "compute"] = "float32"
@@ -97,7 +98,18 @@ class DecoderHead(heads.Head):
         return 0
 
     def setup(self) -> None:
+        is_flamingo = self.projection == "resampler"
+        if is_flamingo and (self.positions or not self.prefix):
+            raise errors.UsageError(
+                "with projection='resampler' the prefix ends with the token <image> and images have"
+                f" no positions; got prefix={self.prefix} and positions={self.positions}"
+            )
         self.lm = self.language_model.clone(parent=self)
+        if is_flamingo != (self.lm.cross_every is not None):
+            raise errors.UsageError(
+                "a decoder with cross attention and projection='resampler' go together; got "
+                f"cross_every={self.lm.cross_every} and projection={self.projection!r}"
+            )
         self.projector = llava.Projector(
             self.lm.width, self.dtype, kind=self.projection, side=self.side
         )
@@ -123,7 +135,7 @@ class DecoderHead(heads.Head):
         self, features: types.ImageFeatures, *, is_training: bool = False
     ) -> types.ImageFeatures:
         """`tokens`: decoder inputs before a text, (images, prefix + patches + question, width);
-        `read` is their mask.
+        `read` is their mask. `media`: latents of a resampler, instead of patches.
 
         Raises UsageError if a class token is selected and the tower has none, and for a question
         with a decoder that is not causal.
@@ -138,19 +150,22 @@ class DecoderHead(heads.Head):
             tokens = features.pooled[:, None]
         else:
             tokens = llava.selected(features.tokens, self.select, self.has_class_token)
-        tokens = self.projector(tokens)
+        tokens, media = self.projector(tokens), None
+        if self.projection == "resampler":
+            media, shape = tokens, (len(tokens), 0, self.lm.width)
+            tokens = types.shard_batch(jnp.zeros(shape, tokens.dtype))
         if self.positions:
             tokens = tokens + self.position[None].astype(tokens.dtype)
         if self.prefix:
             # of the tokens' dtype: concatenate would promote bfloat16 to float32
             before = self.lm.embed(jnp.asarray(self.prefix, jnp.int32)).astype(tokens.dtype)
             before = jnp.broadcast_to(before, (len(tokens), *before.shape))
-            tokens = jnp.concatenate([before, tokens], axis=1)
+            tokens = jnp.concatenate([types.shard_batch(before), tokens], axis=1)
         if features.question is not None:
             # padding is id 0, as NOT_ASKED is no index of an embedding; `read` leaves it out
             ids = jnp.where(features.question != types.NOT_ASKED, features.question, 0)
             tokens = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
-        return features._replace(tokens=tokens)
+        return features._replace(tokens=tokens, media=media)
 
     def read(self, image: types.ImageFeatures) -> Bool[Array, "images patches"]:
         """Mask of the tokens before a text (`image`): False on padding of questions; in rows
@@ -163,6 +178,18 @@ class DecoderHead(heads.Head):
             return valid
         is_asked = image.question != types.NOT_ASKED
         return valid.at[:, -is_asked.shape[1] :].set(is_asked)
+
+    def _media(
+        self, image: types.ImageFeatures, length: int, has_image: bool = True
+    ) -> flamingo.Media | None:
+        """The image of each row, seen by `length` slots from the token <image> on, or by none."""
+        if image.media is None:
+            return None
+        is_seen = has_image & (jnp.arange(length) >= len(self.prefix) - 1)
+        is_seen = jnp.broadcast_to(is_seen[None], (len(image.media), length))
+        if image.has_image is not None:
+            is_seen = is_seen & image.has_image[:, None]
+        return flamingo.Media(image.media[:, None], is_seen.astype(jnp.int32))
 
     def _params(self) -> Any:
         """Parameters of the decoder, which is then called as a pure function: lax.map cannot call
@@ -226,18 +253,19 @@ class Captioner(DecoderHead):
         del is_training
         decoder = self.language_model
 
-        def scores(tokens: Array, valid: Array, params: Any, *texts: Array) -> Array:
-            def part(rows: tuple[Array, Array]) -> Array:
-                tokens, valid = rows
+        def scores(tokens: Array, valid: Array, media: Any, params: Any, *texts: Array) -> Array:
+            def part(rows: tuple[Array, Array, Any]) -> Array:
+                tokens, valid, media = rows
                 options = (jnp.broadcast_to(x[None], (len(tokens), *x.shape)) for x in texts)
-                attention = self._bidirectional(tokens)
-                return mean_log_probability(decoder, params, tokens, valid, *options, **attention)
+                how = {**self._bidirectional(tokens), "media": media}
+                return mean_log_probability(decoder, params, tokens, valid, *options, **how)
 
-            return heads.map_chunks(part, (tokens, valid), self.chunk)
+            return heads.map_chunks(part, (tokens, valid, media), self.chunk)
 
         # not types.map_sharded, which would gather a decoder that is split over devices
         scores = types.auto_sharded(scores, splits_rows=True)
-        return scores(image.tokens, self.read(image), self._params(), text.ids, text.mask)
+        rows = image.tokens, self.read(image), self._media(image, image.tokens.shape[1])
+        return scores(*rows, self._params(), text.ids, text.mask)
 
     def score_options(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -253,6 +281,7 @@ class Captioner(DecoderHead):
             attention["prefix"] = self._prefix(*tokens.shape[:2], shared.shape[1])
             tokens = jnp.concatenate([tokens, shared], axis=1)
             valid = jnp.concatenate([valid, is_token], axis=1)
+        attention["media"] = self._media(image, tokens.shape[1])
         return mean_log_probability(
             self.language_model, self._params(), tokens, valid, ids, mask, **attention
         )
@@ -268,17 +297,18 @@ class Captioner(DecoderHead):
         """Embeddings of the prompt of an answer: each image, and the question `ids` after it.
 
         valid: True on tokens of `ids`, False on padding.   has_image: False masks the image tokens
-        only (M3ID); tokens before and after them stay.
+        only, or the token <image> (M3ID); tokens before and after them stay.
         """
-        tokens = image.tokens
+        tokens, before = image.tokens, len(self.prefix) - (image.media is not None)
         embeds = jnp.concatenate([tokens, self.lm.embed(ids).astype(tokens.dtype)], axis=1)
         slot, behind = jnp.arange(tokens.shape[1]), tokens.shape[1]
         if image.question is not None:
             behind -= image.question.shape[1]
-        read = has_image | (slot < len(self.prefix)) | (slot >= behind)
+        read = has_image | (slot < before) | (slot >= behind)
         read = read[None] & self.read(image)
         prefix = self._prefix(*tokens.shape[:2], ids.shape[1])
-        return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix)
+        media = self._media(image, embeds.shape[1], has_image)
+        return continuation.Prompt(embeds, jnp.concatenate([read, valid], axis=1), prefix, media)
 
     def decoder_and_params(self) -> tuple[lm.Decoder, Any]:
         """The decoder and its parameters, for pure functions (`continuation`)."""
@@ -314,17 +344,18 @@ def mean_log_probability(
     mask: Bool[Array, "images options length"],
     prefix: Bool[Array, "images patches"] | None = None,
     sees_questions: bool = False,
+    media: flamingo.Media | None = None,
 ) -> Float[Array, "images options"]:
     """Mean log probability of the tokens of each text under `mask`; 0 for a text without any. The
     first token of a text without a prompt is not counted.
 
     prefix: mask of image tokens with bidirectional attention.   sees_questions: whether the tokens
-    of a text before its first mark belong to the prefix.
+    of a text before its first mark belong to the prefix.   media: see continuation.Prompt.
     """
     # the first token of a text is predicted from the prompt; without one nothing predicts it
     has_prompt = valid.any(axis=1)[:, None, None]
     mask = mask & (has_prompt | (jnp.arange(ids.shape[-1]) > 0)[None, None])
-    prompt = continuation.Prompt(tokens, valid, prefix)
+    prompt = continuation.Prompt(tokens, valid, prefix, media)
     questions = jnp.cumsum(mask, axis=-1) == 0 if sees_questions else None
     log_probabilities = continuation.log_probabilities(
         decoder, params, prompt, ids, questions=questions

@@ -10,25 +10,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.models import layers, lm
+from vlc_jax.models import flamingo, layers, lm
 
 
 class Prompt(NamedTuple):
     """Embeddings of prompts, and the mask `valid` of their tokens; padding may be on either side.
 
     prefix: mask of slots with bidirectional attention (PaliGemma); None for a causal model.
+    media: images that the tokens see (Flamingo); later tokens see the image that the last one does.
     """
 
     embeds: Float[Array, "batch length embed"]
     valid: Bool[Array, "batch length"]
     prefix: Bool[Array, "batch length"] | None = None
+    media: flamingo.Media | None = None
 
     def with_more_slots(self, count: int) -> dict[str, Any]:
-        """`valid` and `prefix` for a decoder with `count` slots after the prompt, all valid: a
-        causal model does not see later slots."""
+        """`valid`, `prefix` and `media` for a decoder with `count` slots after the prompt, all
+        valid: a causal model does not see later slots."""
         more = ((0, 0), (0, count))
         prefix = None if self.prefix is None else jnp.pad(self.prefix, more)
-        return {"valid": jnp.pad(self.valid, more, constant_values=True), "prefix": prefix}
+        media = self.media
+        if media is not None:
+            media = media._replace(seen=jnp.pad(media.seen, more, mode="edge"))
+        valid = jnp.pad(self.valid, more, constant_values=True)
+        return {"valid": valid, "prefix": prefix, "media": media}
 
     @property
     def last(self) -> Int[Array, " batch"]:
@@ -74,6 +80,7 @@ def log_probabilities(
     # the last id is predicted, not read
     length, more = prompt.valid.shape[1], ids.shape[2] - 1
     later = prompt.with_more_slots(more)
+    media = later["media"]
 
     def read(ids: Int[Array, "batch length"]) -> Float[Array, "batch _ embed"]:
         return apply(decoder, params, ids[:, :-1], method="embed")
@@ -82,7 +89,7 @@ def log_probabilities(
         ids: Int[Array, "batch length"], prefix: Bool[Array, "batch _"] | None
     ) -> Float[Array, "batch length"]:
         embeds = jnp.concatenate([prompt.embeds, read(ids)], axis=1)
-        hidden, _ = apply(decoder, params, embeds, later["valid"], prefix=prefix)
+        hidden, _ = apply(decoder, params, embeds, later["valid"], prefix=prefix, media=media)
         hidden = jnp.concatenate([layers.at(hidden, prompt.last), hidden[:, length:]], axis=1)
         return token_log_probabilities(apply(decoder, params, hidden, method="logits"), ids)
 
@@ -98,7 +105,7 @@ def log_probabilities(
     def of_text(ids: Int[Array, "batch length"]) -> Float[Array, "batch length"]:
         logits = first[:, None]
         if more:
-            at = {"cache": cache, "start": length}
+            at = {"cache": cache, "start": length, "media": media}
             hidden, _ = apply(decoder, params, read(ids), later["valid"], **at)
             rest = apply(decoder, params, hidden, method="logits")
             logits = jnp.concatenate([logits, rest], axis=1)

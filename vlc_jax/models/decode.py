@@ -140,10 +140,10 @@ def _next_token(
     embeds = apply(decoder, params, state.token[:, None], method="embed")
     logits, grown = [], []
     for prompt, cache in zip(prompts, state.caches, strict=True):
-        valid, start = prompt.with_more_slots(steps - 1)["valid"], prompt.valid.shape[1]
+        slots = prompt.with_more_slots(steps - 1)
         # the last token is not in the cache yet: its slot is start + step - 1
-        start += state.step - 1
-        hidden, cache = apply(decoder, params, embeds, valid, cache=cache, start=start)
+        at = {"start": prompt.valid.shape[1] + state.step - 1, "media": slots["media"]}
+        hidden, cache = apply(decoder, params, embeds, slots["valid"], cache=cache, **at)
         logits.append(apply(decoder, params, hidden[:, 0], method="logits"))
         grown.append(cache)
     token = _chosen(tuple(logits), state.step, numbers)

@@ -6,6 +6,7 @@ LLaMA-3-V and Phi-3-V (LLaVA++) use other language models.
 
 PaliGemma (Beyer et al. 2024, arXiv:2407.07726) and Gemma 3 (arXiv:2503.19786) use the tokens of
 SigLIP's tower after its last norm, with bidirectional attention in part of the prompt (`KINDS`).
+Otter and OpenFlamingo resample the patches of CLIP's last block (models/flamingo.py).
 """
 
 import math
@@ -16,28 +17,32 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from vlc_jax import errors
-from vlc_jax.models import layers, lm
+from vlc_jax.models import flamingo, layers, lm
 
 SELECTIONS = ("patch", "cls", "cls_patch")
+_FLAMINGO = {"stage": "raw", "projection": "resampler", "bidirectional": "none"}
 # Fields of models.captioner.Captioner by the model_type of Hugging Face.
 KINDS: dict[str, dict[str, str]] = {
     "llava": {"stage": "raw", "projection": "mlp", "bidirectional": "none"},
     "paligemma": {"stage": "normed", "projection": "linear", "bidirectional": "prompt"},
     "gemma3": {"stage": "normed", "projection": "pooled", "bidirectional": "image"},
+    "otter": _FLAMINGO,
+    "open_flamingo": _FLAMINGO,
 }
 
 
 class Projector(nn.Module):
-    """Image tokens in the width of the language model.
+    """Image tokens in the width of the language model, or latents of the image (resampler).
 
     kind: mlp (LLaVA: linear, exact GELU, linear) | linear (PaliGemma) | pooled (Gemma 3: the means
-      of side x side equal squares of patches, RMSNorm, a matrix).
+      of side x side equal squares of patches, RMSNorm, a matrix) | resampler (Flamingo: 64 latents
+      in the width of the patches, models.flamingo).
     """
 
     width: int
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
-    kind: Literal["mlp", "linear", "pooled"] = "mlp"
+    kind: Literal["mlp", "linear", "pooled", "resampler"] = "mlp"
     side: int | None = None
 
     @nn.compact
@@ -50,6 +55,8 @@ class Projector(nn.Module):
                 self.width, use_bias, self.dtype, init, param_dtype=self.param_dtype, name=name
             )
 
+        if self.kind == "resampler":
+            return flamingo.Resampler(self.dtype, self.param_dtype, name="resampler")(x)
         if self.kind == "linear":
             return dense("linear")(x)
         if self.kind == "pooled":

@@ -1,9 +1,10 @@
-"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma 1 and 3, and encoders made of them.
+"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma 1 and 3, MPT, and encoders of them.
 
 One module for all sizes (lm_variants.VARIANTS). Pre-norm blocks with RMSNorm (Zhang and Sennrich
 2019), RoPE in the half-split layout, grouped-query attention (Ainslie et al. 2023,
-arXiv:2305.13245) and a gated MLP (Shazeer 2020, arXiv:2002.05202); no biases. The parameters of all
-blocks are stacked, layers on axis 0.
+arXiv:2305.13245) and a gated MLP (Shazeer 2020, arXiv:2002.05202); no biases. MPT has layer norms,
+ALiBi (Press et al. 2022, arXiv:2108.12409) and a plain MLP, and under Flamingo looks at images
+(models.flamingo). The parameters of all blocks are stacked, layers on axis 0.
 
 One mask over key slots, `valid`, serves left and right padding, prefilling, single steps and
 bidirectional encoders. A slot is an index of the padded text, or of the cache. The position of a
@@ -19,16 +20,18 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax import errors, types
-from vlc_jax.models import layers, lm_variants, rope
+from vlc_jax.models import flamingo, layers, lm_variants, rope
 
-ACTIVATIONS = {"silu": jax.nn.silu, "gelu_tanh": layers.tanh_gelu}
+ACTIVATIONS = {"silu": jax.nn.silu, "gelu_tanh": layers.tanh_gelu, "gelu": layers.exact_gelu}
 
 
 class View(NamedTuple):
-    """Attention mask of a call, and the rotation of its queries and keys."""
+    """Attention mask of a call, and the rotation of its queries and keys, or for ALiBi the number
+    of tokens from each key to each query."""
 
     mask: Bool[Array, "batch length slots"]
-    rotation: rope.Rotation
+    rotation: rope.Rotation | None
+    distance: Int[Array, "batch length slots"] | None = None
 
 
 class Cache(NamedTuple):
@@ -79,12 +82,14 @@ class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + epsilon) in float32, times a learned scale.
 
     unit_offset: times 1 + scale, in float32 too, and the scale starts at zero (Gemma).
+    is_centred: x - mean(x) for x, a layer norm without bias (MPT).
     """
 
     epsilon: float
     unit_offset: bool = False
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
+    is_centred: bool = False
 
     @nn.compact
     def __call__(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
@@ -92,6 +97,8 @@ class RMSNorm(nn.Module):
         scale = self.param("scale", init, (x.shape[-1],), self.param_dtype)
         scale = scale.reshape((1,) * (x.ndim - 1) + scale.shape)
         x = x.astype(jnp.float32)
+        if self.is_centred:
+            x = x - jnp.mean(x, axis=-1, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
         # Llama rounds before it scales, Gemma after: in bfloat16 the results differ
         if self.unit_offset:
@@ -119,6 +126,10 @@ class Block(nn.Module):
     qk_norm: bool
     post_norms: bool
     scale_width: int | None
+    is_centred: bool
+    is_gated: bool
+    alibi: float | None
+    cross_every: int | None
     dtype: Any
     param_dtype: Any
 
@@ -129,12 +140,17 @@ class Block(nn.Module):
         layer: Int[Array, ""],
         views: tuple[View, ...],
         start: Int[Array, ""],
+        cross: tuple[Any, flamingo.Media | None] | None,
     ) -> tuple[tuple[Float[Array, "batch length embed"], Cache | None], None]:
         """`state` after the block: features, and the cache with keys and values of this layer.
 
         views: one for all layers, or one for global and one for local layers.
+        cross: parameters of the cross attention of all layers, and the images.
         """
         x, cache = state
+        if cross is not None:
+            block = flamingo.CrossAttention(self.dtype, self.param_dtype, parent=None)
+            x = flamingo.before_block(block, cross[0], self.cross_every, layer, x, cross[1])
         view = views[0]
         if self.global_every is not None:
             is_global = (layer + 1) % self.global_every == 0
@@ -146,7 +162,8 @@ class Block(nn.Module):
         return (types.shard_batch(x), cache), None
 
     def _norm(self, name: str) -> RMSNorm:
-        return RMSNorm(self.epsilon, self.unit_offset, self.dtype, self.param_dtype, name=name)
+        dtypes = self.dtype, self.param_dtype
+        return RMSNorm(self.epsilon, self.unit_offset, *dtypes, self.is_centred, name=name)
 
     def _dense(self, features: int, name: str, *, is_residual: bool = False) -> layers.Dense:
         # the two matrices that write to the residual stream start smaller by sqrt(2 depth)
@@ -157,8 +174,9 @@ class Block(nn.Module):
         )
 
     def _mlp(self, x: jax.Array) -> jax.Array:
-        gate = ACTIVATIONS[self.activation](self._dense(self.mlp_width, "gate")(x))
-        y = gate * self._dense(self.mlp_width, "up")(x)
+        activation, up = ACTIVATIONS[self.activation], self._dense(self.mlp_width, "up")(x)
+        gate = self._dense(self.mlp_width, "gate")(x) if self.is_gated else up
+        y = activation(gate) * up if self.is_gated else activation(up)
         return self._dense(x.shape[-1], "down", is_residual=True)(y)
 
     def _attention(
@@ -173,7 +191,8 @@ class Block(nn.Module):
         if self.qk_norm:
             # before the rotation, which mixes features with different scales
             query, key = self._norm("query_norm")(query), self._norm("key_norm")(key)
-        query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
+        if view.rotation is not None:
+            query, key = rope.rotate(query, view.rotation), rope.rotate(key, view.rotation)
         value = heads(self.groups, "value")
         # rotated keys: a token's position never changes
         if cache is not None:
@@ -188,8 +207,11 @@ class Block(nn.Module):
                 jax.lax.dynamic_index_in_dim(whole, layer, keepdims=False).astype(query.dtype)
                 for whole in cache
             )
-        mask, scale = view.mask[:, None], (self.scale_width or self.head) ** -0.5
-        mixed = jax.nn.dot_product_attention(query, key, value, mask=mask, scale=scale)
+        mask, scale, bias = view.mask[:, None], (self.scale_width or self.head) ** -0.5, None
+        if view.distance is not None:
+            slopes = rope.alibi_slopes(self.heads, self.alibi)[None, :, None, None]
+            bias = -slopes * view.distance[:, None].astype(jnp.float32)
+        mixed = jax.nn.dot_product_attention(query, key, value, bias, mask=mask, scale=scale)
         mixed = mixed.reshape(batch, length, self.heads * self.head)
         return self._dense(width, "out", is_residual=True)(mixed), cache
 
@@ -209,6 +231,10 @@ class Decoder(nn.Module, kw_only=True):
     is_tied: logits use the embedding matrix.   activation: activation of the gate, see ACTIVATIONS.
     unit_offset: norms multiply by 1 + scale (Gemma).
     scales_embeddings: token embeddings are multiplied by sqrt(width) (Gemma).
+    is_centred: layer norms without bias for RMSNorms.   is_gated: False for an MLP of two matrices.
+    alibi: largest exponent of the slopes of ALiBi, which then replaces RoPE (MPT: 8).
+    cross_every, cross_width: cross attention to images before every n-th block, and the width of
+      their latents (models.flamingo); None: none.
     dtype: type of activations and matrix products.   param_dtype: type of parameters; bfloat16
       stores a frozen model as its file does.   remat: see models.layers.REMAT.
     """
@@ -234,6 +260,11 @@ class Decoder(nn.Module, kw_only=True):
     activation: str = "silu"
     unit_offset: bool = False
     scales_embeddings: bool = False
+    is_centred: bool = False
+    is_gated: bool = True
+    alibi: float | None = None
+    cross_every: int | None = None
+    cross_width: int | None = None
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
     remat: str = "none"
@@ -263,7 +294,7 @@ class Decoder(nn.Module, kw_only=True):
             block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(0, nn.broadcast, nn.broadcast),
+            in_axes=(0, *(nn.broadcast,) * 3),
             length=self.depth,
         )(
             depth=self.depth,
@@ -278,10 +309,18 @@ class Decoder(nn.Module, kw_only=True):
             qk_norm=self.qk_norm,
             post_norms=self.post_norms,
             scale_width=self.scale_width,
+            is_centred=self.is_centred,
+            is_gated=self.is_gated,
+            alibi=self.alibi,
+            cross_every=self.cross_every,
             dtype=self.dtype,
             param_dtype=self.param_dtype,
         )
-        self.norm = RMSNorm(self.epsilon, self.unit_offset, *dtypes)
+        self.norm = RMSNorm(self.epsilon, self.unit_offset, *dtypes, self.is_centred)
+        if self.cross_every is not None:
+            cross = flamingo.CrossAttention(*dtypes, parent=None)
+            sizes = self.depth // self.cross_every, self.width, self.cross_width
+            self.cross = self.param("cross", lambda key: flamingo.init_stack(cross, key, *sizes))
         if not self.is_tied:
             shape = (self.width, self.vocab)
             self.output = self.param("head", small, shape, self.param_dtype)
@@ -314,6 +353,7 @@ class Decoder(nn.Module, kw_only=True):
         start: Int[Array, ""] | int = 0,
         rope_length: int | None = None,
         prefix: Bool[Array, "batch slots"] | None = None,
+        media: flamingo.Media | None = None,
     ) -> tuple[Float[Array, "batch length embed"], Cache | None]:
         """Features after the last norm of the tokens in slots start .. start + length - 1, and the
         cache with their keys and values.
@@ -325,6 +365,7 @@ class Decoder(nn.Module, kw_only=True):
           be the same in all calls that share a cache. None: the number of slots.
         prefix: slots with bidirectional attention within each contiguous run (PaliGemma's prompts,
           Gemma 3's images).
+        media: images that the tokens of a decoder with cross attention see; None: none.
         """
         length, slots = embeds.shape[1], valid.shape[1]
         expected = length if cache is None else cache.k.shape[2]
@@ -338,17 +379,23 @@ class Decoder(nn.Module, kw_only=True):
 
         def view(theta: float, scaling: rope.Scaling | None, window: int | None) -> View:
             see = {"is_causal": self.is_causal, "window": window, "prefix": prefix}
+            mask = attention_mask(valid, start, length, **see)
+            if self.alibi is not None:
+                return View(mask, None, positions[..., None] - positions_of(valid)[:, None])
             waves = rope.frequencies(self.head // 2, theta, scaling, rope_length or slots)
-            rotation = rope.of_positions(positions, *waves)
-            return View(attention_mask(valid, start, length, **see), rotation)
+            return View(mask, rope.of_positions(positions, *waves))
 
         if self.global_every is None:
             views = (view(self.theta, self.scaling, self.window),)
         else:
             local = view(self.local_theta, None, self.window)
             views = (view(self.theta, self.scaling, None), local)
-        state = (embeds.astype(self.dtype), cache)
-        (x, cache), _ = self.blocks(state, jnp.arange(self.depth), views, jnp.asarray(start))
+        if media is not None:
+            seen = jax.lax.dynamic_slice_in_dim(media.seen, start, length, axis=1)
+            media = media._replace(seen=seen)
+        cross = None if self.cross_every is None else (self.cross, media)
+        state, numbers = (embeds.astype(self.dtype), cache), jnp.arange(self.depth)
+        (x, cache), _ = self.blocks(state, numbers, views, jnp.asarray(start), cross)
         return self.norm(x), cache
 
     def logits(self, hidden: Float[Array, "*axes embed"]) -> Float[Array, "*axes vocab"]:

@@ -19,6 +19,7 @@ _GEMMA = {
     "unit_offset": True,
     "scales_embeddings": True,
 }
+_MPT = {"activation": "gelu", "is_tied": True, "is_centred": True, "is_gated": False, "alibi": 8.0}
 _LLAMA3 = _sizes(128_256, 4096, 32, 32, 14_336, kv_heads=8, theta=500_000.0)
 # Sizes of the published config.json files; tests/models/test_lm.py has the parameter counts.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -30,6 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gemma_2b": _sizes(256_000, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
     # Gemma 2B with location and segmentation tokens; 64 more in Hugging Face's files
     "paligemma_3b": _sizes(257_216, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
+    "mpt_7b": _sizes(50_432, 4096, 32, 32, 16_384, **_MPT),
     "gemma3_4b": _sizes(
         vocab=262_208,
         width=2560,

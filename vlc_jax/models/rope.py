@@ -173,3 +173,13 @@ def rotate_features(
     if grid**2 != length:
         raise ValueError(f"feature_2d needs a square grid of tokens; got {length} tokens")
     return rotate(x, table(grid_angles(grid, pairs, base=base), layout=layout))
+
+
+def alibi_slopes(heads: int, largest: float) -> np.ndarray:
+    """Slopes of ALiBi, (heads,), float32: 2**(-largest i / n) for i from 1 to n, the next power of
+    two; of these the even i, then the odd ones, if `heads` is none (as MPT, unlike BLOOM)."""
+    count = 2 ** math.ceil(math.log2(heads))
+    slopes = 2.0 ** (-largest * np.arange(1, count + 1) / count)
+    if count != heads:
+        slopes = np.concatenate([slopes[1::2], slopes[::2]])[:heads]
+    return slopes.astype(np.float32)

@@ -32,6 +32,11 @@ class VLM2Vec(captioner.DecoderHead):
     """
 
     def setup(self) -> None:
+        if self.projection == "resampler":
+            raise errors.UsageError(
+                "vlm2vec reads the tokens of an image, and Flamingo (projection='resampler') has "
+                "none: use LLaVA, or the model captioner"
+            )
         if self.bidirectional != "none":
             raise errors.UsageError(
                 f"vlm2vec needs a causal decoder; got bidirectional={self.bidirectional!r} "

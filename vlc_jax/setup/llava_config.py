@@ -1,4 +1,4 @@
-"""Configs for weights of LLaVA, PaliGemma and Gemma 3: a captioner that scores by VQAScore."""
+"""Configs for weights of LLaVA and its kin: a captioner that scores by VQAScore."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from vlc_jax.input_pipeline.tokenizers import special_tokens
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import llava as models
 from vlc_jax.setup import weights_compatibility
-from vlc_jax.weights import llava, metadata, paligemma
+from vlc_jax.weights import files as weights_files
+from vlc_jax.weights import flamingo, llava, metadata, paligemma
 
 # Key of config.json in an exported folder (tools/llava_folder.py), ignored by other programs: the
 # prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}, or
@@ -25,8 +26,8 @@ INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
 
 
 def is_llava(path: str | Path) -> bool:
-    """True for a folder of LLaVA (Hugging Face's or the authors'), PaliGemma or Gemma 3, by its
-    config.json, and for a PaliGemma file of big_vision."""
+    """True for a folder of LLaVA (Hugging Face's or the authors'), PaliGemma, Gemma 3, Otter or
+    OpenFlamingo, by its config.json, and for a PaliGemma file of big_vision."""
     if paligemma.is_paligemma(path):
         return True
     file = Path(path) / "config.json"
@@ -42,9 +43,10 @@ def is_llava(path: str | Path) -> bool:
 
 
 def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDict:
-    """The evaluation config for weights of LLaVA, PaliGemma or Gemma 3.
+    """The evaluation config for weights of LLaVA, PaliGemma, Gemma 3, Otter or OpenFlamingo.
 
-    tokenizer: its file or folder; by default the folder of the weights.
+    tokenizer: its file or folder; by default the folder of the weights, for OpenFlamingo that of
+      its language model.
     Raises WeightsError for a config.json of another architecture, UsageError for the export of a
     captioner without a prompt.
     """
@@ -56,8 +58,12 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
             " and no conversations, which LLaVA's prompt would change: load the run itself"
         )
     folder = path if path.is_dir() else path.parent
-    kind, files = sizes.get("kind", "llava"), _tokenizer_files(Path(tokenizer or folder))
-    vocabulary = DecoderTokenizer(files)
+    kind, added = sizes.get("kind", "llava"), flamingo.TOKENS.get(sizes.get("kind"), ())
+    if kind == flamingo.OPEN_FLAMINGO:
+        folder = weights_files.beside(folder, flamingo.LANGUAGE)
+    files = _tokenizer_files(Path(tokenizer or folder))
+    vocabulary = DecoderTokenizer(files, added)
+    _check_vocabulary(files, vocabulary, sizes)
     template = prompts.TEMPLATES[_template(path, sizes, vocabulary)]
     config = default.get_config()
     with config.unlocked():
@@ -65,9 +71,12 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
         config.input.update(_pixels(path, sizes))
         config.text.tokenizer, config.text.context_length = "conversation", 128
         config.text.tokenizer_options = ConfigDict(
-            _tokenizer(files, vocabulary, template) | _image_token(path, kind, vocabulary)
+            _tokenizer(files, vocabulary, template)
+            | _image_token(path, kind, vocabulary)
+            | ({"added_tokens": added, "pad_token": added[-1]} if added else {})
         )
-        variant = "L/14" if kind == "llava" else "SigLIP-SO400M/14-224"
+        is_siglip = kind in INTERPOLATIONS
+        variant = "SigLIP-SO400M/14-224" if is_siglip else "L/14"
         config.model.update({"name": "captioner", "variant": variant, "text_tower": False})
         config.model.vocab_size, config.model.logit_scale_init = sizes["lm"]["vocab"], 1.0
         config.model.image = ConfigDict(_image(sizes))
@@ -79,9 +88,9 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
                 "side": sizes.get("side"),
                 **models.KINDS[kind],
                 "scores": "answer",
-                "prefix": _prefix(vocabulary, template),
+                "prefix": _prefix(vocabulary, template, kind),
                 # rows per call: about 1 GB of logits of 128 tokens, also with Gemma's vocabulary
-                "chunk": 64 if kind == "llava" else 8,
+                "chunk": 8 if is_siglip else 64,
             }
         )
         _set_exported_prompt(config, path)
@@ -137,7 +146,7 @@ def _pixels(path: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """
     kind, side = sizes.get("kind", "llava"), sizes["image"]["image_size"]
     pixels: dict[str, Any] = {"image_size": side, "crop": "centre"}
-    if kind != "llava":
+    if kind in INTERPOLATIONS:
         pixels |= {"crop": "none", "normalisation": "siglip"}
         pixels["interpolation"] = INTERPOLATIONS[kind]
     if path.is_file():  # big_vision's format, whose resize is bilinear
@@ -160,7 +169,7 @@ def _pixels(path: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
 def _template(path: Path, sizes: Mapping[str, Any], vocabulary: DecoderTokenizer) -> str:
     """Name of a checkpoint's prompt template."""
     if "kind" in sizes:
-        return {"paligemma": "paligemma", "gemma3": "gemma_3"}[sizes["kind"]]
+        return {"gemma3": "gemma_3"}.get(sizes["kind"], sizes["kind"])
     if sizes["family"] == "phi3":
         return "phi_3_v"
     if "<|eot_id|>" in vocabulary:
@@ -179,6 +188,7 @@ def _tokenizer(
         **_padding(files, vocabulary),
         "question": prompts.VQASCORE,
         "template": template.text.partition(prompts.IMAGE)[2],
+        **({"separator": template.separator} if template.separator != " " else {}),
         **({"eos_token": ends[0], "terminators": ends[1:]} if ends else {}),
     }
 
@@ -204,8 +214,23 @@ def _image_token(path: Path, kind: str, vocabulary: DecoderTokenizer) -> dict[st
     return {} if is_authors else {"image_token": prompts.IMAGE}
 
 
-def _prefix(vocabulary: DecoderTokenizer, template: prompts.Template) -> tuple[int, ...]:
-    """Ids of the start token, if there is one, and of the template's text before the image."""
+def _check_vocabulary(files: Path, vocabulary: DecoderTokenizer, sizes: Mapping[str, Any]) -> None:
+    """Raises UsageError for another tokenizer than that of Otter's or OpenFlamingo's MPT, whose
+    added tokens would have other ids: the embeddings are as many as its tokens, or some more."""
+    kind, count, vocab = sizes.get("kind"), vocabulary.vocab_size, sizes["lm"]["vocab"]
+    is_other = count != vocab if kind == flamingo.OPEN_FLAMINGO else count > vocab
+    if kind in flamingo.TOKENS and is_other:
+        raise UsageError(
+            f"{files} has {count} tokens with those that {kind} adds, and the weights have {vocab} "
+            "embeddings: name the tokenizer of their language model with tokenizer=..."
+        )
+
+
+def _prefix(vocabulary: DecoderTokenizer, template: prompts.Template, kind: str) -> tuple[int, ...]:
+    """Ids of the start token, if there is one, and of the template's text before the image; in
+    Flamingo also of the token <image>."""
+    if kind in flamingo.TOKENS:  # MPT's tokenizer adds no start token
+        return (vocabulary.id_of(prompts.IMAGE),)
     before = vocabulary.encode(template.text.partition(prompts.IMAGE)[0])
     start = vocabulary.start_token
     if start is None or "<bos>" in template.text:  # Gemma's templates have it behind the image

@@ -48,8 +48,9 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
             "(vision_feature_select_strategy); use the model from its workdir"
         )
     decoder, image = head.language_model, model.image
-    if decoder.unit_offset:
-        raise WeightsError(f"no LLaVA has the language model of {workdir}, Gemma")
+    if decoder.unit_offset or decoder.is_centred:
+        name = "Gemma" if decoder.unit_offset else "MPT"
+        raise WeightsError(f"no LLaVA has the language model of {workdir}, {name}")
     family = "mistral" if decoder.window else "llama"
     base = _base(setup.origin.path) or {"family": family, "image_id": decoder.vocab}
     image_id, vocab = base["image_id"], decoder.vocab

@@ -5,6 +5,7 @@ published MFU figures.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ ATTENTION = {
     "dot_product_attention_fwd_wrapper": (2, 2),
     "dot_product_attention_bwd_wrapper": (4, 5),
 }
+# Cross attention before every n-th block is a branch in every turn of the scan over blocks; its
+# scope (models.flamingo.SCOPE; an import would pull in the models) names n.
+_EVERY = re.compile(r"one_layer_in_(\d+)")
 
 
 class Flops(NamedTuple):
@@ -81,8 +85,10 @@ def _equations(jaxpr: Any, times: int = 1, is_rematerialised: bool = False) -> I
         # the jaxpr of a shard_map is of one device
         if name == "shard_map":
             turns = params["mesh"].size
+        every = name == "cond" and _EVERY.search(str(equation.source_info.name_stack))
+        runs = times // int(every[1]) if every else times * turns
         for value in inner:
-            yield from _equations(value, times * turns, is_again)
+            yield from _equations(value, runs, is_again)
         if not inner:
             yield Equation(equation, times, is_again)
 

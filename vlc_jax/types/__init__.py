@@ -61,12 +61,14 @@ class ImageFeatures(NamedTuple):
     question: token ids of the question about each image, padded with NOT_ASKED; only for heads that
       read it.
     has_image: False for a row without an image (text only); None: all rows have one.
+    media: latents of the image that a decoder's cross attention reads (models.flamingo).
     """
 
     pooled: Float[Array, "images embed"]
     tokens: Float[Array, "images patches embed"] | None = None
     question: Int[Array, "images length"] | None = None
     has_image: Bool[Array, " images"] | None = None
+    media: Float[Array, "images latents features"] | None = None
 
 
 class TextFeatures(NamedTuple):

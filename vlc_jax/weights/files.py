@@ -98,6 +98,20 @@ def read_json(path: Path) -> Any:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
+def beside(folder: Path, key: str) -> Path:
+    """The folder of a frozen part that weights lack: `key` of their config.json names it, itself or
+    by the last part of its name beside `folder`. Raises WeightsError if there is none."""
+    name = str(read_json(folder / "config.json").get(key, ""))
+    near = folder.resolve().parent / Path(name).name
+    for path in (Path(name), near):
+        if name and path.is_dir():
+            return path
+    what = "language model" if key.startswith("lang") else "CLIP"
+    raise WeightsError(
+        f"a part is missing: config.json names {name!r} as {key}; download that {what} to {near}"
+    )
+
+
 def _read_file(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
     if not path.exists():
         raise WeightsError(f"no weights at {path}")

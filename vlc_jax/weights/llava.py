@@ -1,4 +1,4 @@
-"""Weights of LLaVA, PaliGemma, Gemma 3, and of language models (Llama, Mistral, Phi-3, Gemma).
+"""Weights of LLaVA, PaliGemma, Gemma 3, Otter, and of language models (Llama, Phi-3, Gemma, MPT).
 
 Array names of all folder layouts (Hugging Face before and since transformers 5, LLaVA's own, plain
 language models) are first mapped to common names; rules then map these to our tree {image,
@@ -15,7 +15,7 @@ import numpy as np
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import files, gguf, huggingface, lm_config, paligemma, rename
+from vlc_jax.weights import files, flamingo, gguf, huggingface, lm_config, paligemma, rename
 from vlc_jax.weights.openai import dense
 from vlc_jax.weights.rename import Codec, Rule, rule
 
@@ -30,6 +30,7 @@ _NAMES = (  # regular expressions of prefixes -> common prefix; the first match 
     (r"(language_model\.)?lm_head\.", "lm.lm_head."),
     (r"(model\.)?language_model\.(model\.)?", "lm."),
     (r"(model\.)?(?=(embed_tokens|layers|norm)\.)", "lm."),
+    *flamingo.NAMES,
 )
 # buffers, and SigLIP's pooling, which no language model reads
 _IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq", r"vision_model\.head\..*")
@@ -44,14 +45,15 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
     """
     image: list[Rule] = []
     if "image" in sizes:
-        make = huggingface.siglip_rules if "kind" in sizes else huggingface.clip_rules
+        is_siglip = sizes.get("kind") in ("paligemma", "gemma3")
+        make = huggingface.siglip_rules if is_siglip else huggingface.clip_rules
         tower = make(sizes["image"]["patch_size"])
         image = [r for r in tower if r.is_of("image") and r.ours != ("image/projection/kernel",)]
     return [
         *image,
         *_PROJECTORS[sizes.get("kind", "llava")],
         rule("lm.embed_tokens.weight", "lm/token_embedding/embedding"),
-        *_blocks("lm.layers.{i}", "lm/blocks", sizes, is_fused),
+        *(flamingo.blocks(sizes) if sizes["family"] == flamingo.MPT else _blocks(sizes, is_fused)),
         rule("lm.norm.weight", "lm/norm/scale"),
         rule("lm.lm_head.weight", "lm/head", rename.TRANSPOSED),
     ]
@@ -68,6 +70,7 @@ _PROJECTORS = {
         # a bare parameter (inputs, outputs), no Linear: not transposed
         rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
     ],
+    **dict.fromkeys(flamingo.TOKENS, flamingo.RESAMPLER),
 }
 # Norms of a block, by the family of the language model: theirs -> ours
 _NORMS = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
@@ -81,7 +84,8 @@ _GEMMA3_NORMS = {
 }
 
 
-def _blocks(theirs: str, ours: str, sizes: Mapping[str, Any], is_fused: bool) -> list[Rule]:
+def _blocks(sizes: Mapping[str, Any], is_fused: bool) -> list[Rule]:
+    theirs, ours = "lm.layers.{i}", "lm/blocks"
     lm, norms = sizes["lm"], _GEMMA3_NORMS if sizes["family"] == "gemma3_text" else _NORMS
 
     def matrix(name: str, path: str) -> Rule:
@@ -128,7 +132,11 @@ def read_sizes(folder: str | Path) -> dict[str, Any]:
         return paligemma.read_sizes(folder)
     path = config_file(folder)
     try:
-        return lm_config.read(read_config(folder))
+        config = read_config(folder)
+        kind = config.get("model_type") if isinstance(config, dict) else None
+        if kind in (flamingo.MPT, *flamingo.TOKENS):
+            return flamingo.read(config, Path(folder))
+        return lm_config.read(config)
     except (KeyError, TypeError) as error:
         raise WeightsError(f"{path} is incomplete: {error!r}") from error
     except WeightsError as error:
@@ -168,11 +176,15 @@ def load(
     """
     if Path(folder).suffix == ".npz":
         return paligemma.load(folder, sizes, shapes, put=put, dtype=dtype)
-    arrays = files.open_arrays(folder)
+    folder, is_part = Path(folder), sizes.get("kind") == flamingo.OPEN_FLAMINGO
+    arrays = files.open_arrays(folder / flamingo.CHECKPOINT if is_part else folder)
     try:
         named = _named(arrays, sizes)
+        if is_part:
+            named = flamingo.with_frozen(named, _frozen(folder, flamingo.LANGUAGE, sizes))
         if "image" in shapes and not any(name.startswith("vision_model.") for name in named):
-            named |= _named(files.open_arrays(_tower_of(Path(folder))), sizes, _OTHER_TOWER)
+            key = flamingo.VISION if is_part else "mm_vision_tower"
+            named |= _frozen(folder, key, sizes, _OTHER_TOWER)
         used = [r for r in rules(sizes, is_fused=is_fused(named)) if _is_wanted(r, shapes)]
         flat_shapes = rename.flatten(shapes)
         expanded = _expand(used, flat_shapes, sizes)
@@ -218,21 +230,13 @@ def one_name(name: str) -> str:
     """The name common to all layouts of the array `name` of a file."""
     for regex, one in _NAMES:
         if match := re.match(regex, name):
-            return one + name[match.end() :]
+            return match.expand(one) + name[match.end() :]
     return name
 
 
-def _tower_of(folder: Path) -> Path:
-    """The folder of the CLIP whose image tower LLaVA's own files use but need not contain."""
-    name = str(files.read_json(folder / "config.json").get("mm_vision_tower", ""))
-    beside = folder.resolve().parent / Path(name).name
-    for path in (Path(name), beside):
-        if name and path.is_dir():
-            return path
-    raise WeightsError(
-        f"the folder has no image tower: its config.json names {name!r} as mm_vision_tower; "
-        f"download that CLIP to {beside}"
-    )
+def _frozen(folder: Path, key: str, sizes: Mapping[str, Any], unused: str = "") -> Named:
+    """The arrays of a frozen part, of the folder that `key` of config.json names."""
+    return _named(files.open_arrays(files.beside(folder, key)), sizes, unused)
 
 
 def is_fused(names: Iterable[str]) -> bool:
@@ -254,7 +258,7 @@ def _expand(used: Sequence[Rule], shapes: Mapping[str, Any], sizes: Mapping[str,
     expanded: Expanded = []
     for rule_ in used:
         if "{i}" in rule_.theirs[0] and "{i}" not in rule_.ours[0]:
-            expanded.append((rule_, range(sizes["lm"]["depth"])))
+            expanded.append((rule_, flamingo.layers(rule_, sizes)))
         else:
             expanded += [(each, None) for each in rename.expand([rule_], shapes)]
     return expanded
@@ -280,7 +284,7 @@ def _arrays_of(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The parameters of one rule, layers stacked on axis 0."""
     stacks: dict[str, np.ndarray] = {}
-    for layer in layers or (None,):
+    for index, layer in enumerate(layers or (None,)):
         names = _theirs(rule_, layer)
         sources = [named[name][0][named[name][1]] for name in names]
         parts = rename.convert(rule_.codec.load, names[0], sources)
@@ -295,7 +299,7 @@ def _arrays_of(
                 raise WeightsError(f"{names[0]} is not finite")
             if path not in stacks:
                 stacks[path] = np.empty(shape, dtype or part.dtype)
-            stacks[path][... if layer is None else layer] = part
+            stacks[path][... if layer is None else index] = part
     # pop: an array that was moved to a device is freed before the next one
     while stacks:
         path = next(iter(stacks))
@@ -311,8 +315,10 @@ def save(
     """Writes a folder that Hugging Face's classes load: config.json and safetensors, in shards.
 
     The saved image tower has only the blocks in `params`, and its last hidden state is selected.
-    Raises WeightsError for parameters that the format has no name for.
+    Raises WeightsError for parameters that the format has no name for, and for MPT.
     """
+    if sizes["family"] == flamingo.MPT:
+        raise WeightsError("MPT, Otter and OpenFlamingo are read, and not written")
     folder, flat = Path(folder), rename.flatten(params)
     folder.mkdir(parents=True, exist_ok=True)
     if "image" in sizes:

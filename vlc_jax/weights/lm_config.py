@@ -190,7 +190,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
             f"vision_feature_select_strategy {strategy!r} is unknown; known are {', '.join(SELECT)}"
         )
     return sizes | {
-        "image": _image_tower(config.get("vision_config", {})),
+        "image": image_tower(config.get("vision_config", {})),
         "layer": _layer(config, "vision_feature_layer"),
         "image_id": config.get("image_token_index", config.get("image_token_id", 32_000)),
         "select": SELECT[strategy],
@@ -209,7 +209,7 @@ _IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
 
 
 def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    kind, image = config["model_type"], _image_tower(config.get("vision_config", {}), "siglip")
+    kind, image = config["model_type"], image_tower(config.get("vision_config", {}), "siglip")
     fields["is_tied"] = config.get("tie_word_embeddings", True)
     image["activation"] = _ACTIVATIONS.get(image["activation"], image["activation"])
     token = config.get("image_token_index", config.get("image_token_id", _IMAGE_IDS[kind]))
@@ -287,7 +287,8 @@ def _text(config: Mapping[str, Any], name: str, default: str) -> str:
     return value
 
 
-def _image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
+def image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
+    """Fields of the image tower of a vision_config. Raises WeightsError for one of another kind."""
     if not isinstance(vision, Mapping):
         raise WeightsError(f"vision_config holds the fields of an image tower; got {vision!r}")
     config_keys.check(
@@ -324,7 +325,7 @@ def _original(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "family": family,
         "lm": _language_model(config, family)[1],
-        "image": _image_tower(config.get("vision_config") or TOWERS[tower]),
+        "image": image_tower(config.get("vision_config") or TOWERS[tower]),
         "layer": _layer(config, "mm_vision_select_layer"),
         "image_id": SENTINEL,
         "select": config.get("mm_vision_select_feature", "patch"),

@@ -1,0 +1,249 @@
+"""Weights of MPT, Otter and OpenFlamingo: their config.json -> sizes, names and renaming rules.
+
+Otter is a folder of Hugging Face. OpenFlamingo's `checkpoint.pt` holds only what was trained: the
+resampler, the cross attention and the token embeddings. The rest is read from a folder of MPT and
+one of CLIP, which a config.json beside it names by the arguments of the authors'
+`create_model_and_transforms`:
+
+    {"model_type": "open_flamingo", "lang_encoder_path": "mosaicml/mpt-7b",
+     "clip_vision_encoder_path": "openai/clip-vit-large-patch14", "cross_attn_every_n_layers": 4}
+
+Each path is a folder, or its last part the name of a folder beside that of the checkpoint.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlc_jax.errors import WeightsError
+from vlc_jax.weights import config_keys, files, lm_config, rename
+from vlc_jax.weights.openai import norm
+from vlc_jax.weights.rename import Codec, Rule, rule
+
+MPT, OTTER, OPEN_FLAMINGO = "mpt", "otter", "open_flamingo"
+CHECKPOINT, LANGUAGE, VISION = "checkpoint.pt", "lang_encoder_path", "clip_vision_encoder_path"
+# Tokens that the authors' code adds to MPT's vocabulary, in this order.
+TOKENS = {
+    OTTER: ("<|endofchunk|>", "<image>", "<answer>", "<PAD>"),
+    OPEN_FLAMINGO: ("<|endofchunk|>", "<image>", "<PAD>"),
+}
+# Regular expressions of prefixes -> common prefix, see llava.one_name. In OpenFlamingo the parts of
+# a block of the resampler are 0 and 1, and feed_forward is ff.
+NAMES = (
+    (r"vision_encoder\.(vision_model\.)?", "vision_model."),
+    (r"perceiver\.layers\.(\d+)\.0\.(?=[nt])", r"projector.layers.\1."),
+    (r"perceiver\.layers\.(\d+)\.1\.(?=\d)", r"projector.layers.\1.feed_forward."),
+    (r"perceiver\.", "projector."),
+    (
+        r"lang_encoder\.transformer\.blocks\.(\d+)\.gated_cross_attn_layer\.(ff\.|feed_forward\.)",
+        r"lm.cross.\1.feed_forward.",
+    ),
+    (r"lang_encoder\.transformer\.blocks\.(\d+)\.gated_cross_attn_layer\.", r"lm.cross.\1."),
+    (r"lang_encoder\.transformer\.blocks\.(\d+)\.decoder_layer\.", r"lm.layers.\1."),
+    (r"transformer\.blocks\.", "lm.layers."),
+    (r"(lang_encoder\.)?transformer\.wte\.", "lm.embed_tokens."),
+    (r"(lang_encoder\.)?transformer\.norm_f\.", "lm.norm."),
+)
+_DEFAULTS = {  # of transformers' MptConfig
+    "d_model": 2048,
+    "n_heads": 16,
+    "n_layers": 24,
+    "expansion_ratio": 4,
+    "vocab_size": 50_368,
+    "layer_norm_epsilon": 1e-5,
+}
+_FIXED = {
+    "no_bias": (True,),
+    "norm_type": ("low_precision_layernorm", "layernorm"),
+    "logit_scale": (),
+    "pruned_heads": ({},),
+    "tie_word_embeddings": (True,),
+}
+_ATTENTION_FIXED = {
+    "alibi": (True,),
+    "attn_type": ("multihead_attention",),
+    "attn_uses_sequence_id": (False,),
+    "clip_qkv": (),
+    "prefix_lm": (False,),
+    "qk_ln": (False,),
+    "softmax_scale": (),
+}
+# embedding_fraction: of gradients.   learned_pos_emb: read only without ALiBi.
+_HARMLESS = config_keys.TRANSFORMERS | config_keys.names(
+    """embedding_fraction emb_pdrop hidden_size init_config init_device learned_pos_emb max_seq_len
+    resid_pdrop tokenizer_name verbose"""
+)
+# only_attend_previous, use_media_placement_augmentation: ignored by the authors' code, too.
+_OTTER_HARMLESS = config_keys.TRANSFORMERS | config_keys.names(
+    "only_attend_previous use_media_placement_augmentation"
+)
+_CLIP = {  # defaults of transformers' CLIPVisionConfig
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "patch_size": 32,
+    "image_size": 224,
+}
+
+
+def read(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Sizes of a folder of MPT, Otter or OpenFlamingo, as `lm_config.read` gives them.
+
+    Raises WeightsError for another architecture, and for a missing file that the sizes come from.
+    """
+    kind = config["model_type"]
+    if kind == MPT:
+        return {"family": MPT, "lm": _language_model(config, "config.json")}
+    if kind == OTTER:
+        fixed = {"max_num_frames": (), "lora_config": ()}  # of Otter for videos, and not merged
+        read = ("cross_attn_every_n_layers", "text_config", "vision_config")
+        config_keys.check(config, "config.json", read=read, fixed=fixed, harmless=_OTTER_HARMLESS)
+        text, where = config.get("text_config"), "config.json, text_config"
+        vision = config.get("vision_config")
+    else:
+        read = ("model_type", "cross_attn_every_n_layers", LANGUAGE, VISION)
+        config_keys.check(config, "config.json", read=read, fixed={})
+        text = files.read_json(files.beside(folder, LANGUAGE) / "config.json")
+        where = f"{config[LANGUAGE]}/config.json"
+        vision = files.read_json(files.beside(folder, VISION) / "config.json")
+        vision = vision.get("vision_config", vision)
+    if not isinstance(text, Mapping) or text.get("model_type") != MPT:
+        found = text.get("model_type") if isinstance(text, Mapping) else text
+        raise WeightsError(f"{where} is of {str(found)[:50]!r}; only MPT is supported here")
+    if not isinstance(vision, Mapping):
+        raise WeightsError(f"vision_config holds the fields of an image tower; got {vision!r}")
+    lm = _language_model(text, where)
+    # an empty section of older transformers, which image_tower does not know
+    given = {key: value for key, value in vision.items() if key != "pruned_heads" or value}
+    image = lm_config.image_tower({**_CLIP, **given})
+    every = config.get("cross_attn_every_n_layers", 4)
+    if not isinstance(every, int) or not 1 <= every <= lm["depth"]:
+        raise WeightsError(f"cross_attn_every_n_layers is 1 to {lm['depth']}; got {every!r}")
+    if kind == OPEN_FLAMINGO:
+        lm["vocab"] = _vocabulary(folder)
+    lm |= {"cross_every": every, "cross_width": image["width"]}
+    more = {"image": image, "layer": -1, "image_id": None, "select": "patch"}
+    return {"family": MPT, "kind": kind, "lm": lm, **more}
+
+
+def _language_model(text: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Fields of models.lm.Decoder."""
+    attention = text.get("attn_config") or {}
+    config_keys.check(
+        text, where, read=(*_DEFAULTS, "attn_config"), fixed=_FIXED, harmless=_HARMLESS
+    )
+    config_keys.check(
+        attention,
+        f"{where}, attn_config",
+        read=("alibi_bias_max",),
+        fixed=_ATTENTION_FIXED,
+        harmless=config_keys.TRANSFORMERS | {"attn_impl", "attn_pdrop"},
+    )
+    c = {**_DEFAULTS, **text}
+    return {
+        "vocab": c["vocab_size"],
+        "width": c["d_model"],
+        "depth": c["n_layers"],
+        "heads": c["n_heads"],
+        "mlp_width": c["expansion_ratio"] * c["d_model"],
+        "epsilon": c["layer_norm_epsilon"],
+        "scaling": None,
+        "activation": "gelu",
+        "is_tied": True,
+        "is_centred": True,
+        "is_gated": False,
+        "alibi": float(attention.get("alibi_bias_max", 8)),
+    }
+
+
+def with_frozen(trained: Mapping[str, Any], frozen: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays of a checkpoint, and those of the language model that it was trained upon, both by
+    their common names. Raises WeightsError for other arrays in both than the token embeddings."""
+    if twice := sorted(trained.keys() & frozen.keys() - {"lm.embed_tokens.weight"}):
+        raise WeightsError(rename.listing("in both, checkpoint and language model", twice))
+    return {**frozen, **trained}
+
+
+def _vocabulary(folder: Path) -> int:
+    """Rows of the embedding matrix of an OpenFlamingo, to which its tokens were added."""
+    arrays = files.read(folder / CHECKPOINT, only_shapes=True)
+    name = "lang_encoder.transformer.wte.weight"
+    if name not in arrays:
+        raise WeightsError(f"{CHECKPOINT} has no {name}: no OpenFlamingo over MPT")
+    return arrays[name].shape[0]
+
+
+def _split(count: int) -> Codec:
+    """Codec of a torch Linear that concatenates `count` equal matrices along its outputs (rows)."""
+    return Codec(
+        lambda weight: tuple(part.T for part in np.split(weight, count)),
+        lambda *parts: (np.concatenate([part.T for part in parts]),),
+    )
+
+
+def _matrix(theirs: str, ours: str) -> Rule:
+    return rule(f"{theirs}.weight", f"{ours}/kernel", rename.TRANSPOSED)
+
+
+def _attention(theirs: str, ours: str) -> list[Rule]:
+    """Of a block of the resampler or of cross attention."""
+    key_value = [f"{ours}/{name}/kernel" for name in ("key", "value")]
+    return [
+        _matrix(f"{theirs}.to_q", f"{ours}/query"),
+        rule(f"{theirs}.to_kv.weight", key_value, _split(2)),
+        _matrix(f"{theirs}.to_out", f"{ours}/out"),
+    ]
+
+
+def _mlp(theirs: str, ours: str) -> list[Rule]:
+    return [
+        *norm(f"{theirs}.0", f"{ours}/mlp_norm"),
+        _matrix(f"{theirs}.1", f"{ours}/up"),
+        _matrix(f"{theirs}.3", f"{ours}/down"),
+    ]
+
+
+_BLOCK, _OURS = "projector.layers.{i}", "projector/resampler/block_{i}"
+RESAMPLER = [
+    rule("projector.latents", "projector/resampler/latents"),
+    *norm(f"{_BLOCK}.norm_media", f"{_OURS}/norm"),
+    *norm(f"{_BLOCK}.norm_latents", f"{_OURS}/latent_norm"),
+    *_attention(_BLOCK, _OURS),
+    *_mlp(f"{_BLOCK}.feed_forward", _OURS),
+    *norm("projector.norm", "projector/resampler/norm"),
+]
+
+
+def blocks(sizes: Mapping[str, Any]) -> list[Rule]:
+    """Rules of MPT's blocks and, if there is one, of the cross attention before them."""
+    theirs, ours = "lm.layers.{i}", "lm/blocks"
+    query_key_value = [f"{ours}/{name}/kernel" for name in ("query", "key", "value")]
+    rules = [
+        rule(f"{theirs}.norm_1.weight", f"{ours}/attention_norm/scale"),
+        rule(f"{theirs}.attn.Wqkv.weight", query_key_value, _split(3)),
+        _matrix(f"{theirs}.attn.out_proj", f"{ours}/out"),
+        rule(f"{theirs}.norm_2.weight", f"{ours}/mlp_norm/scale"),
+        _matrix(f"{theirs}.ffn.up_proj", f"{ours}/up"),
+        _matrix(f"{theirs}.ffn.down_proj", f"{ours}/down"),
+    ]
+    if not sizes["lm"].get("cross_every"):
+        return rules
+    theirs, ours = "lm.cross.{i}", "lm/cross"
+    return [
+        *rules,
+        *norm(f"{theirs}.attn.norm", f"{ours}/norm"),
+        *_attention(f"{theirs}.attn", ours),
+        rule(f"{theirs}.attn_gate", f"{ours}/attention_gate"),
+        *_mlp(f"{theirs}.feed_forward", ours),
+        rule(f"{theirs}.ff_gate", f"{ours}/mlp_gate"),
+    ]
+
+
+def layers(rule_: Rule, sizes: Mapping[str, Any]) -> range:
+    """Layers of a stacked rule: all, or those with cross attention."""
+    depth, every = sizes["lm"]["depth"], sizes["lm"].get("cross_every")
+    is_cross = rule_.ours[0].startswith("lm/cross/")
+    return range(every - 1, depth, every) if is_cross else range(depth)
