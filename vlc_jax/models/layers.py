@@ -129,7 +129,7 @@ class Dense(nn.Module):
         return y.reshape(*axes, self.features)
 
 
-def layer_norm(epsilon: float, dtype: Any, name: str) -> nn.LayerNorm:
+def layer_norm(epsilon: float, dtype: Any, name: str | None = None) -> nn.LayerNorm:
     """A layer norm with float32 statistics; the exact variance, since E[x^2] - E[x]^2 cancels."""
     return nn.LayerNorm(epsilon=epsilon, dtype=dtype, use_fast_variance=False, name=name)
 
@@ -193,13 +193,14 @@ class Attention(nn.Module):
     def __call__(
         self,
         queries: Float[Array, "_ queries embed"],
-        x: Float[Array, "batch length embed"],
+        x: Float[Array, "batch length _"],
         *,
         is_causal: bool = False,
         positions: Int[Array, " batch"] | None = None,
         rotations: tuple[rope.Rotation, rope.Rotation] | None = None,
     ) -> Float[Array, "batch queries embed"]:
-        batch, length, width = x.shape
+        # the width of the queries: in cross attention, `x` may have another one
+        batch, length, width = *x.shape[:2], queries.shape[-1]
         head = width // self.heads
 
         def dense(features: int, init: Initializer, name: str, use_bias: bool = True) -> Dense:

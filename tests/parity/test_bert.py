@@ -1,0 +1,73 @@
+"""Encoders of BERT, RoBERTa and BLIP give the features of transformers, after every block."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vlc_jax.models import bert
+from vlc_jax.weights import bert as names
+from vlc_jax.weights import rename
+
+pytestmark = pytest.mark.slow
+
+TOLERANCE = 2e-5
+SCRIPT = "bert_reference.py"
+SIZES = {"vocab_size": 50, "positions": 16, "width": 24, "depth": 2, "heads": 3, "mlp_width": 40}
+CASES = {
+    "bert": {},
+    "roberta": {"epsilon": 1e-5, "token_types": 1, "first_position": 2},
+    "blip": {"token_types": 0, "cross": (0, 1)},
+}
+BUFFERS = (r"embeddings\.(position_ids|token_type_ids)",)
+WRONG = {
+    "bert": [{"activation": "gelu_tanh"}, {"heads": 4}],
+    "roberta": [{"first_position": 0}],
+    "blip": [{"epsilon": 1e-3}],
+}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def features(encoder, params, ids, ends, images):
+    def run(encoder):
+        x = encoder.embed(ids)
+        found = {"embed_0": x}
+        for i in range(encoder.depth):
+            x = encoder.blocks(x, ends, images, i, i + 1)
+            found[f"block_{i}"] = x
+        return found
+
+    return encoder.apply({"params": params}, method=run)
+
+
+def difference(io, case, **wrong):
+    """Largest difference of the embeddings and of every block, on real tokens."""
+    encoder = bert.Encoder(**{**SIZES, **CASES[case], **wrong})
+    images = jnp.asarray(io["images"]) if case == "blip" else None
+    ids, ends = (jnp.asarray(io[name], jnp.int32) for name in ("ids", "ends"))
+    shapes = jax.eval_shape(
+        lambda: bert.Encoder(**SIZES, **CASES[case]).init(jax.random.key(0), ids, ends, images)
+    )["params"]
+    prefix = f"{case}/weights/"
+    theirs = {name.removeprefix(prefix): io[name] for name in io if name.startswith(prefix)}
+    flat = {f"x/{path}": leaf.shape for path, leaf in rename.flatten(shapes).items()}
+    rules = names.rules("", "x")
+    params = rename.load(rules, theirs, flat, BUFFERS)
+    again = rename.save(rules, params)
+    for name, array in again.items():
+        np.testing.assert_array_equal(array, theirs[name])
+    found = features(encoder, rename.unflatten(params)["x"], ids, ends, images)
+    is_real = np.arange(ids.shape[1])[None] <= io["ends"][:, None]
+    return max(np.abs(x - io[f"{case}/{name}"])[is_real].max() for name, x in found.items())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_embeddings_and_every_block_are_those_of_transformers(io, case):
+    assert difference(io, case) < TOLERANCE
+
+
+@pytest.mark.parametrize(("case", "wrong"), [(c, w) for c in WRONG for w in WRONG[c]])
+def test_another_encoder_is_found(io, case, wrong):
+    assert difference(io, case, **wrong) > 5 * TOLERANCE
