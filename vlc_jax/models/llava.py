@@ -24,6 +24,8 @@ KINDS: dict[str, dict[str, str]] = {
     "llava": {"stage": "raw", "projection": "mlp", "bidirectional": "none"},
     "paligemma": {"stage": "normed", "projection": "linear", "bidirectional": "prompt"},
     "gemma3": {"stage": "normed", "projection": "pooled", "bidirectional": "image"},
+    # of models.instructblip.InstructBLIP
+    "instructblip": {"stage": "normed", "projection": "linear", "bidirectional": "none"},
 }
 
 
