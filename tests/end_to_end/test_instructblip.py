@@ -7,8 +7,9 @@ import pytest
 
 import vlc_jax
 from tests.support import instructblip, llava_folder
+from vlc_jax.configs.eval import llava
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import llava_config
+from vlc_jax.setup import llava_config, plan_search
 
 QUESTION = "is the red on or under the blue"
 
@@ -36,6 +37,16 @@ def test_the_config_is_that_of_the_folder(folder, tmp_path):
         llava_config.config_of_llava(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(instructblip.PUBLISHED))
     assert llava_config.is_llava(tmp_path)
+
+
+def test_a_plan_has_the_pixels_and_the_texts_of_the_folder(folder):
+    config = llava.get_config(f"path={folder},root={folder},sets=whatsup_a_two_way")
+    with config.unlocked():
+        config.batch_size = config.eval.batch_size = 8
+    batch = next(plan_search.planned(config, is_scored=True)).batch
+    side, length = instructblip.IMAGE["image_size"], 2 * instructblip.QFORMER["positions"]
+    assert batch["image"].shape == (8, side, side, 3)
+    assert batch["text"].shape == batch["text_marks"].shape == (8, length)
 
 
 @pytest.mark.slow
