@@ -150,14 +150,19 @@ class ConversationTokenizer(Tokenizer):
             same = decoder.common_prefix(encode(prompt), both)
             ids += [*both, self.eos_id]
             marks += [0] * same + [1] * (len(both) - same) + [int(talk.marks_end)]
-        if talk.is_scored and len(ids) > self.context_length:
+        if talk.is_scored and len(ids) > self._room:
             # cut before the answer it would score log p = 0, the maximum
             raise DataError(
-                f"a question and its answer have {len(ids)} tokens, more than the context_length "
-                f"{self.context_length}: set a longer config.text.context_length, or shorten "
+                f"a question and its answer have {len(ids)} tokens, more than the {self._room} of "
+                f"config.text.context_length={self.context_length}: set a longer one, or shorten "
                 f"{talk.turns[0][0][:60]!r}"
             )
         return ids, marks
+
+    @property
+    def _room(self) -> int:
+        """Columns of a row that hold a text."""
+        return self.context_length
 
     def _start(self) -> list[int]:
         """The start token, if the vocabulary has one."""

@@ -1,5 +1,6 @@
 """What all heads have in common: chunks and devices change nothing."""
 
+import functools
 import re
 
 import jax
@@ -17,6 +18,7 @@ from vlc_jax.train import step as train_step
 from vlc_jax.types import State
 
 PAIRS, PATCHES, LENGTH, EMBED, DEVICES = 16, 9, 6, 7, 8
+KEY = jax.random.key(0)
 HEADS = {
     "clip": {},
     "labclip": {"width": EMBED},
@@ -38,6 +40,16 @@ HEADS = {
         "depth": 1,
         "attention_heads": 2,
     },
+    "instructblip": {
+        "vocab_size": 9,
+        "patches": PATCHES,
+        "has_class_token": False,
+        "width": 8,
+        "depth": 1,
+        "attention_heads": 2,
+        "length": LENGTH,
+        "qformer": {"queries": 2, "width": 8, "depth": 1, "heads": 2, "mlp_width": 8},
+    },
     "vlm2vec": {
         "vocab_size": 9,
         "patches": PATCHES,
@@ -49,7 +61,7 @@ HEADS = {
 }
 CASES = [  # of heads that score pairs by their tokens, chunk by chunk
     *(("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
-    *(("captioner", {}), ("blip", {})),
+    *(("captioner", {}), ("blip", {}), ("instructblip", {})),
 ]
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]
 # of decoders without a prefix and a question, which stand replicated beside tokens of the batch
@@ -67,7 +79,10 @@ def test_protocols_tell_which_heads_decode_generate_and_read_marks():
         {name for name, head in made.items() if isinstance(head, protocol)}
         for protocol in (heads.Decoding, heads.Generating)
     )
-    assert (decode, generate) == ({"captioner", "vlm2vec"}, {"captioner"})
+    assert (decode, generate) == (
+        {"captioner", "instructblip", "vlm2vec"},
+        {"captioner", "instructblip"},
+    )
     assert {name for name, head in made.items() if head.reads_marks} == {"dcsm"}
     assert made["captioner"].clone(scores="answer").reads_marks
 
@@ -92,6 +107,18 @@ def features():
     return jax.device_put((image, text))
 
 
+def features_for(name, features):
+    """The features that a head reads: InstructBLIP reads the question of a text, in the first half
+    of its row, captioner and vlm2vec that of an image."""
+    image, text = features
+    if name not in ("captioner", "vlm2vec"):
+        image = image._replace(question=None)
+    if name == "instructblip":
+        half = LENGTH // 2
+        text = text._replace(ids=text.ids.at[:, :half].set(-2 - text.ids[:, half:]))
+    return image, text
+
+
 def scored(module, image, text):
     return module.score(module.image(image), module.text(text))
 
@@ -111,6 +138,23 @@ def weighted(name, chunk, options):
     return head, jax.jit(gradient, compiler_options={"xla_backend_optimization_level": 0})
 
 
+@pytest.fixture(scope="module")
+def of_whole():
+    """Function of a head and features: variables, and scores and gradients without chunks."""
+    found = {}
+
+    def call(name, options, features):
+        key = name, str(options), features[0].question is None
+        if key not in found:
+            head, whole = weighted(name, PAIRS, options)
+            # jitted: XLA drops the scores, which operation by operation take longer than the test
+            variables = jax.jit(functools.partial(head.init, method=scored))(KEY, *features)
+            found[key] = variables, whole(variables, *features)
+        return found[key]
+
+    return call
+
+
 def assert_close(found, expected):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         if a.dtype == jnp.float32:
@@ -119,13 +163,15 @@ def assert_close(found, expected):
 
 @pytest.mark.devices
 @pytest.mark.parametrize(("name", "options"), ON_RUNS_MESH, ids=str)
-def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(features, name, options):
-    mesh = sharding.make_mesh(data=4, fsdp=2)
-    head, whole = weighted(name, PAIRS, options)
-    variables = head.init(jax.random.key(0), *features, method=scored)
-    expected = whole(variables, *features)
+def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(
+    features, of_whole, name, options
+):
+    mesh, features = sharding.make_mesh(data=4, fsdp=2), features_for(name, features)
+    variables, expected = of_whole(name, options, features)
 
-    _, parts = weighted(name, 1, options)  # two parts on each device
+    # two parts on each device; the compiler splits the rows of a part of heads with a decoder
+    has_decoder = isinstance(models.HEADS[name](**HEADS[name]), heads.Decoding)
+    _, parts = weighted(name, DEVICES if has_decoder else 1, options)
     placed = jax.device_put(features, sharding.batch_sharding(mesh))
     variables = jax.device_put(variables, sharding.replicated(mesh))
     with jax.set_mesh(mesh):
@@ -145,12 +191,11 @@ def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(featur
 @pytest.mark.devices
 @pytest.mark.parametrize(("name", "options"), ON_EXPLICIT_MESH, ids=str)
 def test_a_mesh_of_explicit_axes_gives_the_scores_and_gradients_of_one_device(
-    features, name, options
+    features, of_whole, name, options
 ):
-    features = features[0]._replace(question=None), features[1]
-    head, gradient = weighted(name, 1, options)
-    variables = head.init(jax.random.key(0), *features, method=scored)
-    expected = gradient(variables, *features)
+    features = features_for(name, (features[0]._replace(question=None), features[1]))
+    variables, expected = of_whole(name, options, features)
+    _, gradient = weighted(name, 1, options)
     mesh = jax.make_mesh((4, 2), types.BATCH_AXES, axis_types=(AxisType.Explicit,) * 2)
     with jax.set_mesh(mesh):
         placed = jax.device_put(features, NamedSharding(mesh, jax.P(types.BATCH_AXES)))

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support import plain_llava
+from tests.support import instructblip, plain_llava
 from tests.support.archives import tensor
 from tests.support.small_models import GEMMA, GEMMA3, IMAGE, LM, SIGLIP, normal
 from vlc_jax.encode import text_encoders
@@ -34,6 +34,8 @@ OVER_GEMMA3 = {"family": "gemma3_text", "lm": LM | GEMMA3, "kind": "gemma3", "si
 
 
 def shapes_of(sizes):
+    if sizes.get("kind") == "instructblip":
+        return instructblip.shapes(sizes)
     if "image" in sizes:
         return jax.eval_shape(
             functools.partial(plain_llava.init, plain_llava.build(sizes)), jax.random.key(0)
@@ -60,8 +62,19 @@ def assert_same(found, expected):
         {"family": "gemma3_text", "lm": LM | GEMMA3 | {"scaling": None, "scale_width": None}},
         PALIGEMMA,
         OVER_GEMMA3,
+        instructblip.SIZES,
     ],
-    ids=["llava", "fused", "cls", "gemma", "gemma_plain", "gemma3_text", "paligemma", "gemma3"],
+    ids=[
+        "llava",
+        "fused",
+        "cls",
+        "gemma",
+        "gemma_plain",
+        "gemma3_text",
+        "paligemma",
+        "gemma3",
+        "instructblip",
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_what_is_written_is_read(tmp_path, sizes, dtype):
@@ -269,6 +282,7 @@ PUBLISHED = {
         },
         "vision_config": _SO400M | {"image_size": 896, "vision_use_head": False},
     },
+    "instructblip": instructblip.PUBLISHED,
 }
 
 
@@ -299,6 +313,10 @@ def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
         ("paligemma", {"text_config": {"use_bidirectional_attention": False}}),
         ("paligemma", {"vision_config": {"model_type": "clip_vision_model"}}),
         ("gemma3", {"mm_tokens_per_image": 200}),
+        ("instructblip", {"text_config": {"model_type": "t5"}}),
+        ("instructblip", {"vision_config": {"qkv_bias": False}}),
+        ("instructblip", {"qformer_config": {"position_embedding_type": "relative_key"}}),
+        ("instructblip", {"qformer_config": {"hidden_act": "relu"}}),
         ("gemma3", {"text_config": {"final_logit_softcapping": 30.0}}),
         ("gemma3", {"text_config": {"use_bidirectional_attention": True}}),
         ("gemma3", {"text_config": {"layer_types": ["full_attention", "sliding_attention"]}}),

@@ -65,6 +65,9 @@ TEMPLATES: dict[str, Template] = {
     "paligemma": Template(
         f"{IMAGE}<bos>{{question}}\n", ("<eos>",), "one question; the image comes before BOS"
     ),
+    "instructblip": Template(
+        f"{IMAGE}{{question}}", ("</s>",), "no words around a question; the image comes before BOS"
+    ),
     "gemma_3": Template(
         f"<bos><start_of_turn>user\n\n\n<start_of_image>{IMAGE}<end_of_image>\n\n{{question}}"
         "<end_of_turn>\n<start_of_turn>model\n",

@@ -17,6 +17,7 @@ from vlc_jax.models import (
     clip,
     dcsm,
     heads,
+    instructblip,
     labclip,
     layers,
     pacl,
@@ -36,6 +37,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "blip": blip.BLIP,
     "captioner": captioner.Captioner,
     "dcsm": dcsm.DCSM,
+    "instructblip": instructblip.InstructBLIP,
     "labclip": labclip.LABCLIP,
     "pacl": pacl.PACL,
     "sparc": sparc.SPARC,
@@ -78,7 +80,7 @@ def build(
     head: fields of the head.
     vector_width: texts are precomputed vectors of this width, and `text` has the fields of
       models.text_vectors.VectorTower; None: texts are token ids.
-    text_tower: False for a model whose head reads the token ids itself (captioner, vlm2vec).
+    text_tower: False for a model whose head, a decoder, reads the token ids itself (captioner).
 
     overrides: a name of `SHORT`, or `image={...}` / `text={...}` with any field of that tower.
     dtype is "float32" | "bfloat16" | "float16"; parameters are always float32.

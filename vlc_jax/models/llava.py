@@ -26,6 +26,8 @@ KINDS: dict[str, dict[str, str]] = {
     "llava": {"stage": "raw", "projection": "mlp", "bidirectional": "none"},
     "paligemma": {"stage": "normed", "projection": "linear", "bidirectional": "prompt"},
     "gemma3": {"stage": "normed", "projection": "pooled", "bidirectional": "image"},
+    # of models.instructblip.InstructBLIP
+    "instructblip": {"stage": "normed", "projection": "linear", "bidirectional": "none"},
     "otter": _FLAMINGO,
     "open_flamingo": _FLAMINGO,
 }

@@ -39,7 +39,7 @@ def load_llava(
             "config.model.name='captioner' or 'vlm2vec', and config.model.text_tower=False"
         )
     loaded = _load_shaped(path, {"image": shapes["image"], **shapes["head"]}, keeping)
-    head = {name: loaded[name] for name in ("projector", "lm") if name in loaded}
+    head = {name: part for name, part in loaded.items() if name != "image"}
     parts = {"image": loaded.get("image"), "head": head}
     bias = {"logit_bias": np.zeros((), np.float32)} if "logit_bias" in shapes else {}
     params = {name: part for name, part in parts.items() if part}

@@ -1,4 +1,4 @@
-"""Configs for weights of LLaVA and its kin: a captioner that scores by VQAScore."""
+"""Configs for weights of LLaVA and its kin: captioners that score by VQAScore."""
 
 import json
 from collections.abc import Mapping
@@ -22,12 +22,15 @@ from vlc_jax.weights import flamingo, llava, metadata, paligemma
 # {"tokenizer": name} of a run whose prompt is not that of a conversation.
 PROMPT = "vlc_jax"
 # Interpolation of images by `kind` of the sizes, if no processor's file has one.
-INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear"}
+INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear", "instructblip": "bicubic"}
+# Folder of the Q-Former's tokenizer in InstructBLIP's.
+INSTRUCTION = "qformer_tokenizer"
 
 
 def is_llava(path: str | Path) -> bool:
-    """True for a folder of LLaVA (Hugging Face's or the authors'), PaliGemma, Gemma 3, Otter or
-    OpenFlamingo, by its config.json, and for a PaliGemma file of big_vision."""
+    """True for a folder of LLaVA (Hugging Face's or the authors'), PaliGemma, Gemma 3,
+    InstructBLIP, Otter or OpenFlamingo, by its config.json, and for a PaliGemma file of
+    big_vision."""
     if paligemma.is_paligemma(path):
         return True
     file = Path(path) / "config.json"
@@ -43,7 +46,8 @@ def is_llava(path: str | Path) -> bool:
 
 
 def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDict:
-    """The evaluation config for weights of LLaVA, PaliGemma, Gemma 3, Otter or OpenFlamingo.
+    """The evaluation config for weights of LLaVA, PaliGemma, Gemma 3, InstructBLIP, Otter or
+    OpenFlamingo.
 
     tokenizer: its file or folder; by default the folder of the weights, for OpenFlamingo that of
       its language model.
@@ -75,8 +79,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
             | _image_token(path, kind, vocabulary)
             | ({"added_tokens": added, "pad_token": added[-1]} if added else {})
         )
-        is_siglip = kind in INTERPOLATIONS
-        variant = "SigLIP-SO400M/14-224" if is_siglip else "L/14"
+        variant = "SigLIP-SO400M/14-224" if kind in ("paligemma", "gemma3") else "L/14"
         config.model.update({"name": "captioner", "variant": variant, "text_tower": False})
         config.model.vocab_size, config.model.logit_scale_init = sizes["lm"]["vocab"], 1.0
         config.model.image = ConfigDict(_image(sizes))
@@ -90,11 +93,38 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
                 "scores": "answer",
                 "prefix": _prefix(vocabulary, template, kind),
                 # rows per call: about 1 GB of logits of 128 tokens, also with Gemma's vocabulary
-                "chunk": 8 if is_siglip else 64,
+                "chunk": 8 if sizes["lm"]["vocab"] > 200_000 else 64,
             }
         )
+        if kind == "instructblip":
+            _set_instruction(config, sizes, files, vocabulary)
         _set_exported_prompt(config, path)
     return config
+
+
+def _set_instruction(
+    config: ConfigDict, sizes: Mapping[str, Any], files: Path, vocabulary: DecoderTokenizer
+) -> None:
+    """Sets the Q-Former, and the tokenizer that writes a question in its vocabulary, too.
+
+    Raises UsageError if the folder of its tokenizer is missing.
+    """
+    folder = (files if files.is_dir() else files.parent) / INSTRUCTION
+    if not (folder / "tokenizer.json").exists():
+        raise UsageError(
+            f"there is no tokenizer.json of the Q-Former in {folder}: InstructBLIP reads a "
+            "question in its vocabulary, too; copy that folder of the weights there"
+        )
+    config.model.name = "instructblip"
+    config.model.head = ConfigDict({**config.model.head, "qformer": sizes["qformer"], "prefix": ()})
+    # Half of a row for each vocabulary, as the authors' code cuts both after 128 tokens.
+    config.text.tokenizer = "instruction"
+    config.text.context_length = 2 * min(128, sizes["qformer"]["positions"])
+    options = config.text.tokenizer_options
+    options.instruction_path = str(folder)
+    # The published folder declares "</s>", with which the authors trained.
+    declared = special_tokens.declared("bos_token", files if files.is_file() else files / "x")
+    options.start_token = declared or vocabulary.start_token or ""
 
 
 def _exported_prompt(path: Path) -> dict[str, Any] | None:
@@ -147,7 +177,8 @@ def _pixels(path: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
     kind, side = sizes.get("kind", "llava"), sizes["image"]["image_size"]
     pixels: dict[str, Any] = {"image_size": side, "crop": "centre"}
     if kind in INTERPOLATIONS:
-        pixels |= {"crop": "none", "normalisation": "siglip"}
+        moments = "clip" if kind == "instructblip" else "siglip"
+        pixels |= {"crop": "none", "normalisation": moments}
         pixels["interpolation"] = INTERPOLATIONS[kind]
     if path.is_file():  # big_vision's format, whose resize is bilinear
         return pixels | {"interpolation": "bilinear"}

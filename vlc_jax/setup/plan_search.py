@@ -14,7 +14,7 @@ from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import layers
 from vlc_jax.models.parameters import TOWERS, Parameters
-from vlc_jax.setup import data, duration, resolve, validate
+from vlc_jax.setup import data, duration, resolve, validate, weights_config
 from vlc_jax.types.setup import Setup
 
 
@@ -172,6 +172,7 @@ def _largest_batch(
 def _planned(
     config: ConfigDict, flags: Mapping[str, Any], devices: Sequence[Any], is_scored: bool = False
 ) -> Planned:
+    config = weights_config.completed(config)
     setup = resolve(config, "plan", devices)
     batch, rows = batch_shapes(config, setup.mesh, setup.parameters), config.batch_size
     if is_scored:

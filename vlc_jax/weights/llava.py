@@ -1,4 +1,5 @@
-"""Weights of LLaVA, PaliGemma, Gemma 3, Otter, and of language models (Llama, Phi-3, Gemma, MPT).
+"""Weights of LLaVA, PaliGemma, Gemma 3, InstructBLIP, Otter, and of language models (Llama,
+Mistral, Phi-3, Gemma, MPT).
 
 Array names of all folder layouts (Hugging Face before and since transformers 5, LLaVA's own, plain
 language models) are first mapped to common names; rules then map these to our tree {image,
@@ -15,7 +16,16 @@ import numpy as np
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import files, flamingo, gguf, huggingface, lm_config, paligemma, rename
+from vlc_jax.weights import (
+    files,
+    flamingo,
+    gguf,
+    huggingface,
+    instructblip,
+    lm_config,
+    paligemma,
+    rename,
+)
 from vlc_jax.weights.openai import dense
 from vlc_jax.weights.rename import Codec, Rule, rule
 
@@ -44,7 +54,9 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
     is_fused: query, key and value are one matrix, and so are gate and up (Phi-3).
     """
     image: list[Rule] = []
-    if "image" in sizes:
+    if sizes.get("kind") == instructblip.KIND:
+        image = instructblip.rules(sizes["image"]["patch_size"])
+    elif "image" in sizes:
         is_siglip = sizes.get("kind") in ("paligemma", "gemma3")
         make = huggingface.siglip_rules if is_siglip else huggingface.clip_rules
         tower = make(sizes["image"]["patch_size"])
@@ -70,6 +82,7 @@ _PROJECTORS = {
         # a bare parameter (inputs, outputs), no Linear: not transposed
         rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
     ],
+    instructblip.KIND: [],  # among those of its image tower
     **dict.fromkeys(flamingo.TOKENS, flamingo.RESAMPLER),
 }
 # Norms of a block, by the family of the language model: theirs -> ours
@@ -165,8 +178,8 @@ def load(
 ) -> dict[str, Any]:
     """Parameters of a folder, of PaliGemma's `.npz` or of a GGUF file, a tree like `shapes`.
 
-    sizes: from `read_sizes`.   shapes: {"image", "projector", "lm"} for LLaVA, {"lm"} for a
-    language model, of arrays or jax.ShapeDtypeStruct.
+    sizes: from `read_sizes`.   shapes: {"image", "projector", "lm"} for LLaVA, for InstructBLIP
+    also {"reader"}, {"lm"} for a language model, of arrays or jax.ShapeDtypeStruct.
     put: moves each parameter to its devices: (path, array) -> the leaf of the result.   dtype:
       dtype of all parameters; None: the dtypes of the file.
     LLaVA's own files may lack the frozen image tower. It is then read from the CLIP named
@@ -348,12 +361,12 @@ def _their_arrays(
 ) -> Iterator[tuple[str, np.ndarray]]:
     prefixes = {"lm.": "model.", "lm.lm_head.": "lm_head."}
     if "image" in sizes:
-        prefixes = {
-            "lm.": "language_model.model.",
-            "lm.lm_head.": "language_model.lm_head.",
-            "vision_model.": "vision_tower.vision_model.",
-            "projector.": "multi_modal_projector.",
-        }
+        prefixes = {"lm.": "language_model.model.", "lm.lm_head.": "language_model.lm_head."}
+        if sizes.get("kind") == instructblip.KIND:
+            prefixes[""] = ""
+        else:
+            prefixes["vision_model."] = "vision_tower.vision_model."
+            prefixes["projector."] = "multi_modal_projector."
     used = [
         r
         for r in rules(sizes, is_fused=sizes["family"] == "phi3")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, huggingface_config
+from vlc_jax.weights import config_keys, huggingface_config, instructblip
 
 # Defaults of transformers' classes, by model_type: a config.json may omit these fields.
 _LLAMA = {
@@ -149,7 +149,8 @@ SENTINEL = -200  # of LLaVA's own code: the id of an image in a tokenised prompt
 
 def read(config: Mapping[str, Any]) -> dict[str, Any]:
     """{"family", "lm"} of a language model; for LLaVA also {"image", "layer", "image_id",
-    "select"}, for PaliGemma and Gemma 3 `kind` (models.llava.KINDS), for Gemma 3 `side`.
+    "select"}, for PaliGemma, Gemma 3 and InstructBLIP `kind` (models.llava.KINDS), for Gemma 3
+    `side`, for InstructBLIP `qformer`.
 
     lm, image: fields of models.lm.Decoder and of the image tower, with the `depth` of the
     file; layer: the selected hidden state.
@@ -172,6 +173,8 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
         harmless=config_keys.TRANSFORMERS | _LM_HARMLESS,
     )
     sizes = {"family": family, "lm": fields}
+    if kind == instructblip.KIND:
+        return sizes | instructblip.read(config)
     if kind in (*_IMAGE_IDS, "llava"):
         harmless = config_keys.TRANSFORMERS | _HARMLESS
         fixed = {"image_aspect_ratio": _ORIGINAL_FIXED["image_aspect_ratio"]}  # of our exports
@@ -228,8 +231,10 @@ def write(sizes: Mapping[str, Any]) -> dict[str, Any]:
     if "image" not in sizes:
         name = sizes["family"].removesuffix("_text").capitalize()
         return text | {"architectures": [f"{name}ForCausalLM"]}
-    image = sizes["image"]
-    if "kind" in sizes:
+    image, kind = sizes["image"], sizes.get("kind")
+    if kind == instructblip.KIND:
+        return instructblip.write(sizes, text)
+    if kind is not None:
         return _write_over_siglip(sizes, text)
     side = image["image_size"] // image["patch_size"]
     strategy = next(theirs for theirs, ours in SELECT.items() if ours == sizes["select"])

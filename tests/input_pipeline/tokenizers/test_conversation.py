@@ -70,7 +70,7 @@ def test_an_answer_to_be_scored_ends_or_not_and_is_never_cut(make):
     found = answers(tokenize(make(9), texts))
     assert found[0] == ("\n what is it ASSISTANT: a cat </s> <pad>", "a cat </s>")
     assert found[1] == (found[0][0], "a cat")
-    with pytest.raises(DataError, match="have 8 tokens, more than the context_length 7"):
+    with pytest.raises(DataError, match="have 8 tokens, more than the 7 of config"):
         make(7)(texts)
 
 

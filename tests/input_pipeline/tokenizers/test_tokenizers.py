@@ -502,7 +502,7 @@ def test_the_class_of_a_conversation_tokenizer_says_so_before_it_is_built():
         for name, build in TOKENIZERS.items()
     }
     assert kinds == expected
-    assert sum(kinds.values()) == 2
+    assert sum(kinds.values()) == 3
 
 
 @pytest.mark.parametrize("name", ["start_of_text", "end_of_text", "|startoftext|", "|endoftext|"])
