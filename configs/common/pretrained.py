@@ -31,6 +31,18 @@ def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -
     config.text.tokenizer_options = ConfigDict({"path": _tokenizer(args)})
 
 
+def use_clip_hf(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
+    """CLIP of open_clip with a tokenizer of Hugging Face: MetaCLIP 2, RoBERTa and XLM-RoBERTa.
+
+    tokenizer: tokenizer.json or a folder with it; by default the weights' folder. Texts are
+    repaired as CLIP's, and keep their case.
+    """
+    use_clip(config, args, image_size)
+    config.text.tokenizer = "hf"
+    special = {"eos_token": "</s>", "pad_token": "<pad>", "clean": "repair"}
+    config.text.tokenizer_options.update(special)
+
+
 def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
     """Model, preprocessing and tokenizer of SigLIP.
 
@@ -75,7 +87,7 @@ def use_random_crops(config: ConfigDict, crop: str = "random_resized") -> None:
     config.input.crop = crop
 
 
-FAMILIES = {"clip": use_clip, "siglip": use_siglip, "siglip2": use_siglip2}
+FAMILIES = {"clip": use_clip, "clip_hf": use_clip_hf, "siglip": use_siglip, "siglip2": use_siglip2}
 
 
 def use_family(config: ConfigDict, args: SimpleNamespace) -> None:

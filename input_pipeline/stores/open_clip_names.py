@@ -11,6 +11,13 @@ from vlc_jax.input_pipeline import lookup
 
 # Has OpenAI's tokenizer, which many repositories of CLIP weights lack.
 CLIP_TOKENIZER = "openai/clip-vit-base-patch32"
+# Repositories of other tokenizers, by a part of the model's name.
+_TOKENIZERS = {
+    "SigLIP": None,
+    "worldwide": "facebook/xlm-v-base",
+    "xlm-roberta": "FacebookAI/xlm-roberta-base",
+    "roberta": "FacebookAI/roberta-base",
+}
 
 
 class Row(NamedTuple):
@@ -82,6 +89,10 @@ _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
         "commonpool_l_basic_s1b_b8k": "laion/CLIP-ViT-B-16-CommonPool.L.basic-s1B-b8K",
         "commonpool_l_s1b_b8k": "laion/CLIP-ViT-B-16-CommonPool.L-s1B-b8K",
     },
+    # open_clip's tag laion400m_e32 names the repository of laion400m_e31, too
+    ("ViT-B-16-plus-240", "B/16-plus-240", "gelu"): {
+        "laion400m_e31": "timm/vit_base_patch16_plus_clip_240.laion400m_e31"
+    },
     ("ViT-L-14", "L/14", "quick_gelu"): {
         "openai": "timm/vit_large_patch14_clip_224.openai",
         "metaclip_400m": "timm/vit_large_patch14_clip_224.metaclip_400m",
@@ -113,6 +124,37 @@ _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
     ("ViT-g-14", "g/14", "gelu"): {
         "laion2b_s12b_b42k": "laion/CLIP-ViT-g-14-laion2B-s12B-b42K",
         "laion2b_s34b_b88k": "laion/CLIP-ViT-g-14-laion2B-s34B-b88K",
+    },
+    ("ViT-bigG-14", "bigG/14", "gelu"): {
+        "laion2b_s39b_b160k": "laion/CLIP-ViT-bigG-14-laion2B-39B-b160k"
+    },
+    ("ViT-bigG-14", "bigG/14", "quick_gelu"): {
+        "metaclip_fullcc": "timm/vit_gigantic_patch14_clip_224.metaclip_2pt5b"
+    },
+    # MetaCLIP 2: texts of 300 languages
+    ("ViT-H-14-worldwide", "H/14", "quick_gelu"): {
+        "metaclip2_worldwide": "timm/vit_huge_patch14_clip_224.metaclip2_worldwide"
+    },
+    ("ViT-H-14-worldwide-378", "H/14", "gelu"): {
+        "metaclip2_worldwide": "timm/vit_huge_patch14_clip_378.metaclip2_worldwide"
+    },
+    ("ViT-bigG-14-worldwide", "bigG/14", "gelu"): {
+        "metaclip2_worldwide": "timm/vit_gigantic_patch14_clip_224.metaclip2_worldwide"
+    },
+    ("ViT-bigG-14-worldwide-378", "bigG/14", "gelu"): {
+        "metaclip2_worldwide": "timm/vit_gigantic_patch14_clip_378.metaclip2_worldwide"
+    },
+    # open_clip's list names no activation of these: that of the repository's config is taken
+    ("roberta-ViT-B-32", "roberta-B/32", None): {
+        "laion2b_s12b_b32k": "laion/CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k"
+    },
+    ("xlm-roberta-base-ViT-B-32", "xlm-roberta-B/32", None): {
+        "laion5b_s13b_b90k": "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k"
+    },
+    ("xlm-roberta-large-ViT-H-14", "xlm-roberta-H/14", None): {
+        "frozen_laion5b_s13b_b90k": (
+            "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k"
+        )
     },
     ("EVA01-g-14", "EVA01-g/14", None): {
         "laion400m_s11b_b41k": "timm/eva_giant_patch14_clip_224.laion400m_s11b_b41k"
@@ -149,6 +191,10 @@ _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
     ("ViT-SO400M-14-SigLIP-384", "SigLIP-SO400M/14-384", None): {
         "webli": "timm/ViT-SO400M-14-SigLIP-384"
     },
+    ("ViT-SO400M-16-SigLIP-i18n-256", "SigLIP-SO400M/16-i18n-256", None): {
+        "webli": "timm/ViT-SO400M-16-SigLIP-i18n-256"
+    },
+    ("ViT-B-32-SigLIP2-256", "SigLIP-B/32-256", None): {"webli": "timm/ViT-B-32-SigLIP2-256"},
     ("ViT-B-16-SigLIP2", "SigLIP-B/16", None): {"webli": "timm/ViT-B-16-SigLIP2"},
     ("ViT-B-16-SigLIP2-256", "SigLIP-B/16", None): {"webli": "timm/ViT-B-16-SigLIP2-256"},
     ("ViT-B-16-SigLIP2-384", "SigLIP-B/16", None): {"webli": "timm/ViT-B-16-SigLIP2-384"},
@@ -162,13 +208,29 @@ _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
     ("ViT-SO400M-14-SigLIP2-378", "SigLIP-SO400M/14-384", None): {
         "webli": "timm/ViT-SO400M-14-SigLIP2-378"
     },
+    ("ViT-SO400M-16-SigLIP2-256", "SigLIP-SO400M/16-256", None): {
+        "webli": "timm/ViT-SO400M-16-SigLIP2-256"
+    },
+    ("ViT-SO400M-16-SigLIP2-384", "SigLIP-SO400M/16-256", None): {
+        "webli": "timm/ViT-SO400M-16-SigLIP2-384"
+    },
+    ("ViT-SO400M-16-SigLIP2-512", "SigLIP-SO400M/16-256", None): {
+        "webli": "timm/ViT-SO400M-16-SigLIP2-512"
+    },
+    ("ViT-gopt-16-SigLIP2-256", "SigLIP-gopt/16-256", None): {
+        "webli": "timm/ViT-gopt-16-SigLIP2-256"
+    },
+    ("ViT-gopt-16-SigLIP2-384", "SigLIP-gopt/16-256", None): {
+        "webli": "timm/ViT-gopt-16-SigLIP2-384"
+    },
 }
 
 
 def _rows() -> dict[tuple[str, str], Row]:
     rows = {}
     for (model, variant, activation), tags in _TABLE.items():
-        tokenizer = None if "SigLIP" in model else CLIP_TOKENIZER
+        own = [repository for part, repository in _TOKENIZERS.items() if part in model]
+        tokenizer = own[0] if own else CLIP_TOKENIZER
         # open_clip has each name with QuickGELU under a second name, too
         models = (model, f"{model}-quickgelu") if activation == "quick_gelu" else (model,)
         for each in models:

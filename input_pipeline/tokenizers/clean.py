@@ -27,7 +27,8 @@ def canonicalize(text: str) -> str:
 
 
 def repaired(text: str) -> str:
-    """CLIP's repair: `ftfy.fix_text`, HTML entities resolved twice, single spaces."""
+    """CLIP's repair: `ftfy.fix_text`, HTML entities resolved twice, single spaces; all that
+    open_clip does for tokenizers of Hugging Face."""
     # else nothing to repair
     if "&" in text or not (text.isascii() and text.isprintable()):
         text = ftfy.fix_text(without_surrogates(text))
@@ -53,6 +54,7 @@ CLEANINGS: dict[str, Callable[[str], str]] = {
     "none": unchanged,
     "lower": lower,
     "canonicalize": canonicalize,
+    "repair": repaired,
     "clip": clip,
     "clip_canonicalize": clip_canonicalize,
 }

@@ -365,11 +365,14 @@ def test_weights_of_no_known_size_name_theirs_and_the_variants(tiny, monkeypatch
 @pytest.mark.parametrize("name", sorted(set(variants.VARIANTS) - {"mini", "mini/8"}))
 def test_a_variant_is_known_by_its_sizes(name):
     sizes = variants.VARIANTS[name]
-    family = "siglip" if sizes.family == "siglip" else "clip"
+    family = "siglip" if sizes.family.startswith("siglip") else "clip"
     grid = sizes.image_size // sizes.patch_size
-    read = weights.sizes.Sizes(sizes.image[:2], sizes.text[:2], sizes.patch_size, grid, 1, 1)
-    eva = next((e for e in weights_config.EVA_FAMILIES.values() if sizes.family in e), ())
-    found = weights_config._variant("w", read, family, eva)
+    words = variants.options(name)["text"]["vocab_size"]
+    read = weights.sizes.Sizes(sizes.image[:2], sizes.text[:2], sizes.patch_size, grid, words, 1)
+    formats = weights_config.FORMAT_FAMILIES.items()
+    format_ = next((name for name, families in formats if sizes.family in families), "openai")
+    family = "clip_hf" if format_ == "open_clip_roberta" else family
+    found = weights_config._variant("w", read, family, format_)
     assert variants.VARIANTS[found]._replace(family="") == sizes._replace(family="")
 
 
@@ -381,6 +384,7 @@ def test_a_variant_is_known_by_its_sizes(name):
         ("SigLIP-B/16", "big_vision_scan"),
         ("EVA02-B/16", "open_clip_eva02"),
         ("EVA01-g/14", "open_clip_eva01"),
+        ("roberta-B/32", "open_clip_roberta"),
     ],
 )
 def test_sizes_are_read_from_every_format(variant, name, tmp_path):
@@ -400,7 +404,8 @@ def test_sizes_are_read_from_every_format(variant, name, tmp_path):
         np.savez(tmp_path / "w.npz", **arrays)
         arrays, found = weights.read(tmp_path / "w.npz", only_shapes=True)
         assert found == name
-    assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, 7)
+    positions = 514 if "roberta" in variant else 7
+    assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, positions)
 
 
 @pytest.mark.slow

@@ -26,6 +26,11 @@ TINY = {
         "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
         "text": {**SMALL, **TEXT, "projection": 8},
     },
+    "roberta": {
+        "variant": "roberta-B/32",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
+    },
     "mini": {
         "variant": "mini",
         "image": {**SMALL, "depth": 1, "image_size": 16, "stem": (4, 8, 16), "projection": 8},
@@ -75,12 +80,13 @@ def compiled():
 
 @pytest.fixture(scope="session")
 def encode():
-    """encode(model, params, "image" | "text", array, tokens="none") -> features of that tower."""
+    """encode(model, params, "image" | "text", array, tokens="none", is_unit=True) -> features of
+    that tower."""
 
-    @functools.partial(jit, static_argnums=(0, 2), static_argnames="tokens")
-    def encode(model, params, part, array, *, tokens="none"):
+    @functools.partial(jit, static_argnums=(0, 2), static_argnames=("tokens", "is_unit"))
+    def encode(model, params, part, array, *, tokens="none", is_unit=True):
         def tower(module, array):
-            return getattr(module, part)(array, types.FeatureRequest(tokens))
+            return getattr(module, part)(array, types.FeatureRequest(tokens, is_unit=is_unit))
 
         return model.apply({"params": params}, array, method=tower)
 

@@ -13,7 +13,7 @@ from vlc_jax import models, types
 from vlc_jax.models import layers
 from vlc_jax.train import step as train_step
 
-FAMILIES = ("clip", "siglip", "eva02", "mini")
+FAMILIES = ("clip", "siglip", "eva02", "roberta", "mini")
 
 
 def start(model, batch):
@@ -146,6 +146,7 @@ def test_bfloat16_computes_with_float32_parameters_and_scores(make, compiled):
         ("clip", "block"),
         ("clip", "offload"),
         ("eva02", "block"),
+        ("roberta", "block"),
     ],
 )
 def test_remat_equals_plain_in_value_and_gradient_and_is_on(
@@ -214,7 +215,7 @@ def test_the_batch_axis_is_sharded_before_and_after_every_block(make, monkeypatc
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("family", ["clip", "eva02"])
+@pytest.mark.parametrize("family", ["clip", "eva02", "roberta"])
 def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, family):
     """No reshape or gather of a forward or backward pass crosses examples."""
     model, params, _ = make(family)

@@ -10,20 +10,52 @@ from vlc_jax.models import variants
 # sum(p.numel()); they round to the columns of open_clip's docs/model_profile.csv. B/32, B/16,
 # L/14, L/14-336 are OpenAI's released sizes.
 PUBLISHED = [
+    ("S/32", {}, 63_085_825),
+    ("S/32-alt", {}, 43_224_449),
     ("S/16", {}, 62_257_537),
+    ("S/16-alt", {}, 42_396_161),
+    ("M/32", {}, 103_119_873),
+    ("M/32-alt", {}, 80_070_273),
+    ("M/16", {}, 102_015_489),
     ("B/32", {}, 151_277_313),
+    ("B/32", {"image_size": 256}, 151_288_833),
     ("B/16", {}, 149_620_737),
+    ("B/32-plus-256", {}, 210_297_473),
+    ("B/16-plus-240", {}, 208_377_345),
+    ("B/16-plus-240", {"image_size": 224}, 208_351_361),
+    ("L/16", {}, 427_739_393),
+    ("L/16", {"image_size": 320}, 427_948_289),
     ("L/14", {}, 427_616_513),
+    ("L/14", {"image_size": 280}, 427_763_969),
+    ("L/14", {"vocab_size": 250_100}, 581_747_969),
     ("L/14-336", {}, 427_944_193),
+    ("H/16", {}, 986_263_041),
     ("H/14", {}, 986_109_441),
+    ("H/14", {"image_size": 378}, 986_714_881),
+    ("H/14", {"vocab_size": 901_629}, 1_858_783_745),
     ("g/14", {}, 1_366_678_273),
+    ("bigG/14", {}, 2_539_567_105),
+    ("bigG/14", {"vocab_size": 901_629, "image_size": 378}, 3_631_197_057),
+    ("e/14", {}, 4_581_086_465),
+    ("roberta-B/32", {}, 212_723_457),
+    ("xlm-roberta-B/32", {}, 366_121_473),
+    ("xlm-roberta-H/14", {}, 1_193_014_785),
+    ("SigLIP-B/32-256", {"vocab_size": 256_000}, 376_856_066),
     ("SigLIP-B/16", {}, 203_155_970),
     ("SigLIP-B/16", {"image_size": 256}, 203_202_050),
     ("SigLIP-B/16", {"image_size": 384}, 203_447_810),
+    ("SigLIP-B/16", {"vocab_size": 256_000, "image_size": 512}, 375_823_874),
     ("SigLIP-L/16-256", {}, 652_150_786),
     ("SigLIP-L/16-256", {"image_size": 384}, 652_478_466),
+    ("SigLIP-L/16-256", {"vocab_size": 256_000, "image_size": 512}, 882_313_218),
     ("SigLIP-SO400M/14-224", {"context_length": 16}, 877_360_306),
+    ("SigLIP-SO400M/14-224", {"vocab_size": 256_000}, 1_135_463_602),
     ("SigLIP-SO400M/14-384", {}, 877_960_498),
+    ("SigLIP-SO400M/16-256", {"vocab_size": 256_000}, 1_135_670_962),
+    ("SigLIP-SO400M/16-256", {"vocab_size": 256_000, "image_size": 512}, 1_136_555_698),
+    ("SigLIP-SO400M/16-i18n-256", {}, 1_127_430_706),
+    ("SigLIP-gopt/16-256", {"vocab_size": 256_000}, 1_871_393_906),
+    ("SigLIP-gopt/16-256", {"vocab_size": 256_000, "image_size": 384}, 1_871_885_426),
     ("EVA02-B/16", {}, 149_691_137),
     ("EVA02-L/14", {}, 427_755_457),
     ("EVA02-L/14-336", {}, 428_083_137),
@@ -38,6 +70,8 @@ IMAGE = {
     "B/32": 87_849_216,
     "L/14": 303_966_208,
     "g/14": 1_012_645_632,
+    "bigG/14": 1_844_907_264,
+    "SigLIP-gopt/16-256": 1_163_168_256,
     "SigLIP-L/16-256": 315_956_224,
     "SigLIP-SO400M/14-384": 428_225_600,
     "EVA02-B/16": 86_263_040,
@@ -53,12 +87,24 @@ def counts(variant, **overrides):
     return models.parameter_counts(params)
 
 
+def counts_of_depth(variant, **overrides):
+    """As `counts`, from models of one and of two blocks: all blocks of a tower have one size."""
+    depths = {part: getattr(variants.VARIANTS[variant], part)[1] for part in ("image", "text")}
+    one, two = (counts(variant, **overrides, image={"depth": n}, text={"depth": n}) for n in (1, 2))
+    result = {part: one[part] + (d - 1) * (two[part] - one[part]) for part, d in depths.items()}
+    return result | {"total": one["total"] + sum(result[part] - one[part] for part in depths)}
+
+
 @pytest.mark.parametrize(("variant", "overrides", "total"), PUBLISHED)
 def test_parameter_counts_are_the_published_ones(variant, overrides, total):
-    result = counts(variant, **overrides)
+    result = counts_of_depth(variant, **overrides)
     assert result["total"] == total
-    if variant in IMAGE and not overrides:
+    if variant in IMAGE and not overrides.keys() - {"vocab_size"}:
         assert result["image"] == IMAGE[variant]
+
+
+def test_a_count_from_two_blocks_is_that_of_all():
+    assert counts_of_depth("mini") == counts("mini")
 
 
 def test_mini_has_0_63_million_parameters():

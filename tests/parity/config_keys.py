@@ -18,6 +18,7 @@ from vlc_jax.tools.load_exported import without_torchvision
 def main(out: Path) -> None:
     configs = {
         "clip": transformers.CLIPConfig(),
+        "metaclip_2": transformers.MetaClip2Config(text_config={"eos_token_id": 2}),
         "siglip": transformers.SiglipConfig(),
         "blip": transformers.BlipConfig(),
         "siglip2": transformers.Siglip2Config(),

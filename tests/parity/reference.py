@@ -54,13 +54,13 @@ def recorded(blocks, store: dict, part: str) -> None:
         block.register_forward_hook(keep)
 
 
-def inputs(size: int, length: int, vocabulary: int, eos: int | None):
+def inputs(size: int, length: int, vocabulary: int, eos: int | None, pad: int = 0):
     """Two images, and two texts of different lengths, the second one full."""
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(2, 3, size, size, generator=generator)
     text = torch.randint(3, vocabulary - 2, (2, length), generator=generator)
     if eos is not None:
-        text[0, 5], text[0, 6:], text[1, -1] = eos, 0, eos
+        text[0, 5], text[0, 6:], text[1, -1] = eos, pad, eos
     return image, text
 
 
@@ -84,6 +84,7 @@ def open_clip_case(
     noise: float = 0.01,
     image_size: int | None = None,
     pickled: bool = True,
+    eos: int | None = None,
 ) -> None:
     """With `image_size` the weights are of the model as it is, the outputs of one resized to it."""
     from safetensors.torch import save_file
@@ -99,7 +100,7 @@ def open_clip_case(
     size = model.visual.image_size
     size = size if isinstance(size, int) else size[0]
     vocabulary = text_tower.vocab_size
-    image, text = inputs(size, text_tower.context_length, vocabulary, vocabulary - 1)
+    image, text = inputs(size, text_tower.context_length, vocabulary, eos or vocabulary - 1)
     store: dict = {}
     recorded(vision_blocks, store, "image")
     recorded(text_tower.transformer.resblocks, store, "text")
@@ -123,6 +124,42 @@ def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
         traced = torch.jit.trace(clean, example, strict=False, check_trace=False)
         torch.jit.save(traced, folder / "weights.traced.pt")
         torch.jit.save(torch.jit.script(clean), folder / "weights.scripted.pt")
+
+
+def tiny_worldwide(folder: Path) -> None:
+    """MetaCLIP 2, whose end token has not the largest id."""
+    without_torchvision()
+    import open_clip
+
+    torch.manual_seed(0)
+    text = {**TINY["text"], "pool_type": "eos", "eos_id": 2}
+    model = open_clip.CLIP(16, TINY["vision"], text)
+    open_clip_case(folder, model, model.visual.transformer.resblocks, eos=2)
+
+
+def tiny_roberta(folder: Path, **text) -> None:
+    """open_clip takes the sizes of these texts from transformers' published config."""
+    without_torchvision()
+    import open_clip
+    import transformers
+    from open_clip import hf_model
+    from safetensors.torch import save_file
+
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "intermediate_size": 40, "vocab_size": 60, "max_position_embeddings": 514,
+             "layer_norm_eps": 1e-5, "type_vocab_size": 1}  # fmt: skip
+    hf_model.AutoConfig.from_pretrained = lambda name: transformers.XLMRobertaConfig(**sizes)
+    torch.manual_seed(0)
+    text = {"hf_model_name": "xlm-roberta-base", "hf_model_pretrained": False, **text}
+    model = shaken(open_clip.CustomTextCLIP(16, TINY["vision"], text), 0.2)
+    save_file(model.state_dict(), folder / "weights.safetensors")
+    image, ids = inputs(24, 12, 60, 2, pad=1)
+    store: dict = {}
+    recorded(model.visual.transformer.resblocks, store, "image")
+    recorded(model.text.transformer.encoder.layer, store, "text")
+    with torch.no_grad():
+        embeds = model.encode_image(image), model.encode_text(ids)
+    save_io(folder, image, ids, *embeds, store)
 
 
 def real_open_clip(
@@ -236,7 +273,12 @@ def with_attention_mask(folder: Path) -> None:
 CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
+    "tiny_worldwide": tiny_worldwide,
     "tiny_custom_text": lambda folder: tiny_open_clip(folder, False, True),
+    "tiny_roberta_mean": tiny_roberta,
+    "tiny_roberta_cls": lambda folder: tiny_roberta(
+        folder, hf_pooler_type="cls_pooler", hf_proj_type="linear"
+    ),
     "hf_clip_quick_gelu": lambda folder: hugging_face(folder, "clip", "quick_gelu"),
     "hf_clip_gelu": lambda folder: hugging_face(folder, "clip", "gelu"),
     "hf_clip_padding_mask": with_attention_mask,

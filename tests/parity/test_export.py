@@ -86,6 +86,26 @@ def test_an_exported_folder_gives_our_scores(python, tmp_path, case):
     assert float(found[1]) < 2e-5
 
 
+def test_an_exported_folder_with_roberta_gives_our_scores(python, tmp_path, monkeypatch):
+    text = {**TEXT, "width": 128, "heads": 2, "eos_id": 2, "projection": 16}
+    model = models.build("clip", "roberta-B/32", image=CLIP["image"], text=text)
+    # open_clip has no RoBERTa of this size: a name for it
+    monkeypatch.setitem(folder._ROBERTA, (60, 128, 2, 2, 40), "roberta-base")
+    params, out = random_params(model), tmp_path / "exported"
+    out.mkdir()
+    arrays = weights.save(params, "open_clip_roberta", architecture(model))
+    save_file(arrays, out / "open_clip_model.safetensors", metadata={"format": "pt"})
+    (config,) = folder.open_clip(described(model, False)._replace(roberta=("mean", "mlp"))).values()
+    (out / "open_clip_config.json").write_text(json.dumps(config))
+    ids = np.where(texts() == 59, 2, texts())
+    ids[0, 6:] = 1
+    params = jax.tree.map(jnp.asarray, params)
+    verdict = verify_export.check(out, "open_clip", model, params, ids, python)
+    assert float(verdict.rpartition(" ")[2]) < 2e-5
+    read = weights.metadata.read(out)
+    assert (read["text_pooling"], read["text_heads"]) == ("mean", 12)
+
+
 @pytest.mark.parametrize("case", ["hf clip", "open_clip"])
 def test_a_folder_with_other_numbers_is_noticed(python, tmp_path, case):
     target, _, options, _, _ = CASES[case]

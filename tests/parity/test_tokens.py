@@ -6,13 +6,17 @@ import json
 import random
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sentencepiece
+import tokenizers
 
 from tests.support import helpers
-from vlc_jax.input_pipeline.tokenizers import clean
+from vlc_jax.configs import default
+from vlc_jax.configs.common import pretrained
+from vlc_jax.input_pipeline.tokenizers import clean, make_tokenizer
 from vlc_jax.input_pipeline.tokenizers.byte_level import BytesTokenizer
 from vlc_jax.input_pipeline.tokenizers.clip_bpe import ClipTokenizer
 from vlc_jax.input_pipeline.tokenizers.pretrained_folder import vocabulary as folder_vocabulary
@@ -191,10 +195,44 @@ def test_siglip2_ids_are_those_of_transformers_from_both_forms_of_the_files(ther
     kept = siglip_tokenizer(64, folder, **{**gemma, "clean": "none"})
     assert differing(texts, kept(texts), theirs)  # the rule of case matters
 
-    arguments = ("HFTokenizer", "64", tmp_path / "out/saved")
+    arguments = ("HFTokenizer:canonicalize", "64", tmp_path / "out/saved")
     theirs = reference_ids(there, tmp_path / "open_clip", texts, *arguments)["ids"]
     repaired = siglip_tokenizer(64, folder, **{**gemma, "clean": "clip_canonicalize"})
     assert not differing(texts, repaired(texts), theirs)
+
+
+def roberta_files(folder):
+    """Files of a byte-level BPE, as roberta-base has them."""
+    folder.mkdir()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    bpe = tokenizers.ByteLevelBPETokenizer()
+    bpe.train_from_iterator(lines_to_train_on(), 600, special_tokens=special, show_progress=False)
+    bpe.save_model(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "XLMRoberta"])
+def test_ids_of_roberta_are_those_of_open_clip(there, tmp_path, kind):
+    if kind == "Roberta":
+        folder = roberta_files(tmp_path / "roberta")
+    else:  # its ids are SentencePiece's, moved by one
+        path = tmp_path / "xlm/sentencepiece.bpe.model"
+        folder = train(path, vocab_size=800, unk_id=2, bos_id=3, control_symbols=[])
+    settings = {"tokenizer_class": f"{kind}Tokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    texts, arguments = captions()[:500], ("HFTokenizer:whitespace", "77", folder)
+    theirs = reference_ids(there, tmp_path / "out", texts, *arguments)["ids"]
+    config = default.get_config()
+    with config.unlocked():
+        args = SimpleNamespace(
+            weights=str(tmp_path / "out/saved"), tokenizer="", path="", image_folder="", variant="x"
+        )
+        pretrained.use_clip_hf(config, args)
+    options = config.text.tokenizer_options.to_dict()
+    ours = make_tokenizer(config.text.tokenizer, 77, **options)(texts)
+    assert not differing(texts, ours, theirs)
+    plain = make_tokenizer("hf", 77, **{**options, "clean": "none"})(texts)
+    assert differing(texts, plain, theirs)  # the repair matters
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
   python tests/parity/tokenize_captions.py CAPTIONS.json OUT [CLASS LENGTH FOLDER]
 
 OUT/ids.npz gets open_clip's CLIP ids and the path of its vocabulary; with CLASS, those of that
-class of transformers loaded from FOLDER and then saved as OUT/saved, or of open_clip's HFTokenizer.
+class of transformers loaded from FOLDER and then saved as OUT/saved, or of open_clip's HFTokenizer
+with a rule of cleaning (HFTokenizer:whitespace).
 """
 
 import json
@@ -18,11 +19,12 @@ from vlc_jax.tools.load_exported import without_torchvision
 def hugging_face(captions: list[str], out: Path, name: str, length: int, folder: str) -> None:
     import transformers
 
-    if name == "HFTokenizer":  # open_clip's around one of transformers, as its SigLIP configs say
+    if name.startswith("HFTokenizer"):  # open_clip's around one of transformers
         without_torchvision()
         from open_clip.tokenizer import HFTokenizer
 
-        tokenizer = HFTokenizer(folder, length, clean="canonicalize")
+        tokenizer = HFTokenizer(folder, length, clean=name.partition(":")[2])
+        tokenizer.tokenizer.save_pretrained(out / "saved")
         np.savez(out / "ids.npz", ids=tokenizer(captions).numpy())
         return
     tokenizer = getattr(transformers, name).from_pretrained(folder)

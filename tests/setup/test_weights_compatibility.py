@@ -5,16 +5,18 @@ import re
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
+import vlc_jax
 from tests.support import small_models
 from vlc_jax import models, weights
 from vlc_jax.configs import default
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.models import variants
 from vlc_jax.setup import init_from, resolve, weights_compatibility, weights_config
 
@@ -247,6 +249,39 @@ def test_open_clips_mask_and_pooling_of_texts_are_used(tiny):
     (tiny / "open_clip_config.json").write_text(json.dumps({"model_cfg": model}))
     config = weights_config.config_of_weights(tiny)
     assert (config.model.text.is_causal, config.model.text.pooling) == (False, "last")
+
+
+def test_a_folder_of_open_clip_with_roberta_is_loaded_with_its_own_tokenizer(tmp_path, monkeypatch):
+    sizes = variants.Sizes("roberta", 8, 32, 16, (8, 1, 2), (24, 1, 12, 16))
+    monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
+    text = {"pooling": "cls"}
+    model = models.build("clip", "tiny", vocab_size=16, text=text)
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = small_models.normal(shapes, 0.1)
+    arrays = weights.save(params, "open_clip_roberta", init_from.architecture(model))
+    arrays["text.transformer.embeddings.position_ids"] = np.zeros((1, 514), np.int64)
+    write_words(tmp_path / "w", ("<s>", "<pad>", "</s>", *WORDS[2:]))
+    save_file(arrays, tmp_path / "w/open_clip_model.safetensors")
+    file, texts = tmp_path / "w/open_clip_config.json", {"hf_model_name": "roberta-base"}
+    towers = {"vision_cfg": {"width": 8, "head_width": 4}, "quick_gelu": True}
+    file.write_text(json.dumps({"model_cfg": {**towers, "text_cfg": texts}}))
+    with pytest.raises(
+        WeightsError, match=r"no parameter of this model: text\.transformer\.pooler"
+    ):
+        vlc_jax.load(tmp_path / "w", variant="tiny")
+    change(file, model_cfg={"text_cfg": {**texts, "hf_pooler_type": "cls_pooler"}})
+    config = weights_config.config_of_weights(tmp_path / "w")
+    assert (config.model.text.pooling, config.text.context_length) == ("cls", 77)
+    assert (config.model.image.activation, config.model.text.activation) == ("quick_gelu", "gelu")
+    loaded, text = vlc_jax.load(tmp_path / "w"), ["a red dog"]
+    ids = loaded.tokenizer(text)
+    assert (ids[0, -1], loaded.tokenizer.eos_id, ids.shape) == (1, 2, (1, 77))
+    encode = partial(model.apply, method="encode_text")
+    expected = encode({"params": params}, jnp.asarray(ids)).pooled
+    np.testing.assert_allclose(loaded.embed_texts(text), expected, atol=1e-5)
+    change(file, model_cfg={"text_cfg": {"hf_model_name": "bert-base-uncased"}})
+    with pytest.raises(WeightsError, match="hf_model_name is 'bert-base-uncased'; only 'roberta-b"):
+        weights_config.config_of_weights(tmp_path / "w")
 
 
 @pytest.mark.parametrize(("pixels", "used"), [(32, 32), (47, 47), (None, 32)])

@@ -25,8 +25,11 @@ LOAD = "from vlc_jax.tools import load_exported; load_exported.open_clip('folder
 
 def test_open_clip_is_imported_without_torchvision(tmp_path):
     (tmp_path / "open_clip.py").write_text(OPEN_CLIP)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/open_clip_config.json").write_text('{"model_cfg": {"text_cfg": {}}}')
     done = subprocess.run(
         [sys.executable, "-c", LOAD],
+        cwd=tmp_path,
         env={"PYTHONPATH": f"{tmp_path}:{helpers.ROOT}"},
         capture_output=True,
         text=True,

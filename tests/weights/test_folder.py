@@ -43,6 +43,22 @@ def test_sizes_that_timm_has_no_name_for_are_refused():
         folder.open_clip(model(text=TEXT._replace(activation="gelu_tanh")))
 
 
+def test_a_roberta_that_transformers_has_no_name_for_is_refused():
+    base = folder.Tower(768, 12, 12, 3072, "gelu", 1e-5)
+    model = FOLDER._replace(text=base, vocab_size=50_265, roberta=("mean", "mlp"))
+    text = folder.open_clip(model)["open_clip_config.json"]["model_cfg"]["text_cfg"]
+    assert (text["hf_model_name"], text["hf_pooler_type"]) == ("roberta-base", "mean_pooler")
+    with pytest.raises(WeightsError, match=r"it has roberta-base, .* width\) \(60, 768"):
+        folder.open_clip(model._replace(vocab_size=60))
+    with pytest.raises(WeightsError, match=r"the epsilon 1e-05; got gelu and 0\.001"):
+        folder.open_clip(model._replace(text=base._replace(epsilon=1e-3)))
+
+
+def test_texts_without_a_projection_are_no_siglip_of_transformers():
+    with pytest.raises(WeightsError, match=r"projects texts, .*: export to big_vision"):
+        folder.hugging_face(FOLDER._replace(embed=None, is_siglip=True))
+
+
 def test_padding_to_a_square_is_refused():
     padded = model(is_eva=False)._replace(crop="pad")
     for files in (folder.hugging_face, folder.open_clip):

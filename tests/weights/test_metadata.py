@@ -282,7 +282,7 @@ VISION = {"width": 64, "layers": 2, "patch_size": 8, "head_width": 16}
         ("vision_cfg", {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "avg"}),
         ("text_cfg", {"embed_cls": True}),
         ("text_cfg", {"pool_type": "first"}),
-        ("text_cfg", {"hf_model_name": "roberta-base"}),
+        ("text_cfg", {"hf_model_name": "google/mt5-base"}),
         ("text_cfg", {"act_kwargs": {"approximate": "other"}}),
         ("preprocess_cfg", {"resize_mode": "longest"}),
         ("preprocess_cfg", {"interpolation": "random"}),

@@ -21,6 +21,7 @@ from vlc_jax.models import (
     labclip,
     layers,
     pacl,
+    roberta,
     sparc,
     text,
     text_ids,
@@ -30,7 +31,7 @@ from vlc_jax.models import (
     vlm2vec,
 )
 
-TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds
+TextTower = text.TextTower | roberta.RobertaTower | text_vectors.VectorTower | text_ids.TokenIds
 # The name of a model is the name of its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
@@ -52,6 +53,8 @@ SHORT = {
     **dict.fromkeys(("dtype", "remat", "scan_layers"), ("image", "text")),
     **dict.fromkeys(("logit_scale_init", "logit_bias_init"), ("clip",)),
 }
+# RoBERTa has no other activation, epsilon and initialisation than its own.
+_OF_CLIP_TEXT = ("activation", "epsilon", "initialisation")
 CHOICES = {
     "activation": (*layers.ACTIVATIONS, layers.SWIGLU),
     "initialisation": ("clip", "big_vision"),
@@ -62,8 +65,15 @@ CHOICES = {
     "remat": tuple(layers.REMAT),
     "attention": ("xla", "cudnn"),
     "connector": text_vectors.CONNECTORS,
+    "projection_kind": ("linear", "mlp"),
 }
-POOLING = {"image": ("cls", "mean", "map"), "text": ("eos", "last")}
+POOLING: dict[type[nn.Module], tuple[str, ...]] = {
+    vit.ImageTower: ("cls", "mean", "map"),
+    text.TextTower: ("eos", "last"),
+    roberta.RobertaTower: ("mean", "cls"),
+}
+# Text towers, by the key "kind" of a family in variants.FAMILIES.
+TEXT_TOWERS = {"clip": text.TextTower, "roberta": roberta.RobertaTower}
 
 
 def build(
@@ -93,10 +103,11 @@ def build(
     """
     kind = HEADS[errors.known("model", name, HEADS)]
     options = variants.options(errors.known("variant", variant, variants.VARIANTS))
+    text_kind = TEXT_TOWERS[options["text"].pop("kind", "clip")]
     for key, value in overrides.items():
         errors.known("model option", key, (*SHORT, "image", "text"))
-        if key in SHORT:
-            for part in SHORT[key]:
+        for part in SHORT.get(key, ()):
+            if part != "text" or text_kind is text.TextTower or key not in _OF_CLIP_TEXT:
                 options[part][key] = value
     if vector_width is not None:
         options["text"] = _vector_options(vector_width, options["text"], overrides)
@@ -104,7 +115,7 @@ def build(
     for part in ("image", "text"):
         options[part].update(overrides.get(part, {}))
     image = _tower(vit.ImageTower, "image", options["image"])
-    texts = _text_tower(options["text"], vector_width, text_tower)
+    texts = _text_tower(text_kind, options["text"], vector_width, text_tower)
     _check_head(name, kind, head or {})
     scoring_head = _head(kind, head or {}, image, texts)
     if vector_width is not None:
@@ -112,11 +123,13 @@ def build(
     return clip.CLIP(image, texts, **options["clip"], head=scoring_head)
 
 
-def _text_tower(options: Mapping[str, Any], vector_width: int | None, has_tower: bool) -> TextTower:
+def _text_tower(
+    kind: type[nn.Module], options: Mapping[str, Any], vector_width: int | None, has_tower: bool
+) -> TextTower:
     if vector_width is not None:
         return _tower(text_vectors.VectorTower, "text", options)
     if has_tower:
-        return _tower(text.TextTower, "text", options)
+        return _tower(kind, "text", options)
     fields = ("vocab_size", "context_length", "eos_id")
     return text_ids.TokenIds(**{key: options[key] for key in fields})
 
@@ -233,7 +246,7 @@ def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.M
     fields = _fields(kind)
     for key, value in options.items():
         errors.known(f"option of the {part} tower", key, fields)
-        choices = POOLING[part] if key == "pooling" else CHOICES.get(key)
+        choices = POOLING.get(kind) if key == "pooling" else CHOICES.get(key)
         if choices:
             errors.known(f"{key} of the {part} tower", value, choices)
     width, heads = options["width"], options.get("heads", 1)

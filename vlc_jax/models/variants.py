@@ -1,7 +1,7 @@
 """Architectures by name: a family of shared options, and the sizes of each variant.
 
-Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for S/16, H/14
-and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
+Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for its other
+sizes; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
 EVA-CLIP and EVA-02-CLIP (Sun et al. 2023, arXiv:2303.15389) as open_clip and timm build them.
 tests/models/test_variants.py holds the published parameter counts.
 """
@@ -89,6 +89,24 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "clip": {"logit_scale_init": 1 / 0.07},
     },
 }
+# SigLIP SO400M/16 of 100 languages: no projection of texts
+FAMILIES["siglip_i18n"] = {
+    **FAMILIES["siglip"],
+    "text": {**FAMILIES["siglip"]["text"], "vocab_size": 250_000, "projection": None},
+}
+# texts of RoBERTa (models/roberta.py) in open_clip's models; QuickGELU is of the image tower
+_ROBERTA = {"kind": "roberta", "context_length": 77, "eos_id": 2, "pooling": "mean"}
+FAMILIES["roberta"] = {
+    "towers": {},
+    "image": {**FAMILIES["openai"]["towers"], **FAMILIES["openai"]["image"]},
+    "text": {**_ROBERTA, "vocab_size": 50_265},
+    "clip": FAMILIES["openai"]["clip"],
+}
+FAMILIES["xlm_roberta"] = {
+    **FAMILIES["roberta"],
+    "image": {**FAMILIES["open_clip"]["towers"], **FAMILIES["open_clip"]["image"]},
+    "text": {**_ROBERTA, "vocab_size": 250_002},
+}
 # EVA02-E/14 has the blocks of EVA01, with the norms after attention and MLP
 FAMILIES["eva02_e"] = {
     **FAMILIES["eva01"],
@@ -99,13 +117,30 @@ VARIANTS: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
     "mini": Sizes("scenes", 96, 40, None, (96, 3, 4), (96, 2, 4)),
     "mini/8": Sizes("small", 96, 64, 8, (96, 3, 4), (96, 2, 4)),
+    "S/32": Sizes("open_clip", 384, 224, 32, (384, 12, 6), (384, 12, 6)),
+    "S/32-alt": Sizes("open_clip", 256, 224, 32, (384, 12, 6), (256, 10, 4)),
     "S/16": Sizes("open_clip", 384, 224, 16, (384, 12, 6), (384, 12, 6)),
+    "S/16-alt": Sizes("open_clip", 256, 224, 16, (384, 12, 6), (256, 10, 4)),
+    "M/32": Sizes("open_clip", 512, 224, 32, (512, 12, 8), (512, 12, 8)),
+    "M/32-alt": Sizes("open_clip", 384, 224, 32, (512, 12, 8), (384, 12, 6)),
+    "M/16": Sizes("open_clip", 512, 224, 16, (512, 12, 8), (512, 12, 8)),
     "B/32": Sizes("openai", 512, 224, 32, (768, 12, 12), (512, 12, 8)),
     "B/16": Sizes("openai", 512, 224, 16, (768, 12, 12), (512, 12, 8)),
+    "B/32-plus-256": Sizes("open_clip", 640, 256, 32, (896, 12, 14), (640, 12, 10)),
+    "B/16-plus-240": Sizes("open_clip", 640, 240, 16, (896, 12, 14), (640, 12, 10)),
+    "L/16": Sizes("open_clip", 768, 224, 16, (1024, 24, 16), (768, 12, 12)),
     "L/14": Sizes("openai", 768, 224, 14, (1024, 24, 16), (768, 12, 12)),
     "L/14-336": Sizes("openai", 768, 336, 14, (1024, 24, 16), (768, 12, 12)),
+    "H/16": Sizes("open_clip", 1024, 224, 16, (1280, 32, 16), (1024, 24, 16)),
     "H/14": Sizes("open_clip", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
     "g/14": Sizes("open_clip", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),
+    "bigG/14": Sizes("open_clip", 1280, 224, 14, (1664, 48, 16, 8192), (1280, 32, 20)),
+    "e/14": Sizes("open_clip", 1280, 224, 14, (1792, 56, 16, 15360), (1280, 36, 20)),
+    "roberta-B/32": Sizes("roberta", 512, 224, 32, (768, 12, 12), (768, 12, 12)),
+    "xlm-roberta-B/32": Sizes("xlm_roberta", 512, 224, 32, (768, 12, 12), (768, 12, 12)),
+    "xlm-roberta-H/14": Sizes("xlm_roberta", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
+    # SigLIP and SigLIP 2 (vocab_size=256000)
+    "SigLIP-B/32-256": Sizes("siglip", 768, 256, 32, (768, 12, 12), (768, 12, 12)),
     # published at 224, 256, 384 and 512 pixels: image_size=...
     "SigLIP-B/16": Sizes("siglip", 768, 224, 16, (768, 12, 12), (768, 12, 12)),
     "SigLIP-L/16-256": Sizes("siglip", 1024, 256, 16, (1024, 24, 16), (1024, 24, 16)),
@@ -117,6 +152,14 @@ VARIANTS: dict[str, Sizes] = {
     "SigLIP-SO400M/14-384": Sizes(
         "siglip", 1152, 384, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
     ),
+    # at 256, 384 and 512 pixels
+    "SigLIP-SO400M/16-256": Sizes(
+        "siglip", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
+    ),
+    "SigLIP-SO400M/16-i18n-256": Sizes(
+        "siglip_i18n", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
+    ),
+    "SigLIP-gopt/16-256": Sizes("siglip", 1536, 256, 16, (1536, 40, 16), (1152, 27, 16, 4304)),
     # EVA01-g/14: the image tower of InstructBLIP, too
     "EVA01-g/14": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (768, 12, 12)),
     "EVA01-g/14-plus": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),

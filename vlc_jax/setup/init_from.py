@@ -23,7 +23,6 @@ from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.models import dcsm
 from vlc_jax.models.blip import BLIP
 from vlc_jax.models.parameters import TOWERS
-from vlc_jax.models.text import TextTower
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
@@ -144,7 +143,7 @@ def _load_workdir(setup: Setup, shapes: Mapping[str, Any], path: Path) -> dict[s
     sizes = weights_compatibility.sizes(theirs.model)
     weights_compatibility.check_sizes(ours, model, sizes, path, theirs.origin.metadata.variant)
     text_towers = {type(theirs.model.text), type(model.text)}
-    if text_towers == {TextTower}:
+    if len(text_towers) == 1 and weights_compatibility.has_text_tower(model):
         vocabulary = theirs.tokenizer.vocabulary()
         weights_compatibility.check_tokenizer(ours, model, setup.tokenizer, vocabulary, path)
     weights_compatibility.check_metadata(ours, model, theirs.origin.metadata.values, path)

@@ -18,6 +18,7 @@ from vlc_jax.input_pipeline import tokenizers
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.blip import BLIP
+from vlc_jax.models.roberta import RobertaTower
 from vlc_jax.models.text import TextTower
 from vlc_jax.setup.data import Tokenizer, image_transform
 
@@ -217,7 +218,7 @@ def may_cut_text(model: nn.Module) -> bool:
 
 def has_text_tower(model: nn.Module) -> bool:
     """False if texts are precomputed vectors, or if the head reads token ids itself."""
-    return isinstance(model.text, TextTower)
+    return isinstance(model.text, TextTower | RobertaTower)
 
 
 def normalisation(values: Mapping[str, Any], path: str | Path) -> str | None:

@@ -27,13 +27,19 @@ from vlc_jax.setup import (
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
     "clip": ("openai", "open_clip", "eva01", "eva02", "eva02_e"),
-    "siglip": ("siglip",),
+    "clip_hf": ("openai", "open_clip", "roberta", "xlm_roberta"),
+    "siglip": ("siglip", "siglip_i18n"),
     "siglip2": ("siglip",),
 }
-# Format of weights -> variant families with the same block names.
-EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
+# Format of weights -> variant families that only this format has.
+FORMAT_FAMILIES = {
+    "open_clip_eva01": ("eva01", "eva02_e"),
+    "open_clip_eva02": ("eva02",),
+    "open_clip_roberta": ("roberta", "xlm_roberta"),
+}
 OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
+WORLDWIDE_TOKENS = (250_100, 901_629)  # MetaCLIP 2's vocabularies, of mT5 and XLM-V
 
 
 def completed(config: ConfigDict) -> ConfigDict:
@@ -96,8 +102,8 @@ def config_of_weights(
     A folder of vlc-jax export has its own (`exported_config`).
     tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
       of a tokenizer without files ("bytes"); by default searched in the folder of the weights.
-    family: clip | siglip | siglip2; variant: a name of `models.variants.VARIANTS`; image_size: in
-      pixels; all three by default inferred from the arrays.
+    family: clip | clip_hf | siglip | siglip2; variant: a name of `models.variants.VARIANTS`;
+      image_size: in pixels; all three by default inferred from the arrays.
     activation: by default from the files beside the weights, else the variant's (of CLIP variants
       OpenAI's quick_gelu).
 
@@ -124,7 +130,7 @@ def config_of_weights(
     sizes = weights.sizes.read(arrays)
     family = family or _family(format_, sizes)
     known("family of weights", family, pretrained.FAMILIES)
-    variant = variant or _variant(path, sizes, family, EVA_FAMILIES.get(format_, ()))
+    variant = variant or _variant(path, sizes, family, format_)
     known("variant", variant, variants.VARIANTS)
     metadata = weights.metadata.read(path)
     args = SimpleNamespace(
@@ -136,7 +142,10 @@ def config_of_weights(
         pretrained.FAMILIES[family](config, args, pixels)
         if tokenizer:
             _use_tokenizer(config, tokenizer)
-        config.text.context_length = sizes.context_length
+        if format_ != "open_clip_roberta":
+            config.text.context_length = sizes.context_length
+        elif "context_length" in metadata:  # fewer tokens than its table of positions has rows
+            config.text.context_length = metadata["context_length"]
         config.model.vocab_size = sizes.vocab_size
         _apply(config, metadata, variant, path)
         _use_centre_crop(config, weights.centre_crop(format_))
@@ -177,22 +186,27 @@ def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:
 
 def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
     if "siglip" not in format_ and "big_vision" not in format_:
-        return "clip"
+        is_own = format_ == "open_clip_roberta" or sizes.vocab_size in WORLDWIDE_TOKENS
+        return "clip_hf" if is_own else "clip"
     return "siglip2" if sizes.vocab_size == GEMMA_TOKENS else "siglip"
 
 
-def _variant(
-    path: str | Path, sizes: weights.sizes.Sizes, family: str, eva: Collection[str]
-) -> str:
+def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_: str) -> str:
+    families: Collection[str] = FORMAT_FAMILIES.get(format_) or [
+        name
+        for name in VARIANT_FAMILIES[family]
+        if all(name not in others for others in FORMAT_FAMILIES.values())
+    ]
     matches = [
         name
         for name, variant in variants.VARIANTS.items()
-        if variant.family in VARIANT_FAMILIES[family]
-        and (variant.family in eva if eva else not variant.family.startswith("eva"))
+        if variant.family in families
         and (variant.image[:2], variant.text[:2]) == (sizes.image, sizes.text)
         and variant.patch_size == sizes.patch_size
     ]
-    # resolutions of one model have the same sizes: prefer the one with this position grid
+    # resolutions of one model have the same sizes: prefer the one with this position grid, then
+    # the one with this vocabulary
+    matches.sort(key=lambda name: variants.options(name)["text"]["vocab_size"] != sizes.vocab_size)
     of_grid = [
         n for n in matches if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
     ]

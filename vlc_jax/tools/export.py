@@ -2,9 +2,10 @@
 
   vlc-jax export runs/clip_ft --to hf --out exported/clip_ft
 
-hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, EVA02).
-big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with scan=True.   peft: only
-the adapter, for the transformers weights it was trained on; all other formats merge the adapter.
+hf: transformers' CLIPModel / SiglipModel.   open_clip: loads as "local-dir:FOLDER" (CLIP, also with
+RoBERTa, EVA).   big_vision: one .npz (SigLIP); big_vision_scan: the same for its models with
+scan=True.   peft: only the adapter, for the transformers weights it was trained on; all other
+formats merge the adapter.
 llava: transformers' LlavaForConditionalGeneration, from a captioner over CLIP's tower.
 stablehlo: both towers as programs of jax.export, parameters included, for any model of two towers.
 `vlc_jax.load` reads every folder but that of stablehlo.
@@ -36,6 +37,7 @@ from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.stores import StoreError, hub
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
+from vlc_jax.models.roberta import RobertaTower
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import data, exported_config, init_from, resolve, weights_compatibility
@@ -49,6 +51,7 @@ TARGETS = {
     "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     "open_clip": {
         "CLIP": "openai",
+        "RoBERTa-CLIP": "open_clip_roberta",
         "EVA01-CLIP": "open_clip_eva01",
         "EVA02-CLIP": "open_clip_eva02",
     },
@@ -212,10 +215,15 @@ def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
     """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
     check_towers(setup, workdir, target)
     model = setup.model
+    if isinstance(model.text, RobertaTower):
+        return _known_kind("RoBERTa-CLIP", target)
     is_siglip = model.image.pooling == "map"
     # EVA02-E has the blocks of EVA01
     eva = "EVA02-CLIP" if model.image.activation == "swiglu" else "EVA01-CLIP"
-    kind = "SigLIP" if is_siglip else "CLIP" if model.image.key_bias else eva
+    return _known_kind("SigLIP" if is_siglip else "CLIP" if model.image.key_bias else eva, target)
+
+
+def _known_kind(kind: str, target: str) -> str:
     if kind not in TARGETS[target]:
         others = [other for other, kinds in TARGETS.items() if kind in kinds]
         raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
@@ -285,6 +293,7 @@ def describe(setup: Setup, is_siglip: bool) -> folder.Model:
         is_siglip=is_siglip,
         is_eva=not image.key_bias,
         interpolation=metadata["interpolation"],
+        roberta=(text.pooling, text.projection_kind) if isinstance(text, RobertaTower) else None,
     )
 
 

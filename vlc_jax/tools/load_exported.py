@@ -36,6 +36,9 @@ def peft(folder, image, text):
 
 
 def open_clip(folder, image, text):
+    config = json.loads((Path(folder) / "open_clip_config.json").read_text())
+    if "hf_model_name" in config["model_cfg"]["text_cfg"]:
+        know_roberta(Path(folder) / "open_clip_model.safetensors")
     if importlib.util.find_spec("torchvision") is None:
         without_torchvision()
     import open_clip
@@ -43,6 +46,34 @@ def open_clip(folder, image, text):
     model = open_clip.create_model(f"local-dir:{folder}").eval()
     embeddings = model.encode_image(image, normalize=True), model.encode_text(text, normalize=True)
     return *embeddings, model.logit_scale.exp()
+
+
+def know_roberta(weights):
+    """open_clip asks the hub for the sizes of a RoBERTa; here they are read from the weights."""
+    import transformers
+
+    # imported here, since transformers does not take the modules of `without_torchvision`
+    assert transformers.XLMRobertaModel
+    with open(weights, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    prefix = "text.transformer."
+    shapes = {
+        name.removeprefix(prefix): array["shape"]
+        for name, array in header.items()
+        if name.startswith(prefix)
+    }
+    vocabulary, width = shapes["embeddings.word_embeddings.weight"]
+    config = transformers.XLMRobertaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=sum(name.endswith("intermediate.dense.bias") for name in shapes),
+        num_attention_heads=width // 64,  # as all published ones
+        intermediate_size=shapes["encoder.layer.0.intermediate.dense.bias"][0],
+        max_position_embeddings=shapes["embeddings.position_embeddings.weight"][0],
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )
+    transformers.AutoConfig.from_pretrained = lambda *_, **__: config
 
 
 def without_torchvision():

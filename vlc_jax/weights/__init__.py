@@ -86,6 +86,11 @@ FORMATS: dict[str, Format] = {
         lambda a: openai.rules(a.patch_size),
         openai.IGNORED,
     ),
+    "open_clip_roberta": Format(
+        ("visual.conv1.weight", "text.transformer.embeddings.word_embeddings.weight"),
+        lambda a: open_clip.roberta_rules(a.patch_size),
+        open_clip.ROBERTA_IGNORED,
+    ),
     "open_clip_siglip": Format(
         ("visual.trunk.attn_pool.latent", "text.token_embedding.weight"),
         lambda a: open_clip.siglip_rules(a.patch_size),

@@ -22,7 +22,7 @@ class Model(NamedTuple):
 
     image: Tower
     text: Tower
-    embed: int
+    embed: int | None  # None: texts are not projected
     image_size: int
     patch_size: int
     context_length: int
@@ -36,6 +36,8 @@ class Model(NamedTuple):
     is_siglip: bool
     is_eva: bool = False
     interpolation: str = "bicubic"
+    # pooling and kind of projection of a RoBERTa; None: texts of another transformer
+    roberta: tuple[str, str] | None = None
 
 
 _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
@@ -47,6 +49,11 @@ def hugging_face(model: Model) -> dict[str, Any]:
     Raises WeightsError for what its classes would compute otherwise.
     """
     _check_crop(model)
+    if model.embed is None:
+        raise WeightsError(
+            "transformers' SigLIP projects texts, which SO400M/16 of 100 languages does not: "
+            "export to big_vision"
+        )
     if model.eos_id == 2 and not model.is_siglip:
         raise WeightsError(
             "transformers' CLIP ends a text at its largest id, not at the end token, where "
@@ -123,34 +130,25 @@ def _processor(model: Model) -> dict[str, Any]:
 def open_clip(model: Model) -> dict[str, Any]:
     """Config files of a folder that open_clip loads as "local-dir:FOLDER", {file name: JSON}.
 
-    Raises WeightsError for SigLIP, and for EVA sizes that timm does not have: open_clip builds
-    these image towers from timm's named models.
+    Raises WeightsError for SigLIP, for EVA sizes that timm does not have and RoBERTas that
+    transformers does not have: open_clip builds these towers from their named models.
     """
     _check_crop(model)
     if model.is_siglip:
         raise WeightsError(
             "open_clip builds SigLIP from timm's named models, not from sizes: export to hf"
         )
-    activations = {model.text.activation} | (set() if model.is_eva else {model.image.activation})
+    activations = {model.text.activation} if model.roberta is None else set()
+    activations |= set() if model.is_eva else {model.image.activation}
     if len(activations) > 1 or "gelu_tanh" in activations:
         raise WeightsError(f"open_clip has quick_gelu or gelu for both towers; got {activations}")
-    text = model.text
     config = {
         "model_cfg": {
             "embed_dim": model.embed,
             "quick_gelu": activations == {"quick_gelu"},
             **({"custom_text": True} if model.is_eva else {}),
             "vision_cfg": _eva(model) if model.is_eva else _transformer(model),
-            "text_cfg": {
-                "context_length": model.context_length,
-                "vocab_size": model.vocab_size,
-                "width": text.width,
-                "heads": text.heads,
-                "layers": text.depth,
-                "mlp_ratio": text.mlp_width / text.width,
-                # else open_clip would take its own vocabulary, and the largest id for the end
-                **({} if model.bos_id is not None else _own_tokenizer(model)),
-            },
+            "text_cfg": _roberta(model) if model.roberta else _texts(model),
         },
         "preprocess_cfg": {
             "mean": list(model.mean),
@@ -160,6 +158,52 @@ def open_clip(model: Model) -> dict[str, Any]:
         },
     }
     return {"open_clip_config.json": config}
+
+
+def _texts(model: Model) -> dict[str, Any]:
+    return {
+        "context_length": model.context_length,
+        "vocab_size": model.vocab_size,
+        "width": model.text.width,
+        "heads": model.text.heads,
+        "layers": model.text.depth,
+        "mlp_ratio": model.text.mlp_width / model.text.width,
+        # else open_clip would take its own vocabulary, and the largest id for the end
+        **({} if model.bos_id is not None else _own_tokenizer(model)),
+    }
+
+
+# RoBERTas of transformers by vocabulary, width, depth, heads, MLP width.
+_ROBERTA = {
+    (50_265, 768, 12, 12, 3072): "roberta-base",
+    (50_265, 1024, 24, 16, 4096): "roberta-large",
+    (250_002, 768, 12, 12, 3072): "xlm-roberta-base",
+    (250_002, 1024, 24, 16, 4096): "xlm-roberta-large",
+}
+
+
+def _roberta(model: Model) -> dict[str, Any]:
+    text = model.text
+    sizes = (model.vocab_size, text.width, text.depth, text.heads, text.mlp_width)
+    if (text.activation, text.epsilon) != ("gelu", 1e-5):
+        raise WeightsError(
+            "open_clip's RoBERTa has the activation gelu and the epsilon 1e-05; got "
+            f"{text.activation} and {text.epsilon:g}: load this model from its workdir"
+        )
+    if sizes not in _ROBERTA:
+        raise WeightsError(
+            "open_clip builds RoBERTa from transformers' named models, not from sizes: it has "
+            f"{', '.join(_ROBERTA.values())}, not (vocabulary, width, depth, heads, MLP width) "
+            f"{sizes}"
+        )
+    pooling, projection = model.roberta
+    return {
+        "context_length": model.context_length,
+        "hf_model_name": _ROBERTA[sizes],
+        "hf_tokenizer_name": _ROBERTA[sizes],
+        "hf_pooler_type": f"{pooling}_pooler",
+        "hf_proj_type": projection,
+    }
 
 
 def _own_tokenizer(model: Model) -> dict[str, Any]:

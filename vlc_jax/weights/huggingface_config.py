@@ -41,6 +41,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "heads": {"image": 12, "text": 12},
     },
 }
+# MetaCLIP 2: CLIP's arrays and formulas, but texts always end at eos_token_id, 2 as well
+_DEFAULTS["metaclip_2"] = _DEFAULTS["clip"]
 # Keys of a tower that are read here, or that show in the shapes of its arrays.
 TOWER = (
     "hidden_act",
@@ -101,7 +103,8 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
             end = tower.get("eos_token_id")
             # CLIP's tower pools there; 2 is its code for the largest id of a text. SigLIP's does
             # not read it: published values are wrong (49407 of 32,000 tokens).
-            if kind == "clip" and isinstance(end, int) and end != 2:
+            is_read = kind == "metaclip_2" or (kind == "clip" and end != 2)
+            if is_read and isinstance(end, int):
                 metadata["eos_id"] = end
     return metadata
 

@@ -1,9 +1,10 @@
-"""Renaming rules of open_clip's SigLIP and EVA-CLIP: timm's image towers, its own text tower.
+"""Renaming rules of open_clip's SigLIP and EVA-CLIP (timm's image towers, its own text tower) and
+of its CLIP with a RoBERTa.
 
 Its CLIP models have OpenAI's names (`openai.rules`).
 """
 
-from vlc_jax.weights import openai, rename
+from vlc_jax.weights import bert, openai, rename
 from vlc_jax.weights.openai import dense, norm
 from vlc_jax.weights.rename import Rule, rule
 
@@ -63,6 +64,22 @@ def eva01_rules(patch_size: int) -> list[Rule]:
         rule(f"{block}.attn.v_bias", f"{ours}/attention/value_bias"),
         *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
     ]
+
+
+def roberta_rules(patch_size: int) -> list[Rule]:
+    """Rules of CLIP with RoBERTa or XLM-RoBERTa as the text tower (HFTextEncoder)."""
+    return [
+        *(each for each in openai.rules(patch_size) if not each.is_of("text")),
+        *bert.rules("text.transformer.", "text/encoder"),
+        *dense("text.transformer.pooler.dense", "text/pooler"),
+        rule("text.proj.weight", "text/projection/kernel", rename.TRANSPOSED),
+        rule("text.proj.0.weight", "text/projection_up/kernel", rename.TRANSPOSED),
+        rule("text.proj.2.weight", "text/projection_down/kernel", rename.TRANSPOSED),
+    ]
+
+
+# Buffers of older transformers.
+ROBERTA_IGNORED = (*openai.IGNORED, r"text\.transformer\.embeddings\.(position|token_type)_ids")
 
 
 def _eva(patch_size: int) -> list[Rule]:

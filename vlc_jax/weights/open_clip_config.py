@@ -36,8 +36,13 @@ _IMAGE_HARMLESS = config_keys.names(
 _TEXT_FIXED = _BLOCKS | {
     "embed_cls": _OFF,
     "pool_type": ("argmax", "eos", "last"),
-    "proj_type": ("linear",),
-    "hf_model_name": (),
+    "proj_type": ("linear", "none"),  # shows in the arrays
+}
+# Names of RoBERTa in `hf_model_name`, without the owner -> heads.
+ROBERTA = {"roberta-base": 12, "roberta-large": 16, "xlm-roberta-base": 12, "xlm-roberta-large": 16}
+_HF_TEXT_FIXED = {
+    "hf_model_name": (*ROBERTA, *(f"FacebookAI/{name}" for name in ROBERTA)),
+    "hf_pooler_type": ("mean_pooler", "cls_pooler"),
 }
 _TEXT_READ = config_keys.names(
     """act_kwargs context_length eos_id heads layers mlp_ratio no_causal_mask norm_kwargs
@@ -45,7 +50,7 @@ _TEXT_READ = config_keys.names(
 )
 # final_ln_after_pool: a norm of each token by itself; open_clip does not pass it on to texts
 _TEXT_HARMLESS = config_keys.names(
-    """final_ln_after_pool hf_model_pretrained hf_pooler_type hf_proj_type
+    """final_ln_after_pool hf_model_name hf_model_pretrained hf_pooler_type hf_proj_type
     hf_tokenizer_name output_tokens pad_id tokenizer_mode"""
 )
 _MODEL_HARMLESS = config_keys.names(
@@ -70,8 +75,11 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
         metadata["image_heads"] = image.get("width", 768) // image.get("head_width", 64)
     elif "siglip" in timm:
         metadata["image_activation"] = "gelu_tanh" if _TIMM_TANH.match(timm) else "gelu"
-    metadata |= _layers("text", text, is_quick, f"{file}, text_cfg") | _text(text)
-    metadata["text_heads"] = text.get("heads", 8)
+    if text.get("hf_model_name"):
+        metadata |= _roberta(text)
+    else:
+        metadata |= _layers("text", text, is_quick, f"{file}, text_cfg") | _text(text)
+        metadata["text_heads"] = text.get("heads", 8)
     for key in ("mean", "std"):
         if key in pixels:
             metadata[key] = tuple(pixels[key])
@@ -105,13 +113,11 @@ def _check(config: Mapping[str, Any], file: str) -> None:
     config_keys.check(
         image, f"{file}, vision_cfg", read=_IMAGE_READ, fixed=fixed, harmless=harmless
     )
-    config_keys.check(
-        towers["text_cfg"],
-        f"{file}, text_cfg",
-        read=_TEXT_READ,
-        fixed=_TEXT_FIXED,
-        harmless=_TEXT_HARMLESS,
-    )
+    text, of_text = towers["text_cfg"], {"fixed": _TEXT_FIXED, "harmless": _TEXT_HARMLESS}
+    if text.get("hf_model_name"):
+        # hf_proj_type shows in the arrays; fields of open_clip's own text tower are not passed on
+        of_text = {"fixed": _HF_TEXT_FIXED, "harmless": (*_TEXT_HARMLESS, *_TEXT_FIXED)}
+    config_keys.check(text, f"{file}, text_cfg", read=_TEXT_READ, **of_text)
     config_keys.check(
         pixels,
         f"{file}, preprocess_cfg",
@@ -143,6 +149,18 @@ def _layers(part: str, tower: Mapping[str, Any], is_quick: bool, where: str) -> 
     is_tanh = activation.get("approximate") == "tanh"
     name = "quick_gelu" if is_quick else "gelu_tanh" if is_tanh else "gelu"
     return {f"{part}_activation": name, f"{part}_epsilon": norm.get("eps", 1e-5)}
+
+
+def _roberta(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of a RoBERTa of transformers, whose activation and epsilon are fixed."""
+    pooler = text.get("hf_pooler_type", "mean_pooler")
+    return {
+        "text_activation": "gelu",
+        "text_epsilon": 1e-5,
+        "text_heads": ROBERTA[text["hf_model_name"].rpartition("/")[2]],
+        "text_pooling": pooler.removesuffix("_pooler"),
+        "context_length": text.get("context_length", 77),
+    }
 
 
 def _text(text: Mapping[str, Any]) -> dict[str, Any]:

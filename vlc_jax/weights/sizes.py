@@ -18,15 +18,18 @@ _ARRAYS = {
     "grid": r"visual\.positional_embedding|visual\.trunk\.pos_embed"
     r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding",
     "tokens": r"(text\.)?token_embedding\.weight"
+    r"|text\.transformer\.embeddings\.word_embeddings\.weight"
     r"|text_model\.embeddings\.token_embedding\.weight|params/txt/Embed_0/embedding",
     "context": r"(text\.)?positional_embedding"
+    r"|text\.transformer\.embeddings\.position_embeddings\.weight"
     r"|text_model\.embeddings\.position_embedding\.weight|params/txt/pos_embedding",
 }
 _AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # minimum number of axes
 _BLOCKS = {
     "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
     r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*",
-    "text": r"((text\.)?transformer\.resblocks|text_model\.encoder\.layers)\.(?P<index>\d+)\..*"
+    "text": r"((text\.)?transformer\.(resblocks|encoder\.layer)|text_model\.encoder\.layers)"
+    r"\.(?P<index>\d+)\..*"
     r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*",
 }
 
@@ -35,6 +38,7 @@ class Sizes(NamedTuple):
     """Sizes of both towers.
 
     image, text: (width, depth).   grid: patches per side.   vocab_size: rows of the embedding.
+    context_length: rows of the text's position embedding.
     """
 
     image: tuple[int, int]
