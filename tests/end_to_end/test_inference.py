@@ -403,6 +403,17 @@ def test_sizes_are_read_from_every_format(variant, name, tmp_path):
     assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, 7)
 
 
+def test_sizes_of_a_resnet_are_read(tmp_path):
+    image = {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "image_size": 96, "projection": 8}
+    text = {"width": 16, "depth": 2, "heads": 2, "vocab_size": 50, "context_length": 7}
+    model = models.build("clip", "RN50", image=image, text={**text, "projection": 8})
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    arrays = weights.save(params, "openai_resnet", architecture(model))
+    assert weights.detect(arrays) == "openai_resnet"
+    assert weights.sizes.read(arrays) == ((4, 5), (16, 2), 32, 3, 50, 7)
+
+
 @pytest.mark.slow
 def test_the_command_prints_a_table_or_json(trained, tmp_path):
     names = [str(tmp_path / name) for name in helpers.write_photos(tmp_path, 2)]

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from vlc_jax import errors, models
+from vlc_jax import errors, models, weights
 from vlc_jax.models import variants
 
 # Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP and EVA), counted with
@@ -15,6 +15,11 @@ PUBLISHED = [
     ("B/16", {}, 149_620_737),
     ("L/14", {}, 427_616_513),
     ("L/14-336", {}, 427_944_193),
+    ("RN50", {}, 102_007_137),
+    ("RN101", {}, 119_688_033),
+    ("RN50x4", {}, 178_300_601),
+    ("RN50x16", {}, 290_979_217),
+    ("RN50x64", {}, 623_258_305),
     ("H/14", {}, 986_109_441),
     ("g/14", {}, 1_366_678_273),
     ("SigLIP-B/16", {}, 203_155_970),
@@ -37,6 +42,8 @@ IMAGE = {
     "S/16": 21_813_504,
     "B/32": 87_849_216,
     "L/14": 303_966_208,
+    "RN50": 38_316_896,
+    "RN50x64": 420_380_352,
     "g/14": 1_012_645_632,
     "SigLIP-L/16-256": 315_956_224,
     "SigLIP-SO400M/14-384": 428_225_600,
@@ -50,7 +57,9 @@ IMAGE = {
 def counts(variant, **overrides):
     model = models.build("clip", variant, **overrides)
     params = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return models.parameter_counts(params)
+    flat = weights.flatten(params)  # statistics of batch norm are buffers in torch
+    counted = {k: x for k, x in flat.items() if not k.endswith(("/mean", "/variance"))}
+    return models.parameter_counts(weights.unflatten(counted))
 
 
 @pytest.mark.parametrize(("variant", "overrides", "total"), PUBLISHED)

@@ -56,6 +56,7 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
         ("eva02", {}, 10),
         ("eva02", {"pooling": "mean"}, 9),
         ("mini", {}, 5),
+        ("resnet", {}, 4),
     ],
 )
 def test_pooled_and_tokens_have_unit_length_and_agree(make, encode, family, image, count):

@@ -40,6 +40,9 @@ def shaken(model: torch.nn.Module, noise: float = 0.01) -> torch.nn.Module:
         for name, parameter in model.named_parameters():
             if "logit" not in name:
                 parameter.add_(torch.randn_like(parameter) * (0.1 if parameter.ndim < 2 else noise))
+        for name, buffer in model.named_buffers():
+            if "running" in name:  # the mean is 0, the variance 1
+                buffer.add_(torch.rand_like(buffer) - 0.5)
     return model.eval()
 
 
@@ -49,6 +52,7 @@ def recorded(blocks, store: dict, part: str) -> None:
 
         def keep(module, inputs, output, index=index):
             output = output[0] if isinstance(output, tuple) else output
+            output = output.permute(0, 2, 3, 1) if output.ndim == 4 else output
             store[f"{part}_{index}"] = output.detach().numpy()
 
         block.register_forward_hook(keep)
@@ -123,6 +127,19 @@ def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
         traced = torch.jit.trace(clean, example, strict=False, check_trace=False)
         torch.jit.save(traced, folder / "weights.traced.pt")
         torch.jit.save(torch.jit.script(clean), folder / "weights.scripted.pt")
+
+
+def tiny_resnet(folder: Path) -> None:
+    without_torchvision()
+    import open_clip
+
+    vision = {"layers": [2, 1, 1, 1], "width": 8, "image_size": 64, "head_width": 64}
+    torch.manual_seed(0)
+    model = open_clip.CLIP(16, vision, TINY["text"], quick_gelu=True)
+    image = model.visual
+    stages = (image.layer1, image.layer2, image.layer3, image.layer4)
+    # a noise that lets the small initial matrices of the pooling tell features apart
+    open_clip_case(folder, model, [block for stage in stages for block in stage], noise=0.05)
 
 
 def real_open_clip(
@@ -236,6 +253,7 @@ def with_attention_mask(folder: Path) -> None:
 CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
+    "tiny_resnet": tiny_resnet,
     "tiny_custom_text": lambda folder: tiny_open_clip(folder, False, True),
     "hf_clip_quick_gelu": lambda folder: hugging_face(folder, "clip", "quick_gelu"),
     "hf_clip_gelu": lambda folder: hugging_face(folder, "clip", "gelu"),

@@ -1,12 +1,14 @@
 """Weights of the reference libraries give their numbers: every block of both towers, embeddings."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from vlc_jax import models, types, weights
-from vlc_jax.models import layers, rope
+from vlc_jax.models import layers, resnet, rope
 from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import files
 
@@ -41,11 +43,17 @@ EVA01 = {
     "image": {**IMAGE, "mlp_width": 48, "projection": 16},
     "text": {**TEXT, "projection": 16},
 }
+RESNET = {
+    "variant": "RN50",
+    "image": {"width": 8, "stages": (2, 1, 1, 1), "heads": 4, "image_size": 64, "projection": 16},
+    "text": {**TEXT, "projection": 16},
+}
 TWO_BLOCKS = {"image": {"depth": 2}, "text": {"depth": 2}}
 SAVED = {"tiny_eva02_larger": EVA02}  # the model of the file, where it is not that of the outputs
 CASES = {
     "tiny_quick_gelu": TINY,
     "tiny_gelu": {**TINY, "activation": "gelu"},
+    "tiny_resnet": RESNET,
     "tiny_custom_text": {**TINY, "activation": "gelu"},
     "hf_clip_quick_gelu": HF,
     "hf_clip_gelu": {**HF, "activation": "gelu"},
@@ -72,6 +80,11 @@ CASES = {
 }
 
 
+def numbers(name):
+    """(3,) of block_3, (2, 0) of stage_2_block_0."""
+    return tuple(map(int, re.findall(r"\d+", name)))
+
+
 def load(model, path):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     return weights.load(path, shapes, architecture(model))[0]
@@ -90,12 +103,14 @@ def differences(model, params, io):
             image,
             text,
             method=both,
-            capture_intermediates=lambda module, _: isinstance(module, layers.Block),
+            capture_intermediates=lambda module, _: isinstance(
+                module, layers.Block | resnet.Bottleneck
+            ),
         )
         blocks = {
-            f"{part}_{index}": blocks[f"block_{index}"]["__call__"][0]
+            f"{part}_{index}": blocks[name]["__call__"][0]
             for part, blocks in state["intermediates"].items()
-            for index in range(len(blocks))
+            for index, name in enumerate(sorted(blocks, key=numbers))
         }
         pooled = {"image_embeds": whole[0].pooled, "text_embeds": whole[1].pooled}
         return blocks, pooled, {"image_embeds": image_embeds, "text_embeds": text_embeds}
@@ -125,6 +140,8 @@ def test_a_file_read_and_written_again_has_the_same_bytes(reference, case):
     theirs = files.read(path.with_suffix(".safetensors"))
     params = load(model, path.with_suffix(".safetensors"))
     ours = weights.save(params, weights.detect(theirs), architecture(model))
+    # batches that torch counted in training, which it fills in if a file has none
+    theirs = {k: x for k, x in theirs.items() if not k.endswith("num_batches_tracked")}
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         assert ours[name].shape == array.shape
@@ -169,6 +186,22 @@ def test_what_is_wrong_by_a_little_is_found(reference, index):
     params = change(load(model, folder / "weights.pt"))
     with np.load(folder / "io.npz") as io:
         assert max(differences(model, params, io).values()) > TOLERANCE
+
+
+@pytest.mark.parametrize("wrong", ["epsilon", "variance", "pooling"])
+def test_what_a_resnet_has_more_is_needed(reference, monkeypatch, wrong):
+    """Another epsilon; a running variance of 1; strides without averages over pixels."""
+    folder, model = reference("tiny_resnet"), models.build("clip", **RESNET)
+    params = load(model, folder / "weights.pt")
+    if wrong == "variance":
+        norm = params["image"]["stage_2_block_0"]["norm_1"]
+        norm["variance"] = np.ones_like(norm["variance"])
+    else:
+        value = {"epsilon": ("EPSILON", 1e-3), "pooling": ("_average", lambda x, n: x[:, ::n, ::n])}
+        monkeypatch.setattr(resnet, *value[wrong])
+    with np.load(folder / "io.npz") as io:
+        found = differences(model, params, io)
+    assert found["image_embeds"] > TOLERANCE, found
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,14 @@ def params(grid, extra, length):
     return tables | ({"image/class_embedding": np.ones(4)} if extra else {})
 
 
-@pytest.mark.parametrize("extra", [0, 1])
-def test_the_class_token_keeps_its_row_and_texts_are_cut(extra):
-    before = params(4, extra, 9)
+@pytest.mark.parametrize(
+    ("extra", "of"), [(0, ""), (1, "class_embedding"), (1, "pooling/query/kernel")]
+)
+def test_the_row_outside_the_grid_stays_and_texts_are_cut(extra, of):
+    """Of a class token, or of the query of a ResNet's pooling."""
+    before = params(4, 0, 9) | params(4, extra, 9)
+    if of:
+        before[f"image/{of}"] = before.pop("image/class_embedding")
     shapes = {position.IMAGE: (36 + extra, 4), position.TEXT: (5, 4)}
     after = position.fit(before, shapes, may_cut_text=True)
     assert {key: after[key].shape for key in shapes} == shapes

@@ -21,6 +21,7 @@ from vlc_jax.models import (
     labclip,
     layers,
     pacl,
+    resnet,
     sparc,
     text,
     text_ids,
@@ -44,7 +45,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "vlm2vec": vlm2vec.VLM2Vec,
 }
 
-# Short names of overrides -> the parts of the model that have this field.
+# Short names of overrides -> the parts of the model that have this field; a ResNet has some only.
 SHORT = {
     **dict.fromkeys(("image_size",), ("image",)),
     **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
@@ -93,17 +94,18 @@ def build(
     """
     kind = HEADS[errors.known("model", name, HEADS)]
     options = variants.options(errors.known("variant", variant, variants.VARIANTS))
+    image_kind = resnet.ResNet if "stages" in options["image"] else vit.ImageTower
     for key, value in overrides.items():
         errors.known("model option", key, (*SHORT, "image", "text"))
-        if key in SHORT:
-            for part in SHORT[key]:
+        for part in SHORT.get(key, ()):
+            if part != "image" or key in _fields(image_kind):
                 options[part][key] = value
     if vector_width is not None:
         options["text"] = _vector_options(vector_width, options["text"], overrides)
     # after the short names: the more specific one wins
     for part in ("image", "text"):
         options[part].update(overrides.get(part, {}))
-    image = _tower(vit.ImageTower, "image", options["image"])
+    image = _tower(image_kind, "image", options["image"])
     texts = _text_tower(options["text"], vector_width, text_tower)
     _check_head(name, kind, head or {})
     scoring_head = _head(kind, head or {}, image, texts)
@@ -138,7 +140,10 @@ def _vector_options(
 
 
 def _check_vectors(
-    name: str, head: nn.Module, image: vit.ImageTower, text_tower: text_vectors.VectorTower
+    name: str,
+    head: nn.Module,
+    image: vit.ImageTower | resnet.ResNet,
+    text_tower: text_vectors.VectorTower,
 ) -> None:
     """Raises UsageError if the head cannot score vectors of texts."""
     if head.requests[1].tokens != "none":
@@ -165,7 +170,10 @@ def _check_head(name: str, kind: type[nn.Module], options: Mapping[str, Any]) ->
 
 
 def _head(
-    kind: type[nn.Module], options: Mapping[str, Any], image: vit.ImageTower, text_tower: TextTower
+    kind: type[nn.Module],
+    options: Mapping[str, Any],
+    image: vit.ImageTower | resnet.ResNet,
+    text_tower: TextTower,
 ) -> nn.Module:
     """The head; fields that describe the towers are filled in unless they are among `options`."""
     has_class_token = image.pooling == "cls"
@@ -240,7 +248,9 @@ def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.M
     if width % heads:
         raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
     options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}
-    if part == "image":
+    if kind is resnet.ResNet:
+        options["stages"] = tuple(options["stages"])
+    elif part == "image":
         options["stem"] = tuple(options.get("stem", ()))
         _check_image(options)
     return kind(**options)

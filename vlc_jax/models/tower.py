@@ -120,12 +120,8 @@ class Tower(nn.Module, kw_only=True):
 
     def _projection(self, request: types.FeatureRequest) -> Callable[[jax.Array], jax.Array]:
         """The projection into the shared embedding, float32, of unit length if requested."""
-
-        def scaled(x: jax.Array) -> jax.Array:
-            return layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
-
         if self.projection is None:
-            return scaled
+            return lambda x: scaled(x, request)
         dense = layers.Dense(
             self.projection,
             use_bias=self.projection_bias,
@@ -133,7 +129,12 @@ class Tower(nn.Module, kw_only=True):
             kernel_init=nn.initializers.normal(self.width**-0.5),
             name="projection",
         )
-        return lambda x: scaled(dense(x))
+        return lambda x: scaled(dense(x), request)
+
+
+def scaled(x: Float[Array, "*axes embed"], request: types.FeatureRequest) -> jax.Array:
+    """Features in float32, of unit length if requested."""
+    return layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
 
 
 def tokens_of(

@@ -1,7 +1,7 @@
 """Architectures by name: a family of shared options, and the sizes of each variant.
 
-Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for S/16, H/14
-and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
+Sources: OpenAI's CLIP (Radford et al. 2021, tables 19, 20); open_clip's model_configs for S/16,
+H/14 and g/14; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
 EVA-CLIP and EVA-02-CLIP (Sun et al. 2023, arXiv:2303.15389) as open_clip and timm build them.
 tests/models/test_variants.py holds the published parameter counts.
 """
@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 
 class Sizes(NamedTuple):
-    """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width)."""
+    """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width).
+
+    stages: of a ResNet, the blocks of each stage, `depth` in all; (): a transformer.
+    """
 
     family: str
     embed: int
@@ -18,6 +21,7 @@ class Sizes(NamedTuple):
     patch_size: int | None
     image: tuple[int, ...]
     text: tuple[int, ...]
+    stages: tuple[int, ...] = ()
 
 
 # Keyword arguments of both towers, of the image tower, of the text tower, of the CLIP module.
@@ -40,6 +44,12 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
         "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
         "image": {"pre_norm": True},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+    "resnet": {  # towers: of the text; the image tower has ReLU and batch norm
+        "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        "image": {},
         "clip": {"logit_scale_init": 1 / 0.07},
     },
     "open_clip": {
@@ -106,6 +116,12 @@ VARIANTS: dict[str, Sizes] = {
     "L/14-336": Sizes("openai", 768, 336, 14, (1024, 24, 16), (768, 12, 12)),
     "H/14": Sizes("open_clip", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
     "g/14": Sizes("open_clip", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),
+    # ResNets: width of the first stage, blocks, heads of the pooling; patch: their stride
+    "RN50": Sizes("resnet", 1024, 224, 32, (64, 16, 32), (512, 12, 8), (3, 4, 6, 3)),
+    "RN101": Sizes("resnet", 512, 224, 32, (64, 33, 32), (512, 12, 8), (3, 4, 23, 3)),
+    "RN50x4": Sizes("resnet", 640, 288, 32, (80, 26, 40), (640, 12, 10), (4, 6, 10, 6)),
+    "RN50x16": Sizes("resnet", 768, 384, 32, (96, 40, 48), (768, 12, 12), (6, 8, 18, 8)),
+    "RN50x64": Sizes("resnet", 1024, 448, 32, (128, 64, 64), (1024, 12, 16), (3, 15, 36, 10)),
     # published at 224, 256, 384 and 512 pixels: image_size=...
     "SigLIP-B/16": Sizes("siglip", 768, 224, 16, (768, 12, 12), (768, 12, 12)),
     "SigLIP-L/16-256": Sizes("siglip", 1024, 256, 16, (1024, 24, 16), (1024, 24, 16)),
@@ -136,8 +152,12 @@ def options(variant: str) -> dict[str, dict[str, Any]]:
     image = dict(zip(names, sizes.image, strict=False), projection=sizes.embed)
     text = dict(zip(names, sizes.text, strict=False), projection=sizes.embed)
     pixels = {"image_size": sizes.image_size, "patch_size": sizes.patch_size}
+    if sizes.stages:
+        image = {key: image[key] for key in ("width", "heads", "projection")}
+        image |= {"stages": sizes.stages}
+    towers = {} if sizes.stages else family["towers"]
     return {
-        "image": {**image, **pixels, **family["towers"], **family["image"]},
+        "image": {**image, **pixels, **towers, **family["image"]},
         "text": {**text, **family["towers"], **family["text"]},
         "clip": dict(family["clip"]),
     }

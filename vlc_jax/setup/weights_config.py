@@ -26,7 +26,7 @@ from vlc_jax.setup import (
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
-    "clip": ("openai", "open_clip", "eva01", "eva02", "eva02_e"),
+    "clip": ("openai", "resnet", "open_clip", "eva01", "eva02", "eva02_e"),
     "siglip": ("siglip",),
     "siglip2": ("siglip",),
 }

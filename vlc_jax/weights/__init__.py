@@ -76,6 +76,11 @@ class Format(NamedTuple):
 
 # Order matters: `detect` returns the first format whose names are all in the file.
 FORMATS: dict[str, Format] = {
+    "openai_resnet": Format(
+        ("visual.layer1.0.conv1.weight", "token_embedding.weight"),
+        lambda a: openai.resnet_rules(a.patch_size),
+        openai.IGNORED,
+    ),
     "open_clip": Format(
         ("visual.conv1.weight", "text.token_embedding.weight"),
         lambda a: openai.rules(a.patch_size, "text."),

@@ -36,6 +36,7 @@ class Model(NamedTuple):
     is_siglip: bool
     is_eva: bool = False
     interpolation: str = "bicubic"
+    stages: tuple[int, ...] = ()  # of a ResNet
 
 
 _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
@@ -169,6 +170,11 @@ def _own_tokenizer(model: Model) -> dict[str, Any]:
 
 def _transformer(model: Model) -> dict[str, Any]:
     vision = model.image
+    if model.stages:
+        width, layers = vision.width, list(model.stages)
+        head_width = 32 * width // vision.heads
+        sizes = {"width": width, "layers": layers, "head_width": head_width}
+        return {"image_size": model.image_size, **sizes}
     return {
         "image_size": model.image_size,
         "patch_size": model.patch_size,

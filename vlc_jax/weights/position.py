@@ -24,8 +24,8 @@ def fit(
         if len(old) != 2 or old[1:] != tuple(new[1:]) or 0 in old:
             raise WeightsError(f"{path} has shape {old}, the model's {tuple(new)}")
     fitted = dict(params)
-    # row 0 is outside the grid
-    class_tokens = int("image/class_embedding" in params)
+    # row 0 is outside the grid: of the class token, or of the query of a ResNet's pooling
+    class_tokens = int(bool({"image/class_embedding", "image/pooling/query/kernel"} & {*params}))
     old, new = len(params[IMAGE]), shapes[IMAGE][0]
     if old != new:
         old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))

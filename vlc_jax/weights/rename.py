@@ -75,6 +75,12 @@ def convolution(patch: int) -> Codec:
     )
 
 
+# A torch convolution (outputs, inputs, rows, columns); ours is (rows, columns, inputs, outputs).
+CONVOLUTION = _one(lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1))
+# A torch convolution of 1 x 1, of which ours is a matrix (inputs, outputs).
+POINTWISE = _one(lambda x: x.squeeze((2, 3)).T, lambda x: x.T[:, :, None, None])
+
+
 def query_key_value(attention: str, kind: str) -> tuple[str, str]:
     """Our paths of an attention's query, and of its joint keys and values; kind: kernel or bias."""
     return f"{attention}/query/{kind}", f"{attention}/key_value/{kind}"

@@ -15,7 +15,7 @@ FLOAT32 = np.dtype(np.float32)
 _ARRAYS = {
     "patches": r"visual\.conv1\.weight|visual\.trunk\.patch_embed\.proj\.weight"
     r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel",
-    "grid": r"visual\.positional_embedding|visual\.trunk\.pos_embed"
+    "grid": r"visual\.(attnpool\.)?positional_embedding|visual\.trunk\.pos_embed"
     r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding",
     "tokens": r"(text\.)?token_embedding\.weight"
     r"|text_model\.embeddings\.token_embedding\.weight|params/txt/Embed_0/embedding",
@@ -25,16 +25,19 @@ _ARRAYS = {
 _AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # minimum number of axes
 _BLOCKS = {
     "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
-    r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*",
+    r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*"
+    r"|visual\.layer(?P<stage>\d\.\d+)\..*",
     "text": r"((text\.)?transformer\.resblocks|text_model\.encoder\.layers)\.(?P<index>\d+)\..*"
-    r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*",
+    r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*|(?P<stage>)",
 }
 
 
 class Sizes(NamedTuple):
     """Sizes of both towers.
 
-    image, text: (width, depth).   grid: patches per side.   vocab_size: rows of the embedding.
+    image, text: (width, depth); of a ResNet, channels of the first stage and blocks of all.
+    patch_size: of a ResNet, its stride.   grid: patches per side.   vocab_size: rows of the
+    embedding.
     """
 
     image: tuple[int, int]
@@ -68,6 +71,8 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
         shapes[key] = matches[0]
     patches, is_flax = shapes["patches"], any(name.startswith("params/") for name in arrays)
     width, patch_size = (patches[-1], patches[0]) if is_flax else (patches[0], patches[-1])
+    if "visual.layer1.0.conv1.weight" in arrays:  # the first convolution has half the width
+        width, patch_size = 2 * width, 32
     depths = {part: _depth(arrays, pattern) for part, pattern in _BLOCKS.items()}
     return Sizes(
         image=(width, depths["image"]),
@@ -82,4 +87,4 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
 
 def _depth(arrays: Mapping[str, np.ndarray], pattern: str) -> int:
     matches = (re.fullmatch(pattern, name) for name in arrays)
-    return len({match["index"] or match["flax"] for match in matches if match})
+    return len({match["index"] or match["flax"] or match["stage"] for match in matches if match})
