@@ -31,6 +31,11 @@ TINY = {
         "image": {"width": 4, "stages": (1,) * 4, "heads": 2, "image_size": 64, "projection": 8},
         "text": {**SMALL, **TEXT, "projection": 8},
     },
+    "dinov2": {
+        "variant": "DINOv2-B/14",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},
+        "text": {},
+    },
     "mini": {
         "variant": "mini",
         "image": {**SMALL, "depth": 1, "image_size": 16, "stem": (4, 8, 16), "projection": 8},

@@ -36,6 +36,13 @@ PUBLISHED = [
     ("EVA01-g/14-plus", {}, 1_366_621_569),
     ("EVA02-E/14", {}, 4_704_589_569),
     ("EVA02-E/14-plus", {}, 5_044_889_089),
+    # transformers' Dinov2Model (with registers: Dinov2WithRegistersModel) without its mask token,
+    # and the logit scale
+    ("DINOv2-S/14", {}, 22_056_576 - 384 + 1),
+    ("DINOv2-B/14", {}, 86_580_480 - 768 + 1),
+    ("DINOv2-B/14", {"image": {"registers": 4}}, 86_583_552 - 768 + 1),
+    ("DINOv2-L/14", {}, 304_368_640 - 1024 + 1),
+    ("DINOv2-g/14", {}, 1_136_480_768 - 1536 + 1),
 ]
 # Parameters of the image tower in the same models.
 IMAGE = {
@@ -55,6 +62,8 @@ IMAGE = {
 
 
 def counts(variant, **overrides):
+    if "DINOv2" in variant:  # the resolution of its files
+        overrides = {"image_size": 518, **overrides}
     model = models.build("clip", variant, **overrides)
     params = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     flat = weights.flatten(params)  # statistics of batch norm are buffers in torch

@@ -40,6 +40,11 @@ MODELS = {
         | {"projection": 8},
         "text": {**TEXT, "projection": 8},
     },
+    "dinov2": {
+        "variant": "DINOv2-B/14",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},
+    },
+    "dinov2_g": {"variant": "DINOv2-g/14", "image": {**SMALL, "image_size": 12, "patch_size": 4}},
     "llm2clip": {
         "variant": "B/32",
         "vector_width": 6,
@@ -68,6 +73,8 @@ FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
     **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision", "big_vision_scan"), "siglip"),
     "openai_resnet": "resnet",
+    "hf_dinov2": "dinov2",
+    "hf_dinov2_swiglu": "dinov2_g",
     "open_clip_eva02": "eva02",
     "open_clip_eva01": "eva01",
     "hf_llm2clip": "llm2clip",
@@ -82,7 +89,8 @@ def parameters(family):
     params = normal(shapes_of(**MODELS[family]))
     if family == "blip":  # transformers has no name for it
         params["logit_scale"] = np.float32(-np.log(0.07))
-    return params
+    # files of DINOv2 have the image tower alone
+    return {"image": params["image"]} if "dinov2" in family else params
 
 
 def written(tmp_path, arrays):

@@ -31,7 +31,7 @@ from vlc_jax.models import (
     vlm2vec,
 )
 
-TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds
+TextTower = text.TextTower | text_vectors.VectorTower | text_ids.TokenIds | text_ids.NoTexts
 # The name of a model is the name of its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
@@ -98,15 +98,20 @@ def build(
     for key, value in overrides.items():
         errors.known("model option", key, (*SHORT, "image", "text"))
         for part in SHORT.get(key, ()):
-            if part != "image" or key in _fields(image_kind):
+            lacks = part == "image" and key not in _fields(image_kind)
+            if options[part] is not None and not lacks:
                 options[part][key] = value
     if vector_width is not None:
-        options["text"] = _vector_options(vector_width, options["text"], overrides)
+        options["text"] = _vector_options(vector_width, options["text"] or {}, overrides)
     # after the short names: the more specific one wins
     for part in ("image", "text"):
-        options[part].update(overrides.get(part, {}))
+        if options[part] is not None:
+            options[part].update(overrides.get(part, {}))
     image = _tower(image_kind, "image", options["image"])
-    texts = _text_tower(options["text"], vector_width, text_tower)
+    if options["text"] is None:
+        texts = text_ids.NoTexts(embed=image.embed)
+    else:
+        texts = _text_tower(options["text"], vector_width, text_tower)
     _check_head(name, kind, head or {})
     scoring_head = _head(kind, head or {}, image, texts)
     if vector_width is not None:

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 class Sizes(NamedTuple):
     """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width).
 
+    embed: None for features without a projection.   text: () without a text tower.
+
     stages: of a ResNet, the blocks of each stage, `depth` in all; (): a transformer.
     """
 
     family: str
-    embed: int
+    embed: int | None
     image_size: int
     patch_size: int | None
     image: tuple[int, ...]
@@ -104,6 +106,17 @@ FAMILIES["eva02_e"] = {
     **FAMILIES["eva01"],
     "image": {**FAMILIES["eva01"]["image"], "post_norm": True},
 }
+# DINOv2 (Oquab et al. 2023, arXiv:2304.07193), with image={"registers": 4} also Darcet et al. 2024
+FAMILIES["dinov2"] = {
+    "towers": {"activation": "gelu", "epsilon": 1e-6, "initialisation": "clip"},
+    "text": {},
+    "image": {"patch_bias": True, "layer_scale": True},
+    "clip": {},
+}
+FAMILIES["dinov2_g"] = {
+    **FAMILIES["dinov2"],
+    "towers": {"activation": "swiglu", "epsilon": 1e-6, "initialisation": "clip"},
+}
 
 VARIANTS: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
@@ -141,6 +154,11 @@ VARIANTS: dict[str, Sizes] = {
     "EVA02-B/16": Sizes("eva02", 512, 224, 16, (768, 12, 12, 2048), (512, 12, 8)),
     "EVA02-L/14": Sizes("eva02", 768, 224, 14, (1024, 24, 16, 2730), (768, 12, 12)),
     "EVA02-L/14-336": Sizes("eva02", 768, 336, 14, (1024, 24, 16, 2730), (768, 12, 12)),
+    # trained last at 518 pixels, published for 224
+    "DINOv2-S/14": Sizes("dinov2", None, 224, 14, (384, 12, 6), ()),
+    "DINOv2-B/14": Sizes("dinov2", None, 224, 14, (768, 12, 12), ()),
+    "DINOv2-L/14": Sizes("dinov2", None, 224, 14, (1024, 24, 16), ()),
+    "DINOv2-g/14": Sizes("dinov2_g", None, 224, 14, (1536, 40, 24, 4096), ()),
 }
 
 
@@ -158,6 +176,6 @@ def options(variant: str) -> dict[str, dict[str, Any]]:
     towers = {} if sizes.stages else family["towers"]
     return {
         "image": {**image, **pixels, **towers, **family["image"]},
-        "text": {**text, **family["towers"], **family["text"]},
+        "text": {**text, **family["towers"], **family["text"]} if sizes.text else None,
         "clip": dict(family["clip"]),
     }

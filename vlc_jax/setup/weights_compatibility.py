@@ -132,8 +132,12 @@ def _sizes_of_file(path: str | Path) -> dict[str, int]:
         values = weights.sizes.read(weights.read(path)[0])
     except WeightsError:
         return {}
-    names = ("image width", "image depth", "text width", "text depth", "patch size")
-    return dict(zip(names, (*values.image, *values.text, values.patch_size), strict=True))
+    sizes_ = {"patch size": values.patch_size}
+    for part, pair in (("image", values.image), ("text", values.text)):
+        sizes_ |= {
+            f"{part} {name}": size for name, size in zip(("width", "depth"), pair, strict=False)
+        }
+    return sizes_
 
 
 def check_metadata(

@@ -29,6 +29,7 @@ VARIANT_FAMILIES = {
     "clip": ("openai", "resnet", "open_clip", "eva01", "eva02", "eva02_e"),
     "siglip": ("siglip",),
     "siglip2": ("siglip",),
+    "dinov2": ("dinov2", "dinov2_g"),
 }
 # Format of weights -> variant families with the same block names.
 EVA_FAMILIES = {"open_clip_eva01": ("eva01", "eva02_e"), "open_clip_eva02": ("eva02",)}
@@ -96,8 +97,8 @@ def config_of_weights(
     A folder of vlc-jax export has its own (`exported_config`).
     tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
       of a tokenizer without files ("bytes"); by default searched in the folder of the weights.
-    family: clip | siglip | siglip2; variant: a name of `models.variants.VARIANTS`; image_size: in
-      pixels; all three by default inferred from the arrays.
+    family: clip | siglip | siglip2 | dinov2; variant: a name of `models.variants.VARIANTS`;
+      image_size: in pixels; all three by default inferred from the arrays.
     activation: by default from the files beside the weights, else the variant's (of CLIP variants
       OpenAI's quick_gelu).
 
@@ -136,8 +137,11 @@ def config_of_weights(
         pretrained.FAMILIES[family](config, args, pixels)
         if tokenizer:
             _use_tokenizer(config, tokenizer)
-        config.text.context_length = sizes.context_length
-        config.model.vocab_size = sizes.vocab_size
+        if sizes.text:
+            config.text.context_length = sizes.context_length
+            config.model.vocab_size = sizes.vocab_size
+        if (registers := arrays.get("embeddings.register_tokens")) is not None:
+            config.model.image.registers = registers.shape[1]
         _apply(config, metadata, variant, path)
         _use_centre_crop(config, weights.centre_crop(format_))
         if activation:
@@ -176,6 +180,8 @@ def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:
 
 
 def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
+    if "dinov2" in format_:
+        return "dinov2"
     if "siglip" not in format_ and "big_vision" not in format_:
         return "clip"
     return "siglip2" if sizes.vocab_size == GEMMA_TOKENS else "siglip"
@@ -220,6 +226,8 @@ def _image_size(
     Raises UsageError if the files contradict the position grid.
     """
     pixels = metadata.get("image_size")
+    if not sizes.text:  # DINOv2, whose positions are of 518 pixels and resampled always
+        return pixels or variants.VARIANTS[variant].image_size
     if pixels is not None and pixels // sizes.patch_size != sizes.grid:
         raise UsageError(
             f"the files beside the weights at {path} are for images of {pixels} pixels, but the "

@@ -87,10 +87,11 @@ def hugging_face(model: Model) -> dict[str, Any]:
 
 def _check_crop(model: Model) -> None:
     """Raises WeightsError for a crop that neither format can express."""
-    if model.crop == "pad":
+    if model.crop in ("pad", "centre_margin"):
         raise WeightsError(
-            "images padded to a square (crop pad) cannot be described in files of CLIP or "
-            "open_clip: export with config.input.eval_crop 'centre' or 'none'"
+            f"images padded to a square or cut with a margin (crop {model.crop}) cannot be "
+            "described in files of CLIP or open_clip: export with config.input.eval_crop 'centre' "
+            "or 'none'"
         )
 
 

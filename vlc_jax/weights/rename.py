@@ -53,6 +53,12 @@ PACKED_BIAS = Codec(
     lambda b: (b[: len(b) // 3], b[len(b) // 3 :]),
     lambda query, key_value: (np.concatenate([query, key_value]),),
 )
+# Two matrices of one torch Linear, one above the other.
+STACKED_WEIGHT = Codec(
+    lambda w: tuple(part.T for part in np.split(w, 2)),
+    lambda *parts: (np.concatenate([part.T for part in parts]),),
+)
+STACKED_BIAS = Codec(lambda b: tuple(np.split(b, 2)), lambda *parts: (np.concatenate(parts),))
 # Hugging Face: one Linear for each of query, key and value.
 SEPARATE_WEIGHT = Codec(
     lambda q, k, v: (q.T, np.concatenate([k.T, v.T], axis=-1)),

@@ -14,9 +14,11 @@ FLOAT32 = np.dtype(np.float32)
 # Array that determines a size -> its names in the formats of `weights.FORMATS`.
 _ARRAYS = {
     "patches": r"visual\.conv1\.weight|visual\.trunk\.patch_embed\.proj\.weight"
-    r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel",
+    r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel"
+    r"|embeddings\.patch_embeddings\.projection\.weight",
     "grid": r"visual\.(attnpool\.)?positional_embedding|visual\.trunk\.pos_embed"
-    r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding",
+    r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding"
+    r"|embeddings\.position_embeddings",
     "tokens": r"(text\.)?token_embedding\.weight"
     r"|text_model\.embeddings\.token_embedding\.weight|params/txt/Embed_0/embedding",
     "context": r"(text\.)?positional_embedding"
@@ -26,9 +28,9 @@ _AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # minimum number o
 _BLOCKS = {
     "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
     r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*"
-    r"|visual\.layer(?P<stage>\d\.\d+)\..*",
+    r"|visual\.layer(?P<stage>\d\.\d+)\..*|encoder\.layer\.(?P<dinov2>\d+)\..*",
     "text": r"((text\.)?transformer\.resblocks|text_model\.encoder\.layers)\.(?P<index>\d+)\..*"
-    r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*|(?P<stage>)",
+    r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*",
 }
 
 
@@ -36,12 +38,13 @@ class Sizes(NamedTuple):
     """Sizes of both towers.
 
     image, text: (width, depth); of a ResNet, channels of the first stage and blocks of all.
+      text: () without a text tower; vocab_size and context_length are then 0.
     patch_size: of a ResNet, its stride.   grid: patches per side.   vocab_size: rows of the
-    embedding.
+      embedding.
     """
 
     image: tuple[int, int]
-    text: tuple[int, int]
+    text: tuple[int, ...]
     patch_size: int
     grid: int
     vocab_size: int
@@ -61,8 +64,11 @@ def placeholder(shape: Sequence[int], dtype: np.dtype = FLOAT32) -> np.ndarray:
 
 def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
     """The sizes of weights in a format of `weights.FORMATS`. Raises WeightsError for others."""
-    shapes = {}
+    shapes, has_text = {}, "embeddings.cls_token" not in arrays  # else DINOv2
     for key, pattern in _ARRAYS.items():
+        if key in ("tokens", "context") and not has_text:
+            shapes[key] = (0, 0)
+            continue
         matches = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
         if len(matches) != 1:
             raise WeightsError(f"the weights have {len(matches)} arrays named like {pattern}")
@@ -76,7 +82,7 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
     depths = {part: _depth(arrays, pattern) for part, pattern in _BLOCKS.items()}
     return Sizes(
         image=(width, depths["image"]),
-        text=(shapes["tokens"][1], depths["text"]),
+        text=(shapes["tokens"][1], depths["text"]) if has_text else (),
         patch_size=patch_size,
         # a class token does not change the integer root
         grid=math.isqrt(shapes["grid"][-2]),
@@ -87,4 +93,4 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
 
 def _depth(arrays: Mapping[str, np.ndarray], pattern: str) -> int:
     matches = (re.fullmatch(pattern, name) for name in arrays)
-    return len({match["index"] or match["flax"] or match["stage"] for match in matches if match})
+    return len({next(filter(None, match.groupdict().values())) for match in matches if match})
