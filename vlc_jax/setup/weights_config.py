@@ -140,7 +140,8 @@ def config_of_weights(
         if sizes.text:
             config.text.context_length = sizes.context_length
             config.model.vocab_size = sizes.vocab_size
-        if (registers := arrays.get("embeddings.register_tokens")) is not None:
+        registers = arrays.get("embeddings.register_tokens")
+        if registers is not None and registers.ndim == 3:  # another shape is refused on loading
             config.model.image.registers = registers.shape[1]
         _apply(config, metadata, variant, path)
         _use_centre_crop(config, weights.centre_crop(format_))
