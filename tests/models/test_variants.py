@@ -122,6 +122,8 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
         ({"dtype": "float8"}, "unknown dtype of the image tower 'float8'"),
         ({"image": {"heads": 5}}, "image width 96 is not divisible by 5 heads"),
         ({"image": {"patch_size": 8}}, "a stem or a patch_size"),
+        ({"variant": "RN50", "image_size": 63}, "a multiple of 32 pixels; got 63"),
+        ({"variant": "DINOv2-B/14", "text": {"depth": 2}}, "no text tower, so no depth of one"),
         ({"image": {"stem": (16, 32)}}, "must end with the image width, 96"),
         ({"image": {"activation": "swiglu"}}, "swiglu is an activation of MLPs, not of a stem"),
         ({"image": {"rope": "1d"}}, "unknown rope of the image tower '1d'"),

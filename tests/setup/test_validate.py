@@ -71,6 +71,7 @@ def test_a_wrong_field_is_named_with_its_value(field, value, message):
 def test_a_resnet_is_not_trained_from_scratch():
     config = clip.get_config()
     config.model.variant, config.model.image = "RN50", ConfigDict()
+    config.input.image_size = 64
     with pytest.raises(UsageError, match=r"RN50 has stored statistics.* set config\.init_from"):
         resolve(config, "train")
     assert resolve(config, "eval").model.image.stages == (3, 4, 6, 3)

@@ -109,7 +109,7 @@ def build(
             options[part].update(overrides.get(part, {}))
     image = _tower(image_kind, "image", options["image"])
     if options["text"] is None:
-        texts = text_ids.NoTexts(embed=image.embed)
+        texts = _no_texts(variant, image.embed, overrides.get("text", {}))
     else:
         texts = _text_tower(options["text"], vector_width, text_tower)
     _check_head(name, kind, head or {})
@@ -126,6 +126,15 @@ def _text_tower(options: Mapping[str, Any], vector_width: int | None, has_tower:
         return _tower(text.TextTower, "text", options)
     fields = ("vocab_size", "context_length", "eos_id")
     return text_ids.TokenIds(**{key: options[key] for key in fields})
+
+
+def _no_texts(variant: str, embed: int, options: Mapping[str, Any]) -> text_ids.NoTexts:
+    if options:
+        raise errors.UsageError(
+            f"{variant} has no text tower, so no {', '.join(options)} of one; its texts may be "
+            "vectors (config.text.tokenizer='vectors')"
+        )
+    return text_ids.NoTexts(embed=embed)
 
 
 def _vector_options(
@@ -255,6 +264,11 @@ def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.M
     options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}
     if kind is resnet.ResNet:
         options["stages"] = tuple(options["stages"])
+        if options["image_size"] % resnet.STRIDE:
+            raise errors.UsageError(
+                f"a ResNet takes images of a multiple of {resnet.STRIDE} pixels; got "
+                f"{options['image_size']}: set config.input.image_size"
+            )
     elif part == "image":
         options["stem"] = tuple(options.get("stem", ()))
         _check_image(options)
