@@ -261,7 +261,6 @@ CASES = {
     "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
     "hf_siglip2": lambda folder: hugging_face(folder, "siglip", vocabulary=256_000),
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
-    "B/16": lambda folder: real_open_clip(folder, "ViT-B-16-quickgelu", depth=2),
     "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu", depth=2),
     "tiny_eva01": lambda folder: tiny_eva(folder, TINY_EVA01),
     "tiny_eva02_e": lambda folder: tiny_eva(folder, {**TINY_EVA01, "use_post_norm": True}),

@@ -66,7 +66,6 @@ CASES = {
     "tiny_eva02_larger": {**EVA02, "image": {**EVA02["image"], "image_size": 56}},
     # published sizes, two of them in full: more blocks of a size show nothing new
     "B/32": {"variant": "B/32"},
-    "B/16": {"variant": "B/16", **TWO_BLOCKS},
     "L/14": {"variant": "L/14", **TWO_BLOCKS},
     "SigLIP-B/16": {"variant": "SigLIP-B/16", "activation": "gelu", **TWO_BLOCKS},
     "SigLIP2-B/16": {  # open_clip gives only its text tower the activation it was trained with
