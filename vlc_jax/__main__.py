@@ -16,6 +16,7 @@ COMMANDS = {  # name -> module, what it does
     "score": ("vlc_jax.tools.score", "scores of images and texts by a model"),
     "generate": ("vlc_jax.tools.generate", "captions and answers of a generative model"),
     "embed": ("vlc_jax.tools.embed", "embeddings of images or texts, into a file"),
+    "blind_pairs": ("vlc_jax.tools.blind_pairs", "images alike for CLIP and not for DINOv2"),
     "nearest": ("vlc_jax.tools.nearest", "hard images: the nearest by stored features"),
     "embed_text": ("vlc_jax.tools.embed_text", "text vectors to train on"),
     "cache_features": ("vlc_jax.tools.cache_features", "features of frozen towers to train on"),

@@ -70,6 +70,13 @@ def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224
     config.text.tokenizer_options.update(gemma)
 
 
+def use_dinov2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
+    """DINOv2, which has no texts; its pixels as in Hugging Face's folders."""
+    _use(config, args, image_size, context_length=config.text.context_length)
+    config.input.normalisation = "imagenet"
+    config.input.crop = "centre_margin"
+
+
 def _centre_crop(weights: str) -> str:
     """The centre crop of the weights' library: Hugging Face's for its folders, and for a run;
     torchvision's for files of OpenAI and open_clip."""
@@ -87,7 +94,13 @@ def use_random_crops(config: ConfigDict, crop: str = "random_resized") -> None:
     config.input.crop = crop
 
 
-FAMILIES = {"clip": use_clip, "clip_hf": use_clip_hf, "siglip": use_siglip, "siglip2": use_siglip2}
+FAMILIES = {
+    "clip": use_clip,
+    "clip_hf": use_clip_hf,
+    "siglip": use_siglip,
+    "siglip2": use_siglip2,
+    "dinov2": use_dinov2,
+}
 
 
 def use_family(config: ConfigDict, args: SimpleNamespace) -> None:

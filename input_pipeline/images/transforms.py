@@ -20,8 +20,9 @@ from vlc_jax.input_pipeline.images.perturbation import perturb
 from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion, ShuffledImage
 
 CENTRES = ("centre", "centre_torchvision")
+MARGIN = "centre_margin"  # ImageNet's: 224 of 256 pixels
 RANDOM = ("random_resized", "perturbed")  # for training
-CROPS = (*CENTRES, *RANDOM, "none", "pad")
+CROPS = (*CENTRES, MARGIN, *RANDOM, "none", "pad")
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
     "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, by its authors and by Hugging Face
@@ -62,14 +63,15 @@ def resize_and_centre_crop(
     interpolation: str = "bicubic",
     *,
     has_torchvision_offset: bool = False,
+    shorter: int | None = None,
 ) -> Image.Image:
-    """CLIP's preprocessing: short side to `size`, then the central square.
+    """CLIP's preprocessing: short side to `shorter`, by default `size`, then the central square.
 
     Equals transformers' CLIP image processor on Pillow bit for bit, which rounds half a pixel down.
     has_torchvision_offset: it is rounded to an even number, as in torchvision, which OpenAI's code
       and open_clip use: a square one pixel further where the remainder is 3 modulo 4 (640 x 427).
     """
-    height, width = short_side_size(picture.height, picture.width, size)
+    height, width = short_side_size(picture.height, picture.width, shorter or size)
     halve = _half_to_even if has_torchvision_offset else _half_down
     top, left = halve(height - size), halve(width - size)
     if width > size:
@@ -170,7 +172,8 @@ class ImageTransform:
     """Image transform: ImageLike -> uint8 (size, size, 3). An image of that size is not resampled.
 
     crop "centre": short side to `size`, then the central square (CLIP, as Hugging Face cuts it);
-    "centre_torchvision": as torchvision cuts it (OpenAI, open_clip). "none": resized to the square
+    "centre_torchvision": as torchvision cuts it (OpenAI, open_clip). "centre_margin": short side to
+    8/7 of `size`, then the central square (DINOv2: 256 and 224). "none": resized to the square
     without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized (LLaVA).
     "random_resized": a random window with area share in `scale` and width / height in `ratio`;
     needs the generator, as "perturbed": DCSM's augmentation (perturbation.py), then "centre".
@@ -233,6 +236,8 @@ class ImageTransform:
             picture = resize_and_centre_crop(
                 open_rgb(image), size, how, has_torchvision_offset=is_torchvision
             )
+        elif self.crop == MARGIN:
+            picture = resize_and_centre_crop(open_rgb(image), size, how, shorter=size * 8 // 7)
         else:
             picture = open_rgb(image)
             square = pad_to_square(picture) if self.crop == "pad" else picture

@@ -41,6 +41,18 @@ class Row(NamedTuple):
 
 # (model, variant, activation): {tag: repository}
 _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
+    ("RN50", "RN50", "quick_gelu"): {
+        "openai": "timm/resnet50_clip.openai",
+        "yfcc15m": "timm/resnet50_clip.yfcc15m",
+        "cc12m": "timm/resnet50_clip.cc12m",
+    },
+    ("RN101", "RN101", "quick_gelu"): {
+        "openai": "timm/resnet101_clip.openai",
+        "yfcc15m": "timm/resnet101_clip.yfcc15m",
+    },
+    ("RN50x4", "RN50x4", "quick_gelu"): {"openai": "timm/resnet50x4_clip.openai"},
+    ("RN50x16", "RN50x16", "quick_gelu"): {"openai": "timm/resnet50x16_clip.openai"},
+    ("RN50x64", "RN50x64", "quick_gelu"): {"openai": "timm/resnet50x64_clip.openai"},
     ("ViT-B-32", "B/32", "quick_gelu"): {
         "openai": "timm/vit_base_patch32_clip_224.openai",
         "laion400m_e31": "timm/vit_base_patch32_clip_224.laion400m_e31",

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import vlc_jax
-from tests.support import helpers
+from tests.support import helpers, small_models
 from vlc_jax import losses, models, weights
 from vlc_jax.encode import inference
 from vlc_jax.encode.batches import BatchEncoder
@@ -365,9 +365,9 @@ def test_weights_of_no_known_size_name_theirs_and_the_variants(tiny, monkeypatch
 @pytest.mark.parametrize("name", sorted(set(variants.VARIANTS) - {"mini", "mini/8"}))
 def test_a_variant_is_known_by_its_sizes(name):
     sizes = variants.VARIANTS[name]
-    family = "siglip" if sizes.family.startswith("siglip") else "clip"
+    family = next((f for f in ("siglip", "dinov2") if f in sizes.family), "clip")
     grid = sizes.image_size // sizes.patch_size
-    words = variants.options(name)["text"]["vocab_size"]
+    words = (variants.options(name)["text"] or {"vocab_size": 0})["vocab_size"]
     read = weights.sizes.Sizes(sizes.image[:2], sizes.text[:2], sizes.patch_size, grid, words, 1)
     formats = weights_config.FORMAT_FAMILIES.items()
     format_ = next((name for name, families in formats if sizes.family in families), "openai")
@@ -406,6 +406,42 @@ def test_sizes_are_read_from_every_format(variant, name, tmp_path):
         assert found == name
     positions = 514 if "roberta" in variant else 7
     assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, positions)
+
+
+def test_dinov2_embeds_images_and_has_no_texts(tmp_path, monkeypatch):
+    sizes = variants.VARIANTS["DINOv2-B/14"]._replace(image=(16, 2, 2, 64))
+    monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
+    model = models.build("clip", "tiny", image={"registers": 4}, image_size=70)
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = small_models.normal({"image": shapes["image"]}, 0.3)
+    arrays = weights.save(params, "hf_dinov2", architecture(model))
+    save_file(arrays, tmp_path / "model.safetensors")
+    config = {"model_type": "dinov2_with_registers", "image_size": 70, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    processor = {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 32},
+                 "crop_size": 28}  # fmt: skip
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    loaded = vlc_jax.load(tmp_path)
+    assert loaded.config["input"]["eval_crop"] == "centre_margin"
+    pictures = [*np.random.default_rng(0).integers(0, 256, (2, 40, 50, 3)).astype(np.uint8)]
+    assert loaded.preprocess(pictures).shape == (2, 28, 28, 3)
+    embeddings = loaded.embed_images(pictures)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
+    assert embeddings.shape == (2, 16)
+    for call in (lambda: loaded.embed_texts(["a"]), lambda: loaded.score([pictures[0]], ["a"])):
+        with pytest.raises(UsageError, match="no texts"):
+            call()
+
+
+def test_sizes_of_a_resnet_are_read(tmp_path):
+    image = {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "image_size": 96, "projection": 8}
+    text = {"width": 16, "depth": 2, "heads": 2, "vocab_size": 50, "context_length": 7}
+    model = models.build("clip", "RN50", image=image, text={**text, "projection": 8})
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
+    arrays = weights.save(params, "openai_resnet", architecture(model))
+    assert weights.detect(arrays) == "openai_resnet"
+    assert weights.sizes.read(arrays) == ((4, 5), (16, 2), 32, 3, 50, 7)
 
 
 @pytest.mark.slow

@@ -31,6 +31,16 @@ TINY = {
         "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
         "text": {**SMALL, **TEXT, "projection": 8},
     },
+    "resnet": {
+        "variant": "RN50",
+        "image": {"width": 4, "stages": (1,) * 4, "heads": 2, "image_size": 64, "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
+    },
+    "dinov2": {
+        "variant": "DINOv2-B/14",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},
+        "text": {},
+    },
     "mini": {
         "variant": "mini",
         "image": {**SMALL, "depth": 1, "image_size": 16, "stem": (4, 8, 16), "projection": 8},
@@ -49,7 +59,9 @@ def build(family, image=(), text=(), **overrides):
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
     params = jax.tree.map_with_path(
-        lambda path, x: np.float32(0.2 * rng.normal(size=x.shape) + (path[-1].key == "scale")),
+        lambda path, x: np.float32(
+            0.2 * rng.normal(size=x.shape) + (path[-1].key in ("scale", "variance"))
+        ),
         shapes,
     )
     return model, jax.device_put(params), batch(model.image.image_size)

@@ -215,14 +215,15 @@ def test_the_batch_axis_is_sharded_before_and_after_every_block(make, monkeypatc
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("family", ["clip", "eva02", "roberta"])
+@pytest.mark.parametrize("family", ["clip", "eva02", "roberta", "resnet"])
 def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, family):
     """No reshape or gather of a forward or backward pass crosses examples."""
     model, params, _ = make(family)
     mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
     split, whole = NamedSharding(mesh, jax.P("data")), NamedSharding(mesh, jax.P())
     params = jax.device_put(params, whole)
-    image = jax.device_put(jnp.zeros((16, 12, 12, 3)), split)
+    side = model.image.image_size
+    image = jax.device_put(jnp.zeros((16, side, side, 3)), split)
     text = jax.device_put(jnp.zeros((16, 7), jnp.int32), split)
     for method, array in (("encode_image", image), ("encode_text", text)):
 

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from vlc_jax import errors, models
+from vlc_jax import errors, models, weights
 from vlc_jax.models import variants
 
 # Totals of open_clip_torch 3.3.0 (timm 1.0.31 image towers for SigLIP and EVA), counted with
@@ -30,6 +30,11 @@ PUBLISHED = [
     ("L/14", {"vocab_size": 250_100}, 581_747_969),
     ("L/14-336", {}, 427_944_193),
     ("H/16", {}, 986_263_041),
+    ("RN50", {}, 102_007_137),
+    ("RN101", {}, 119_688_033),
+    ("RN50x4", {}, 178_300_601),
+    ("RN50x16", {}, 290_979_217),
+    ("RN50x64", {}, 623_258_305),
     ("H/14", {}, 986_109_441),
     ("H/14", {"image_size": 378}, 986_714_881),
     ("H/14", {"vocab_size": 901_629}, 1_858_783_745),
@@ -63,12 +68,21 @@ PUBLISHED = [
     ("EVA01-g/14-plus", {}, 1_366_621_569),
     ("EVA02-E/14", {}, 4_704_589_569),
     ("EVA02-E/14-plus", {}, 5_044_889_089),
+    # transformers' Dinov2Model (with registers: Dinov2WithRegistersModel) without its mask token,
+    # and the logit scale
+    ("DINOv2-S/14", {}, 22_056_576 - 384 + 1),
+    ("DINOv2-B/14", {}, 86_580_480 - 768 + 1),
+    ("DINOv2-B/14", {"image": {"registers": 4}}, 86_583_552 - 768 + 1),
+    ("DINOv2-L/14", {}, 304_368_640 - 1024 + 1),
+    ("DINOv2-g/14", {}, 1_136_480_768 - 1536 + 1),
 ]
 # Parameters of the image tower in the same models.
 IMAGE = {
     "S/16": 21_813_504,
     "B/32": 87_849_216,
     "L/14": 303_966_208,
+    "RN50": 38_316_896,
+    "RN50x64": 420_380_352,
     "g/14": 1_012_645_632,
     "bigG/14": 1_844_907_264,
     "SigLIP-gopt/16-256": 1_163_168_256,
@@ -82,9 +96,13 @@ IMAGE = {
 
 
 def counts(variant, **overrides):
+    if "DINOv2" in variant:  # the resolution of its files
+        overrides = {"image_size": 518, **overrides}
     model = models.build("clip", variant, **overrides)
     params = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return models.parameter_counts(params)
+    flat = weights.flatten(params)  # statistics of batch norm are buffers in torch
+    counted = {k: x for k, x in flat.items() if not k.endswith(("/mean", "/variance"))}
+    return models.parameter_counts(weights.unflatten(counted))
 
 
 def counts_of_depth(variant, **overrides):
@@ -150,6 +168,8 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
         ({"dtype": "float8"}, "unknown dtype of the image tower 'float8'"),
         ({"image": {"heads": 5}}, "image width 96 is not divisible by 5 heads"),
         ({"image": {"patch_size": 8}}, "a stem or a patch_size"),
+        ({"variant": "RN50", "image_size": 63}, "a multiple of 32 pixels; got 63"),
+        ({"variant": "DINOv2-B/14", "text": {"depth": 2}}, "no text tower, so no depth of one"),
         ({"image": {"stem": (16, 32)}}, "must end with the image width, 96"),
         ({"image": {"activation": "swiglu"}}, "swiglu is an activation of MLPs, not of a stem"),
         ({"image": {"rope": "1d"}}, "unknown rope of the image tower '1d'"),

@@ -56,6 +56,8 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
         ("eva02", {}, 10),
         ("eva02", {"pooling": "mean"}, 9),
         ("mini", {}, 5),
+        ("resnet", {}, 4),
+        ("dinov2", {}, 10),  # without its registers
     ],
 )
 def test_pooled_and_tokens_have_unit_length_and_agree(make, encode, family, image, count):
@@ -73,6 +75,15 @@ def test_pooled_and_tokens_have_unit_length_and_agree(make, encode, family, imag
     np.testing.assert_allclose(short.pooled, full.pooled, atol=1e-5)
     if model.image.pooling == "cls":
         np.testing.assert_allclose(full.pooled, full.tokens[:, 0], atol=1e-6)
+
+
+def test_a_model_without_texts_refuses_them(make):
+    model, params, batch = make("dinov2")
+    assert set(params) == {"image", "logit_scale"}
+    with pytest.raises(errors.UsageError, match="no texts"):
+        model.apply({"params": params}, batch["text"], method="encode_text")
+    with_vectors = models.build("clip", "DINOv2-B/14", vector_width=6, text={"projection": 768})
+    assert with_vectors.text.embed == with_vectors.image.embed == 768
 
 
 def test_options_add_exactly_their_parameters(make):

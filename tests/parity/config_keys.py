@@ -25,6 +25,8 @@ def main(out: Path) -> None:
         "llava": transformers.LlavaConfig(),
         "paligemma": transformers.PaliGemmaConfig(),
         "gemma3": transformers.Gemma3Config(),
+        "dinov2": transformers.Dinov2Config(),
+        "dinov2_with_registers": transformers.Dinov2WithRegistersConfig(),
     }
     texts = (transformers.LlamaConfig, transformers.MistralConfig, transformers.Phi3Config)
     configs |= {

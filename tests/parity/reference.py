@@ -40,6 +40,9 @@ def shaken(model: torch.nn.Module, noise: float = 0.01) -> torch.nn.Module:
         for name, parameter in model.named_parameters():
             if "logit" not in name:
                 parameter.add_(torch.randn_like(parameter) * (0.1 if parameter.ndim < 2 else noise))
+        for name, buffer in model.named_buffers():
+            if "running" in name:  # the mean is 0, the variance 1
+                buffer.add_(torch.rand_like(buffer) - 0.5)
     return model.eval()
 
 
@@ -49,6 +52,7 @@ def recorded(blocks, store: dict, part: str) -> None:
 
         def keep(module, inputs, output, index=index):
             output = output[0] if isinstance(output, tuple) else output
+            output = output.permute(0, 2, 3, 1) if output.ndim == 4 else output
             store[f"{part}_{index}"] = output.detach().numpy()
 
         block.register_forward_hook(keep)
@@ -160,6 +164,19 @@ def tiny_roberta(folder: Path, **text) -> None:
     with torch.no_grad():
         embeds = model.encode_image(image), model.encode_text(ids)
     save_io(folder, image, ids, *embeds, store)
+
+
+def tiny_resnet(folder: Path) -> None:
+    without_torchvision()
+    import open_clip
+
+    vision = {"layers": [2, 1, 1, 1], "width": 8, "image_size": 64, "head_width": 64}
+    torch.manual_seed(0)
+    model = open_clip.CLIP(16, vision, TINY["text"], quick_gelu=True)
+    image = model.visual
+    stages = (image.layer1, image.layer2, image.layer3, image.layer4)
+    # a noise that lets the small initial matrices of the pooling tell features apart
+    open_clip_case(folder, model, [block for stage in stages for block in stage], noise=0.05)
 
 
 def real_open_clip(
@@ -274,6 +291,7 @@ CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
     "tiny_worldwide": tiny_worldwide,
+    "tiny_resnet": tiny_resnet,
     "tiny_custom_text": lambda folder: tiny_open_clip(folder, False, True),
     "tiny_roberta_mean": tiny_roberta,
     "tiny_roberta_cls": lambda folder: tiny_roberta(
@@ -285,7 +303,6 @@ CASES = {
     "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
     "hf_siglip2": lambda folder: hugging_face(folder, "siglip", vocabulary=256_000),
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
-    "B/16": lambda folder: real_open_clip(folder, "ViT-B-16-quickgelu", depth=2),
     "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu", depth=2),
     "tiny_eva01": lambda folder: tiny_eva(folder, TINY_EVA01),
     "tiny_eva02_e": lambda folder: tiny_eva(folder, {**TINY_EVA01, "use_post_norm": True}),

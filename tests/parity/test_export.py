@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 IMAGE = {"width": 32, "mlp_width": 48, "depth": 3, "heads": 4, "image_size": 24, "patch_size": 8}
 TEXT = {"width": 32, "mlp_width": 40, "depth": 2, "heads": 4, "context_length": 12,
         "vocab_size": 60, "eos_id": 59}  # fmt: skip
+RESNET = {"width": 8, "stages": (1, 1, 1, 1), "heads": 4, "image_size": 64, "projection": 16}
+RESNET_TEXT = {**TEXT, "projection": 16}
 CLIP = {"variant": "B/32", "image": {**IMAGE, "projection": 16}, "text": {**TEXT, "projection": 16}}
 SIGLIP = {"variant": "SigLIP-B/16", "image": IMAGE, "text": {**TEXT, "projection": 32}}
 EVA02_TEXT = {**TEXT, "projection": 512}  # open_clip has image towers of the published sizes only
@@ -34,6 +36,10 @@ CASES = {
         *("open_clip", "open_clip_eva02", {"variant": "EVA02-B/16", "text": EVA02_TEXT}),
         *(folder.open_clip, "open_clip_model"),
     ),
+    "open_clip resnet": (
+        *("open_clip", "openai_resnet", {"variant": "RN50", "image": RESNET, "text": RESNET_TEXT}),
+        *(folder.open_clip, "open_clip_model"),
+    ),
     "open_clip gelu": (
         *("open_clip", "openai", {**CLIP, "activation": "gelu"}),
         *(folder.open_clip, "open_clip_model"),
@@ -42,19 +48,26 @@ CASES = {
 
 
 def described(model, is_siglip):
+    stages = getattr(model.image, "stages", ())
     image, text = (
-        folder.Tower(t.width, t.depth, t.heads, t.mlp_width, t.activation, t.epsilon)
-        for t in (model.image, model.text)
+        folder.Tower(t.width, t.depth, t.heads, other.mlp_width, other.activation, other.epsilon)
+        for t, other in (
+            (model.image, model.text if stages else model.image),
+            (model.text, model.text),
+        )
     )
     sizes = {"image_size": model.image.image_size, "patch_size": model.image.patch_size}
-    sizes |= {"is_siglip": is_siglip, "is_eva": not model.image.key_bias}
+    sizes |= {"is_siglip": is_siglip, "is_eva": not getattr(model.image, "key_bias", True)}
+    sizes |= {"stages": stages}
     sizes |= dict.fromkeys(("mean", "std"), (0.5, 0.5, 0.5))
     return FOLDER._replace(image=image, text=text, embed=model.text.projection, **sizes)
 
 
 def random_params(model):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    return normal(shapes, 0.1 if model.image.width < 100 else 0.02)
+    params = normal(shapes, 0.1 if model.image.width < 100 else 0.02)
+    # a running variance is positive
+    return jax.tree.map_with_path(lambda p, x: abs(x) if p[-1].key == "variance" else x, params)
 
 
 def write(out, case, model, params):

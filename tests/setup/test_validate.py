@@ -68,6 +68,15 @@ def test_a_wrong_field_is_named_with_its_value(field, value, message):
         resolve(config, "eval")
 
 
+def test_a_resnet_is_not_trained_from_scratch():
+    config = clip.get_config()
+    config.model.variant, config.model.image = "RN50", ConfigDict()
+    config.input.image_size = 64
+    with pytest.raises(UsageError, match=r"RN50 has stored statistics.* set config\.init_from"):
+        resolve(config, "train")
+    assert resolve(config, "eval").model.image.stages == (3, 4, 6, 3)
+
+
 def test_steps_below_one_are_named_before_the_warmup_that_follows_from_them():
     config = clip.get_config()
     config.steps, config.optimizer.warmup_steps = -4, -1

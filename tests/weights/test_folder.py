@@ -1,10 +1,12 @@
 """Config files of exported folders; tests/parity loads them where they are meant to be loaded."""
 
+import json
+
 import pytest
 
 from tests.support.small_models import FOLDER
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import folder
+from vlc_jax.weights import folder, metadata
 
 TEXT = folder.Tower(512, 12, 8, 2048, "gelu", 1e-5)
 BASE = folder.Tower(768, 12, 12, 2048, "swiglu", 1e-6)
@@ -32,6 +34,18 @@ def test_eva_is_named_as_timm_does(image, patch_size, image_size, name):
     assert not config["quick_gelu"]
     assert config["vision_cfg"]["timm_model_name"] == name
     assert folder.without_none(config) == config  # nothing of it is left out when written
+
+
+def test_a_resnet_is_described_and_read_by_its_stages(tmp_path):
+    tower = folder.Tower(80, 26, 20, 0, "gelu", 1e-5)
+    described = model(tower, is_eva=False)._replace(stages=(4, 6, 10, 6), image_size=288)
+    (config,) = folder.open_clip(described).values()
+    vision = config["model_cfg"]["vision_cfg"]
+    assert vision == {"image_size": 288, "layers": [4, 6, 10, 6], "width": 80, "head_width": 128}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    read = metadata.read(tmp_path)
+    assert (read["image_heads"], read["text_activation"], read["image_size"]) == (20, "gelu", 288)
+    assert not {"image_activation", "image_epsilon"} & {*read}  # ReLU and batch norm
 
 
 def test_sizes_that_timm_has_no_name_for_are_refused():

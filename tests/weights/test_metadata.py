@@ -78,6 +78,7 @@ def test_what_hugging_face_leaves_out_is_the_default_of_its_class(tmp_path):
         ({"size": {"shortest_edge": 224}}, "centre"),
         ({"size": {"height": 224, "width": 224}}, "none"),
         ({"resample": 2}, None),
+        ({"size": {"shortest_edge": 256}, "crop_size": 224}, "centre_margin"),  # DINOv2
     ],
 )
 def test_the_crop_of_a_processor_is_read_from_its_size(tmp_path, processor, crop):
@@ -229,7 +230,7 @@ def test_a_processor_that_is_only_named_has_the_pixels_of_its_class(tmp_path):
         ({"do_rescale": False}, "do_rescale is False; only True"),
         ({"rescale_factor": 1 / 127.5}, "rescale_factor is 0.0078.*; only 1/255"),
         ({"resample": 1}, r"resample is 1 \(lanczos\); only 2 \(bilinear\) and 3"),
-        ({"size": {"shortest_edge": 256}}, "resized to 256 and cropped to 224 x 224; only equal"),
+        ({"size": {"shortest_edge": 288}}, "resized to 288 and cropped to 224 x 224; only equal"),
         ({"crop_size": {"height": 224, "width": 200}}, "cropped to 224 x 200; only equal"),
         ({"do_center_crop": False}, "shortest_edge 224 without do_center_crop"),
         ({"size": {"longest_edge": 224}}, "size has longest_edge 224; only shortest_edge"),

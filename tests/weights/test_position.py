@@ -15,6 +15,22 @@ def test_resampling_is_the_antialiased_bicubic_of_jax_image(have, want):
     np.testing.assert_allclose(position.resample(grid, want), expected, atol=1e-5)  # float32 there
 
 
+def test_plain_resampling_weighs_four_neighbours_at_any_scale():
+    """Bicubic with a = -3/4 and without antialiasing, as torch resamples DINOv2's positions."""
+    line = np.broadcast_to(np.arange(14.0)[:, None, None], (14, 14, 1)).astype(np.float32)
+    shrunk = position.resample(line, 2, antialias=False)[:, 0, 0]
+    np.testing.assert_allclose(shrunk, [3, 10], atol=1e-6)  # positions of the two outputs
+    spike = np.zeros((14, 14, 1), np.float32)
+    spike[3] = 1
+    grown = position.resample(spike, 28, antialias=False)[:, 0, 0]
+    weights = [0, -0.03515625, -0.10546875, 0.26171875, 0.87890625]  # 1.75 to .25 away
+    np.testing.assert_allclose(grown[2:7], weights, atol=1e-6)
+    ones = position.resample(np.ones((14, 14, 1), np.float32), 9, antialias=False)
+    np.testing.assert_allclose(
+        ones, 1, atol=1e-6
+    )  # the pixel at the border stands for those beyond
+
+
 def params(grid, extra, length):
     rng = np.random.default_rng(1)
     tables = {
@@ -24,9 +40,14 @@ def params(grid, extra, length):
     return tables | ({"image/class_embedding": np.ones(4)} if extra else {})
 
 
-@pytest.mark.parametrize("extra", [0, 1])
-def test_the_class_token_keeps_its_row_and_texts_are_cut(extra):
-    before = params(4, extra, 9)
+@pytest.mark.parametrize(
+    ("extra", "of"), [(0, ""), (1, "class_embedding"), (1, "pooling/query/kernel")]
+)
+def test_the_row_outside_the_grid_stays_and_texts_are_cut(extra, of):
+    """Of a class token, or of the query of a ResNet's pooling."""
+    before = params(4, 0, 9) | params(4, extra, 9)
+    if of:
+        before[f"image/{of}"] = before.pop("image/class_embedding")
     shapes = {position.IMAGE: (36 + extra, 4), position.TEXT: (5, 4)}
     after = position.fit(before, shapes, may_cut_text=True)
     assert {key: after[key].shape for key in shapes} == shapes

@@ -21,6 +21,7 @@ from vlc_jax.models import (
     labclip,
     layers,
     pacl,
+    resnet,
     roberta,
     sparc,
     text,
@@ -31,7 +32,14 @@ from vlc_jax.models import (
     vlm2vec,
 )
 
-TextTower = text.TextTower | roberta.RobertaTower | text_vectors.VectorTower | text_ids.TokenIds
+ImageTower = vit.ImageTower | resnet.ResNet
+TextTower = (
+    text.TextTower
+    | roberta.RobertaTower
+    | text_vectors.VectorTower
+    | text_ids.TokenIds
+    | text_ids.NoTexts
+)
 # The name of a model is the name of its head, which scores the features of the two towers.
 HEADS: dict[str, type[nn.Module]] = {
     "clip": heads.Head,
@@ -45,7 +53,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "vlm2vec": vlm2vec.VLM2Vec,
 }
 
-# Short names of overrides -> the parts of the model that have this field.
+# Short names of overrides -> the parts of the model that have this field; a ResNet has some only.
 SHORT = {
     **dict.fromkeys(("image_size",), ("image",)),
     **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
@@ -53,8 +61,8 @@ SHORT = {
     **dict.fromkeys(("dtype", "remat", "scan_layers"), ("image", "text")),
     **dict.fromkeys(("logit_scale_init", "logit_bias_init"), ("clip",)),
 }
-# RoBERTa has no other activation, epsilon and initialisation than its own.
-_OF_CLIP_TEXT = ("activation", "epsilon", "initialisation")
+# Short names that do not reach a text tower: those are RoBERTa's own.
+_LACKS = {roberta.RobertaTower: {"activation", "epsilon", "initialisation"}}
 CHOICES = {
     "activation": (*layers.ACTIVATIONS, layers.SWIGLU),
     "initialisation": ("clip", "big_vision"),
@@ -103,19 +111,29 @@ def build(
     """
     kind = HEADS[errors.known("model", name, HEADS)]
     options = variants.options(errors.known("variant", variant, variants.VARIANTS))
-    text_kind = TEXT_TOWERS[options["text"].pop("kind", "clip")]
+    image_kind = resnet.ResNet if "stages" in options["image"] else vit.ImageTower
+    text_kind = TEXT_TOWERS[(options["text"] or {}).pop("kind", "clip")]
+    lacks = {
+        "image": {*SHORT} - {*_fields(image_kind)},
+        "text": {*SHORT} if options["text"] is None else _LACKS.get(text_kind, set()),
+        "clip": set(),
+    }
     for key, value in overrides.items():
         errors.known("model option", key, (*SHORT, "image", "text"))
         for part in SHORT.get(key, ()):
-            if part != "text" or text_kind is text.TextTower or key not in _OF_CLIP_TEXT:
+            if key not in lacks[part]:
                 options[part][key] = value
     if vector_width is not None:
-        options["text"] = _vector_options(vector_width, options["text"], overrides)
+        options["text"] = _vector_options(vector_width, options["text"] or {}, overrides)
     # after the short names: the more specific one wins
     for part in ("image", "text"):
-        options[part].update(overrides.get(part, {}))
-    image = _tower(vit.ImageTower, "image", options["image"])
-    texts = _text_tower(text_kind, options["text"], vector_width, text_tower)
+        if options[part] is not None:
+            options[part].update(overrides.get(part, {}))
+    image = _tower(image_kind, "image", options["image"])
+    if options["text"] is None:
+        texts = _no_texts(variant, image.embed, overrides.get("text", {}))
+    else:
+        texts = _text_tower(text_kind, options["text"], vector_width, text_tower)
     _check_head(name, kind, head or {})
     scoring_head = _head(kind, head or {}, image, texts)
     if vector_width is not None:
@@ -132,6 +150,15 @@ def _text_tower(
         return _tower(kind, "text", options)
     fields = ("vocab_size", "context_length", "eos_id")
     return text_ids.TokenIds(**{key: options[key] for key in fields})
+
+
+def _no_texts(variant: str, embed: int, options: Mapping[str, Any]) -> text_ids.NoTexts:
+    if options:
+        raise errors.UsageError(
+            f"{variant} has no text tower, so no {', '.join(options)} of one; its texts may be "
+            "vectors (config.text.tokenizer='vectors')"
+        )
+    return text_ids.NoTexts(embed=embed)
 
 
 def _vector_options(
@@ -151,7 +178,7 @@ def _vector_options(
 
 
 def _check_vectors(
-    name: str, head: nn.Module, image: vit.ImageTower, text_tower: text_vectors.VectorTower
+    name: str, head: nn.Module, image: ImageTower, text_tower: text_vectors.VectorTower
 ) -> None:
     """Raises UsageError if the head cannot score vectors of texts."""
     if head.requests[1].tokens != "none":
@@ -178,7 +205,7 @@ def _check_head(name: str, kind: type[nn.Module], options: Mapping[str, Any]) ->
 
 
 def _head(
-    kind: type[nn.Module], options: Mapping[str, Any], image: vit.ImageTower, text_tower: TextTower
+    kind: type[nn.Module], options: Mapping[str, Any], image: ImageTower, text_tower: TextTower
 ) -> nn.Module:
     """The head; fields that describe the towers are filled in unless they are among `options`."""
     has_class_token = image.pooling == "cls"
@@ -253,7 +280,14 @@ def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.M
     if width % heads:
         raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
     options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}
-    if part == "image":
+    if kind is resnet.ResNet:
+        options["stages"] = tuple(options["stages"])
+        if options["image_size"] % resnet.STRIDE:
+            raise errors.UsageError(
+                f"a ResNet takes images of a multiple of {resnet.STRIDE} pixels; got "
+                f"{options['image_size']}: set config.input.image_size"
+            )
+    elif part == "image":
         options["stem"] = tuple(options.get("stem", ()))
         _check_image(options)
     return kind(**options)

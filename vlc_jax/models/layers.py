@@ -243,6 +243,8 @@ class Block(nn.Module):
       Wang et al. 2022, arXiv:2210.06423).
     post_norm: x + norm(attention(x)), then x + norm(mlp(x)) instead (EVA02-E; Swin V2's residual
       post-norm, Liu et al. 2022, arXiv:2111.09883).
+    layer_scale: both summands are multiplied by a learned number per channel (DINOv2; Touvron et
+      al. 2021, arXiv:2103.17239).
     """
 
     heads: int
@@ -256,6 +258,7 @@ class Block(nn.Module):
     sub_norm: bool = False
     post_norm: bool = False
     implementation: str = "xla"
+    layer_scale: bool = False
 
     @nn.compact
     def __call__(
@@ -292,9 +295,15 @@ class Block(nn.Module):
             last = positions if self.is_causal else ends
             z = attention(at(y, positions), y, positions=last, rotations=rotations)
             x = at(x, positions)
-        x = x + after(z)
-        x = x + (mlp_norm(mlp(x)) if self.post_norm else mlp(mlp_norm(x)))
+        x = x + self._scaled("attention_scale", after(z))
+        x = x + self._scaled("mlp_scale", mlp_norm(mlp(x)) if self.post_norm else mlp(mlp_norm(x)))
         return types.shard_batch(x)
+
+    def _scaled(self, name: str, x: Float[Array, "batch length embed"]) -> jax.Array:
+        if not self.layer_scale:
+            return x
+        scale = self.param(name, nn.initializers.ones, x.shape[-1:])
+        return x * scale.astype(x.dtype).reshape(1, 1, -1)
 
 
 def _same(x: jax.Array) -> jax.Array:

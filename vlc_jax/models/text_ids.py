@@ -1,4 +1,5 @@
-"""Stand-in for the text tower of models whose head, a decoder, reads token ids itself."""
+"""Stand-ins for the text tower: of models whose head, a decoder, reads token ids itself, and of
+image towers without texts (DINOv2)."""
 
 from typing import ClassVar
 
@@ -35,3 +36,30 @@ class TokenIds(nn.Module, kw_only=True):
                 "config.model.name='captioner' or 'vlm2vec', or config.model.text_tower=True"
             )
         return types.TextFeatures(jnp.zeros((len(text), 1)), mask=real_tokens(text, self.eos_id))
+
+
+class NoTexts(nn.Module, kw_only=True):
+    """The text tower of a model that embeds images only.
+
+    embed: width of the image embeddings.
+    """
+
+    embed: int
+
+    # of no tokenizer: any one fits
+    vocab_size: ClassVar[int] = 2**31 - 1
+    context_length: ClassVar[int] = 1
+    eos_id: ClassVar[int] = 0
+    takes_shorter: ClassVar[bool] = False
+
+    def __call__(
+        self, text: Int[Array, "batch length"], request: types.FeatureRequest = types.POOLED_ONLY
+    ) -> types.TextFeatures:
+        """Raises UsageError; zeros while parameters are initialised, which take the whole model."""
+        if not self.is_initializing():
+            raise errors.UsageError(
+                "this model has no texts (DINOv2): it embeds images (vlc-jax embed --images), and "
+                "scores them with text vectors alone (config.text.tokenizer='vectors')"
+            )
+        del request
+        return types.TextFeatures(jnp.zeros((len(text), self.embed)))

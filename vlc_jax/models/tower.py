@@ -18,8 +18,8 @@ class Tower(nn.Module, kw_only=True):
 
     mlp_width: hidden width of the MLPs; None is 4 x width.   epsilon: for every layer norm.
     activation: activation of the MLPs, a name of ACTIVATIONS or swiglu.
-    key_bias, sub_norm, post_norm: see Attention and Block; EVA has no key bias, EVA-02 has sub-LN,
-      its largest model post-norm.
+    key_bias, sub_norm, post_norm, layer_scale: see Attention and Block; EVA has no key bias, EVA-02
+      has sub-LN, its largest model post-norm, DINOv2 layer scale.
     projection: width of the shared embedding; None: features are the output of the last norm.
     initialisation: clip | big_vision, see `initialisers`.
     dtype: type of activations and matrix products.
@@ -41,6 +41,7 @@ class Tower(nn.Module, kw_only=True):
     key_bias: bool = True
     sub_norm: bool = False
     post_norm: bool = False
+    layer_scale: bool = False
     initialisation: str = "clip"
     dtype: Any = jnp.float32
     remat: str = "none"
@@ -79,6 +80,7 @@ class Tower(nn.Module, kw_only=True):
             "key_bias": self.key_bias,
             "sub_norm": self.sub_norm,
             "post_norm": self.post_norm,
+            "layer_scale": self.layer_scale,
             "implementation": self.attention,
         }
         # init makes the blocks one by one, so that parameters do not depend on scan_layers
@@ -120,12 +122,8 @@ class Tower(nn.Module, kw_only=True):
 
     def _projection(self, request: types.FeatureRequest) -> Callable[[jax.Array], jax.Array]:
         """The projection into the shared embedding, float32, of unit length if requested."""
-
-        def scaled(x: jax.Array) -> jax.Array:
-            return layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
-
         if self.projection is None:
-            return scaled
+            return lambda x: scaled(x, request)
         dense = layers.Dense(
             self.projection,
             use_bias=self.projection_bias,
@@ -133,7 +131,12 @@ class Tower(nn.Module, kw_only=True):
             kernel_init=nn.initializers.normal(self.width**-0.5),
             name="projection",
         )
-        return lambda x: scaled(dense(x))
+        return lambda x: scaled(dense(x), request)
+
+
+def scaled(x: Float[Array, "*axes embed"], request: types.FeatureRequest) -> jax.Array:
+    """Features in float32, of unit length if requested."""
+    return layers.l2_normalize(x) if request.is_unit else x.astype(jnp.float32)
 
 
 def tokens_of(

@@ -1,6 +1,6 @@
 """Architectures by name: a family of shared options, and the sizes of each variant.
 
-Sources: OpenAI's CLIP (Radford et al. 2021, table 20); open_clip's model_configs for its other
+Sources: OpenAI's CLIP (Radford et al. 2021, tables 19, 20); open_clip's model_configs for its other
 sizes; SigLIP (Zhai et al. 2023) and SO400M (Alabdulmohsin et al. 2023) as in big_vision;
 EVA-CLIP and EVA-02-CLIP (Sun et al. 2023, arXiv:2303.15389) as open_clip and timm build them.
 tests/models/test_variants.py holds the published parameter counts.
@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 
 
 class Sizes(NamedTuple):
-    """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width)."""
+    """`image` and `text`: (width, depth, heads) or (width, depth, heads, MLP width).
+
+    embed: None for features without a projection.   text: () without a text tower.
+
+    stages: of a ResNet, the blocks of each stage, `depth` in all; (): a transformer.
+    """
 
     family: str
-    embed: int
+    embed: int | None
     image_size: int
     patch_size: int | None
     image: tuple[int, ...]
     text: tuple[int, ...]
+    stages: tuple[int, ...] = ()
 
 
 # Keyword arguments of both towers, of the image tower, of the text tower, of the CLIP module.
@@ -40,6 +46,12 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
         "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
         "image": {"pre_norm": True},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+    "resnet": {  # towers: of the text; the image tower has ReLU and batch norm
+        "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        "image": {},
         "clip": {"logit_scale_init": 1 / 0.07},
     },
     "open_clip": {
@@ -112,6 +124,17 @@ FAMILIES["eva02_e"] = {
     **FAMILIES["eva01"],
     "image": {**FAMILIES["eva01"]["image"], "post_norm": True},
 }
+# DINOv2 (Oquab et al. 2023, arXiv:2304.07193), with image={"registers": 4} also Darcet et al. 2024
+FAMILIES["dinov2"] = {
+    "towers": {"activation": "gelu", "epsilon": 1e-6, "initialisation": "clip"},
+    "text": {},
+    "image": {"patch_bias": True, "layer_scale": True},
+    "clip": {},
+}
+FAMILIES["dinov2_g"] = {
+    **FAMILIES["dinov2"],
+    "towers": {"activation": "swiglu", "epsilon": 1e-6, "initialisation": "clip"},
+}
 
 VARIANTS: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
@@ -136,6 +159,12 @@ VARIANTS: dict[str, Sizes] = {
     "g/14": Sizes("open_clip", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),
     "bigG/14": Sizes("open_clip", 1280, 224, 14, (1664, 48, 16, 8192), (1280, 32, 20)),
     "e/14": Sizes("open_clip", 1280, 224, 14, (1792, 56, 16, 15360), (1280, 36, 20)),
+    # ResNets: width of the first stage, blocks, heads of the pooling; patch: their stride
+    "RN50": Sizes("resnet", 1024, 224, 32, (64, 16, 32), (512, 12, 8), (3, 4, 6, 3)),
+    "RN101": Sizes("resnet", 512, 224, 32, (64, 33, 32), (512, 12, 8), (3, 4, 23, 3)),
+    "RN50x4": Sizes("resnet", 640, 288, 32, (80, 26, 40), (640, 12, 10), (4, 6, 10, 6)),
+    "RN50x16": Sizes("resnet", 768, 384, 32, (96, 40, 48), (768, 12, 12), (6, 8, 18, 8)),
+    "RN50x64": Sizes("resnet", 1024, 448, 32, (128, 64, 64), (1024, 12, 16), (3, 15, 36, 10)),
     "roberta-B/32": Sizes("roberta", 512, 224, 32, (768, 12, 12), (768, 12, 12)),
     "xlm-roberta-B/32": Sizes("xlm_roberta", 512, 224, 32, (768, 12, 12), (768, 12, 12)),
     "xlm-roberta-H/14": Sizes("xlm_roberta", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
@@ -168,6 +197,11 @@ VARIANTS: dict[str, Sizes] = {
     "EVA02-B/16": Sizes("eva02", 512, 224, 16, (768, 12, 12, 2048), (512, 12, 8)),
     "EVA02-L/14": Sizes("eva02", 768, 224, 14, (1024, 24, 16, 2730), (768, 12, 12)),
     "EVA02-L/14-336": Sizes("eva02", 768, 336, 14, (1024, 24, 16, 2730), (768, 12, 12)),
+    # trained last at 518 pixels, published for 224
+    "DINOv2-S/14": Sizes("dinov2", None, 224, 14, (384, 12, 6), ()),
+    "DINOv2-B/14": Sizes("dinov2", None, 224, 14, (768, 12, 12), ()),
+    "DINOv2-L/14": Sizes("dinov2", None, 224, 14, (1024, 24, 16), ()),
+    "DINOv2-g/14": Sizes("dinov2_g", None, 224, 14, (1536, 40, 24, 4096), ()),
 }
 
 
@@ -179,8 +213,12 @@ def options(variant: str) -> dict[str, dict[str, Any]]:
     image = dict(zip(names, sizes.image, strict=False), projection=sizes.embed)
     text = dict(zip(names, sizes.text, strict=False), projection=sizes.embed)
     pixels = {"image_size": sizes.image_size, "patch_size": sizes.patch_size}
+    if sizes.stages:
+        image = {key: image[key] for key in ("width", "heads", "projection")}
+        image |= {"stages": sizes.stages}
+    towers = {} if sizes.stages else family["towers"]
     return {
-        "image": {**image, **pixels, **family["towers"], **family["image"]},
-        "text": {**text, **family["towers"], **family["text"]},
+        "image": {**image, **pixels, **towers, **family["image"]},
+        "text": {**text, **family["towers"], **family["text"]} if sizes.text else None,
         "clip": dict(family["clip"]),
     }

@@ -73,6 +73,8 @@ class ImageTower(Tower, kw_only=True):
     pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
     positions: learned | sincos2d: initialisation of the trained position embedding; sincos2d is
       multiplied by `amplitude`.
+    registers: further tokens behind the class token, without positions and in no result (DINOv2;
+      Darcet et al. 2024, arXiv:2309.16588).
     rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
       block, by index in reading order or by row and column; the class token is not rotated.
     rope_span: for qk_2d, units from one side of the image to the other; None: one per patch.
@@ -87,6 +89,7 @@ class ImageTower(Tower, kw_only=True):
     pooling: Literal["cls", "mean", "map"] = "cls"
     positions: Literal["learned", "sincos2d"] = "learned"
     amplitude: float = 1.0
+    registers: int = 0
     rope: Literal["none", "qk_1d", "qk_2d"] = "none"
     rope_span: int | None = None
     rope_base: float = 10_000.0
@@ -127,13 +130,21 @@ class ImageTower(Tower, kw_only=True):
             x = jnp.concatenate([token, x], axis=1)
         positions = self.param("position_embedding", self._position_init, x.shape[1:])
         x = x + positions.astype(x.dtype)[None]
+        first = int(self.pooling == "cls")
+        if self.registers:
+            init = nn.initializers.normal(self.width**-0.5)
+            extra = self.param("register_tokens", init, (self.registers, self.width))
+            extra = jnp.broadcast_to(extra.astype(x.dtype), (x.shape[0], *extra.shape))
+            x = jnp.concatenate([x[:, :first], extra, x[:, first:]], axis=1)
         if self.pre_norm:
             x = self._norm("pre_norm")(x)
         only_class_token = self.pooling == "cls" and request.tokens == "none"
-        first = jnp.zeros(x.shape[0], jnp.int32) if only_class_token else None
+        queries = jnp.zeros(x.shape[0], jnp.int32) if only_class_token else None
         rotation = self._rotation(num_prefix_tokens=x.shape[1] - self.grid**2)
         x = types.shard_batch(x)
-        raw = self._blocks(x, is_causal=False, positions=first, rotation=rotation)
+        raw = self._blocks(x, is_causal=False, positions=queries, rotation=rotation)
+        if self.registers and not only_class_token:
+            raw = jnp.concatenate([raw[:, :first], raw[:, first + self.registers :]], axis=1)
         normed = self._norm("norm")(raw)
         project, pool = self._projection(request), self._pooling()
 

@@ -270,7 +270,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
     crop = config.input.crop
     if not is_training:
         crop = config.input.eval_crop or ("centre" if crop in transforms.RANDOM else crop)
-        known("crop of evaluation", crop, (*transforms.CENTRES, "none", "pad"))
+        known("crop of evaluation", crop, (*transforms.CENTRES, transforms.MARGIN, "none", "pad"))
     with usage_errors():
         return transforms.ImageTransform(
             size=config.input.image_size,

@@ -23,6 +23,7 @@ from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.models import dcsm
 from vlc_jax.models.blip import BLIP
 from vlc_jax.models.parameters import TOWERS
+from vlc_jax.models.text_ids import NoTexts
 from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
@@ -120,7 +121,11 @@ def _load(
         # raw tokens come from before the last blocks and the projection: load neither
         is_cut = model.head.requests[0].tokens == "raw"
         image = {"image": shapes["image"]}
-        return weights.load(path, image, architecture(model), is_cut=is_cut)[0]
+        params = weights.load(path, image, architecture(model), is_cut=is_cut)[0]
+        # nothing is scored without texts
+        return params | (
+            {"logit_scale": np.zeros((), np.float32)} if isinstance(model.text, NoTexts) else {}
+        )
     params, _ = weights.load(path, _without_head(shapes), architecture(model))
     return _towers(params) if model.has_head else params
 
@@ -386,11 +391,14 @@ def _check_vectors(setup: Setup, workdir: Path) -> None:
 
 def architecture(model: nn.Module) -> weights.Architecture:
     """Properties of a model that readers of weights need besides its shapes."""
+    image = model.image
     return weights.Architecture(
-        patch_size=model.image.patch_size or 0,
-        heads={"image": model.image.heads, "text": getattr(model.text, "heads", 1)},
+        patch_size=image.patch_size or 0,
+        heads={"image": image.heads, "text": getattr(model.text, "heads", 1)},
         may_cut_text=weights_compatibility.may_cut_text(model),
         logit_bias=model.logit_bias_init,
+        # as transformers: DINOv2 resamples its positions plainly, with registers antialiased
+        antialias=bool(not getattr(image, "layer_scale", False) or image.registers),
     )
 
 

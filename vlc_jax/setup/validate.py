@@ -17,6 +17,7 @@ from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.heads import Decoding
 from vlc_jax.models.parameters import TOWERS
+from vlc_jax.models.resnet import ResNet
 from vlc_jax.setup import addresses, data, weights_config
 from vlc_jax.setup.duration import MOST_STEPS
 from vlc_jax.setup.model import abilities, configured_losses
@@ -303,6 +304,11 @@ def check_model(config: ConfigDict, mode: str, tokenizer: Tokenizer, model: nn.M
     check_functional_words(config, model)
     check_text_lengths(config, model)
     check_question(config, model)
+    if mode == "train" and isinstance(model.image, ResNet) and not config.init_from:
+        raise UsageError(
+            f"the batch norm of {config.model.variant} has stored statistics, which training keeps:"
+            " set config.init_from to weights, or train a vision transformer from scratch"
+        )
 
 
 def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:

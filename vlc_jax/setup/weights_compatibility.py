@@ -20,6 +20,7 @@ from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models.blip import BLIP
 from vlc_jax.models.roberta import RobertaTower
 from vlc_jax.models.text import TextTower
+from vlc_jax.models.tower import Tower
 from vlc_jax.setup.data import Tokenizer, image_transform
 
 # Maximum of embedding rows beyond the tokenizer's ids: tables are padded to round sizes.
@@ -49,13 +50,13 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
     """The metadata of weights trained with this config."""
     mean, std = image_ops.NORMALISATIONS[config.input.normalisation]
     values = {
-        "image_activation": model.image.activation,
-        "image_epsilon": model.image.epsilon,
         "image_heads": model.image.heads,
         "mean": mean,
         "std": std,
         "interpolation": config.input.interpolation,
     }
+    if isinstance(model.image, Tower):  # a ResNet has batch norm and ReLU
+        values |= {"image_activation": model.image.activation, "image_epsilon": model.image.epsilon}
     crop = image_transform(config, is_training=False).crop
     if crop != "pad":  # LLaVA pads the images of a CLIP that was trained on crops
         values["crop"] = crop
@@ -132,8 +133,12 @@ def _sizes_of_file(path: str | Path) -> dict[str, int]:
         values = weights.sizes.read(weights.read(path)[0])
     except WeightsError:
         return {}
-    names = ("image width", "image depth", "text width", "text depth", "patch size")
-    return dict(zip(names, (*values.image, *values.text, values.patch_size), strict=True))
+    sizes_ = {"patch size": values.patch_size}
+    for part, pair in (("image", values.image), ("text", values.text)):
+        sizes_ |= {
+            f"{part} {name}": size for name, size in zip(("width", "depth"), pair, strict=False)
+        }
+    return sizes_
 
 
 def check_metadata(

@@ -26,10 +26,11 @@ from vlc_jax.setup import (
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
 VARIANT_FAMILIES = {
-    "clip": ("openai", "open_clip", "eva01", "eva02", "eva02_e"),
+    "clip": ("openai", "resnet", "open_clip", "eva01", "eva02", "eva02_e"),
     "clip_hf": ("openai", "open_clip", "roberta", "xlm_roberta"),
     "siglip": ("siglip", "siglip_i18n"),
     "siglip2": ("siglip",),
+    "dinov2": ("dinov2", "dinov2_g"),
 }
 # Format of weights -> variant families that only this format has.
 FORMAT_FAMILIES = {
@@ -102,7 +103,8 @@ def config_of_weights(
     A folder of vlc-jax export has its own (`exported_config`).
     tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
       of a tokenizer without files ("bytes"); by default searched in the folder of the weights.
-    family: clip | clip_hf | siglip | siglip2; variant: a name of `models.variants.VARIANTS`;
+    family: clip | clip_hf | siglip | siglip2 | dinov2; variant: a name of
+      `models.variants.VARIANTS`;
       image_size: in pixels; all three by default inferred from the arrays.
     activation: by default from the files beside the weights, else the variant's (of CLIP variants
       OpenAI's quick_gelu).
@@ -142,11 +144,15 @@ def config_of_weights(
         pretrained.FAMILIES[family](config, args, pixels)
         if tokenizer:
             _use_tokenizer(config, tokenizer)
-        if format_ != "open_clip_roberta":
+        if sizes.text and format_ != "open_clip_roberta":
             config.text.context_length = sizes.context_length
         elif "context_length" in metadata:  # fewer tokens than its table of positions has rows
             config.text.context_length = metadata["context_length"]
-        config.model.vocab_size = sizes.vocab_size
+        if sizes.text:
+            config.model.vocab_size = sizes.vocab_size
+        registers = arrays.get("embeddings.register_tokens")
+        if registers is not None and registers.ndim == 3:  # another shape is refused on loading
+            config.model.image.registers = registers.shape[1]
         _apply(config, metadata, variant, path)
         _use_centre_crop(config, weights.centre_crop(format_))
         if activation:
@@ -185,6 +191,8 @@ def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:
 
 
 def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
+    if "dinov2" in format_:
+        return "dinov2"
     if "siglip" not in format_ and "big_vision" not in format_:
         is_own = format_ == "open_clip_roberta" or sizes.vocab_size in WORLDWIDE_TOKENS
         return "clip_hf" if is_own else "clip"
@@ -206,7 +214,7 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
     ]
     # resolutions of one model have the same sizes: prefer the one with this position grid, then
     # the one with this vocabulary
-    matches.sort(key=lambda name: variants.options(name)["text"]["vocab_size"] != sizes.vocab_size)
+    matches.sort(key=lambda name: _vocabulary(name) != sizes.vocab_size)
     of_grid = [
         n for n in matches if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
     ]
@@ -217,6 +225,11 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
             f"as variant=..., of {', '.join(variants.VARIANTS)}"
         )
     return (of_grid or matches)[0]
+
+
+def _vocabulary(variant: str) -> int:
+    texts = variants.options(variant)["text"]
+    return texts["vocab_size"] if texts else 0
 
 
 def _use_centre_crop(config: ConfigDict, centre: str) -> None:
@@ -234,6 +247,8 @@ def _image_size(
     Raises UsageError if the files contradict the position grid.
     """
     pixels = metadata.get("image_size")
+    if not sizes.text:  # DINOv2, whose positions are of 518 pixels and resampled always
+        return pixels or variants.VARIANTS[variant].image_size
     if pixels is not None and pixels // sizes.patch_size != sizes.grid:
         raise UsageError(
             f"the files beside the weights at {path} are for images of {pixels} pixels, but the "

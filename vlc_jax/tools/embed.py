@@ -104,7 +104,7 @@ def embed(args: argparse.Namespace) -> str:
         items.kind: items.fingerprint,
         "shard": args.shard,
         "count": len(items.names),
-        "width": model.embed_texts([]).shape[1],
+        "width": (model.embed_images if args.images else model.embed_texts)([]).shape[1],
     }
     is_resumed = check_request(out, request)
     if not out.exists():

@@ -37,6 +37,8 @@ from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.stores import StoreError, hub
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
+from vlc_jax.models.clip import CLIP
+from vlc_jax.models.resnet import ResNet
 from vlc_jax.models.roberta import RobertaTower
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
@@ -52,6 +54,7 @@ TARGETS = {
     "open_clip": {
         "CLIP": "openai",
         "RoBERTa-CLIP": "open_clip_roberta",
+        "CLIP with a ResNet": "openai_resnet",
         "EVA01-CLIP": "open_clip_eva01",
         "EVA02-CLIP": "open_clip_eva02",
     },
@@ -214,20 +217,24 @@ def check_towers(setup: Setup, workdir: Path, target: str) -> None:
 def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
     """The kind of the model, a key of TARGETS[target]. Raises UsageError for other models."""
     check_towers(setup, workdir, target)
-    model = setup.model
-    if isinstance(model.text, RobertaTower):
-        return _known_kind("RoBERTa-CLIP", target)
-    is_siglip = model.image.pooling == "map"
-    # EVA02-E has the blocks of EVA01
-    eva = "EVA02-CLIP" if model.image.activation == "swiglu" else "EVA01-CLIP"
-    return _known_kind("SigLIP" if is_siglip else "CLIP" if model.image.key_bias else eva, target)
-
-
-def _known_kind(kind: str, target: str) -> str:
+    kind = _kind(setup.model)
     if kind not in TARGETS[target]:
         others = [other for other, kinds in TARGETS.items() if kind in kinds]
         raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
     return kind
+
+
+def _kind(model: CLIP) -> str:
+    image = model.image
+    if isinstance(model.text, RobertaTower):
+        return "RoBERTa-CLIP"
+    if isinstance(image, ResNet):
+        return "CLIP with a ResNet"
+    if image.pooling == "map":
+        return "SigLIP"
+    # EVA02-E has the blocks of EVA01
+    eva = "EVA02-CLIP" if image.activation == "swiglu" else "EVA01-CLIP"
+    return "CLIP" if image.key_bias else eva
 
 
 def renamed_arrays(
@@ -273,9 +280,11 @@ def describe(setup: Setup, is_siglip: bool) -> folder.Model:
     """The model's sizes, token ids and preprocessing, for the config files of other projects."""
     image, text, tokenizer = setup.model.image, setup.model.text, setup.tokenizer
     metadata = setup.origin.metadata.values
+    is_resnet = isinstance(image, ResNet)
     towers = [
-        folder.Tower(t.width, t.depth, t.heads, t.mlp_width or 4 * t.width, t.activation, t.epsilon)
-        for t in (image, text)
+        folder.Tower(t.width, t.depth, t.heads, s.mlp_width or 4 * s.width, s.activation, s.epsilon)
+        # a ResNet has no such fields: those of its text tower
+        for t, s in ((image, text if is_resnet else image), (text, text))
     ]
     return folder.Model(
         *towers,
@@ -291,9 +300,10 @@ def describe(setup: Setup, is_siglip: bool) -> folder.Model:
         std=metadata["std"],
         crop=metadata["crop"],
         is_siglip=is_siglip,
-        is_eva=not image.key_bias,
+        is_eva="EVA" in _kind(setup.model),
         interpolation=metadata["interpolation"],
         roberta=(text.pooling, text.projection_kind) if isinstance(text, RobertaTower) else None,
+        stages=image.stages if is_resnet else (),
     )
 
 

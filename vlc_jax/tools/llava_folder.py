@@ -37,7 +37,11 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
     model, head = setup.model, setup.model.head
     if not isinstance(head, captioner.Captioner):
         raise UsageError(f"{workdir} is no captioner, and --to llava needs one: use another --to")
-    if head.stage != "raw" or head.select == "pooled" or not model.image.pre_norm:
+    if (
+        head.stage != "raw"
+        or head.select == "pooled"
+        or not getattr(model.image, "pre_norm", False)
+    ):
         raise WeightsError(
             f"LLaVA reads tokens of CLIP's tower before its last norm, and {workdir} reads "
             f"select={head.select!r}, stage={head.stage!r}; use the model from its workdir"

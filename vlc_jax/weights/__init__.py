@@ -56,6 +56,7 @@ class Architecture(NamedTuple):
     may_cut_text: bool = False  # causal with end-of-text pooling: later positions are never read
     # start of the bias of models with one, for weights of CLIP, which have none; None: no bias
     logit_bias: float | None = None
+    antialias: bool = True  # how image positions are resampled; False: DINOv2 without registers
 
 
 class Format(NamedTuple):
@@ -76,6 +77,11 @@ class Format(NamedTuple):
 
 # Order matters: `detect` returns the first format whose names are all in the file.
 FORMATS: dict[str, Format] = {
+    "openai_resnet": Format(
+        ("visual.layer1.0.conv1.weight", "token_embedding.weight"),
+        lambda a: openai.resnet_rules(a.patch_size),
+        openai.IGNORED,
+    ),
     "open_clip": Format(
         ("visual.conv1.weight", "text.token_embedding.weight"),
         lambda a: openai.rules(a.patch_size, "text."),
@@ -115,6 +121,16 @@ FORMATS: dict[str, Format] = {
         ("vision_model.head.probe", "text_model.head.weight"),
         lambda a: huggingface.siglip_rules(a.patch_size),
         huggingface.IGNORED,
+    ),
+    "hf_dinov2": Format(
+        ("embeddings.cls_token", "encoder.layer.0.mlp.fc1.weight"),
+        lambda a: huggingface.dinov2_mlp_rules(a.patch_size),
+        huggingface.DINOV2_IGNORED,
+    ),
+    "hf_dinov2_swiglu": Format(
+        ("embeddings.cls_token", "encoder.layer.0.mlp.weights_in.weight"),
+        lambda a: huggingface.dinov2_swiglu_rules(a.patch_size),
+        huggingface.DINOV2_IGNORED,
     ),
     "hf_llm2clip": Format(
         llm2clip.NAMES, lambda a: llm2clip.rules(a.patch_size), huggingface.IGNORED
@@ -270,7 +286,9 @@ def fitted(
         logging.info("the weights have no logit_bias: it starts at %g", architecture.logit_bias)
     rename.check_names(flat, expected)
     # before the check of shapes, which the position embedding passes only after this
-    flat = position.fit(flat, expected, may_cut_text=architecture.may_cut_text)
+    flat = position.fit(
+        flat, expected, may_cut_text=architecture.may_cut_text, antialias=architecture.antialias
+    )
     rename.check_values(flat, expected)
     _check_scale(flat)
     return unflatten(flat)

@@ -38,6 +38,7 @@ class Model(NamedTuple):
     interpolation: str = "bicubic"
     # pooling and kind of projection of a RoBERTa; None: texts of another transformer
     roberta: tuple[str, str] | None = None
+    stages: tuple[int, ...] = ()  # of a ResNet
 
 
 _HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
@@ -93,10 +94,11 @@ def hugging_face(model: Model) -> dict[str, Any]:
 
 def _check_crop(model: Model) -> None:
     """Raises WeightsError for a crop that neither format can express."""
-    if model.crop == "pad":
+    if model.crop in ("pad", "centre_margin"):
         raise WeightsError(
-            "images padded to a square (crop pad) cannot be described in files of CLIP or "
-            "open_clip: export with config.input.eval_crop 'centre' or 'none'"
+            f"images padded to a square or cut with a margin (crop {model.crop}) cannot be "
+            "described in files of CLIP or open_clip: export with config.input.eval_crop 'centre' "
+            "or 'none'"
         )
 
 
@@ -213,6 +215,11 @@ def _own_tokenizer(model: Model) -> dict[str, Any]:
 
 def _transformer(model: Model) -> dict[str, Any]:
     vision = model.image
+    if model.stages:
+        width, layers = vision.width, list(model.stages)
+        head_width = 32 * width // vision.heads
+        sizes = {"width": width, "layers": layers, "head_width": head_width}
+        return {"image_size": model.image_size, **sizes}
     return {
         "image_size": model.image_size,
         "patch_size": model.patch_size,

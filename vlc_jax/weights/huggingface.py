@@ -1,10 +1,12 @@
-"""Renaming rules of Hugging Face's CLIPModel and SiglipModel (SigLIP 2 of fixed resolution too)."""
+"""Renaming rules of Hugging Face's CLIPModel, SiglipModel (SigLIP 2 of fixed resolution too) and
+Dinov2Model (with registers too)."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.openai import attention, dense, norm
 from vlc_jax.weights.rename import Rule, rule
 
 IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... in older files
+DINOV2_IGNORED = (r"embeddings\.mask_token",)  # read in pretraining only
 
 
 def _blocks(theirs: str, ours: str) -> list[Rule]:
@@ -68,4 +70,56 @@ def siglip_rules(patch_size: int) -> list[Rule]:
         *dense("text_model.head", "text/projection"),
         rule("logit_scale", "logit_scale", rename.SCALAR_OF_ONE),
         rule("logit_bias", "logit_bias", rename.SCALAR_OF_ONE),
+    ]
+
+
+def _dinov2_rules(patch_size: int) -> list[Rule]:
+    """Rules without the MLPs."""
+    block, ours, embeddings = "encoder.layer.{i}", "image/block_{i}", "embeddings"
+    weights, biases = (
+        [f"{block}.attention.attention.{part}.{kind}" for part in ("query", "key", "value")]
+        for kind in ("weight", "bias")
+    )
+    kernels, our_biases = (
+        rename.query_key_value(f"{ours}/attention", kind) for kind in ("kernel", "bias")
+    )
+    patches = f"{embeddings}.patch_embeddings.projection"
+    return [
+        rule(f"{patches}.weight", "image/patch_embedding/kernel", rename.convolution(patch_size)),
+        rule(f"{patches}.bias", "image/patch_embedding/bias"),
+        rule(f"{embeddings}.cls_token", "image/class_embedding", rename.LEADING_ONES),
+        rule(f"{embeddings}.register_tokens", "image/register_tokens", rename.LEADING_ONE),
+        rule(f"{embeddings}.position_embeddings", "image/position_embedding", rename.LEADING_ONE),
+        *norm(f"{block}.norm1", f"{ours}/attention_norm"),
+        rule(weights, kernels, rename.SEPARATE_WEIGHT),
+        rule(biases, our_biases, rename.SEPARATE_BIAS),
+        *dense(f"{block}.attention.output.dense", f"{ours}/attention/out"),
+        rule(f"{block}.layer_scale1.lambda1", f"{ours}/attention_scale"),
+        *norm(f"{block}.norm2", f"{ours}/mlp_norm"),
+        rule(f"{block}.layer_scale2.lambda1", f"{ours}/mlp_scale"),
+        *norm("layernorm", "image/norm"),
+    ]
+
+
+def dinov2_mlp_rules(patch_size: int) -> list[Rule]:
+    """Rules of Dinov2Model and Dinov2WithRegistersModel, S, B and L."""
+    theirs, ours = "encoder.layer.{i}.mlp", "image/block_{i}/mlp"
+    return [
+        *_dinov2_rules(patch_size),
+        *dense(f"{theirs}.fc1", f"{ours}/up"),
+        *dense(f"{theirs}.fc2", f"{ours}/down"),
+    ]
+
+
+def dinov2_swiglu_rules(patch_size: int) -> list[Rule]:
+    """Rules of g, whose MLPs are SwiGLUs: the gate is the first half of a joint matrix."""
+    theirs, ours = "encoder.layer.{i}.mlp", "image/block_{i}/mlp"
+    kernels, biases = (
+        [f"{ours}/{part}/{kind}" for part in ("gate", "up")] for kind in ("kernel", "bias")
+    )
+    return [
+        *_dinov2_rules(patch_size),
+        rule(f"{theirs}.weights_in.weight", kernels, rename.STACKED_WEIGHT),
+        rule(f"{theirs}.weights_in.bias", biases, rename.STACKED_BIAS),
+        *dense(f"{theirs}.weights_out", f"{ours}/down"),
     ]

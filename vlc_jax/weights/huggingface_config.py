@@ -43,6 +43,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # MetaCLIP 2: CLIP's arrays and formulas, but texts always end at eos_token_id, 2 as well
 _DEFAULTS["metaclip_2"] = _DEFAULTS["clip"]
+DINOV2 = ("dinov2", "dinov2_with_registers")
 # Keys of a tower that are read here, or that show in the shapes of its arrays.
 TOWER = (
     "hidden_act",
@@ -62,9 +63,40 @@ TOWER = (
 _TOWER_FIXED = {"vision_use_head": (True,), "pruned_heads": ({},)}
 
 
+_DINOV2_READ = config_keys.names(
+    """hidden_act hidden_size image_size layer_norm_eps mlp_ratio num_attention_heads num_channels
+    num_hidden_layers num_register_tokens patch_size use_swiglu_ffn"""
+)
+# use_mask_token: of an array that pretraining alone reads; the others are of training and backbones
+_DINOV2_HARMLESS = config_keys.names(
+    """apply_layernorm attention_probs_dropout_prob drop_path_rate hidden_dropout_prob
+    layerscale_value out_features out_indices reshape_hidden_states stage_names use_mask_token"""
+)
+
+
+def _dinov2(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Metadata of a config.json of DINOv2; its image_size is that of the position table alone."""
+    config_keys.check(
+        config,
+        file,
+        read=_DINOV2_READ,
+        fixed={"qkv_bias": (True,), "pruned_heads": ({},)},
+        harmless=config_keys.TRANSFORMERS | _DINOV2_HARMLESS,
+    )
+    activation = config.get("hidden_act", "gelu")
+    is_gated = config.get("use_swiglu_ffn", False)
+    return {
+        "image_activation": "swiglu" if is_gated else ACTIVATIONS.get(activation, activation),
+        "image_epsilon": config.get("layer_norm_eps", 1e-6),
+        "image_heads": config.get("num_attention_heads", 12),
+    }
+
+
 def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Metadata of a config.json; `file` is its name, for messages."""
     kind = str(config.get("model_type"))[:50]
+    if kind in DINOV2:
+        return _dinov2(config, file)
     if kind == "siglip2":
         raise WeightsError(
             f"{file} is of SigLIP 2 NaFlex (model_type 'siglip2'), for images of any aspect ratio; "
@@ -72,7 +104,8 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
             "google/siglip2-base-patch16-224)"
         )
     if kind not in _DEFAULTS:
-        raise WeightsError(f"{file} is of model_type {kind!r}; known: {list(_DEFAULTS)}")
+        known = [*_DEFAULTS, *DINOV2]
+        raise WeightsError(f"{file} is of model_type {kind!r}; known: {known}")
     defaults, metadata = _DEFAULTS[kind], dict[str, Any]()
     config_keys.check(
         config,
@@ -136,6 +169,7 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
         "image_mean": _CLIP_MEAN,
         "image_std": _CLIP_STD,
     },
+    "BitImageProcessor": _CLIP_PIXELS,
     "SiglipImageProcessor": _SIGLIP_PIXELS,
     "Gemma3ImageProcessor": _SIGLIP_PIXELS | {"resample": 2},
 }
@@ -229,7 +263,10 @@ def _crop(values: Mapping[str, Any], where: str, kind: str) -> dict[str, Any]:
         )
     cut = values.get("crop_size") if has_crop else None
     cut = {"height": cut, "width": cut} if isinstance(cut, int) else cut
-    if cut is not None and set(cut.values()) != {side}:
+    sides = set() if cut is None else set(cut.values())
+    if crop == "centre" and len(sides) == 1 and side == (smaller := max(sides)) * 8 // 7:
+        return {"crop": "centre_margin", "image_size": smaller}
+    if sides - {side}:
         raise WeightsError(
             f"{where}: images are resized to {side} and cropped to "
             f"{' x '.join(str(x) for x in cut.values())}; only equal sizes are supported. To "

@@ -70,7 +70,10 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     image, text = towers["vision_cfg"], towers["text_cfg"]
     is_quick, metadata = towers.get("quick_gelu", False), dict[str, Any]()
     timm = image.get("timm_model_name")
-    if not timm:
+    if isinstance(image.get("layers"), list):  # a ResNet, whose activation and norms are fixed
+        width, head_width = image.get("width", 64), image.get("head_width", 64)
+        metadata["image_heads"] = 32 * width // head_width
+    elif not timm:
         metadata |= _layers("image", image, is_quick, f"{file}, vision_cfg")
         metadata["image_heads"] = image.get("width", 768) // image.get("head_width", 64)
     elif "siglip" in timm:

@@ -1,10 +1,14 @@
-"""Renaming rules of OpenAI's CLIP, and of open_clip's ViT models, which have the same names."""
+"""Renaming rules of OpenAI's CLIP, and of open_clip's ViTs and ResNets of the same names."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Rule, rule
 
 # Buffers and settings in OpenAI's TorchScript archives and state dicts that are no parameters.
-IGNORED = (r".*attn_mask", "input_resolution", "context_length", "vocab_size")
+# num_batches_tracked: torch's counter of training batches, which no ResNet reads.
+IGNORED = (
+    *(r".*attn_mask", "input_resolution", "context_length", "vocab_size"),
+    r"visual\..*\.num_batches_tracked",
+)
 
 
 def norm(theirs: str, ours: str) -> list[Rule]:
@@ -62,8 +66,62 @@ def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
         *norm("visual.ln_post", "image/norm"),
         # Both projections are bare parameters (inputs, outputs), not Linear layers: no transpose.
         rule("visual.proj", "image/projection/kernel"),
-        *text_tower(text_prefix),
-        rule(f"{text_prefix}text_projection", "text/projection/kernel"),
+        *_text_and_scale(text_prefix),
+    ]
+
+
+def _text_and_scale(prefix: str = "") -> list[Rule]:
+    return [
+        *text_tower(prefix),
+        rule(f"{prefix}text_projection", "text/projection/kernel"),
         rule("logit_scale", "logit_scale", rename.SCALAR),
         rule("logit_bias", "logit_bias", rename.SCALAR),  # of models trained with the sigmoid loss
+    ]
+
+
+def resnet_rules(patch_size: int) -> list[Rule]:
+    """Rules of CLIP with a ResNet."""
+    del patch_size
+    pool = "visual.attnpool"
+    kernels, biases = (rename.query_key_value("image/pooling", kind) for kind in ("kernel", "bias"))
+    weights, their_biases = (
+        [f"{pool}.{part}_proj.{kind}" for part in "qkv"] for kind in ("weight", "bias")
+    )
+    rules = [
+        rule(f"{pool}.positional_embedding", "image/position_embedding"),
+        rule(weights, kernels, rename.SEPARATE_WEIGHT),
+        rule(their_biases, biases, rename.SEPARATE_BIAS),
+        *dense(f"{pool}.c_proj", "image/projection"),
+        *_text_and_scale(),
+    ]
+    for index in range(3):
+        rules += [
+            rule(
+                f"visual.conv{index + 1}.weight", f"image/stem_{index}/kernel", rename.CONVOLUTION
+            ),
+            *_batch_norm(f"visual.bn{index + 1}", f"image/stem_norm_{index}"),
+        ]
+    for stage in range(1, 5):
+        theirs, ours = f"visual.layer{stage}.{{i}}", f"image/stage_{stage}_block_{{i}}"
+        for number, codec in (
+            (1, rename.POINTWISE),
+            (2, rename.CONVOLUTION),
+            (3, rename.POINTWISE),
+        ):
+            rules += [
+                rule(f"{theirs}.conv{number}.weight", f"{ours}/conv_{number}/kernel", codec),
+                *_batch_norm(f"{theirs}.bn{number}", f"{ours}/norm_{number}"),
+            ]
+        rules += [
+            rule(f"{theirs}.downsample.0.weight", f"{ours}/shortcut/kernel", rename.POINTWISE),
+            *_batch_norm(f"{theirs}.downsample.1", f"{ours}/shortcut_norm"),
+        ]
+    return rules
+
+
+def _batch_norm(theirs: str, ours: str) -> list[Rule]:
+    return [
+        *norm(theirs, ours),
+        rule(f"{theirs}.running_mean", f"{ours}/mean"),
+        rule(f"{theirs}.running_var", f"{ours}/variance"),
     ]

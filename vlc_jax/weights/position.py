@@ -11,21 +11,25 @@ IMAGE, TEXT = "image/position_embedding", "text/position_embedding"
 
 
 def fit(
-    params: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], *, may_cut_text: bool
+    params: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    may_cut_text: bool,
+    antialias: bool = True,
 ) -> dict[str, np.ndarray]:
     """`params` with position embeddings of the lengths in `shapes`.
 
-    Image positions are resampled as a square grid; the row of the class token stays as it is. Text
-    positions are cut, and only with `may_cut_text`: a causal tower with end-of-text pooling never
-    reads positions after the end. Raises WeightsError otherwise.
+    Image positions are resampled as a square grid (`resample`); the row of the class token stays as
+    it is. Text positions are cut, and only with `may_cut_text`: a causal tower with end-of-text
+    pooling never reads positions after the end. Raises WeightsError otherwise.
     """
     for path in (IMAGE, TEXT) if TEXT in shapes else (IMAGE,):
         old, new = params[path].shape, shapes[path]
         if len(old) != 2 or old[1:] != tuple(new[1:]) or 0 in old:
             raise WeightsError(f"{path} has shape {old}, the model's {tuple(new)}")
     fitted = dict(params)
-    # row 0 is outside the grid
-    class_tokens = int("image/class_embedding" in params)
+    # row 0 is outside the grid: of the class token, or of the query of a ResNet's pooling
+    class_tokens = int(bool({"image/class_embedding", "image/pooling/query/kernel"} & {*params}))
     old, new = len(params[IMAGE]), shapes[IMAGE][0]
     if old != new:
         old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))
@@ -35,7 +39,7 @@ def fit(
             )
         table = params[IMAGE]
         grid = table[class_tokens:].reshape(old_side, old_side, -1)
-        patches = resample(grid, new_side).reshape(new_side**2, -1)
+        patches = resample(grid, new_side, antialias=antialias).reshape(new_side**2, -1)
         fitted[IMAGE] = np.concatenate([table[:class_tokens], patches])
     if TEXT not in shapes:
         return fitted
@@ -49,14 +53,16 @@ def fit(
     return fitted
 
 
-def resample(grid: np.ndarray, side: int) -> np.ndarray:
-    """A (rows, columns, width) grid resampled to (side, side, width): antialiased bicubic, float32.
+def resample(grid: np.ndarray, side: int, *, antialias: bool = True) -> np.ndarray:
+    """A (rows, columns, width) grid resampled to (side, side, width): bicubic, float32.
 
-    Keys' kernel with a = -1/2, widened when the grid shrinks, as in Pillow, jax.image.resize and
-    torch's `interpolate(mode="bicubic", antialias=True)` (open_clip). Hugging Face does not
-    antialias and big_vision resamples linearly.
+    antialias: Keys' kernel with a = -1/2, widened when the grid shrinks, as in Pillow,
+      jax.image.resize and torch's `interpolate(mode="bicubic", antialias=True)` (open_clip, DINOv2
+      with registers). False: a = -3/4, and beyond a border its nearest pixel, as torch without
+      antialiasing (DINOv2). Hugging Face's CLIP does not antialias, big_vision resamples linearly.
     """
-    rows, columns = (_weights(n, side) for n in grid.shape[:2])
+    make = _weights if antialias else _plain_weights
+    rows, columns = (make(n, side) for n in grid.shape[:2])
     # float64: the weights of a row then sum to 1 to the last bit of float32.
     return np.einsum("ir,jc,rcw->ijw", rows, columns, grid.astype(np.float64)).astype(np.float32)
 
@@ -72,3 +78,17 @@ def _weights(old: int, new: int) -> np.ndarray:
     kernel = np.where(x <= 1, near, np.where(x < 2, far, 0.0))
     # At the borders part of the kernel lies outside the grid, so its sum is not 1.
     return kernel / kernel.sum(axis=1, keepdims=True)
+
+
+def _plain_weights(old: int, new: int) -> np.ndarray:
+    """Resampling matrix (new, old) of one axis without antialiasing."""
+    centre = (np.arange(new) + 0.5) * old / new - 0.5
+    first = np.floor(centre).astype(int)
+    weights = np.zeros((new, old))
+    for tap in range(-1, 3):
+        x = np.abs(centre - first - tap)
+        near = (1.25 * x - 2.25) * x * x + 1
+        far = ((-0.75 * x + 3.75) * x - 6) * x + 3
+        places = np.clip(first + tap, 0, old - 1)
+        np.add.at(weights, (np.arange(new), places), np.where(x <= 1, near, far))
+    return weights

@@ -53,6 +53,12 @@ PACKED_BIAS = Codec(
     lambda b: (b[: len(b) // 3], b[len(b) // 3 :]),
     lambda query, key_value: (np.concatenate([query, key_value]),),
 )
+# Two matrices of one torch Linear, one above the other.
+STACKED_WEIGHT = Codec(
+    lambda w: tuple(part.T for part in np.split(w, 2)),
+    lambda *parts: (np.concatenate([part.T for part in parts]),),
+)
+STACKED_BIAS = Codec(lambda b: tuple(np.split(b, 2)), lambda *parts: (np.concatenate(parts),))
 # Hugging Face: one Linear for each of query, key and value.
 SEPARATE_WEIGHT = Codec(
     lambda q, k, v: (q.T, np.concatenate([k.T, v.T], axis=-1)),
@@ -73,6 +79,12 @@ def convolution(patch: int) -> Codec:
         lambda x: x.transpose(2, 3, 1, 0).reshape(-1, x.shape[0]),
         lambda x: x.reshape(patch, patch, 3, -1).transpose(3, 2, 0, 1),
     )
+
+
+# A torch convolution (outputs, inputs, rows, columns); ours is (rows, columns, inputs, outputs).
+CONVOLUTION = _one(lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1))
+# A torch convolution of 1 x 1, of which ours is a matrix (inputs, outputs).
+POINTWISE = _one(lambda x: x.squeeze((2, 3)).T, lambda x: x.T[:, :, None, None])
 
 
 def query_key_value(attention: str, kind: str) -> tuple[str, str]:

@@ -14,9 +14,11 @@ FLOAT32 = np.dtype(np.float32)
 # Array that determines a size -> its names in the formats of `weights.FORMATS`.
 _ARRAYS = {
     "patches": r"visual\.conv1\.weight|visual\.trunk\.patch_embed\.proj\.weight"
-    r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel",
-    "grid": r"visual\.positional_embedding|visual\.trunk\.pos_embed"
-    r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding",
+    r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel"
+    r"|embeddings\.patch_embeddings\.projection\.weight",
+    "grid": r"visual\.(attnpool\.)?positional_embedding|visual\.trunk\.pos_embed"
+    r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding"
+    r"|embeddings\.position_embeddings",
     "tokens": r"(text\.)?token_embedding\.weight"
     r"|text\.transformer\.embeddings\.word_embeddings\.weight"
     r"|text_model\.embeddings\.token_embedding\.weight|params/txt/Embed_0/embedding",
@@ -27,7 +29,8 @@ _ARRAYS = {
 _AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # minimum number of axes
 _BLOCKS = {
     "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
-    r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*",
+    r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*"
+    r"|visual\.layer(?P<stage>\d\.\d+)\..*|encoder\.layer\.(?P<dinov2>\d+)\..*",
     "text": r"((text\.)?transformer\.(resblocks|encoder\.layer)|text_model\.encoder\.layers)"
     r"\.(?P<index>\d+)\..*"
     r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*",
@@ -37,12 +40,14 @@ _BLOCKS = {
 class Sizes(NamedTuple):
     """Sizes of both towers.
 
-    image, text: (width, depth).   grid: patches per side.   vocab_size: rows of the embedding.
-    context_length: rows of the text's position embedding.
+    image, text: (width, depth); of a ResNet, channels of the first stage and blocks of all.
+      text: () without a text tower; vocab_size and context_length are then 0.
+    patch_size: of a ResNet, its stride.   grid: patches per side.   vocab_size: rows of the
+      embedding.   context_length: rows of the text's position embedding.
     """
 
     image: tuple[int, int]
-    text: tuple[int, int]
+    text: tuple[int, ...]
     patch_size: int
     grid: int
     vocab_size: int
@@ -62,8 +67,11 @@ def placeholder(shape: Sequence[int], dtype: np.dtype = FLOAT32) -> np.ndarray:
 
 def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
     """The sizes of weights in a format of `weights.FORMATS`. Raises WeightsError for others."""
-    shapes = {}
+    shapes, has_text = {}, "embeddings.cls_token" not in arrays  # else DINOv2
     for key, pattern in _ARRAYS.items():
+        if key in ("tokens", "context") and not has_text:
+            shapes[key] = (0, 0)
+            continue
         matches = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
         if len(matches) != 1:
             raise WeightsError(f"the weights have {len(matches)} arrays named like {pattern}")
@@ -72,10 +80,12 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
         shapes[key] = matches[0]
     patches, is_flax = shapes["patches"], any(name.startswith("params/") for name in arrays)
     width, patch_size = (patches[-1], patches[0]) if is_flax else (patches[0], patches[-1])
+    if "visual.layer1.0.conv1.weight" in arrays:  # the first convolution has half the width
+        width, patch_size = 2 * width, 32
     depths = {part: _depth(arrays, pattern) for part, pattern in _BLOCKS.items()}
     return Sizes(
         image=(width, depths["image"]),
-        text=(shapes["tokens"][1], depths["text"]),
+        text=(shapes["tokens"][1], depths["text"]) if has_text else (),
         patch_size=patch_size,
         # a class token does not change the integer root
         grid=math.isqrt(shapes["grid"][-2]),
@@ -86,4 +96,4 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
 
 def _depth(arrays: Mapping[str, np.ndarray], pattern: str) -> int:
     matches = (re.fullmatch(pattern, name) for name in arrays)
-    return len({match["index"] or match["flax"] for match in matches if match})
+    return len({next(filter(None, match.groupdict().values())) for match in matches if match})

@@ -277,6 +277,13 @@ def test_the_crops_of_two_libraries_differ_where_the_remainder_is_3_modulo_4(
             np.testing.assert_array_equal(found, expected)
 
 
+def test_a_centre_with_a_margin_is_the_centre_of_a_larger_one():
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 431, 3), dtype=np.uint8)
+    larger = ImageTransform(256)(pixels)
+    found = ImageTransform(224, crop="centre_margin")(pixels)
+    np.testing.assert_array_equal(found, larger[16:-16, 16:-16])
+
+
 def test_random_crop_takes_the_asked_share_of_the_area():
     ramp = np.zeros((100, 100, 3), np.uint8)
     ramp[..., 0] = np.arange(100)[None]  # red tells the column, green the row

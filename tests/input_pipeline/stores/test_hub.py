@@ -166,7 +166,7 @@ def test_a_copy_that_was_changed_or_removed_is_made_again(hub):
         ("hf://me/hidden", "has no files"),
         ("open_clip://ViT-B-32/opena", r"did you mean 'openai'\?"),
         ("open_clip://ViT-B32/openai", r"did you mean 'ViT-B-32'\?"),
-        ("open_clip://RN50/openai", "is no published name of a model that is here"),
+        ("open_clip://convnext_base/laion400m", "is no published name of a model that is here"),
     ],
 )
 def test_what_is_not_there_is_one_line(hub, address, message):

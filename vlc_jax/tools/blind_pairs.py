@@ -1,0 +1,159 @@
+"""CLIP-blind pairs: images that one model takes for alike and another one does not.
+
+  vlc-jax embed --model ViT-L-14.pt --images photos --out clip.npy
+  vlc-jax embed --model dinov2-large --images photos --out dinov2.npy
+  vlc-jax blind_pairs --features clip.npy --other dinov2.npy --out pairs.jsonl
+
+Tong et al. ("Eyes Wide Shut?", 2024) take the pairs with a cosine above .95 of CLIP's embeddings
+and below .6 of DINOv2's; MMVP's questions are about such pairs. Features: X.npy of vlc-jax embed or
+of any other model, and beside it X.jsonl with the name of each row's image, the same names for
+both; of a sharded X.npy the files X-0000I-of-0000N.npy. Rows with NaN, infinity or length 0 are in
+no pair.
+
+OUT has a row for each pair, the earlier image of --features first:
+
+  image, other_image     names
+  cosine, other_cosine   of --features and of --other
+
+Features are read in blocks of --block rows, so memory does not grow with their number. --shard I/N
+writes the I-th of N parts of equal work to OUT-0000I-of-0000N; in order they are OUT. A killed
+command leaves no OUT and starts over. Exit codes are those of vlc_jax.main.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from vlc_jax.devices import runtime
+from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.evaluators.image_pairs import AGREEMENT, DIFFERENCE
+from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.tools import command, embed, nearest
+
+
+@addresses.allowed
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    args = command_line_parser().parse_args(arguments)
+
+    def run() -> str:
+        runtime.connect(None, None, None)
+        return mine(args)
+
+    command.run(run)
+
+
+def command_line_parser() -> argparse.ArgumentParser:
+    """The parser of the options above."""
+    parser = command_line.parser("blind_pairs", __doc__)
+    parser.add_argument("--features", required=True, type=Path, metavar="X.npy")
+    parser.add_argument("--other", required=True, type=Path, metavar="Y.npy")
+    parser.add_argument("--out", required=True, type=Path, metavar="OUT.jsonl")
+    for name, value, of in (("above", AGREEMENT, "features"), ("below", DIFFERENCE, "other")):
+        text = f"cosine of --{of}; default: {value}"
+        parser.add_argument(f"--{name}", type=float, default=value, metavar="COSINE", help=text)
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="counted from 0")
+    parser.add_argument("--block", type=command_line.positive, default=4096, help="default: 4096")
+    return parser
+
+
+def mine(args: argparse.Namespace) -> str:
+    """Runs the command; returns the summary line."""
+    out = embed.shard_path(args.out, args.shard)
+    if out.exists():
+        raise UsageError(f"{out} exists; name a new file, or remove it")
+    with usage_errors():
+        both = nearest.read_features(args.features), nearest.read_features(args.other)
+    names = both[0].names
+    if names != both[1].names:
+        raise UsageError(
+            f"{args.features} and {args.other} are of other images ({len(names):,} and "
+            f"{len(both[1].names):,}), or in another order: embed the same folder or table twice"
+        )
+    part, count = triangle(len(names), *embed.shard_numbers(args.shard)), 0
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f"{out.name}.partial")
+    with partial.open("w", encoding="utf-8") as file, progress.bar("images", len(part)) as advance:
+        for done, found in pairs(both, part, args.above, args.below, args.block):
+            for first, second, cosine, other in found:
+                row = {"image": names[first], "other_image": names[second]}
+                row |= {"cosine": round(cosine, 4), "other_cosine": round(other, 4)}
+                file.write(json.dumps(row) + "\n")
+            count += len(found)
+            advance(done - part.start)
+    partial.replace(out)
+    return (
+        f"{out}: {count:,} pairs of {len(part):,} images and later ones with a cosine above "
+        f"{args.above} in {args.features} and below {args.below} in {args.other}"
+    )
+
+
+def triangle(total: int, index: int, shards: int) -> range:
+    """The rows of a part: each has an equal share of the pairs (i, j), i < j."""
+
+    def first(part: int) -> int:
+        return round(total * (1 - math.sqrt(1 - part / shards)))
+
+    return range(first(index), first(index + 1))
+
+
+Pair = tuple[int, int, float, float]  # two images, and their two cosines
+
+
+def pairs(
+    both: tuple[nearest.Features, nearest.Features],
+    part: range,
+    above: float,
+    below: float,
+    block: int,
+) -> Iterator[tuple[int, list[Pair]]]:
+    """Pairs (i, j), i < j, of the images i of `part`, a block of them at a time, with the first
+    image of the next block."""
+    total = len(both[0].names)
+    block = min(block, total)
+    for start in range(part.start, part.stop, block):
+        stop, found = min(start + block, part.stop), []
+        rows = [features.block(start, block) for features in both]
+        for first in range(start, total, block):
+            columns = [features.block(first, block) for features in both]
+            mask = np.array(is_blind(*rows, *columns, start, first, above, below))
+            mask[stop - start :] = False  # of the next part
+            for i, j in np.argwhere(mask):
+                cosines = (float(x[i] @ y[j]) for x, y in zip(rows, columns, strict=True))
+                found.append((start + int(i), first + int(j), *cosines))
+        yield stop, sorted(found)
+
+
+@jax.jit
+def is_blind(
+    rows: Float[Array, "rows width"],
+    other_rows: Float[Array, "rows other"],
+    columns: Float[Array, "columns width"],
+    other_columns: Float[Array, "columns other"],
+    start: Int[Array, ""] | int,
+    first: Int[Array, ""] | int,
+    above: Float[Array, ""] | float,
+    below: Float[Array, ""] | float,
+) -> Bool[Array, "rows columns"]:
+    """Mask of the pairs; start, first: index of the first row and of the first column.
+
+    A comparison with NaN, of unusable images and behind the end, is False.
+    """
+    highest = jax.lax.Precision.HIGHEST  # as in nearest
+    cosines = jnp.matmul(rows, columns.T, precision=highest)
+    other = jnp.matmul(other_rows, other_columns.T, precision=highest)
+    is_later = (start + jnp.arange(len(rows)))[:, None] < first + jnp.arange(len(columns))[None]
+    return (cosines > above) & (other < below) & is_later
+
+
+if __name__ == "__main__":
+    sys.exit(main())
