@@ -7,6 +7,7 @@ without a config is a system that is not built here. A run that several papers p
 from typing import NamedTuple
 
 L14, SIGLIP, EVA = "CLIP ViT-L/14-336", "SigLIP ViT-L/16-384", "EVA-CLIP"
+OF_SIZES = ("hard_positives",)  # its table 8, whose numbers are not known here
 FINETUNING, NEGATIVES = "finetuning", "left/right negatives"
 UNLOCKED = "image tower unlocked"
 OF_SIGLIP = "family=siglip"
@@ -53,6 +54,7 @@ PAPERS = {
     "hard_positives": Paper(
         "The Hard Positive Truth about Vision-Language Compositionality",
         ("hard_positives",),
+        "replace+swap",
         scenes=("scenes_replace", "scenes_swap", *Paper._field_defaults["scenes"]),
     ),
     # the shuffles are its second figure, which prints no numbers
@@ -131,7 +133,7 @@ class Row(NamedTuple):
     scenes: config of --miniature; "" without one.
     base: row that it starts from at full size; in miniature it is the scenes' CLIP.
     flags: further flags, with {NAME} for an argument of `given`. without: arguments of `given`
-      that are not this row's. paper: of a row of our own.
+      that are not this row's. papers: beside those whose tables have the model's numbers.
     """
 
     model: str
@@ -142,7 +144,7 @@ class Row(NamedTuple):
     base: str = ""
     flags: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    paper: str = ""
+    papers: tuple[str, ...] = ()
     label: str = ""
 
 
@@ -180,16 +182,16 @@ def _on_vectors(model: str, run: str, given: str, arguments: str, end: str = "")
 def _head(model: str, run: str, head: str, arguments: str, label: str = "") -> Row:
     """PACL or SPARC on CLIP; on the scenes without hard images."""
     config, scenes = f"{head}:data=llava,{arguments}", f"{head}:hard_images=0,{arguments}"
-    paper = "" if model else "acl2025"
-    return Row(model, run, "clip", config, scenes, label=label, paper=paper)
+    papers = () if model else ("acl2025",)
+    return Row(model, run, "clip", config, scenes, label=label, papers=papers)
 
 
 def _lora(model: str, run: str, select: str) -> tuple[Row, ...]:
     """Both stages of a LLaVA, and its evaluation."""
     first, second = f"{run}_stage1", f"{run}_stage2"
     return (
-        Row("", first, "stage1", f"llava/stage1:select={select}", paper="acl2025"),
-        Row("", second, "stage2", f"llava/stage2:select={select}", base=first, paper="acl2025"),
+        Row("", first, "stage1", f"llava/stage1:select={select}", papers=("acl2025",)),
+        Row("", second, "stage2", f"llava/stage2:select={select}", base=first, papers=("acl2025",)),
         Row(model, run, "stage2", "eval/llava:", base=second),
     )
 
@@ -220,9 +222,14 @@ OF_LLAVA = (
     ),
 )
 OF_CLIP = (
-    Row(L14, "l14_336", "clip", "eval/all:variant=L/14-336,size=336"),
-    Row("CLIP ViT-L/14", "l14", "l14", "eval/all:variant=L/14"),
-    Row("CLIP ViT-B/32", "b32", "b32", "eval/all:variant=B/32"),
+    Row(L14, "l14_336", "clip", "eval/all:variant=L/14-336,size=336", papers=OF_SIZES),
+    Row("CLIP ViT-L/14", "l14", "l14", "eval/all:variant=L/14", papers=OF_SIZES),
+    Row("CLIP ViT-B/32", "b32", "b32", "eval/all:variant=B/32", papers=("dcsm",)),
+    Row(
+        *("", "b16", "b16", "eval/all:variant=B/16"),
+        papers=(*OF_SIZES, "dcsm"),
+        label="CLIP ViT-B/16",
+    ),
     Row(SIGLIP, "siglip", "siglip", f"eval/all:{OF_SIGLIP},variant=SigLIP-L/16-256,size=384"),
     Row(EVA, "eva", "eva", f"eval/all:{OF_EVA}"),
     Row("LLM2CLIP", "llm2clip", "llm2clip", "eval/all:variant=L/14-336,size=336", flags=LLM2CLIP),
@@ -260,7 +267,7 @@ OF_CLIP = (
 # Not in the paper: our controls and variants.
 OURS = (
     *(
-        row._replace(model="", label=row.model, paper="acl2025")
+        row._replace(model="", label=row.model, papers=("acl2025",))
         for row in _finetuned("EVA02-CLIP E/14", "eva_e", "eva_e", OF_EVA_E)
     ),
     _head("", "pacl_uniform", "pacl", UNIFORM, "PACL, patches weighed alike"),
@@ -311,17 +318,18 @@ OF_HARD_TEXTS = (
     ),
 )
 OF_DCSM = (
-    *(
-        Row("", f"{name}_dcsm", name, f"eval/all:variant={variant}", paper="dcsm", label=label)
-        for name, variant, label in (
-            ("b16", "B/16", "CLIP ViT-B/16"),
-            ("b32", "B/32", "CLIP ViT-B/32"),
-        )
+    Row(
+        "",
+        "dcsm",
+        "b16",
+        "dcsm:data=coco",
+        "dcsm:",
+        papers=("dcsm",),
+        label="DCSM, pairs of images",
     ),
-    Row("", "dcsm", "b16", "dcsm:data=coco", "dcsm:", paper="dcsm", label="DCSM, pairs of images"),
     Row(
         *("", "dcsm_texts", "b16_texts", "dcsm:data=coco,opposite=text", "dcsm:opposite=text"),
-        paper="dcsm",
+        papers=("dcsm",),
         label="DCSM, opposite captions",
     ),
 )

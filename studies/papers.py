@@ -59,7 +59,7 @@ class Todo(NamedTuple):
 def rows_of(papers: Sequence[str]) -> list[Row]:
     """Rows of the papers: the models of their tables, ours, and the runs that these start from."""
     models = {value.model for name in papers for value in paper_tables.values_of(name)}
-    chosen = [row for row in ROWS if (row.model in models if row.model else row.paper in papers)]
+    chosen = [row for row in ROWS if row.model in models or {*row.papers} & {*papers}]
     bases = {row.base for row in chosen}
     return [row for row in ROWS if row in chosen or row.run in bases]
 
@@ -69,16 +69,17 @@ def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
     sets, protocols = dict[str, None](), dict[str, None]()
     answers = row.config.startswith("eval/llava")
     for name in papers:
+        found = dict[str, None]()
         for value in paper_tables.values_of_model(name, row.model):
             is_vqascore = value.note == published.VQASCORE
             protocol = "vqascore" if is_vqascore else ANSWERS.get(value.protocol)
             is_score = value.protocol in PROTOCOLS and not is_vqascore
-            is_read = protocol if answers else is_score
-            if value.benchmark in KNOWN and is_read:
-                sets[value.benchmark] = None
+            if value.benchmark in KNOWN and (protocol if answers else is_score):
+                found[value.benchmark] = None
                 protocols |= {protocol: None} if protocol else {}
-        if row.paper == name or (row.config.startswith("eval/all") and sets):
-            sets |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
+        if name in row.papers or (row.config.startswith("eval/all") and found):
+            found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
+        sets |= found
     return [*sets], [*protocols]
 
 

@@ -61,7 +61,7 @@ def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
 
 
 def test_retrieval_under_every_shuffle_is_evaluated_for_the_figure_of_aro():
-    evals = config_of(full_size(["aro"]).runs[0]).evals
+    evals = config_of(next(run for run in full_size(["aro"]).runs if run.name == "b32")).evals
     assert (
         sum(bool({*options} & {"text_shuffle", "image_shuffle"}) for options in evals.values())
         == 16
@@ -71,6 +71,9 @@ def test_retrieval_under_every_shuffle_is_evaluated_for_the_figure_of_aro():
 def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     (negclip,) = [run for run in full_size().runs if run.name == "negclip"]
     assert {"replace", "vg_relation", "coco_order"} <= {*config_of(negclip).evals}
+    both = {run.name: config_of(run).evals for run in full_size(["hard_positives", "dcsm"]).runs}
+    assert {*both["l14"]} == {"replace", "swap"}  # dcsm has no row of it
+    assert {"replace", "ncd_squares"} <= {*both["b32"]}
     of_one = [config_of(run) for run in full_size(["aro"]).runs if run.name == "negclip"]
     assert "replace" not in of_one[0].evals
     few = full_size(["aro"], allowed=["coco_order"])
