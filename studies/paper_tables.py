@@ -119,6 +119,7 @@ def _summary(evals: Path, scenes: Sequence[str]) -> dict[tuple[str, str], float 
         if folder.name.startswith("scenes_") and folder.name not in scenes:
             continue
         result = study_results.newest_result(folder)
-        for metric in result.get("summary", ()) if result else ():
+        names = result.get("summary", ()) if result else ()
+        for metric in (name for name in names if "/" not in name):  # groups are the paper's columns
             chance[folder.name, metric] = result["metrics"][metric]["chance"]
     return chance

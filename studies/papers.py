@@ -209,13 +209,15 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time; default: 1")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, start none")
     parser.add_argument("--plan", action="store_true", help="with --dry-run: the time of each")
-    args, more = parser.parse_known_args(arguments)
+    # argparse takes a flag with a space in its value for a word of --given
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
+    more = [word for word in words if word.startswith("--config.")]
+    args, unknown = parser.parse_known_args([word for word in words if word not in more])
     known = [row.run for row in rows_of(args.papers)]
     args.rows = args.rows.split(",") if args.rows else known
     args.sets = args.sets.split("+") if args.sets else []
-    words = [word.partition(":") for word in args.given]
-    args.given = {name: rest for name, _, rest in words}
-    wrong = [flag for flag in more if not flag.startswith("--config.")]
+    args.given = dict(word.partition(":")[::2] for word in args.given)
+    wrong = [*unknown]
     wrong += [name for name in args.rows if name not in known]
     wrong += [name for name in args.given if name not in GIVEN]
     wrong += [name for name in args.sets if name not in KNOWN]
