@@ -87,10 +87,11 @@ B32, OF_L14 = "weights=ViT-B-32.pt", "weights=ViT-L-14-336px.pt"
 LLAVA = "path=lcs558k.json+mix665k.json,image_folder=lcs558k+images"
 JOINED = "path=prepared/llava_joined,vectors=llm2vec.safetensors"
 CC3M = f"{B32},language_model=distilroberta-base"
+BLIP2 = "captions=captions/blip2,image_folder=cc3m"  # of DAC's authors
 GIVEN = {
     "clip": Files(f"{OF_L14},{LLAVA}", 1_180_000),
     "l14": Files("weights=ViT-L-14.pt"),
-    "b16": Files("weights=ViT-B-16.pt,path=pairs.jsonl", 110_000),
+    "b16": Files("weights=ViT-B-16.pt,pairs=dcsm_data", 110_000),
     "b16_texts": Files("weights=ViT-B-16.pt,path=train_neg_clip.tsv", 110_000),
     "b32": Files(B32),
     "siglip": Files(f"weights=siglip-large-patch16-384,{LLAVA}", 1_180_000),
@@ -119,8 +120,8 @@ GIVEN = {
     ),
     "cc3m": Files(f"{CC3M},path=cc3m/train.tsv", 2_900_000),
     "cc3m_positives": Files(f"{CC3M},path=cc3m_positives.jsonl", 2_900_000),
-    "dac_llm": Files(f"{CC3M},path=cc3m_llm.jsonl", 2_900_000),
-    "dac_sam": Files(f"{CC3M},path=cc3m_sam.jsonl", 2_900_000),
+    "dac_llm": Files(f"{CC3M},{BLIP2},dense=dense/llm", 2_900_000),
+    "dac_sam": Files(f"{CC3M},{BLIP2},dense=dense/sam", 2_900_000),
 }
 
 
@@ -224,12 +225,8 @@ OF_LLAVA = (
 OF_CLIP = (
     Row(L14, "l14_336", "clip", "eval/all:variant=L/14-336,size=336", papers=OF_SIZES),
     Row("CLIP ViT-L/14", "l14", "l14", "eval/all:variant=L/14", papers=OF_SIZES),
-    Row("CLIP ViT-B/32", "b32", "b32", "eval/all:variant=B/32", papers=("dcsm",)),
-    Row(
-        *("", "b16", "b16", "eval/all:variant=B/16"),
-        papers=(*OF_SIZES, "dcsm"),
-        label="CLIP ViT-B/16",
-    ),
+    Row("CLIP ViT-B/32", "b32", "b32", "eval/all:variant=B/32"),
+    Row("", "b16", "b16", "eval/all:variant=B/16", papers=OF_SIZES, label="CLIP ViT-B/16"),
     Row(SIGLIP, "siglip", "siglip", f"eval/all:{OF_SIGLIP},variant=SigLIP-L/16-256,size=384"),
     Row(EVA, "eva", "eva", f"eval/all:{OF_EVA}"),
     Row("LLM2CLIP", "llm2clip", "llm2clip", "eval/all:variant=L/14-336,size=336", flags=LLM2CLIP),
@@ -317,7 +314,15 @@ OF_HARD_TEXTS = (
         for printed, weight in (("0", "0"), (".25", "0.25"), (".5", "0.5"), (".75", "0.75"))
     ),
 )
-OF_DCSM = (
+OF_DCSM = (  # in the wordings of its evaluation
+    *(
+        Row(
+            *("", f"dcsm_{name}", name, f"eval/all:variant={variant},wording=dcsm_baseline"),
+            papers=("dcsm",),
+            label=f"CLIP ViT-{variant}",
+        )
+        for name, variant in (("b16", "B/16"), ("b32", "B/32"))
+    ),
     Row(
         "",
         "dcsm",

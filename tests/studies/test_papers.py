@@ -74,7 +74,9 @@ def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     assert {"replace", "vg_relation", "coco_order"} <= {*config_of(negclip).evals}
     both = {run.name: config_of(run).evals for run in full_size(["hard_positives", "dcsm"]).runs}
     assert {*both["l14"]} == {"replace", "swap"}  # dcsm has no row of it
-    assert {"replace", "ncd_squares"} <= {*both["b32"]}
+    assert {"replace", "swap"} <= {*both["b32"]}
+    for name, wording in (("dcsm", "dcsm"), ("dcsm_b32", "dcsm_baseline")):
+        assert both[name]["whatsup_a"].wording == wording
     of_one = [config_of(run) for run in full_size(["aro"]).runs if run.name == "negclip"]
     assert "replace" not in of_one[0].evals
     few = full_size(["aro"], allowed=["coco_order"])
