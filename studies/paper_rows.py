@@ -104,6 +104,9 @@ GIVEN = {
     "llm2vec": Files(f"{OF_L14},{JOINED}", 1_180_000),
     "llm2vec_siglip": Files(f"weights=siglip-large-patch16-384,{JOINED}", 1_180_000),
     "llava": Files("path=llava-1.5-7b-hf"),
+    "instructblip": Files("path=instructblip-vicuna-7b"),
+    "blip_flickr30k": Files("weights=blip-itm-base-flickr"),
+    "blip_coco": Files("weights=blip-itm-base-coco"),
     "phi3": Files("path=LLaVA-Phi-3-mini-4k-instruct"),
     "llama3": Files("path=LLaVA-Meta-Llama-3-8B-Instruct"),
     "stage1": Files(
@@ -204,6 +207,7 @@ def _hp(model: str, run: str, arguments: str, *without: str) -> Row:
 
 OF_LLAVA = (
     Row("LLaVA-1.5-7B", "llava", "llava", "eval/llava:"),
+    Row("InstructBLIP-Vicuna-7B", "instructblip", "instructblip", "eval/llava:"),
     Row("Phi-3-V-3.8B", "phi3", "phi3", "eval/llava:"),
     Row("LLaMA-3-V-8B", "llama3", "llama3", "eval/llava:"),
     *_lora("LLaVA-1.5-7B-LoRA", "llava_lora", "patch"),
@@ -314,6 +318,14 @@ OF_HARD_TEXTS = (
         for printed, weight in (("0", "0"), (".25", "0.25"), (".5", "0.5"), (".75", "0.75"))
     ),
 )
+OF_BLIP = tuple(  # as ARO's code scores it
+    Row(
+        *(f"BLIP base, {data}", f"blip_{data.lower()}", f"blip_{data.lower()}"),
+        config="eval/all:family=blip",
+        flags=("--config.model.head.scores=both",),
+    )
+    for data in ("Flickr30k", "COCO")
+)
 OF_DCSM = (  # in the wordings of its evaluation
     *(
         Row(
@@ -342,11 +354,8 @@ NOT_BUILT = (
     Row("XVLM-16M", "xvlm"),
     Row("XVLM-16M + finetuning", "xvlm_ft"),
     Row("XVLM-COCO", "xvlm_coco"),
-    Row("InstructBLIP-Vicuna-7B", "instructblip"),
     Row("Otter-Image-MPT7B", "otter"),
-    Row("BLIP base, Flickr30k", "blip_flickr30k"),
-    Row("BLIP base, COCO", "blip_coco"),
     Row("LLaVA-1.5-7B + RP", "llava_rp"),
     Row("LLaVA-1.5-7B + DIVA", "llava_diva"),
 )
-ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_DCSM, *NOT_BUILT)
+ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_BLIP, *OF_DCSM, *NOT_BUILT)

@@ -10,6 +10,7 @@ from vlc_jax.report import published, read_workdir
 from vlc_jax.report.table import markdown_table, percent
 
 # Values of other kinds than a model's score on a set.
+ZERO_SHOT = "{}_zero_shot"  # name of the run that classifies the images of another
 LEFT_OUT = ("count", "example")
 INTRO = (
     "In a cell the paper's number and, in bold, ours, with half of a 95 % interval: over seeds, of "
@@ -62,8 +63,12 @@ class Ours:
     """Results of a run and its seeds."""
 
     def __init__(self, out: Path, run: str, seeds: int) -> None:
-        folders = [out / f"{run}-{seed}" for seed in range(seeds)]
-        self._results = [read_workdir.newest_results(folder) for folder in folders]
+        names = (run, ZERO_SHOT.format(run))
+        folders = [[out / f"{name}-{seed}" for name in names] for seed in range(seeds)]
+        self._results = [
+            [result for folder in of_seed for result in read_workdir.newest_results(folder)]
+            for of_seed in folders
+        ]
 
     def cell(self, value: published.Value) -> str:
         """Our number for a published value, in bold; "" without one."""

@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import paper_tables, study  # noqa: E402
 from studies.paper_rows import GIVEN, PAPERS, ROWS, Row  # noqa: E402
+from vlc_jax.configs.common import classification  # noqa: E402
 from vlc_jax.configs.eval import all as suite  # noqa: E402
 from vlc_jax.report import published  # noqa: E402
 
@@ -44,6 +45,7 @@ PROTOCOLS = ("choice", "pairs", "triplet", "retrieval")  # of scores of images a
 ANSWERS = {"keywords": "keywords", "multiple_choice": "options"}
 SHUFFLED = ("coco_shuffled", "flickr30k_shuffled")
 KNOWN = (*suite.SETS, *SHUFFLED)
+CLASSIFIED = (*classification.SETS, *classification.GROUPS)  # of configs/eval/zero_shot.py
 # Arguments of configs/eval/all.py among those of a training.
 OF_WEIGHTS = ("weights", "tokenizer", "family", "variant", "size")
 STAGES = ("llava/stage1", "llava/stage2")  # evaluated by a run of its own
@@ -77,10 +79,25 @@ def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
             if value.benchmark in KNOWN and (protocol if answers else is_score):
                 found[value.benchmark] = None
                 protocols |= {protocol: None} if protocol else {}
-        if name in row.papers or (row.config.startswith("eval/all") and found):
+        # but retrieval under shuffles by BLIP: millions of pairs through its BERT
+        is_frozen = row.config.startswith("eval/all") and "family=blip" not in row.config
+        if name in row.papers or (is_frozen and found):
             found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
         sets |= found
     return [*sets], [*protocols]
+
+
+def classified(row: Row, papers: Sequence[str]) -> list[str]:
+    """Sets that a row classifies, in a run of its own; the mean over VTAB is not compared."""
+    of_papers = (paper_tables.values_of_model(name, row.model) for name in papers)
+    return [
+        *dict.fromkeys(
+            value.benchmark
+            for values in of_papers
+            for value in values
+            if value.protocol in ("zeroshot", "mean") and value.benchmark in CLASSIFIED
+        )
+    ]
 
 
 def at_full_size(
@@ -97,7 +114,8 @@ def at_full_size(
     todo = Todo([], {})
     for row in rows:
         sets, protocols = evaluated(row, papers)
-        sets = [name for name in sets if not allowed or name in allowed]
+        classes = classified(row, papers)
+        sets, classes = ([s for s in of if not allowed or s in allowed] for of in (sets, classes))
         if not row.config:
             todo.missing[row.run] = "not built"
         elif row.base in todo.missing:
@@ -108,6 +126,14 @@ def at_full_size(
             todo.missing[row.run] = "--sets has none of its sets"
         else:
             todo.runs.append(_full_run(row, given[row.given], root, sets, protocols))
+            if classes:
+                is_trained = not row.config.startswith("eval/")
+                name = paper_tables.ZERO_SHOT.format(row.run)
+                config = "" if is_trained else row.config.partition(":")[2]
+                own = row._replace(
+                    run=name, config=f"eval/zero_shot:{config}", base=row.run if is_trained else ""
+                )
+                todo.runs.append(_full_run(own, given[row.given], root, classes, ()))
     return todo
 
 
@@ -121,7 +147,7 @@ def _full_run(
     for key in [key for key in values if any(f"{{{key}}}" in flag for flag in flags)]:
         flags = [flag.replace(f"{{{key}}}", values[key]) for flag in flags]
         del values[key]
-    if name == "eval/all":
+    if name in ("eval/all", "eval/zero_shot"):
         values = {key: value for key, value in values.items() if key in OF_WEIGHTS}
     if row.base and name.startswith("eval/"):
         values = {}  # the base has them
@@ -220,12 +246,13 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str
     wrong = [*unknown]
     wrong += [name for name in args.rows if name not in known]
     wrong += [name for name in args.given if name not in GIVEN]
-    wrong += [name for name in args.sets if name not in KNOWN]
+    wrong += [name for name in args.sets if name not in (*KNOWN, *CLASSIFIED)]
     if wrong or args.seeds < 1 or args.jobs < 1:
         parser.error(
             f"--rows are some of {', '.join(known)}; --given has NAME:ARGUMENTS, NAME one of "
-            f"{', '.join(GIVEN)}; --sets are those of configs/eval/all.py; --seeds and --jobs at "
-            f"least 1, further flags begin with --config.; got {wrong or (args.seeds, args.jobs)}"
+            f"{', '.join(GIVEN)}; --sets are those of configs/eval/all.py and zero_shot.py; "
+            "--seeds and --jobs at least 1, further flags begin with --config.; got "
+            f"{wrong or (args.seeds, args.jobs)}"
         )
     if args.miniature and (args.given or args.root or args.sets):
         parser.error("--miniature is of the scenes: leave out --given, --root and --sets")

@@ -13,8 +13,6 @@ from vlc_jax.report import published
 
 ALL = tuple(paper_rows.PAPERS)
 EXAMPLES = {name: files.arguments for name, files in paper_rows.GIVEN.items()}
-# Metrics of an image and a text that no set of configs/eval/all.py has.
-NO_SETS = {"imagenet1k"}
 
 
 def config_of(run):
@@ -22,6 +20,8 @@ def config_of(run):
     module = importlib.import_module(f"vlc_jax.configs.{name.replace('/', '.')}")
     if run.base and name == "eval/llava":
         arguments = f"path={run.base},{arguments}"
+    if run.base and name == "eval/zero_shot":
+        arguments += ",weights=of_the_base"
     return module.get_config(arguments)
 
 
@@ -48,17 +48,19 @@ def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
     todo = full_size([paper])
     models = {row.run: row.model for row in paper_rows.ROWS}
     assert todo.runs
+    by_row = {}
     for run in todo.runs:
-        evals = config_of(run).evals
+        by_row.setdefault(run.name.removesuffix("_zero_shot"), {}).update(config_of(run).evals)
+    for run, evals in by_row.items():
         for value in paper_tables.values_of(paper):
-            if value.model != models[run.name] or value.benchmark in NO_SETS:
+            if value.model != models[run]:
                 continue
             answers = papers.ANSWERS.get(value.protocol)
             if value.note == published.VQASCORE or answers:
-                assert f"{value.benchmark}_{answers or 'vqascore'}" in evals, (run.name, value)
-            elif value.protocol in papers.PROTOCOLS:
-                assert value.benchmark in evals, (run.name, value)
-        assert all(options.root == "sets" for options in evals.values())
+                assert f"{value.benchmark}_{answers or 'vqascore'}" in evals, (run, value)
+            elif value.protocol in (*papers.PROTOCOLS, "zeroshot"):
+                assert value.benchmark in evals, (run, value)
+        assert all(options.get("root", "sets") == "sets" for options in evals.values())
 
 
 def test_retrieval_under_every_shuffle_is_evaluated_for_the_figure_of_aro():
@@ -118,12 +120,15 @@ def test_the_rows_of_each_family_have_its_model_and_loss():
 
 
 def test_rows_for_which_nothing_is_given_say_what_they_need():
-    every = {run.name for run in full_size().runs}
+    def made(todo):
+        return {run.name.removesuffix("_zero_shot") for run in todo.runs}
+
+    every = made(full_size())
     for name in EXAMPLES:
         needed = {row.run for row in paper_rows.ROWS if row.given == name}
         todo = full_size(given={key: words for key, words in EXAMPLES.items() if key != name})
         after = {run for run, why in todo.missing.items() if why.startswith("starts from")}
-        assert every - {run.name for run in todo.runs} == needed | after
+        assert every - made(todo) == needed | after
         for run in needed - after:
             assert todo.missing[run] == f"--given {name}:{EXAMPLES[name]}"
     stages = full_size(given={"stage1": EXAMPLES["stage1"]})
