@@ -104,6 +104,7 @@ GIVEN = {
     "llm2vec": Files(f"{OF_L14},{JOINED}", 1_180_000),
     "llm2vec_siglip": Files(f"weights=siglip-large-patch16-384,{JOINED}", 1_180_000),
     "llava": Files("path=llava-1.5-7b-hf"),
+    "instructblip": Files("path=instructblip-vicuna-7b"),
     "otter": Files("path=OTTER-Image-MPT7B,tokenizer=mpt-7b-instruct"),
     "blip_flickr30k": Files("weights=blip-itm-base-flickr"),
     "blip_coco": Files("weights=blip-itm-base-coco"),
@@ -208,6 +209,7 @@ def _hp(model: str, run: str, arguments: str, *without: str) -> Row:
 OF_LLAVA = (
     Row("LLaVA-1.5-7B", "llava", "llava", "eval/llava:"),
     Row("Otter-Image-MPT7B", "otter", "otter", "eval/llava:"),
+    Row("InstructBLIP-Vicuna-7B", "instructblip", "instructblip", "eval/llava:"),
     Row("Phi-3-V-3.8B", "phi3", "phi3", "eval/llava:"),
     Row("LLaMA-3-V-8B", "llama3", "llama3", "eval/llava:"),
     *_lora("LLaVA-1.5-7B-LoRA", "llava_lora", "patch"),
@@ -346,7 +348,6 @@ NOT_BUILT = (
     Row("XVLM-16M", "xvlm"),
     Row("XVLM-16M + finetuning", "xvlm_ft"),
     Row("XVLM-COCO", "xvlm_coco"),
-    Row("InstructBLIP-Vicuna-7B", "instructblip"),
     Row("LLaVA-1.5-7B + RP", "llava_rp"),
     Row("LLaVA-1.5-7B + DIVA", "llava_diva"),
 )
