@@ -14,7 +14,9 @@ rate only rises, to 58 % of 5e-6; schedule=cosine (the default) warms up for a t
 
 Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
 path (COCO captions JSON, a table, or a folder that vlc-jax prepare wrote); image_folder;
-validation (a table or such a folder, for retrieval); batch; variant; schedule.
+validation (a table or such a folder, for retrieval); root (a folder of published sets, as vlc-jax
+benchmarks lists them, to evaluate at the end); sets (of it, joined by +; default: those of the
+numbers above, but ImageNet); batch; variant; schedule.
 """
 
 from types import SimpleNamespace
@@ -25,8 +27,8 @@ from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained
 
 ARGUMENTS = {
-    **pretrained.ARGUMENTS,
-    "validation": "",
+    **pretrained.FINETUNING,
+    "sets": f"{pretrained.RETRIEVAL}+replace+swap",
     "batch": 512,  # 128 on each of 4 GPUs
     "variant": "B/32",
     "schedule": arguments.OneOf("cosine", "svlc_parity"),

@@ -12,7 +12,9 @@ Arguments: data=scenes (the default) with the arguments of configs/common/finetu
 data=coco (published weights and files) with weights (OpenAI's ViT-B/32); tokenizer
 (bpe_simple_vocab_16e6.txt.gz or Hugging Face's; by default the file of an installed open_clip or
 clip); path (NegCLIP's TSV, a table, COCO captions JSON, or a folder that vlc-jax prepare wrote);
-image_folder; validation (a table or such a folder, for retrieval); batch; variant.
+image_folder; validation (a table or such a folder, for retrieval); root (a folder of published
+sets, as vlc-jax benchmarks lists them, to evaluate at the end); sets (of it, joined by +; default:
+those of the numbers above); batch; variant.
 """
 
 from types import SimpleNamespace
@@ -24,8 +26,8 @@ from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 SCENES = finetuning.ARGUMENTS
 COCO = {
-    **pretrained.ARGUMENTS,
-    "validation": "",
+    **pretrained.FINETUNING,
+    "sets": f"{pretrained.ARO}+{pretrained.RETRIEVAL}",
     "batch": 256,  # NegCLIP's README, like epochs, warmup and learning rate
     "variant": "B/32",
 }

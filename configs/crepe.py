@@ -29,6 +29,7 @@ from vlc_jax.configs import clip_ft, default
 from vlc_jax.configs.common import arguments, finetuning
 
 KIND = {"kind": arguments.OneOf("swap", "replace", "negate")}
+COCO = clip_ft.COCO | KIND | {"sets": "replace+swap+sugarcrepe"}
 SCENES = {
     "swap": {"scenes_swap": 0.5, "scenes_reverse": 0.5},
     "replace": {"scenes_replace": 1.0},
@@ -37,7 +38,7 @@ SCENES = {
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    args = arguments.parse_data(argument, scenes=clip_ft.SCENES | KIND, coco=clip_ft.COCO | KIND)
+    args = arguments.parse_data(argument, scenes=clip_ft.SCENES | KIND, coco=COCO)
     if args.data == "scenes":
         config = finetuning.negclip(args, **SCENES[args.kind])
         if args.kind == "swap":

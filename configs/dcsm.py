@@ -39,8 +39,9 @@ standardise=running|tensor|per_pair (default: by mode); the arguments of configs
 With data=coco mode=authors|clean; weights (OpenAI's ViT-B/16); tokenizer; path (a table whose
 column hard_images holds ids and, for opposite=text, negatives holds captions; NegCLIP's TSV;
 shards) or pairs (the folder of the authors' data, or of vlc-jax composites: the source dcsm, three
-sets of equally many pairs in two wordings); augment; image_folder; validation; captions=given, or
-negclip (of opposite=text: generated, with tagger); variant; size.
+sets of equally many pairs in two wordings); augment; image_folder; validation; root, sets (as in
+configs/clip_ft.py; default: those of the authors' code, in its wording); captions=given, or negclip
+(of opposite=text: generated, with tagger); variant; size.
 """
 
 from types import SimpleNamespace
@@ -63,9 +64,9 @@ SCENES = {
     "blocks": 1,
 }
 COCO = {
-    **pretrained.ARGUMENTS,
+    **pretrained.FINETUNING,
     **OPTIONS,
-    "validation": "",
+    "sets": f"{pretrained.SPATIAL}+vg_attribution+clevr_bind+ncd_squares+negbench",
     "variant": "B/16",
     "size": 224,
     "mode": OneOf("authors", "clean"),
@@ -98,7 +99,7 @@ def _on_coco(args: SimpleNamespace) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         pretrained.use_clip(config, args, args.size)
-        pretrained.validate(config, args)
+        pretrained.evaluate(config, args, wording="dcsm")
         if args.path.endswith(".tsv"):
             pretrained.read(config, pretrained.source_of(args.path, args.image_folder, "negclip"))
         if args.pairs:

@@ -24,7 +24,8 @@ from ml_collections import ConfigDict
 from vlc_jax.configs import clip_ft, default
 from vlc_jax.configs.common import arguments, finetuning, pretrained
 
-COCO = clip_ft.COCO | {"tagger": "spacy:en_core_web_sm"}
+SETS = f"{pretrained.ARO}+crepe_productivity+sugarcrepe+valse+{pretrained.SPATIAL}+winoground"
+COCO = clip_ft.COCO | {"sets": SETS, "tagger": pretrained.TAGGER}
 GENERATORS = {"negclip": 1.0, "crepe_replace": 1.0, "shuffle_trigrams": 1.0}
 
 

@@ -28,6 +28,7 @@ from vlc_jax.configs.common import arguments, finetuning, heads, pretrained
 
 SCENES = heads.SCENES | heads.TOWERS | {"opposite": arguments.OneOf("image", "text")}
 COCO = clip_ft.COCO | heads.TOWERS
+COCO |= {"sets": "vg_attribution+sugarcrepe"}
 COCO |= {"batch": 1024, "size": 224, "tagger": "spacy:en_core_web_sm"}
 SHUFFLE = "shuffle_nouns_and_adjectives"
 

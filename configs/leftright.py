@@ -11,7 +11,8 @@ data=coco must reproduce that nothing changes ("On Erroneous Agreements of CLIP 
 give); SigLIP 50.0 and 0.0, 50.0 and 0.0; with image_tower=unlocked SigLIP 50.0 and 3.9, 47.1 and
 2.0 (table 9). Not yet run at full size here. The authors used 4 GPUs.
 
-Batch, rate, decay, warmup and epochs of data=coco are the paper's (appendix B). About one caption
+Batch, rate, decay, warmup and epochs of data=coco are the paper's (appendix B), random crops (.9 to
+1 of the area) those of open_clip, its trainer. About one caption
 in a hundred of the authors' data (LLaVA's LCS-558K and DataMix-665K) has left or right; the others
 have no negative. Of a conversation one answer is drawn at each reading, as they do; answers=joined
 is their captions for language models. configs/llava/clip_ft.py is the control without negatives.
@@ -44,6 +45,7 @@ OPTIONS = {
     "negatives": arguments.OneOf("leftright", "none"),
 }
 COCO = clip_ft.COCO | {
+    "sets": pretrained.WHATSUP,
     "batch": 512,  # 128 on each of 4 GPUs
     "variant": "",
     "answers": "each",
@@ -79,6 +81,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
     with config.unlocked():
         pretrained.FAMILIES[args.family](config, args, args.size or size)
         pretrained.five_epochs(config, args)
+        pretrained.use_random_crops(config)
         if args.path.endswith(".json"):
             pretrained.read_llava(config, args, answers=args.answers)
         if args.negatives == "leftright":

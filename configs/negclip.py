@@ -28,6 +28,7 @@ from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 SCENES = clip_ft.SCENES | {"hard_images": False}
 COCO = clip_ft.COCO | {
+    "sets": f"{pretrained.ARO}+{pretrained.RETRIEVAL}+replace+swap",
     "hard_images": 1,
     "negatives": arguments.OneOf("given", "negclip"),
     "tagger": "spacy:en_core_web_lg",

@@ -34,7 +34,8 @@ on the scenes, else own_caption. With data=coco and data=llava weights (llava: O
 336 pixels; a folder that names other statistics is refused unless image_norm=clip); tokenizer; path
 (llava: LCS-558K's and mix-665K's JSON files, joined by "+", a table or shards; coco: COCO captions
 JSON, a table or shards); image_folder (likewise); noun_phrases (a share); tagger (spacy:PIPELINE or
-precomputed:FILE, which takes no time); image_norm=imagenet|clip; validation; batch; variant; size.
+precomputed:FILE, which takes no time); image_norm=imagenet|clip; validation; root, sets (as in
+configs/clip_ft.py); batch; variant; size.
 With data=llava answers=each|first|joined.
 """
 

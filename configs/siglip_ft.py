@@ -5,12 +5,14 @@
 
 Must reproduce "FT" of SigLIP-L/16-384 in the left / right study on What'sUp (ACL 2025): individual
 and pairs 49.0 and 1.0 on subset A, 51.0 and 3.9 on B, which is no change (50.0 and 1.9, 51.5 and
-5.9 before). Not yet run at full size here. The authors used 4 GPUs.
+5.9 before). Not yet run at full size here. The authors used 4 GPUs. Random crops (.9 to 1 of the
+area) are open_clip's, their trainer; evaluation squashes the image to a square.
 
 Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); family (siglip or siglip2);
 tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path (a
 table, or a folder that vlc-jax prepare wrote); image_folder; validation (likewise, for
-retrieval); batch; variant; size (pixels); image_tower (locked, as in the paper, or unlocked).
+retrieval); root, sets (as in configs/clip_ft.py); batch; variant; size (pixels); image_tower
+(locked, as in the paper, or unlocked).
 """
 
 from ml_collections import ConfigDict
@@ -22,8 +24,8 @@ from vlc_jax.configs.common import arguments, pretrained
 def get_config(argument: str | None = None) -> ConfigDict:
     args = arguments.parse(
         argument,
-        **pretrained.ARGUMENTS,
-        validation="",
+        **pretrained.FINETUNING,
+        sets=pretrained.WHATSUP,
         batch=512,  # 128 on each of 4 GPUs
         family=arguments.OneOf("siglip", "siglip2"),
         variant="SigLIP-L/16-256",
@@ -34,6 +36,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     with config.unlocked():
         pretrained.FAMILIES[args.family](config, args, args.size)
         pretrained.five_epochs(config, args)
+        pretrained.use_random_crops(config)
         config.losses = ConfigDict({"sigmoid": default.loss(weight=1.0)})
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.0

@@ -28,6 +28,7 @@ from vlc_jax.configs.common import arguments, finetuning, pretrained
 SCENES = clip_ft.SCENES | {"in_batch": False, "lora": False}
 RULES = {"both": ("rule", "fill_mask"), "rule": ("rule",), "fill_mask": ("fill_mask",)}
 COCO = clip_ft.COCO | {
+    "sets": "replace+swap",
     "batch": 128,  # the authors' per GPU, like all numbers here from README and code
     "negatives": arguments.OneOf(*RULES),
     "language_model": "",

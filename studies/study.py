@@ -46,7 +46,8 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     name, _, arguments = run.config.partition(":")
     is_method = "/" not in name and "data=" not in arguments
     is_study = name.startswith("studies/")
-    added = [f"split={run.split}"] if is_method or is_study or name.startswith("scenes/") else []
+    has_split = run.split and (is_method or is_study or name.startswith("scenes/"))
+    added = [f"split={run.split}"] if has_split else []
     added += [f"decoder={real_models.smollm()}"] if is_study else []
     arguments = ",".join(filter(None, (arguments, *added)))
     path = f"{name}.py" if is_study else f"configs/{name}.py"
@@ -54,8 +55,9 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     base, folder = str(out / run.base), out / run.name
     if run.tool == "evaluate":
         module = ["vlc_jax.main", "--mode", "eval", "--workdir", str(folder)]
-        config = f"configs/{name}.py:run={base},{arguments}"
-        return [sys.executable, "-m", *module, "--config", config, *more]
+        given = [f"{'path' if name == 'eval/llava' else 'run'}={base}"] if run.base else []
+        config = f"configs/{name}.py:{','.join(filter(None, (*given, arguments)))}"
+        return [sys.executable, "-m", *module, "--config", config, *run.flags, *more]
     if run.tool == "vectors":
         module = ["vlc_jax.tools.embed_text", "--run", base, "--out", str(folder / VECTORS)]
     else:

@@ -69,11 +69,7 @@ class Results:
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         estimates = self._estimates(run, benchmark, metric)
-        # one seed has no spread: the interval over its cases
-        if len(estimates) == 1:
-            value, low, high, *_ = estimates[0]
-            return Value(value, (high - low) / 2)
-        return _over_seeds([value for value, *_ in estimates])
+        return summary(estimates)
 
     def by_seed(self, run: str, benchmark: str, metric: str) -> list[float]:
         """The value of every seed."""
@@ -255,6 +251,15 @@ def _record(workdir: Path) -> dict[str, object]:
         "device": json.loads(env.read_text())["hardware"]["devices"][0],
         "seconds": round((last - first).total_seconds()),
     }
+
+
+def summary(estimates: Sequence[Sequence[float]]) -> Value:
+    """Mean of (value, low, high, ...) of seeds with its interval."""
+    # one seed has no spread: the interval over its cases
+    if len(estimates) == 1:
+        value, low, high, *_ = estimates[0]
+        return Value(value, (high - low) / 2)
+    return _over_seeds([value for value, *_ in estimates])
 
 
 def _over_seeds(values: Sequence[float]) -> Value:

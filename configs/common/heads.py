@@ -160,7 +160,7 @@ def adam(config: ConfigDict, rate: float, epochs: float) -> None:
         }
     )
     config.model.logit_scale_max = None
-    config.checkpoint.every = config.eval.every = 500
+    config.checkpoint.every = 500
 
 
 def on_scenes(
@@ -188,8 +188,8 @@ def on_scenes(
 # PACL and SPARC on captions: COCO's with a smaller tower, LLaVA's conversations with the authors'
 # tower.
 COCO = {
-    **pretrained.ARGUMENTS,
-    "validation": "",
+    **pretrained.FINETUNING,
+    "sets": pretrained.WHATSUP,
     "batch": 1024,
     "variant": "B/16",
     "size": 400,
@@ -206,7 +206,7 @@ def on_captions(args: SimpleNamespace) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         pretrained.use_clip(config, args, args.size)
-        pretrained.validate(config, args)
+        pretrained.evaluate(config, args)
         config.batch_size = args.batch
         if args.data == "coco":
             config.model.activation = "gelu"  # LAION-2B's ViT-B/16

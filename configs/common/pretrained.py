@@ -13,6 +13,15 @@ AUTHORS = {"mode": "authors"}
 OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation", "question")
 
 ARGUMENTS = {"weights": "", "tokenizer": "", "path": "", "image_folder": ""}
+# Arguments of `evaluate`, beside `sets`, which each recipe declares with the sets of its numbers.
+FINETUNING = ARGUMENTS | {"validation": "", "root": ""}
+ARO = "vg_relation+vg_attribution+coco_order+flickr30k_order"
+RETRIEVAL = "coco_retrieval+flickr30k_retrieval"
+WHATSUP = "whatsup_a_two_way+whatsup_b_two_way"
+SPATIAL = "whatsup_a+whatsup_b+coco_spatial_one+coco_spatial_two+gqa_spatial_one+gqa_spatial_two"
+TAGGER = "spacy:en_core_web_sm"
+ORDERS = ("coco_order", "flickr30k_order")  # their shuffles need parts of speech
+LAST = 10**9  # steps: config.eval.every for an evaluation after the last step alone
 
 
 def use_clip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
@@ -195,14 +204,29 @@ def _is_repository(weights: str) -> bool:
 
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
-    """Five epochs with 50 steps of warmup, as the papers finetune, and `validate`."""
+    """Five epochs with 50 steps of warmup, as the papers finetune, and `evaluate`."""
     config.steps, config.epochs = None, 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
     config.optimizer.clip_norm = None  # open_clip's default, which the papers keep
     config.checkpoint.every = 500
-    config.eval.every = 500
+    evaluate(config, args)
+
+
+def evaluate(config: ConfigDict, args: SimpleNamespace, **options: Any) -> None:
+    """Evaluates retrieval on args.validation every 500 steps, if given, and the published sets
+    args.sets in the folder args.root, without validation after the last step alone.
+
+    options: further options of the published sets."""
+    config.eval.every = LAST if args.root and not args.validation else 500
     validate(config, args)
+    for name in args.sets.split("+") if args.root else ():
+        config.evals[name] = published_set(name, {"root": args.root, **options})
+
+
+def published_set(name: str, options: dict[str, Any], tagger: str = TAGGER) -> dict[str, Any]:
+    """Options of the evaluation of a published set; tagger: parts of speech for the order sets."""
+    return options | ({"tagger": tagger} if name in ORDERS else {})
 
 
 def validate(config: ConfigDict, args: SimpleNamespace) -> None:

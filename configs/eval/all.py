@@ -66,7 +66,6 @@ SETS = (
     "whatsup_b_two_way",
     "winoground",
 )
-ORDERS = ("coco_order", "flickr30k_order")  # their shuffles need parts of speech
 TEXT_SHUFFLES = (
     "shuffle_nouns_and_adjectives",
     "shuffle_all_but_nouns_and_adjectives",
@@ -90,7 +89,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         count=0,
         tie="strict",
         wording="",
-        tagger="spacy:en_core_web_sm",
+        tagger=pretrained.TAGGER,
     )
     if not args.sets:
         raise ValueError(
@@ -119,7 +118,7 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
     evals: dict[str, dict] = {}
     for name in args.sets.split("+"):
         if name == "all":
-            evals |= {each: _options(each, shared, args) for each in SETS}
+            evals |= {each: pretrained.published_set(each, shared, args.tagger) for each in SETS}
         elif name == "scenes":
             sizes = count | ({"candidates": args.count} if args.count else {})
             evals |= scenes.evaluations("test", world=world, **sizes)
@@ -131,7 +130,7 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
         elif name.endswith("_shuffled") and (reader := f"{name[:-9]}_retrieval") in SETS:
             evals |= _shuffled(reader, shared | {"tagger": args.tagger})
         elif name in SETS:
-            evals[name] = _options(name, shared, args)
+            evals[name] = pretrained.published_set(name, shared, args.tagger)
         else:
             close = difflib.get_close_matches(name, SETS, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
@@ -140,10 +139,6 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
                 "coco_shuffled, flickr30k_shuffled, scenes, scenes_shuffled, scenes_geometry, all"
             )
     return {name: {**options, "tie": args.tie} for name, options in evals.items()}
-
-
-def _options(name: str, shared: dict, args: SimpleNamespace) -> dict:
-    return shared | ({"tagger": args.tagger} if name in ORDERS else {})
 
 
 def _shuffled(reader: str, options: dict) -> dict[str, dict]:

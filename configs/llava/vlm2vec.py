@@ -29,7 +29,7 @@ tokenizer.json or its folder; by default that of the weights); vocab (32064 of l
 the authors' files); path, image_folder (LLaVA's JSON files and the folders of their images, joined
 by "+", or shards); question=1|0; text_only=0 leaves out conversations without an image (shards: as
 they were prepared, with --answers each --text-only); batch; microbatch; root (the folder of
-published sets, to evaluate What'sUp, MMVP and MMVP-VLM in).
+published sets to evaluate); sets (of it; by default What'sUp, MMVP and MMVP-VLM).
 """
 
 from ml_collections import ConfigDict
@@ -51,6 +51,7 @@ ARGUMENTS = {
     "microbatch": 8,
     "text_only": 1,
     "root": "",
+    "sets": f"{pretrained.WHATSUP}+mmvp+mmvp_vlm",
 }
 
 
@@ -84,10 +85,9 @@ def get_config(argument: str | None = None) -> ConfigDict:
         config.optimizer.update({"eps": 1e-8, "weight_decay": 0.0, "warmup_steps": 100})
         config.checkpoint.update({"every": 100, "keep_every": 100})
         if args.root:
-            sets = {"whatsup_a_two_way": {}, "whatsup_b_two_way": {}}
-            # MMVP's questions are in a separate file
-            of_pair = {"pair_question": True} if args.question else {}
-            sets |= dict.fromkeys(("mmvp", "mmvp_vlm"), of_pair)
-            evals = {name: {"root": args.root, **options} for name, options in sets.items()}
-            config.evals = ConfigDict(evals)
+            for name in args.sets.split("+"):
+                # MMVP's questions are in a separate file
+                has_pair = args.question and name.startswith("mmvp")
+                of_pair = {"pair_question": True} if has_pair else {}
+                config.evals[name] = {"root": args.root, **of_pair}
     return config

@@ -339,14 +339,14 @@ def test_clips_recipes_crop_as_the_library_of_their_weights(tmp_path):
         (folder, "centre"),
         ("", "centre"),
     ):
-        for name, crop in (
-            ("labclip", centre),
-            ("clip_ft", "random_resized"),
-            ("dcsm", "perturbed"),
-        ):
+        of_open_clip = [(name, "random_resized") for name in ("clip_ft", "leftright")]
+        for name, crop in (("labclip", centre), *of_open_clip, ("dcsm", "perturbed")):
             config = config_of(name, f"data=coco,weights={weights}")
             assert config.input.crop == crop, (name, weights)
             assert data.image_transform(config, is_training=False).crop == centre, (name, weights)
+    for config in (coco("leftright", "family=siglip"), config_of("siglip_ft", "")):
+        transforms = [data.image_transform(config, is_training=each) for each in (True, False)]
+        assert [transform.crop for transform in transforms] == ["random_resized", "none"]
 
 
 def test_colours_are_jittered_in_training_alone():

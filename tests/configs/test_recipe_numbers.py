@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from vlc_jax.configs.common import pretrained
 from vlc_jax.report import published
 
 L14, SIGLIP, EVA = "CLIP ViT-L/14-336", "SigLIP ViT-L/16-384", "EVA-CLIP"
@@ -94,6 +95,48 @@ def test_triplets_stand_in_the_order_original_augmented_brittleness(name):
         for benchmark in ("replace", "swap"):
             printed = " / ".join(f"{values[benchmark, metric]:.1f}" for metric in metrics)
             assert printed in promised(name), model
+
+
+SETS = {  # word of a promise -> sets that have the number
+    "VG-Relation": "vg_relation",
+    "VG-Attribution": "vg_attribution",
+    "COCO-PRC": "coco_order",
+    "Flickr30k-PRC": "flickr30k_order",
+    "ARO": pretrained.ARO,
+    "COCO R@1": "coco_retrieval",
+    "Flickr30k 6": "flickr30k_retrieval",
+    "REPLACE": "replace",
+    "SWAP": "swap",
+    "SugarCrepe": "sugarcrepe",
+    "CREPE ": "crepe_productivity",
+    "VALSE": "valse",
+    "Winoground": "winoground",
+    "What'sUp, ": pretrained.WHATSUP,
+    "What'sUp left": pretrained.WHATSUP,
+    "What'sUp 4": pretrained.SPATIAL,
+    "MMVP ": "mmvp",
+    "MMVP-VLM": "mmvp_vlm",
+}
+
+
+@pytest.mark.parametrize("name", [*MODELS, "siglip_ft", "llava.vlm2vec"])
+def test_a_recipe_evaluates_the_sets_of_its_numbers_in_root_after_its_last_step(name):
+    module = importlib.import_module(f"vlc_jax.configs.{name}")
+    data = {"pacl": "llava", "sparc": "llava"}.get(name, "coco")
+    given = f"data={data}," if "data=" in module.__doc__ and "." not in name else ""
+    given += "negatives=rule," if name in ("svlc", "svlc_pos", "dac") else ""
+    config = module.get_config(f"{given}weights=w,path=x.tsv,root=sets")
+    words = [word for word in SETS if word in promised(name).replace("What'sUp on", "What'sUp,")]
+    if name == "siglip_ft":
+        words = ["What'sUp, "]
+    assert {*"+".join(SETS[word] for word in words).split("+")} <= {*config.evals}
+    assert words
+    for options in config.evals.values():
+        assert options.root == "sets"
+    assert name == "llava.vlm2vec" or config.eval.every > 10**6
+    few = module.get_config(f"{given}weights=w,path=x.tsv,root=sets,sets=bla")
+    assert [*few.evals] == ["bla"]
+    assert not module.get_config(f"{given}weights=w,path=x.tsv").evals
 
 
 def test_no_recipe_with_published_numbers_is_forgotten():

@@ -185,6 +185,17 @@ def add(model: str, results: Iterable[dict[str, Any]]) -> list[str]:
     return _sentences(model, origins, left_out, without)
 
 
+def find(value: Value, results: Iterable[dict[str, Any]]) -> table.Row | None:
+    """The row of a published value in results (contents of evals/*.json); None if there is none."""
+    for result in results:
+        names = (str(result.get("benchmark")).partition("@")[0], _reader(result))
+        if value.benchmark in names and _has_same_scores(result, value):
+            rows = table.rows([result], everything=True)
+            if row := next((row for row in rows if is_same(row, value)), None):
+                return row
+    return None
+
+
 def add_human(results: Iterable[dict[str, Any]]) -> None:
     """Adds the published values of people to matching metrics of results, as their field "human".
 

@@ -1,0 +1,130 @@
+"""Tables of a paper in Markdown: its numbers, and those of the runs of a sweep."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from studies import study_results
+from studies.paper_rows import PAPERS, Row
+from vlc_jax.report import published, read_workdir
+from vlc_jax.report.table import markdown_table, percent
+
+# Values of other kinds than a model's score on a set.
+ZERO_SHOT = "{}_zero_shot"  # name of the run that classifies the images of another
+LEFT_OUT = ("count", "example")
+INTRO = (
+    "In a cell the paper's number and, in bold, ours, with half of a 95 % interval: over seeds, of "
+    "one seed over cases. Ours has the protocol of the paper and its number of cases, where it is "
+    "printed. –: no such number.\n"
+)
+
+
+@functools.cache
+def values_of(paper: str) -> tuple[published.Value, ...]:
+    """Values of the tables of a paper, of models."""
+    return tuple(
+        value
+        for value in published.values()
+        if value.source in PAPERS[paper].sources and value.model and value.protocol not in LEFT_OUT
+    )
+
+
+@functools.cache
+def values_of_model(paper: str, model: str) -> tuple[published.Value, ...]:
+    """Those of one model."""
+    return tuple(value for value in values_of(paper) if value.model == model)
+
+
+def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, seeds: int) -> str:
+    """The page of a paper.
+
+    runs: name of a row -> name of its run, of those in this sweep; runs of earlier sweeps in the
+    same folder have the row's name.
+    Raises ValueError for a damaged result.
+    """
+    results = study_results.Results(out, seeds)
+    named = [(row, runs.get(row.run, row.run)) for row in rows if row.model or row.label]
+    done = [(row, run) for row, run in named if results.has(run)]
+    ours = {row.model: Ours(out, run, seeds) for row, run in done if row.model}
+    tables: dict[tuple[str, str], list[published.Value]] = {}
+    for value in values_of(paper):
+        tables.setdefault((value.source, value.table), []).append(value)
+    sections = [f"# {PAPERS[paper].title}\n", INTRO]
+    for (source, name), values in tables.items():
+        sections += [f"## {name or published.sources()[source]['name']}\n", _table(values, ours)]
+    # first the models that the runs start from
+    labels = {run: run for run in ("clip", "relations", "siglip") if run in runs.values()}
+    labels |= {run: row.label or row.model for row, run in done}
+    sections += ["## All results\n", _all(results, labels, PAPERS[paper].scenes)]
+    return "\n".join(sections)
+
+
+class Ours:
+    """Results of a run and its seeds."""
+
+    def __init__(self, out: Path, run: str, seeds: int) -> None:
+        names = (run, ZERO_SHOT.format(run))
+        folders = [[out / f"{name}-{seed}" for name in names] for seed in range(seeds)]
+        self._results = [
+            [result for folder in of_seed for result in read_workdir.newest_results(folder)]
+            for of_seed in folders
+        ]
+
+    def cell(self, value: published.Value) -> str:
+        """Our number for a published value, in bold; "" without one."""
+        found = [published.find(value, results) for results in self._results]
+        estimates = [
+            (row.value, row.low or row.value, row.high or row.value) for row in found if row
+        ]
+        if not estimates or len(estimates) < len(found):
+            return ""
+        number = study_results.summary(estimates)
+        digits = max(value.decimals, 1 if value.unit == "percent" else 3)
+        mean, half = (one / published.SCALES[value.unit] for one in number)
+        return f" **{mean:.{digits}f}** ±{half:.{digits}f}"
+
+
+def _table(values: Sequence[published.Value], ours: Mapping[str, Ours]) -> str:
+    """A table of the paper: a row per model, a column per metric, in its order."""
+    cells: dict[str, dict[tuple[str, str], str]] = {}
+    columns = dict[tuple[str, str], None]()
+    for value in values:
+        column = (value.benchmark, value.full_metric)
+        columns[column] = None
+        number = ours[value.model].cell(value) if value.model in ours else ""
+        cells.setdefault(value.model, {})[column] = f"{value.value:.{value.decimals}f}{number}"
+    header = ["", *(" ".join(column) for column in columns)]
+    body = [[model, *(of.get(column, "–") for column in columns)] for model, of in cells.items()]
+    return markdown_table(header, body, 1) + "\n"
+
+
+def _all(results: study_results.Results, labels: Mapping[str, str], scenes: Sequence[str]) -> str:
+    """A row per finished run, a column per metric of the summaries.
+
+    scenes: the benchmarks of the scenes that have columns.
+    """
+    runs = [run for run in labels if results.has(run)]
+    chance: dict[tuple[str, str], float | None] = {}
+    for run in runs:
+        chance |= _summary(results.out / f"{run}-0" / "evals", scenes)
+    body = [["chance", *(percent(value) for value in chance.values())]]
+    for run in runs:
+        numbers = [
+            results.value(run, *column) if results.has(run, *column) else None for column in chance
+        ]
+        cells = (f"{percent(one.mean)} ±{percent(one.half)}" if one else "–" for one in numbers)
+        body.append([labels[run], *cells])
+    return markdown_table(["", *(" ".join(column) for column in chance)], body, 1) + "\n"
+
+
+def _summary(evals: Path, scenes: Sequence[str]) -> dict[tuple[str, str], float | None]:
+    """(benchmark, metric of its summary) -> chance, of a run's newest results."""
+    chance = {}
+    for folder in sorted(evals.glob("*")):
+        if folder.name.startswith("scenes_") and folder.name not in scenes:
+            continue
+        result = study_results.newest_result(folder)
+        names = result.get("summary", ()) if result else ()
+        for metric in (name for name in names if "/" not in name):  # groups are the paper's columns
+            chance[folder.name, metric] = result["metrics"][metric]["chance"]
+    return chance

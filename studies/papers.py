@@ -1,0 +1,284 @@
+"""Reproduces every table of a paper: one run per row, the paper's numbers beside ours.
+
+  python studies/papers.py acl2025 --miniature --out runs/papers
+  python studies/papers.py hard_positives aro --dry-run
+  python studies/papers.py acl2025 --out runs/full --root sets --dry-run --plan --given \\
+    clip:weights=ViT-L-14-336px.pt,path=prepared/llava llava:path=llava-1.5-7b-hf
+
+Papers: acl2025, erroneous_agreements, hard_positives, aro, dcsm (studies/paper_rows.py has their
+rows, vlc_jax/report/published/values.csv their tables). --given has for each name the arguments of
+the configs of its rows: weights, data, with paths that are absolute or relative to the folder of
+this project; @FILE reads options from a file, one a line. --root is the folder of the published
+sets (vlc-jax benchmarks --root lists them), --sets those of it that are evaluated. A row for which
+nothing is given is left out. --dry-run only prints the commands, and what the other rows need;
+without --given all commands, with examples of files. --plan prints the time of each training before
+its command: on an NVIDIA A100 at 30 % of its bfloat16 peak, by the FLOPs of the model, if the data
+come that fast.
+
+--miniature trains the rows on the embedded scenes, from CLIP or from the relations model (--base).
+
+The result is OUT/PAPER.md: each table of the paper, in a cell its number and ours, and all results
+that the runs share. Runs that are DONE are skipped, so the same command resumes the sweep. A run
+of several papers is made once, and evaluated on the sets of all papers of the command. Further
+flags (--config....) go to all runs.
+"""
+
+import argparse
+import functools
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, from any folder
+
+from studies import paper_tables, study  # noqa: E402
+from studies.paper_rows import GIVEN, PAPERS, ROWS, Row  # noqa: E402
+from vlc_jax.configs.common import classification  # noqa: E402
+from vlc_jax.configs.eval import all as suite  # noqa: E402
+from vlc_jax.report import published  # noqa: E402
+
+PROTOCOLS = ("choice", "pairs", "triplet", "retrieval")  # of scores of images and texts
+# Protocol of answers in values.csv -> in configs/eval/llava.py, where VQAScore is a note.
+ANSWERS = {"keywords": "keywords", "multiple_choice": "options"}
+SHUFFLED = ("coco_shuffled", "flickr30k_shuffled")
+KNOWN = (*suite.SETS, *SHUFFLED)
+CLASSIFIED = (*classification.SETS, *classification.GROUPS)  # of configs/eval/zero_shot.py
+# Arguments of configs/eval/all.py among those of a training.
+OF_WEIGHTS = ("weights", "tokenizer", "family", "variant", "size")
+STAGES = ("llava/stage1", "llava/stage2")  # evaluated by a run of its own
+
+
+class Todo(NamedTuple):
+    """Runs to make, and row -> why it has none."""
+
+    runs: list[study.Run]
+    missing: dict[str, str]
+
+
+def rows_of(papers: Sequence[str]) -> list[Row]:
+    """Rows of the papers: the models of their tables, ours, and the runs that these start from."""
+    models = {value.model for name in papers for value in paper_tables.values_of(name)}
+    chosen = [row for row in ROWS if row.model in models or {*row.papers} & {*papers}]
+    bases = {row.base for row in chosen}
+    return [row for row in ROWS if row in chosen or row.run in bases]
+
+
+def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Sets that a row is evaluated on, and the protocols of a model that answers."""
+    sets, protocols = dict[str, None](), dict[str, None]()
+    answers = row.config.startswith("eval/llava")
+    for name in papers:
+        found = dict[str, None]()
+        for value in paper_tables.values_of_model(name, row.model):
+            is_vqascore = value.note == published.VQASCORE
+            protocol = "vqascore" if is_vqascore else ANSWERS.get(value.protocol)
+            is_score = value.protocol in PROTOCOLS and not is_vqascore
+            if value.benchmark in KNOWN and (protocol if answers else is_score):
+                found[value.benchmark] = None
+                protocols |= {protocol: None} if protocol else {}
+        # but retrieval under shuffles by BLIP: millions of pairs through its BERT
+        is_frozen = row.config.startswith("eval/all") and "family=blip" not in row.config
+        if name in row.papers or (is_frozen and found):
+            found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
+        sets |= found
+    return [*sets], [*protocols]
+
+
+def classified(row: Row, papers: Sequence[str]) -> list[str]:
+    """Sets that a row classifies, in a run of its own; the mean over VTAB is not compared."""
+    of_papers = (paper_tables.values_of_model(name, row.model) for name in papers)
+    return [
+        *dict.fromkeys(
+            value.benchmark
+            for values in of_papers
+            for value in values
+            if value.protocol in ("zeroshot", "mean") and value.benchmark in CLASSIFIED
+        )
+    ]
+
+
+def at_full_size(
+    rows: Sequence[Row],
+    papers: Sequence[str],
+    given: Mapping[str, str],
+    root: str,
+    allowed: Sequence[str] = (),
+) -> Todo:
+    """Runs of the rows on real data.
+
+    given: name in GIVEN -> arguments. allowed: sets to evaluate; (): all.
+    """
+    todo = Todo([], {})
+    for row in rows:
+        sets, protocols = evaluated(row, papers)
+        classes = classified(row, papers)
+        sets, classes = ([s for s in of if not allowed or s in allowed] for of in (sets, classes))
+        if not row.config:
+            todo.missing[row.run] = "not built"
+        elif row.base in todo.missing:
+            todo.missing[row.run] = f"starts from {row.base}"
+        elif row.given not in given:
+            todo.missing[row.run] = f"--given {row.given}:{GIVEN[row.given].arguments}"
+        elif not sets and allowed and row.config.startswith("eval/"):
+            todo.missing[row.run] = "--sets has none of its sets"
+        else:
+            todo.runs.append(_full_run(row, given[row.given], root, sets, protocols))
+            if classes:
+                is_trained = not row.config.startswith("eval/")
+                name = paper_tables.ZERO_SHOT.format(row.run)
+                config = "" if is_trained else row.config.partition(":")[2]
+                own = row._replace(
+                    run=name, config=f"eval/zero_shot:{config}", base=row.run if is_trained else ""
+                )
+                todo.runs.append(_full_run(own, given[row.given], root, classes, ()))
+    return todo
+
+
+def _full_run(
+    row: Row, given: str, root: str, sets: Sequence[str], protocols: Sequence[str]
+) -> study.Run:
+    name, _, own = row.config.partition(":")
+    flags = list(row.flags)
+    pairs = (word.partition("=")[::2] for word in given.split(",") if word)
+    values = {key: value for key, value in pairs if key not in row.without}
+    for key in [key for key in values if any(f"{{{key}}}" in flag for flag in flags)]:
+        flags = [flag.replace(f"{{{key}}}", values[key]) for flag in flags]
+        del values[key]
+    if name in ("eval/all", "eval/zero_shot"):
+        values = {key: value for key, value in values.items() if key in OF_WEIGHTS}
+    if row.base and name.startswith("eval/"):
+        values = {}  # the base has them
+    words = [own, *(f"{key}={value}" for key, value in values.items())]
+    if name not in STAGES:
+        words.append(f"root={root}")
+        words += [f"sets={'+'.join(sets)}"] if sets and "sets=" not in own else []
+        words += [f"protocols={'+'.join(protocols)}"] if protocols else []
+    tool = "evaluate" if name.startswith("eval/") else "train"
+    config = f"{name}:{','.join(filter(None, words))}"
+    return study.Run(row.run, config, row.base, tool=tool, split="", flags=tuple(flags))
+
+
+def miniature(rows: Sequence[Row], base: str) -> list[study.Run]:
+    """Runs of the rows on the scenes, base models first."""
+    bases = [study.Run("clip", "scenes/clip:pooling=mean")]
+    if base == "relations":
+        bases.append(study.Run("hard_images", "scenes/hard_images:pooling=mean", "clip"))
+        config = "negclip:hard_images,pooling=mean"
+        bases.append(study.Run("relations", config, "hard_images"))
+    rows = [row for row in rows if row.scenes]
+    of_siglip = [row for row in rows if "family=siglip" in row.scenes]
+    if of_siglip:
+        bases.append(study.Run("siglip", "scenes/siglip"))
+    runs = [
+        study.Run(f"{row.run}-of-{first}", row.scenes, first)
+        for row in rows
+        for first in ["siglip" if row in of_siglip else base]
+    ]
+    return [*bases, *runs]
+
+
+def of_seeds(todo: Sequence[study.Run], seeds: int) -> list[study.Run]:
+    """Every run with every seed, bases first."""
+    return [
+        run._replace(name=f"{run.name}-{seed}", base=run.base and f"{run.base}-{seed}", seed=seed)
+        for run in todo
+        for seed in range(seeds)
+    ]
+
+
+def write(
+    out: Path, papers: Sequence[str], rows: Sequence[Row], runs: Sequence[study.Run], seeds: int
+) -> Path:
+    """Writes OUT/PAPER.md of every paper; returns the last path."""
+    names = {run.name.partition("-of-")[0]: run.name for run in runs}
+    for name in papers:
+        page = out / f"{name}.md"
+        of_paper = [row for row in rows_of([name]) if row in rows]
+        page.write_text(paper_tables.page(name, of_paper, names, out, seeds))
+    return page
+
+
+def commands(todo: Todo, seeds: int, plan: bool, out: Path, more: Sequence[str]) -> Iterator[str]:
+    """Lines of --dry-run: time and command of every run, then what is missing."""
+    records = {row.run: GIVEN[row.given].records for row in ROWS if row.given}
+    for run in todo.runs:
+        if plan:
+            from studies import paper_plan  # reads the setup, and traces a step
+
+            yield f"# {run.name}: {paper_plan.time(run, records.get(run.name, 0))}"
+        for of_seed in of_seeds([run], seeds):
+            yield shlex.join(study.command(of_seed, out, more))
+    for name, reason in todo.missing.items():
+        yield f"# {name}: {reason}"
+
+
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """Options of the sweep, and further flags for all runs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        fromfile_prefix_chars="@",
+        allow_abbrev=False,
+    )
+    parser.add_argument("papers", nargs="+", choices=tuple(PAPERS), metavar="PAPER")
+    parser.add_argument("--out", type=Path, default=Path("runs/papers"), help="folder of all runs")
+    parser.add_argument("--miniature", action="store_true", help="on the embedded scenes")
+    parser.add_argument("--base", choices=("clip", "relations"), default="clip")
+    parser.add_argument("--given", nargs="+", default=[], metavar="NAME:ARGUMENTS")
+    parser.add_argument("--root", default="", help="folder of the published sets")
+    parser.add_argument("--sets", default="", help="sets to evaluate, joined by +; default: all")
+    parser.add_argument("--rows", help="names of runs, separated by commas; default: all")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds per row; default: 1")
+    parser.add_argument("--jobs", type=int, default=1, help="rows at a time; default: 1")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands, start none")
+    parser.add_argument("--plan", action="store_true", help="with --dry-run: the time of each")
+    # argparse takes a flag with a space in its value for a word of --given
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
+    more = [word for word in words if word.startswith("--config.")]
+    args, unknown = parser.parse_known_args([word for word in words if word not in more])
+    known = [row.run for row in rows_of(args.papers)]
+    args.rows = args.rows.split(",") if args.rows else known
+    args.sets = args.sets.split("+") if args.sets else []
+    args.given = dict(word.partition(":")[::2] for word in args.given)
+    wrong = [*unknown]
+    wrong += [name for name in args.rows if name not in known]
+    wrong += [name for name in args.given if name not in GIVEN]
+    wrong += [name for name in args.sets if name not in (*KNOWN, *CLASSIFIED)]
+    if wrong or args.seeds < 1 or args.jobs < 1:
+        parser.error(
+            f"--rows are some of {', '.join(known)}; --given has NAME:ARGUMENTS, NAME one of "
+            f"{', '.join(GIVEN)}; --sets are those of configs/eval/all.py and zero_shot.py; "
+            "--seeds and --jobs at least 1, further flags begin with --config.; got "
+            f"{wrong or (args.seeds, args.jobs)}"
+        )
+    if args.miniature and (args.given or args.root or args.sets):
+        parser.error("--miniature is of the scenes: leave out --given, --root and --sets")
+    if not args.miniature and not args.dry_run and not (args.given and args.root):
+        parser.error("use --miniature, or --given and --root; --dry-run prints what rows need")
+    return args, more
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args, more = parse(arguments)
+    rows, out = rows_of(args.papers), args.out.absolute()
+    bases = {row.base for row in rows if row.run in args.rows}
+    rows = [row for row in rows if row.run in args.rows or row.run in bases]
+    if args.miniature:
+        todo = Todo(miniature(rows, args.base), {})
+    else:
+        given = args.given or {name: files.arguments for name, files in GIVEN.items()}
+        todo = at_full_size(rows, args.papers, given, args.root or "sets", args.sets)
+    if args.dry_run:
+        for line in commands(todo, args.seeds, args.plan, out, more):
+            print(line, flush=True)
+        return 0
+    runs = of_seeds(todo.runs, args.seeds)
+    page = functools.partial(write, out, args.papers, rows, todo.runs, args.seeds)
+    return study.complete(runs, out, args.jobs, more, page)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

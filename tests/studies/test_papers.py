@@ -1,0 +1,322 @@
+"""The sweeps of the papers' tables: rows, commands, pages, a shrunken part of them."""
+
+import importlib
+import json
+import shlex
+
+import pytest
+
+from studies import paper_plan, paper_rows, paper_tables, papers, study
+from tests.support import helpers
+from vlc_jax.configs.common import pretrained
+from vlc_jax.report import published
+
+ALL = tuple(paper_rows.PAPERS)
+EXAMPLES = {name: files.arguments for name, files in paper_rows.GIVEN.items()}
+
+
+def config_of(run):
+    name, _, arguments = run.config.partition(":")
+    module = importlib.import_module(f"vlc_jax.configs.{name.replace('/', '.')}")
+    if run.base and name == "eval/llava":
+        arguments = f"path={run.base},{arguments}"
+    if run.base and name == "eval/zero_shot":
+        arguments += ",weights=of_the_base"
+    return module.get_config(arguments)
+
+
+def full_size(names=ALL, given=None, **options):
+    given = EXAMPLES if given is None else given
+    return papers.at_full_size(papers.rows_of(names), names, given, "sets", **options)
+
+
+def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
+    models = {value.model for name in ALL for value in paper_tables.values_of(name)}
+    rows = [row.model for row in paper_rows.ROWS if row.model]
+    assert models - {*rows} == {"chance", "human"}
+    assert {*rows} <= models
+    assert len(rows) == len({*rows})
+    runs = [row.run for row in paper_rows.ROWS]
+    assert len(runs) == len({*runs})
+    not_built = {row.run for row in paper_rows.NOT_BUILT}
+    assert {*full_size().missing} == not_built
+    assert {*full_size().missing.values()} == {"not built"}
+
+
+@pytest.mark.parametrize("paper", ALL)
+def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
+    todo = full_size([paper])
+    models = {row.run: row.model for row in paper_rows.ROWS}
+    assert todo.runs
+    by_row = {}
+    for run in todo.runs:
+        by_row.setdefault(run.name.removesuffix("_zero_shot"), {}).update(config_of(run).evals)
+    for run, evals in by_row.items():
+        for value in paper_tables.values_of(paper):
+            if value.model != models[run]:
+                continue
+            answers = papers.ANSWERS.get(value.protocol)
+            if value.note == published.VQASCORE or answers:
+                assert f"{value.benchmark}_{answers or 'vqascore'}" in evals, (run, value)
+            elif value.protocol in (*papers.PROTOCOLS, "zeroshot"):
+                assert value.benchmark in evals, (run, value)
+        assert all(options.get("root", "sets") == "sets" for options in evals.values())
+
+
+def test_retrieval_under_every_shuffle_is_evaluated_for_the_figure_of_aro():
+    evals = config_of(next(run for run in full_size(["aro"]).runs if run.name == "b32")).evals
+    assert (
+        sum(bool({*options} & {"text_shuffle", "image_shuffle"}) for options in evals.values())
+        == 16
+    )
+
+
+def test_a_run_of_several_papers_is_made_once_for_all_of_them():
+    (negclip,) = [run for run in full_size().runs if run.name == "negclip"]
+    assert {"replace", "vg_relation", "coco_order"} <= {*config_of(negclip).evals}
+    both = {run.name: config_of(run).evals for run in full_size(["hard_positives", "dcsm"]).runs}
+    assert {*both["l14"]} == {"replace", "swap"}  # dcsm has no row of it
+    assert {"replace", "swap"} <= {*both["b32"]}
+    for name, wording in (("dcsm", "dcsm"), ("dcsm_b32", "dcsm_baseline")):
+        assert both[name]["whatsup_a"].wording == wording
+    of_one = [config_of(run) for run in full_size(["aro"]).runs if run.name == "negclip"]
+    assert "replace" not in of_one[0].evals
+    few = full_size(["aro"], allowed=["coco_order"])
+    assert all([*config_of(run).evals] == ["coco_order"] for run in few.runs)
+
+
+def test_a_row_on_the_scenes_is_the_recipe_of_its_row_at_full_size():
+    large = {run.name: config_of(run) for run in full_size(["acl2025"]).runs}
+    rows = papers.rows_of(["acl2025"])
+    small = papers.miniature(rows, "clip")[2:]
+    assert [run.name.partition("-")[0] for run in small] == [r.run for r in rows if r.scenes]
+    assert {run.base for run in small} == {"clip", "siglip"}
+    for run in small:
+        one, other = large[run.name.partition("-")[0]], config_of(run)
+        assert [*one.losses] == [*other.losses], run.name
+        assert (one.model.name, one.frozen) == (other.model.name, other.frozen)
+        for option, value in other.model.head.items():
+            assert one.model.head[option] == value, (run.name, option)
+        assert one.model.image.get("rope") == other.model.image.get("rope")
+        assert other.input.hard_images == 0
+    for paper in ALL:
+        assert papers.miniature(papers.rows_of([paper]), "relations")[3:]
+
+
+def test_the_rows_of_each_family_have_its_model_and_loss():
+    given = EXAMPLES | {"eva": "weights=e.pt,path=x,variant=EVA02-L/14-336,size=336"}
+    runs = {run.name: config_of(run) for run in full_size(["acl2025"], given).runs}
+    for name, variant, losses in (
+        ("l14_336_ft", "L/14-336", ("infonce", "negclip")),
+        ("siglip_ft", "SigLIP-L/16-256", ("sigmoid", "sigmoid_negatives")),
+        ("eva_ft", "EVA02-L/14-336", ("infonce", "negclip")),
+        ("eva_e_ft", "EVA02-E/14", ("infonce", "negclip")),
+    ):
+        for config, loss in zip((runs[name], runs[f"{name}_negatives"]), losses, strict=True):
+            assert config.model.variant == variant
+            assert (*config.losses,) == (loss,)
+            assert config.frozen == ("image",)
+    assert runs["l14_336"].input.eval_crop in (None, pretrained._centre_crop("a.pt"))
+
+
+def test_rows_for_which_nothing_is_given_say_what_they_need():
+    def made(todo):
+        return {run.name.removesuffix("_zero_shot") for run in todo.runs}
+
+    every = made(full_size())
+    for name in EXAMPLES:
+        needed = {row.run for row in paper_rows.ROWS if row.given == name}
+        todo = full_size(given={key: words for key, words in EXAMPLES.items() if key != name})
+        after = {run for run, why in todo.missing.items() if why.startswith("starts from")}
+        assert every - made(todo) == needed | after
+        for run in needed - after:
+            assert todo.missing[run] == f"--given {name}:{EXAMPLES[name]}"
+    stages = full_size(given={"stage1": EXAMPLES["stage1"]})
+    assert [run.name for run in stages.runs] == ["llava_lora_stage1", "llava_cls_stage1"]
+
+
+def test_a_llava_is_trained_in_two_stages_and_evaluated(tmp_path):
+    names = ["llava_cls_stage1", "llava_cls_stage2", "llava_cls"]
+    runs = [run for run in papers.of_seeds(full_size().runs, 2) if run.name[:-2] in names]
+    first, _, second, _, last, _ = (study.command(run, tmp_path, ()) for run in runs)
+    assert all("select=cls" in " ".join(words) for words in (first, second))
+    assert f"--config.init_from={tmp_path}/llava_cls_stage1-0" in second
+    assert f"configs/eval/llava.py:path={tmp_path}/llava_cls_stage2-0,root=sets" in " ".join(last)
+    assert all(run.base.endswith(f"-{run.seed}") for run in runs if run.base)
+
+
+def write_result(out, run, benchmark, count=8, protocol="choice", **values):
+    folder = out / f"{run}-0" / "evals" / benchmark
+    folder.mkdir(parents=True, exist_ok=True)
+    (out / f"{run}-0" / "DONE").touch()
+    metrics = {
+        name: {"value": value, "low": value - 0.02, "high": value + 0.02, "chance": 0.25}
+        | {"count": count, "unit": "fraction"}
+        for name, value in values.items()
+    }
+    document = {"benchmark": benchmark, "reader": benchmark, "protocol": protocol, "step": 9}
+    document |= {"summary": [*values], "metrics": metrics}
+    (folder / "9.json").write_text(json.dumps(document))
+
+
+def cells(text, title):
+    """First cell -> the others, of the table under a title."""
+    lines = text.partition(f"## {title}\n")[2].partition("\n## ")[0].strip().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return {first: rest for first, *rest in rows}
+
+
+def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp_path):
+    rows = papers.rows_of(["acl2025"])
+    (value,) = [
+        value
+        for value in paper_tables.values_of("acl2025")
+        if value.table == "table 1" and value.model == paper_rows.L14
+        if (value.benchmark, value.full_metric) == ("whatsup_a_two_way", "accuracy/left_right")
+    ]
+    assert value.count == 206
+    accuracy = {"accuracy/subset=left_right": 0.4951, "accuracy": 0.51}
+    write_result(tmp_path, "l14_336", "whatsup_a_two_way", 206, **accuracy)
+    write_result(tmp_path, "siglip", "whatsup_a_two_way", 8, **accuracy)
+    text = paper_tables.page("acl2025", rows, {}, tmp_path, 1)
+    table = cells(text, "table 1")
+    assert table[""][0] == "whatsup_a_two_way accuracy/left_right"
+    assert table["chance"][0] == "50.0"
+    assert table[paper_rows.L14][:2] == ["49.0 **49.5** ±2.0", "1.9"]
+    assert table["LLaVA-1.5-7B"][0] == "96.6"
+    trained = cells(text, "table on training data")
+    assert trained["SigLIP ViT-L/16-384"][0] == "50.0"  # ours has other cases
+    every = cells(text, "All results")
+    assert every[paper_rows.L14] == every["SigLIP ViT-L/16-384"] == ["51.0 ±2.0"]
+    for name in ALL:
+        page = paper_tables.page(name, papers.rows_of([name]), {}, tmp_path, 1)
+        assert page.count("\n## ") == 1 + len({v.table for v in paper_tables.values_of(name)})
+
+
+def test_the_page_of_a_miniature_begins_with_its_bases(tmp_path):
+    rows = papers.rows_of(["acl2025"])
+    runs = {"clip": "clip", "pacl": "pacl-of-clip", "sparc": "sparc-of-clip"}
+    write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
+    write_result(tmp_path, "clip", "scenes_negation", accuracy=0.9)
+    write_result(tmp_path, "pacl-of-clip", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
+    (tmp_path / "clip-0/evals/scenes_whatsup/9a.json").write_text("[]")  # no step
+    every = cells(paper_tables.page("acl2025", rows, runs, tmp_path, 1), "All results")
+    assert [*every] == ["", "---", "chance", "clip", f"{paper_rows.L14} + PACL"]
+    assert every[""] == ["scenes_whatsup pair_accuracy", "scenes_whatsup group_score"]
+    assert every["clip"] == ["30.0 ±2.0", "–"]
+
+
+DAMAGED = {
+    "cut": b'{"summary": ["pair_accuracy"], "metrics": {"pair_acc',
+    "not UTF-8": b"\xff",
+    "a list": b"[1]",
+    "deep": b"[" * 100_000,
+    "no metrics": b'{"summary": ["pair_accuracy"]}',
+    "other metrics": b'{"summary": ["pair_accuracy"], "metrics": {"a": {"chance": 0.5}}}',
+    "a number": b'{"summary": ["pair_accuracy"], "metrics": {"pair_accuracy": 5}}',
+    "no value": b'{"summary": ["pair_accuracy"], "metrics": {"pair_accuracy": {"chance": 0.5}}}',
+    "a text": b'{"summary": ["m"], "metrics": {"m": {"chance": "x", "value": "high"}}}',
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_result_ends_the_sweep_in_one_line(tmp_path, case, capsys, monkeypatch):
+    write_result(tmp_path, "clip", "scenes_whatsup", pair_accuracy=0.3)
+    (tmp_path / "clip-0/evals/scenes_whatsup/9.json").write_bytes(DAMAGED[case])
+    monkeypatch.setattr(study.Study, "run", lambda self: [])
+    assert papers.main(["acl2025", "--miniature", "--rows=pacl", "--out", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "scenes_whatsup" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "acl2025.md").exists()
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"{}"])
+def test_a_damaged_request_is_refused_in_one_line(tmp_path, content, capsys):
+    (tmp_path / "clip-0").mkdir()
+    (tmp_path / "clip-0" / study.REQUEST).write_bytes(content)
+    assert papers.main(["acl2025", "--miniature", "--rows=pacl", "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert study.REQUEST in error
+    assert error.count("\n") == 1
+
+
+def test_a_dry_run_prints_commands_and_needs_and_starts_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(paper_plan, "time", lambda run, records: f"{records} records")
+    out = tmp_path / "out"
+    words = ["--dry-run", "--plan", "--out", str(out), "--rows", "pacl,l14_336,eva"]
+    given = ["--root", "my", "--given", "clip:weights=a.pt,path=b.json"]
+    flag = "--config.model.image={'depth': 1}"
+    assert papers.main(["acl2025", *words, *given, flag]) == 0
+    time, evaluation, _, training, missing = capsys.readouterr().out.splitlines()
+    assert time == "# l14_336: 1180000 records"
+    assert "configs/eval/all.py:variant=L/14-336,size=336,weights=a.pt,root=my,sets=" in evaluation
+    assert "--mode eval" in evaluation
+    assert "configs/pacl.py:data=llava,pooling=own_caption,weights=a.pt,path=b.json" in training
+    assert all(shlex.split(line)[-1] == flag for line in (evaluation, training))
+    assert missing == f"# eva: --given eva:{EXAMPLES['eva']}"
+    assert papers.main(["acl2025", *words]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6  # with examples of files
+    assert not out.exists()
+
+
+def test_the_time_of_a_run_is_that_of_its_steps(monkeypatch):
+    monkeypatch.setattr(paper_plan, "SHARE", 1e-6)
+    run = study.Run("clip", "scenes/clip:steps=100,pooling=mean")
+    hours, steps, flops = (paper_plan.time(run, 0).split()[index] for index in (0, 6, 9))
+    assert steps == "100"
+    assert float(hours) > 1
+    assert float(hours) == pytest.approx(100 * float(flops) / 312e6 / 3600, abs=0.05)
+    assert paper_plan.time(run._replace(tool="evaluate"), 0) == "an evaluation"
+    missing = study.Run("v", "llava/llm2vec:weights=a.pt,path=folder,vectors=none.npy")
+    assert "none.npy" in paper_plan.time(missing, 8)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--miniature", "--root=a"),
+        ("--miniature", "--rows=x"),
+        ("--miniature", "--x"),
+        ("--root=a", "--given", "x:weights=a"),
+        ("--given", "clip:weights=a"),
+        ("--dry-run", "--sets=x"),
+    ],
+)
+def test_wrong_options_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        papers.main(["acl2025", *words])
+    assert end.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_where_it_stopped_and_writes_its_pages(tmp_path):
+    def run(rows, *more):
+        return helpers.python("studies/papers.py", *words, "--rows", rows, *more)
+
+    words = (
+        *(*ALL, "--miniature", "--out", tmp_path),
+        *("--config.steps=2", "--config.batch_size=8", "--config.optimizer.warmup_steps=1"),
+        *("--config.input.scenes.count=32", "--config.input.preview=4", "--config.log_every=1"),
+        *("--config.eval.batch_size=16", "--config.eval.every=2"),
+        "--config.model.image={'depth': 1, 'pooling': 'mean'}",
+        "--config.model.text={'depth': 1}",
+        "--config.evals={'scenes_relation_swap': {'split': 'test', 'count': 16}}",
+    )
+    done = run("negclip")
+    assert done.returncode == 0, done.stderr + (tmp_path / "clip-0/log.txt").read_text()
+    for name in ("aro", "hard_positives"):
+        every = cells((tmp_path / f"{name}.md").read_text(), "All results")
+        assert " ±" in every["NegCLIP"][0]
+    before = (tmp_path / "clip-0/events.jsonl").read_text()
+    assert run("negclip,pacl").returncode == 0
+    assert (tmp_path / "clip-0/events.jsonl").read_text() == before
+    every = cells((tmp_path / "acl2025.md").read_text(), "All results")
+    assert [*every][3:] == ["clip", f"{paper_rows.L14} + PACL"]
+    other = run("negclip", "--config.seed=3")
+    assert other.returncode == 2
+    assert "has other settings: flags" in other.stderr
+    request = json.loads((tmp_path / "clip-0" / study.REQUEST).read_text())
+    assert request["config"] == "scenes/clip:pooling=mean"
