@@ -14,6 +14,7 @@ SYSTEM = (
     "helpful, detailed, and polite answers to the user's questions."
 )
 PROMPTS = {
+    "instructblip": "<image>Q?",
     "otter": "<image>User: Q? GPT:<answer>",
     "open_flamingo": "<image>Question:Q? Short answer:",
     "llava_hf": "USER: <image>\nQ? ASSISTANT:",

@@ -107,8 +107,16 @@ def counts(variant, **overrides):
 
 def counts_of_depth(variant, **overrides):
     """As `counts`, from models of one and of two blocks: all blocks of a tower have one size."""
-    depths = {part: getattr(variants.VARIANTS[variant], part)[1] for part in ("image", "text")}
-    one, two = (counts(variant, **overrides, image={"depth": n}, text={"depth": n}) for n in (1, 2))
+    sizes = variants.VARIANTS[variant]
+    if sizes.family == "resnet":  # stages of blocks of other sizes
+        return counts(variant, **overrides)
+    depths = {part: of[1] for part in ("image", "text") if (of := getattr(sizes, part))}
+    one, two = (
+        counts(
+            variant, **overrides | {p: {**overrides.get(p, {}), "depth": blocks} for p in depths}
+        )
+        for blocks in (1, 2)
+    )
     result = {part: one[part] + (d - 1) * (two[part] - one[part]) for part, d in depths.items()}
     return result | {"total": one["total"] + sum(result[part] - one[part] for part in depths)}
 

@@ -34,6 +34,11 @@ MODELS = {
         "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8},
         "text": {**TEXT, "projection": 8},
     },
+    "roberta": {
+        "variant": "roberta-B/32",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "projection": 8},
+        "text": {**TEXT, "projection": 8},
+    },
     "resnet": {
         "variant": "RN50",
         "image": {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "image_size": 32}
@@ -73,6 +78,7 @@ FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
     **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision", "big_vision_scan"), "siglip"),
     "openai_resnet": "resnet",
+    "open_clip_roberta": "roberta",
     "hf_dinov2": "dinov2",
     "hf_dinov2_swiglu": "dinov2_g",
     "open_clip_eva02": "eva02",
