@@ -103,9 +103,12 @@ class Prose:
             return Percent(float("nan"), float("nan"))
         return _percent(self.results.difference(run, other, of.benchmark, of.metric))
 
-    def n(self, run: str, column: str, digits: int = 0) -> str:
-        """The mean: "82", "82.4"."""
-        return self._text(f"{self.x(run, column).mean:.{digits}f}")
+    def n(self, run: str, column: str, digits: int = 0, beside: str = "") -> str:
+        """The mean: "82", "82.4".
+
+        beside: a run that started from this one; its device's values are taken."""
+        with self.results.beside(beside):
+            return self._text(f"{self.x(run, column).mean:.{digits}f}")
 
     def pm(self, run: str, column: str) -> str:
         """The mean with its interval: "82.4 ±1.3"."""
@@ -124,9 +127,10 @@ class Prose:
             return (float("nan"),)
         return [100 * value for value in self.results.by_seed(run, of.benchmark, of.metric)]
 
-    def each(self, run: str, column: str, digits: int = 0) -> str:
-        """The value of each seed: "95, 99 and 73"."""
-        *most, last = [f"{value:.{digits}f}" for value in self.every(run, column)]
+    def each(self, run: str, column: str, digits: int = 0, beside: str = "") -> str:
+        """The value of each seed: "95, 99 and 73". beside: as for `n`."""
+        with self.results.beside(beside):
+            *most, last = [f"{value:.{digits}f}" for value in self.every(run, column)]
         return self._text(f"{', '.join(most)} and {last}" if most else last)
 
     def score(self, run: str, benchmark: str, metric: str, digits: int = 2) -> str:

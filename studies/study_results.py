@@ -7,11 +7,12 @@ if values of an earlier recipe are kept until the run is made again. The key of 
 device trained, too, is NAME@DEVICE: rows of one table come from one device where they can.
 """
 
+import contextlib
 import datetime
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,6 +92,14 @@ class Results:
             return _over_seeds([a - b for a, b in zip(first, second, strict=False)])
         interval = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
         return Value(np.mean(first) - np.mean(second), (interval.high - interval.low) / 2)
+
+    @contextlib.contextmanager
+    def beside(self, run: str) -> Iterator[None]:
+        """Inside, values of the device that trained `run` are taken where there are several."""
+        before = self.prefer
+        self.prefer = self.device(run) if run and self.has(run) else before
+        yield
+        self.prefer = before
 
     def device(self, run: str) -> str:
         """Device that trained a run's first seed; "" if unknown."""
