@@ -2,15 +2,18 @@
 
 import importlib
 import json
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 
-from studies import paper_plan, paper_rows, paper_tables, papers, study
+from studies import paper_plan, paper_rows, paper_tables, papers, study, study_plan
 from tests.support import helpers
 from vlc_jax.configs.common import pretrained
 from vlc_jax.report import published
 
+ROOT = Path(__file__).resolve().parents[2]
 ALL = tuple(paper_rows.PAPERS)
 EXAMPLES = {name: files.arguments for name, files in paper_rows.GIVEN.items()}
 
@@ -83,6 +86,19 @@ def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     assert "replace" not in of_one[0].evals
     few = full_size(["aro"], allowed=["coco_order"])
     assert all([*config_of(run).evals] == ["coco_order"] for run in few.runs)
+
+
+def test_the_page_of_systems_names_files_that_exist_and_rows_that_are_there():
+    page = (ROOT / "docs" / "systems.md").read_text()
+    files = [name for name in re.findall(r"`([\w/.]+\.py)`", page) if name != "studies/papers.py"]
+    assert len(files) > 60
+    for name in files:
+        assert (ROOT / name).is_file() or (ROOT / "tests" / "parity" / name).is_file(), name
+    miniatures = {line.split("|")[5].strip(" `.") for line in page.splitlines() if "| `" in line}
+    known = {row.run for row in paper_rows.ROWS} | {
+        run.name for part in study_plan.PARTS for run in study_plan.runs(part)
+    }
+    assert {name for name in miniatures if name.isidentifier()} <= known
 
 
 def test_a_row_on_the_scenes_is_the_recipe_of_its_row_at_full_size():
