@@ -251,6 +251,7 @@ def test_open_clips_mask_and_pooling_of_texts_are_used(tiny):
     assert (config.model.text.is_causal, config.model.text.pooling) == (False, "last")
 
 
+@pytest.mark.slow
 def test_a_folder_of_open_clip_with_roberta_is_loaded_with_its_own_tokenizer(tmp_path, monkeypatch):
     sizes = variants.Sizes("roberta", 8, 32, 16, (8, 1, 2), (24, 1, 12, 16))
     monkeypatch.setitem(variants.VARIANTS, "tiny", sizes)
