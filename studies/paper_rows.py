@@ -111,6 +111,8 @@ GIVEN = {
     "otter": Files("path=OTTER-Image-MPT7B,tokenizer=mpt-7b-instruct"),
     "blip_flickr30k": Files("weights=blip-itm-base-flickr"),
     "blip_coco": Files("weights=blip-itm-base-coco"),
+    "xvlm": Files("weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased"),
+    "xvlm_coco": Files("weights=itr_coco/checkpoint_9.pth,tokenizer=bert-base-uncased"),
     "phi3": Files("path=LLaVA-Phi-3-mini-4k-instruct"),
     "llama3": Files("path=LLaVA-Meta-Llama-3-8B-Instruct"),
     "stage1": Files(
@@ -349,6 +351,15 @@ OF_BLIP = tuple(  # as ARO's code scores it
     )
     for data in ("Flickr30k", "COCO")
 )
+OF_XVLM = tuple(  # as What'sUp's code scores it
+    Row(
+        *(model, run, run),
+        config="eval/all:family=xvlm",
+        flags=("--config.model.head.scores=both",),
+        papers=papers,
+    )
+    for model, run, papers in (("XVLM-16M", "xvlm", OF_SIZES), ("XVLM-COCO", "xvlm_coco", ()))
+)
 OF_DCSM = (  # in the wordings of its evaluation
     *(
         Row(
@@ -366,10 +377,8 @@ OF_DCSM = (  # in the wordings of its evaluation
     ),
 )
 NOT_BUILT = (
-    Row("XVLM-16M", "xvlm"),
-    Row("XVLM-16M + finetuning", "xvlm_ft"),
-    Row("XVLM-COCO", "xvlm_coco"),
+    Row("XVLM-16M + finetuning", "xvlm_ft"),  # its loss of ITM is not here
     Row("LLaVA-1.5-7B + RP", "llava_rp"),
     Row("LLaVA-1.5-7B + DIVA", "llava_diva"),
 )
-ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_BLIP, *OF_DCSM, *NOT_BUILT)
+ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_BLIP, *OF_XVLM, *OF_DCSM, *NOT_BUILT)

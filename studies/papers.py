@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import paper_tables, study  # noqa: E402
 from studies.paper_rows import GIVEN, PAPERS, ROWS, Row  # noqa: E402
-from vlc_jax.configs.common import classification  # noqa: E402
+from vlc_jax.configs.common import classification, pretrained  # noqa: E402
 from vlc_jax.configs.eval import all as suite  # noqa: E402
 from vlc_jax.report import published  # noqa: E402
 
@@ -79,8 +79,9 @@ def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
             if value.benchmark in KNOWN and (protocol if answers else is_score):
                 found[value.benchmark] = None
                 protocols |= {protocol: None} if protocol else {}
-        # but retrieval under shuffles by BLIP: millions of pairs through its BERT
-        is_frozen = row.config.startswith("eval/all") and "family=blip" not in row.config
+        # but retrieval under shuffles by BLIP and X-VLM: millions of pairs through their BERT
+        has_bert = any(f"family={family}" in row.config for family in pretrained.OF_WEIGHTS)
+        is_frozen = row.config.startswith("eval/all") and not has_bert
         if name in row.papers or (is_frozen and found):
             found |= dict.fromkeys(filter(None, PAPERS[name].sets.split("+")))
         sets |= found

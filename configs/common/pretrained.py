@@ -110,19 +110,20 @@ FAMILIES = {
     "siglip2": use_siglip2,
     "dinov2": use_dinov2,
 }
+OF_WEIGHTS = ("blip", "xvlm")  # families whose whole config comes from the weights
 
 
 def use_family(config: ConfigDict, args: SimpleNamespace) -> None:
-    """Model, preprocessing and tokenizer of args.family at args.size pixels; those of BLIP, pixels
-    too, come from its weights."""
-    if args.family == "blip":
+    """Model, preprocessing and tokenizer of args.family at args.size pixels; those of BLIP and
+    X-VLM, pixels too, come from their weights."""
+    if args.family in OF_WEIGHTS:
         config.init_from, config.model.name = args.weights or None, "init_from"
         if args.tokenizer:
             config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
         read(config, source_of(args.path, args.image_folder))
         return
     if args.family not in FAMILIES:
-        raise ValueError(f"family is one of {[*FAMILIES, 'blip']}; got {args.family!r}")
+        raise ValueError(f"family is one of {[*FAMILIES, *OF_WEIGHTS]}; got {args.family!r}")
     FAMILIES[args.family](config, args, args.size)
 
 

@@ -36,6 +36,12 @@ TINY = {
         "image": {"width": 4, "stages": (1,) * 4, "heads": 2, "image_size": 64, "projection": 8},
         "text": {**SMALL, **TEXT, "projection": 8},
     },
+    "swin": {
+        "variant": "Swin-B/32",
+        "image": {"width": 4, "stages": (1, 2), "heads": 2, "window": 2, "patch_size": 8}
+        | {"image_size": 32, "projection": 8},
+        "text": {**SMALL, **TEXT, "projection": 8},
+    },
     "dinov2": {
         "variant": "DINOv2-B/14",
         "image": {**SMALL, "image_size": 12, "patch_size": 4, "registers": 2},

@@ -215,7 +215,7 @@ def test_the_batch_axis_is_sharded_before_and_after_every_block(make, monkeypatc
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("family", ["clip", "eva02", "roberta", "resnet"])
+@pytest.mark.parametrize("family", ["clip", "eva02", "roberta", "resnet", "swin"])
 def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, compiled, family):
     """No reshape or gather of a forward or backward pass crosses examples."""
     model, params, _ = make(family)

@@ -32,6 +32,12 @@ HEADS = {
         "projection": 5,
         "match_id": 8,
     },
+    "xvlm": {
+        "vocab_size": 9,
+        "width": EMBED,
+        "encoder": {"width": 8, "depth": 2, "heads": 2, "mlp_width": 12, "positions": LENGTH},
+        "projection": 5,
+    },
     "captioner": {
         "vocab_size": 9,
         "patches": PATCHES,
@@ -61,7 +67,7 @@ HEADS = {
 }
 CASES = [  # of heads that score pairs by their tokens, chunk by chunk
     *(("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
-    *(("captioner", {}), ("blip", {}), ("instructblip", {})),
+    *(("captioner", {}), ("blip", {}), ("xvlm", {}), ("instructblip", {})),
 ]
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]
 # of decoders without a prefix and a question, which stand replicated beside tokens of the batch

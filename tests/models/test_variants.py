@@ -61,6 +61,7 @@ PUBLISHED = [
     ("SigLIP-SO400M/16-i18n-256", {}, 1_127_430_706),
     ("SigLIP-gopt/16-256", {"vocab_size": 256_000}, 1_871_393_906),
     ("SigLIP-gopt/16-256", {"vocab_size": 256_000, "image_size": 384}, 1_871_885_426),
+    ("Swin-B/32", {}, 178_562_105),
     ("EVA02-B/16", {}, 149_691_137),
     ("EVA02-L/14", {}, 427_755_457),
     ("EVA02-L/14-336", {}, 428_083_137),
@@ -88,6 +89,7 @@ IMAGE = {
     "SigLIP-gopt/16-256": 1_163_168_256,
     "SigLIP-L/16-256": 315_956_224,
     "SigLIP-SO400M/14-384": 428_225_600,
+    "Swin-B/32": 87_398_584,
     "EVA02-B/16": 86_263_040,
     "EVA02-L/14": 304_105_152,
     "EVA01-g/14": 1_012_588_928,
@@ -108,7 +110,7 @@ def counts(variant, **overrides):
 def counts_of_depth(variant, **overrides):
     """As `counts`, from models of one and of two blocks: all blocks of a tower have one size."""
     sizes = variants.VARIANTS[variant]
-    if sizes.family == "resnet":  # stages of blocks of other sizes
+    if sizes.stages:  # of blocks of other sizes
         return counts(variant, **overrides)
     depths = {part: of[1] for part in ("image", "text") if (of := getattr(sizes, part))}
     one, two = (
@@ -177,6 +179,7 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
         ({"image": {"heads": 5}}, "image width 96 is not divisible by 5 heads"),
         ({"image": {"patch_size": 8}}, "a stem or a patch_size"),
         ({"variant": "RN50", "image_size": 63}, "a multiple of 32 pixels; got 63"),
+        ({"variant": "Swin-B/32", "image_size": 384}, "a multiple of 224 pixels; got 384"),
         ({"variant": "DINOv2-B/14", "text": {"depth": 2}}, "no text tower, so no depth of one"),
         ({"image": {"stem": (16, 32)}}, "must end with the image width, 96"),
         ({"image": {"activation": "swiglu"}}, "swiglu is an activation of MLPs, not of a stem"),

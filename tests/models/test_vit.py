@@ -57,6 +57,7 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
         ("eva02", {"pooling": "mean"}, 9),
         ("mini", {}, 5),
         ("resnet", {}, 4),
+        ("swin", {}, 16),
         ("dinov2", {}, 10),  # without its registers
     ],
 )

@@ -1,5 +1,6 @@
 """BLIP from its files gives the features and scores of transformers: ITC, ITM, every block."""
 
+import functools
 import re
 
 import jax
@@ -20,6 +21,8 @@ SCRIPT = "blip_reference.py"
 TOLERANCE = 2e-5
 KINDS = (layers.Block, bert.Block)
 LENGTH = 16
+# compiles twice as fast
+FAST = {"xla_backend_optimization_level": 0}
 
 
 def made(path, tokenizer=None, **head):
@@ -44,7 +47,7 @@ def scores(setup, params, io, heads):
         own = jax.tree.map(lambda x: jnp.tile(x, (len(pixels), *[1] * (x.ndim - 1))), text)
         return model.score(image, text), model.score_options(image, own)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=FAST)
     def of_all(params, *rows):
         models = (setup.model.clone(head=setup.model.head.clone(**head)) for head in heads)
         return [model.apply({"params": params}, *rows, method=run) for model in models]
@@ -80,7 +83,7 @@ def test_every_block_of_images_of_texts_and_of_both(io, hf):
     setup, params = hf
     seen = {"capture_intermediates": lambda module, _: isinstance(module, KINDS)}
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=FAST)
     def run(params, pixels, ids, ends):
         model, head = setup.model, setup.model.head
         image = model.image.apply({"params": params["image"]}, pixels, head.requests[0], **seen)

@@ -73,6 +73,17 @@ MODELS = {
         },
         "head": {"encoder": {**SMALL, "width": 16, "positions": 9}, "projection": 8},
     },
+    "xvlm": {
+        "name": "xvlm",
+        "variant": "Swin-B/32",
+        "text_tower": False,
+        "vocab_size": 30,
+        "context_length": 7,
+        "eos_id": 2,
+        "image": {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "window": 2, "image_size": 64}
+        | {"projection": None},
+        "head": {"encoder": {**SMALL, "width": 16, "positions": 9}, "projection": 8},
+    },
 }
 FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
@@ -85,6 +96,7 @@ FAMILY = {
     "open_clip_eva01": "eva01",
     "hf_llm2clip": "llm2clip",
     **dict.fromkeys(("blip", "hf_blip"), "blip"),
+    "xvlm": "xvlm",
 }
 ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})
 
@@ -93,7 +105,7 @@ ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})
 def parameters(family):
     """A tree of random numbers, no two alike."""
     params = normal(shapes_of(**MODELS[family]))
-    if family == "blip":  # transformers has no name for it
+    if family in ("blip", "xvlm"):  # transformers has no name for it, and others store exp(-x)
         params["logit_scale"] = np.float32(-np.log(0.07))
     # files of DINOv2 have the image tower alone
     return {"image": params["image"]} if "dinov2" in family else params

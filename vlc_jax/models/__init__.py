@@ -24,15 +24,17 @@ from vlc_jax.models import (
     resnet,
     roberta,
     sparc,
+    swin,
     text,
     text_ids,
     text_vectors,
     variants,
     vit,
     vlm2vec,
+    xvlm,
 )
 
-ImageTower = vit.ImageTower | resnet.ResNet
+ImageTower = vit.ImageTower | resnet.ResNet | swin.Swin
 TextTower = (
     text.TextTower
     | roberta.RobertaTower
@@ -51,9 +53,11 @@ HEADS: dict[str, type[nn.Module]] = {
     "pacl": pacl.PACL,
     "sparc": sparc.SPARC,
     "vlm2vec": vlm2vec.VLM2Vec,
+    "xvlm": xvlm.XVLM,
 }
 
-# Short names of overrides -> the parts of the model that have this field; a ResNet has some only.
+# Short names of overrides -> the parts of the model that have this field; a ResNet and a Swin have
+# some only.
 SHORT = {
     **dict.fromkeys(("image_size",), ("image",)),
     **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
@@ -111,7 +115,7 @@ def build(
     """
     kind = HEADS[errors.known("model", name, HEADS)]
     options = variants.options(errors.known("variant", variant, variants.VARIANTS))
-    image_kind = resnet.ResNet if "stages" in options["image"] else vit.ImageTower
+    image_kind = _image_kind(options["image"])
     text_kind = TEXT_TOWERS[(options["text"] or {}).pop("kind", "clip")]
     lacks = {
         "image": {*SHORT} - {*_fields(image_kind)},
@@ -139,6 +143,12 @@ def build(
     if vector_width is not None:
         _check_vectors(name, scoring_head, image, texts)
     return clip.CLIP(image, texts, **options["clip"], head=scoring_head)
+
+
+def _image_kind(options: Mapping[str, Any]) -> type[nn.Module]:
+    if "window" in options:
+        return swin.Swin
+    return resnet.ResNet if "stages" in options else vit.ImageTower
 
 
 def _text_tower(
@@ -226,7 +236,7 @@ def _head(
 def _hashable(value: Any) -> Any:
     """A model is a static argument of compiled functions."""
     if isinstance(value, Mapping):
-        return flax.core.freeze(dict(value))
+        return flax.core.freeze({key: _hashable(inner) for key, inner in value.items()})
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -280,11 +290,12 @@ def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.M
     if width % heads:
         raise errors.UsageError(f"{part} width {width} is not divisible by {heads} heads")
     options = {**options, "dtype": jnp.dtype(options.get("dtype", "float32"))}
-    if kind is resnet.ResNet:
+    if kind in (resnet.ResNet, swin.Swin):
         options["stages"] = tuple(options["stages"])
-        if options["image_size"] % resnet.STRIDE:
+        multiple = options.get("patch_size", resnet.STRIDE) * options.get("window", 1)
+        if options["image_size"] % multiple:
             raise errors.UsageError(
-                f"a ResNet takes images of a multiple of {resnet.STRIDE} pixels; got "
+                f"a {kind.__name__} takes images of a multiple of {multiple} pixels; got "
                 f"{options['image_size']}: set config.input.image_size"
             )
     elif part == "image":

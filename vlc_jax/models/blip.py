@@ -6,9 +6,10 @@ token [ENC] tells the pair's two logits, no match and match. The towers are the 
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
@@ -19,8 +20,9 @@ class BLIP(heads.Head):
     """A head with the text encoder of BLIP.
 
     width, vocab_size, dtype, remat: copied from the towers; `width` of image tokens.
-    scores: itm (logit of a match minus that of no match, the log odds of the probability) | itc
-      (cosine) | both (logit of a match plus cosine, the authors' score in retrieval and in ARO).
+    scores: itm (logit of a match minus that of no match, the log odds of the probability) | logit
+      (of a match alone, X-VLM's authors' score in retrieval) | itc (cosine) | both (logit of a
+      match plus cosine, BLIP's authors' score in retrieval, and ARO's of both models).
     encoder: fields of bert.Encoder that differ from BLIP's, BERT-base.
     projection: width of the embeddings of ITC.
     match_id: id that replaces a text's first token in ITM, BLIP's [ENC]; None: the text keeps
@@ -30,7 +32,7 @@ class BLIP(heads.Head):
 
     vocab_size: int
     width: int
-    scores: Literal["itm", "itc", "both"] = "itm"
+    scores: Literal["itm", "logit", "itc", "both"] = "itm"
     encoder: Mapping[str, Any] | None = None
     projection: int = 256
     match_id: int | None = 30_523
@@ -38,21 +40,31 @@ class BLIP(heads.Head):
     dtype: Any = jnp.float32
     remat: str = "none"
 
+    token_types: ClassVar[int] = 0
+
     @property
     def text_encoder(self) -> bert.Encoder:
         """The encoder, not bound to parameters."""
-        sizes = {"token_types": 0, **(self.encoder or {})}
-        depth = sizes.get("depth", bert.Encoder.depth)
+        sizes = {"token_types": self.token_types, **(self.encoder or {})}
+        crosses = self._crosses(sizes.get("depth", bert.Encoder.depth))
         of_towers = {"vocab_size": self.vocab_size, "dtype": self.dtype, "remat": self.remat}
         # parent=None: methods call this, too, where Flax allows no new submodule
-        return bert.Encoder(**{"cross": tuple(range(depth)), **sizes, **of_towers}, parent=None)
+        return bert.Encoder(**{"cross": crosses, **sizes, **of_towers}, parent=None)
+
+    def _crosses(self, depth: int) -> tuple[int, ...]:
+        """Blocks that attend to images, if `encoder` does not say."""
+        return tuple(range(depth))
+
+    def _matcher(self, **parent: None) -> nn.Module:
+        """The layer of the two logits."""
+        return layers.Dense(2, **parent)
 
     def setup(self) -> None:
         self.bert = self.text_encoder.clone(parent=self)
         # float32: a difference of logits in bfloat16 ties
         self.image_projection = layers.Dense(self.projection)
         self.text_projection = layers.Dense(self.projection)
-        self.match = layers.Dense(2)
+        self.match = self._matcher()
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
@@ -90,13 +102,12 @@ class BLIP(heads.Head):
         if self.is_initializing():  # the texts alone create no cross attention
             image = jnp.zeros((1, 1, self.width))
             self.match(self.bert(jnp.zeros((1, 1), jnp.int32), None, image)[:, 0])
-        encoder = self.text_encoder
 
         def encode(ids: Array, ends: Array, params: Any) -> Array:
-            return encoder.apply({"params": params}, ids, ends)
+            return self._alone(params, ids, ends)
 
         encode = types.auto_sharded(encode, splits_rows=True)
-        x = encode(features.ids, _ends(features), self._params()["bert"])
+        x = encode(features.ids, _ends(features), self._params())
         return features._replace(pooled=layers.l2_normalize(self.text_projection(x[:, 0])))
 
     def score(
@@ -109,7 +120,8 @@ class BLIP(heads.Head):
         texts = text.ids, _ends(text), text.pooled
 
         def of_device(images: tuple[Array, Array], replicated: tuple) -> Array:
-            texts, params = replicated
+            (ids, ends, pooled), params = replicated
+            texts = self._read(params, ids, ends), ends, pooled
 
             def of_image(image: tuple[Array, Array]) -> Array:
                 def of_texts(part: tuple[Array, ...]) -> Array:
@@ -137,7 +149,8 @@ class BLIP(heads.Head):
         def score(tokens: Array, pooled: Array, params: Any, *texts: Array) -> Array:
             def of_images(rows: tuple[Array, ...]) -> Array:
                 tokens, pooled, *texts = rows
-                own = tuple(x.reshape(-1, *x.shape[2:]) for x in texts)
+                ids, ends, of_text = (x.reshape(-1, *x.shape[2:]) for x in texts)
+                own = self._read(params, ids, ends), ends, of_text
                 return self._matched(params, (tokens, pooled), own)
 
             rows = tokens, pooled, *(x.reshape(count, options, *x.shape[1:]) for x in texts)
@@ -156,19 +169,40 @@ class BLIP(heads.Head):
         self,
         params: Mapping[str, Any],
         image: tuple[Float[Array, "images patches width"], Float[Array, "images embed"]],
-        texts: tuple[Int[Array, "texts length"], Int[Array, " texts"], Float[Array, "texts embed"]],
+        texts: tuple[Array, Int[Array, " texts"], Float[Array, "texts embed"]],
     ) -> Float[Array, "images options"]:
-        """The score of each image with its own texts; tokens and embeddings of images, and ids,
-        ends and embeddings of texts, image by image."""
-        (tokens, of_image), (ids, ends, of_text) = image, texts
-        if self.match_id is not None:
-            ids = ids.at[:, 0].set(self.match_id)
-        x = self.text_encoder.apply({"params": params["bert"]}, ids, ends, tokens)[:, 0]
-        logits = layers.Dense(2, parent=None).apply({"params": params["match"]}, x)
+        """The score of each image with its own texts; tokens and embeddings of images, and texts
+        of `_read`, their ends and embeddings, image by image."""
+        (tokens, of_image), (read, ends, of_text) = image, texts
+        x = self._fused(params, read, ends, tokens)[:, 0]
+        logits = self._matcher(parent=None).apply({"params": params["match"]}, x)
         logits = logits.reshape(len(tokens), -1, 2)
         if self.scores == "itm":
             return logits[..., 1] - logits[..., 0]
-        return logits[..., 1] + heads.dot_options(of_image, of_text)
+        match = logits[..., 1]
+        return match if self.scores == "logit" else match + heads.dot_options(of_image, of_text)
+
+    def _alone(
+        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
+    ) -> Float[Array, "texts length embed"]:
+        """Features of texts without images, for ITC."""
+        return self.text_encoder.apply({"params": params["bert"]}, ids, ends)
+
+    def _read(
+        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
+    ) -> Array:
+        """What `_fused` reads of texts: all that needs no image."""
+        return ids if self.match_id is None else ids.at[:, 0].set(self.match_id)
+
+    def _fused(
+        self,
+        params: Mapping[str, Any],
+        texts: Array,
+        ends: Int[Array, " texts"],
+        images: Float[Array, "images patches width"],
+    ) -> Float[Array, "texts length embed"]:
+        """Features of texts that attend to images, as in bert.Encoder."""
+        return self.text_encoder.apply({"params": params["bert"]}, texts, ends, images)
 
 
 def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:

@@ -14,7 +14,7 @@ class Sizes(NamedTuple):
 
     embed: None for features without a projection.   text: () without a text tower.
 
-    stages: of a ResNet, the blocks of each stage, `depth` in all; (): a transformer.
+    stages: of a ResNet and a Swin, the blocks of each stage, `depth` in all; (): a ViT.
     """
 
     family: str
@@ -52,6 +52,12 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
         "towers": {"activation": "quick_gelu", "epsilon": 1e-5, "initialisation": "clip"},
         "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
         "image": {},
+        "clip": {"logit_scale_init": 1 / 0.07},
+    },
+    "swin": {  # towers: of the text; the fields of a Swin have these values
+        "towers": {"activation": "gelu", "epsilon": 1e-5, "initialisation": "clip"},
+        "text": {"vocab_size": 49408, "context_length": 77, "eos_id": 49407},
+        "image": {"window": 7},
         "clip": {"logit_scale_init": 1 / 0.07},
     },
     "open_clip": {
@@ -165,6 +171,9 @@ VARIANTS: dict[str, Sizes] = {
     "RN50x4": Sizes("resnet", 640, 288, 32, (80, 26, 40), (640, 12, 10), (4, 6, 10, 6)),
     "RN50x16": Sizes("resnet", 768, 384, 32, (96, 40, 48), (768, 12, 12), (6, 8, 18, 8)),
     "RN50x64": Sizes("resnet", 1024, 448, 32, (128, 64, 64), (1024, 12, 16), (3, 15, 36, 10)),
+    # width of the first stage, blocks, heads of the first stage; as open_clip's
+    # swin_base_patch4_window7_224; with image={"projection": None} X-VLM's image tower
+    "Swin-B/32": Sizes("swin", 640, 224, 32, (128, 24, 4), (640, 12, 10), (2, 2, 18, 2)),
     "roberta-B/32": Sizes("roberta", 512, 224, 32, (768, 12, 12), (768, 12, 12)),
     "xlm-roberta-B/32": Sizes("xlm_roberta", 512, 224, 32, (768, 12, 12), (768, 12, 12)),
     "xlm-roberta-H/14": Sizes("xlm_roberta", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),

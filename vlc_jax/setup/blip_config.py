@@ -35,20 +35,15 @@ def config_of_blip(
     Raises UsageError without a tokenizer, WeightsError for arrays that are no BLIP's.
     """
     metadata = weights.metadata.read(path)
-    image, text = _image(arrays, metadata), _text(arrays, metadata)
-    grid = math.isqrt(len(_array(arrays, r".*(pos_embed|position_embedding)")[0]) - 1)
-    config = default.get_config()
+    image, text = _image(arrays, metadata), text_encoder(arrays, metadata)
+    grid = math.isqrt(len(array(arrays, r".*(pos_embed|position_embedding)")[0]) - 1)
+    config = base(path, tokenizer, text.pop("vocab_size"), CONTEXT_LENGTH)
     with config.unlocked():
-        config.init_from = str(path)
         config.input.image_size = image_size or grid * image["patch_size"]
-        config.input.crop, config.input.normalisation = "none", "clip"
         config.input.interpolation = metadata.get("interpolation", "bicubic")
-        config.text.tokenizer, config.text.context_length = "hf", CONTEXT_LENGTH
-        config.text.tokenizer_options = ConfigDict({"path": _tokenizer(path, tokenizer), **TOKENS})
-        config.model.update({"name": "blip", "variant": "B/16", "text_tower": False})
-        config.model.vocab_size = text.pop("vocab_size")
+        config.model.update({"name": "blip", "variant": "B/16"})
         config.model.image = ConfigDict(image)
-        projection = len(_array(arrays, r"(model\.)?text_proj\.weight"))
+        projection = len(array(arrays, r"(model\.)?text_proj\.weight"))
         config.model.head = ConfigDict(
             {
                 "encoder": text,
@@ -57,19 +52,34 @@ def config_of_blip(
                 "match_id": config.model.vocab_size - 1,
             }
         )
+    return config
+
+
+def base(
+    path: str | Path, tokenizer: str | None, vocab_size: int, context_length: int
+) -> ConfigDict:
+    """What BLIP and X-VLM have in common: pixels, and ids of BERT, which the head reads."""
+    config = default.get_config()
+    with config.unlocked():
+        config.init_from = str(path)
+        config.input.crop, config.input.normalisation = "none", "clip"
+        config.input.interpolation = "bicubic"
+        config.text.tokenizer, config.text.context_length = "hf", context_length
+        config.text.tokenizer_options = ConfigDict({"path": _tokenizer(path, tokenizer), **TOKENS})
+        config.model.text_tower, config.model.vocab_size = False, vocab_size
         config.evals = ConfigDict()
     return config
 
 
 def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the image tower: a ViT without CLIP's first norm, with a bias of its patches."""
-    width, _, patch, _ = _array(arrays, r".*patch_embed(\.proj|ding)\.weight", axes=4).shape
+    width, _, patch, _ = array(arrays, r".*patch_embed(\.proj|ding)\.weight", axes=4).shape
     block = r"(model\.visual_encoder\.blocks|vision_model\.encoder\.layers)\.(\d+)\."
     return {
         "width": width,
-        "depth": _depth(arrays, block),
+        "depth": len(indices(arrays, block)),
         "heads": metadata.get("image_heads", width // _HEAD_WIDTH),
-        "mlp_width": len(_array(arrays, block.replace(r"\d+", "0") + r"mlp\.fc1\.weight")),
+        "mlp_width": len(array(arrays, block.replace(r"\d+", "0") + r"mlp\.fc1\.weight")),
         "patch_size": patch,
         "patch_bias": True,
         "pre_norm": False,
@@ -79,34 +89,35 @@ def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dic
     }
 
 
-def _text(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
+def text_encoder(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the text encoder, and vocab_size."""
-    rows, width = _array(
+    rows, width = array(
         arrays, r"(model\.)?text_encoder\.embeddings\.word_embeddings\.weight"
     ).shape
     block = r"(?:model\.)?text_encoder\.encoder\.layer\.(\d+)\."
     return {
         "vocab_size": rows,
         "positions": len(
-            _array(arrays, r"(model\.)?text_encoder\.embeddings\.position_embeddings\.weight")
+            array(arrays, r"(model\.)?text_encoder\.embeddings\.position_embeddings\.weight")
         ),
         "width": width,
-        "depth": _depth(arrays, block),
+        "depth": len(indices(arrays, block)),
         "heads": metadata.get("text_heads", width // _HEAD_WIDTH),
         "mlp_width": len(
-            _array(arrays, block.replace(r"\d+", "0") + r"intermediate\.dense\.weight")
+            array(arrays, block.replace(r"\d+", "0") + r"intermediate\.dense\.weight")
         ),
         "activation": metadata.get("text_activation", "gelu"),
         "epsilon": metadata.get("text_epsilon", 1e-12),
     }
 
 
-def _depth(arrays: Mapping[str, np.ndarray], block: str) -> int:
+def indices(arrays: Mapping[str, np.ndarray], block: str) -> set[str]:
+    """Indices in the names that begin like `block`, whose last group they are."""
     matches = (re.match(block, name) for name in arrays)
-    return len({match[match.lastindex] for match in matches if match})
+    return {match[match.lastindex] for match in matches if match}
 
 
-def _array(arrays: Mapping[str, np.ndarray], pattern: str, axes: int = 2) -> np.ndarray:
+def array(arrays: Mapping[str, np.ndarray], pattern: str, axes: int = 2) -> np.ndarray:
     """The one array named like `pattern`. Raises WeightsError for several, none, or other axes."""
     found = [name for name in arrays if re.fullmatch(pattern, name)]
     found = [name for name in found if "_m." not in name]  # of momentum encoders
@@ -122,7 +133,7 @@ def _tokenizer(path: str | Path, tokenizer: str | None) -> str:
     file = file / "tokenizer.json" if file.is_dir() else file
     if not file.exists():
         raise UsageError(
-            f"BLIP reads the ids of bert-base-uncased, and there is no {file}: name its "
+            f"this model reads the ids of bert-base-uncased, and there is no {file}: name its "
             "tokenizer.json, or the folder, as tokenizer=..."
         )
     return str(file)

@@ -22,6 +22,7 @@ from vlc_jax.setup import (
     exported_config,
     llava_config,
     weights_compatibility,
+    xvlm_config,
 )
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
@@ -98,7 +99,8 @@ def config_of_weights(
     image_size: int | None = None,
     activation: str | None = None,
 ) -> ConfigDict:
-    """The evaluation config for weights of OpenAI, open_clip, Hugging Face, big_vision or BLIP.
+    """The evaluation config for weights of OpenAI, open_clip, Hugging Face, big_vision, BLIP or
+    X-VLM.
 
     A folder of vlc-jax export has its own (`exported_config`).
     tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
@@ -124,6 +126,8 @@ def config_of_weights(
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ in blip_config.FORMATS:
         return blip_config.config_of_blip(path, arrays, tokenizer, image_size)
+    if format_ == xvlm_config.FORMAT:
+        return xvlm_config.config_of_xvlm(path, arrays, tokenizer, image_size)
     if format_ == "hf_llm2clip":
         raise UsageError(
             f"{path} is an LLM2CLIP, whose texts are vectors of a language model: compute them by "

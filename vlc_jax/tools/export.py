@@ -40,6 +40,7 @@ from vlc_jax.models import lora
 from vlc_jax.models.clip import CLIP
 from vlc_jax.models.resnet import ResNet
 from vlc_jax.models.roberta import RobertaTower
+from vlc_jax.models.swin import Swin
 from vlc_jax.report import read_workdir, table
 from vlc_jax.run.workdir import saved_config
 from vlc_jax.setup import data, exported_config, init_from, resolve, weights_compatibility
@@ -220,7 +221,7 @@ def exported_kind(setup: Setup, workdir: Path, target: str) -> str:
     kind = _kind(setup.model)
     if kind not in TARGETS[target]:
         others = [other for other, kinds in TARGETS.items() if kind in kinds]
-        raise UsageError(f"{target} has no {kind} format; there are {', '.join(others)}")
+        raise UsageError(f"{target} has no {kind} format; there are {', '.join(others) or 'none'}")
     return kind
 
 
@@ -230,6 +231,8 @@ def _kind(model: CLIP) -> str:
         return "RoBERTa-CLIP"
     if isinstance(image, ResNet):
         return "CLIP with a ResNet"
+    if isinstance(image, Swin):
+        return "Swin-CLIP"
     if image.pooling == "map":
         return "SigLIP"
     # EVA02-E has the blocks of EVA01

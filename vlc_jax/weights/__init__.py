@@ -24,6 +24,7 @@ from vlc_jax.weights import (
     position,
     rename,
     sizes,
+    xvlm,
 )
 from vlc_jax.weights.rename import Rule, flatten, unflatten
 
@@ -143,6 +144,7 @@ FORMATS: dict[str, Format] = {
         unpack=blip.with_temperature,
         pack=blip.without_temperature,
     ),
+    "xvlm": Format(xvlm.NAMES, lambda _: xvlm.rules(), xvlm.IGNORED, unpack=xvlm.unpacked),
     "big_vision_scan": Format(
         ("params/img/MAPHead_0/probe", "params/img/Transformer/encoderblock/LayerNorm_0/scale"),
         lambda a: big_vision.rules(a.heads, a.patch_size),

@@ -61,8 +61,13 @@ def rules(patch_size: int, *, is_authors: bool) -> list[Rule]:
         *dense(f"{prefix}vision_proj", "head/image_projection"),
         *dense(f"{prefix}text_proj", "head/text_projection"),
         *dense(f"{prefix}itm_head", "head/match"),
-        rule(f"{prefix}{_TEMPERATURE}", "logit_scale", _AS_SCALE),
+        temperature(prefix),
     ]
+
+
+def temperature(prefix: str) -> Rule:
+    """Rule of the authors' temperature, whose inverse is our logit scale."""
+    return rule(f"{prefix}{_TEMPERATURE}", "logit_scale", _AS_SCALE)
 
 
 def with_temperature(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -13,7 +13,8 @@ from vlc_jax.errors import WeightsError
 from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.weights import gguf, npz, sizes, torch_archive
 
-SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".npz", gguf.SUFFIX)
+TORCH = (".pt", ".pth", ".th", ".bin")
+SUFFIXES = (".safetensors", *TORCH, ".npz", gguf.SUFFIX)
 MAX_FILE_NAME = 255  # characters, the limit of common file systems
 SAFETENSORS_DTYPES = (
     "F64",
@@ -186,5 +187,5 @@ _READERS = {
     ".safetensors": _read_safetensors,
     ".npz": npz.read,
     gguf.SUFFIX: gguf.read,
-    **dict.fromkeys((".pt", ".pth", ".bin"), torch_archive.read),
+    **dict.fromkeys(TORCH, torch_archive.read),
 }

@@ -23,24 +23,13 @@ def fit(
     it is. Text positions are cut, and only with `may_cut_text`: a causal tower with end-of-text
     pooling never reads positions after the end. Raises WeightsError otherwise.
     """
-    for path in (IMAGE, TEXT) if TEXT in shapes else (IMAGE,):
+    for path in [path for path in (IMAGE, TEXT) if path in shapes]:
         old, new = params[path].shape, shapes[path]
         if len(old) != 2 or old[1:] != tuple(new[1:]) or 0 in old:
             raise WeightsError(f"{path} has shape {old}, the model's {tuple(new)}")
     fitted = dict(params)
-    # row 0 is outside the grid: of the class token, or of the query of a ResNet's pooling
-    class_tokens = int(bool({"image/class_embedding", "image/pooling/query/kernel"} & {*params}))
-    old, new = len(params[IMAGE]), shapes[IMAGE][0]
-    if old != new:
-        old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))
-        if [side**2 + class_tokens for side in (old_side, new_side)] != [old, new] or not old_side:
-            raise WeightsError(
-                f"{IMAGE} has {old} rows, the model {new}: only square grids are resampled"
-            )
-        table = params[IMAGE]
-        grid = table[class_tokens:].reshape(old_side, old_side, -1)
-        patches = resample(grid, new_side, antialias=antialias).reshape(new_side**2, -1)
-        fitted[IMAGE] = np.concatenate([table[:class_tokens], patches])
+    if IMAGE in shapes:
+        fitted[IMAGE] = _fit_image(params, shapes[IMAGE][0], antialias=antialias)
     if TEXT not in shapes:
         return fitted
     old, new = len(params[TEXT]), shapes[TEXT][0]
@@ -51,6 +40,23 @@ def fit(
         )
     fitted[TEXT] = params[TEXT][:new]
     return fitted
+
+
+def _fit_image(params: Mapping[str, np.ndarray], new: int, *, antialias: bool) -> np.ndarray:
+    # row 0 is outside the grid: of the class token, or of the query of a ResNet's pooling
+    class_tokens = int(bool({"image/class_embedding", "image/pooling/query/kernel"} & {*params}))
+    table = params[IMAGE]
+    old = len(table)
+    if old == new:
+        return table
+    old_side, new_side = (math.isqrt(n - class_tokens) for n in (old, new))
+    if [side**2 + class_tokens for side in (old_side, new_side)] != [old, new] or not old_side:
+        raise WeightsError(
+            f"{IMAGE} has {old} rows, the model {new}: only square grids are resampled"
+        )
+    grid = table[class_tokens:].reshape(old_side, old_side, -1)
+    patches = resample(grid, new_side, antialias=antialias).reshape(new_side**2, -1)
+    return np.concatenate([table[:class_tokens], patches])
 
 
 def resample(grid: np.ndarray, side: int, *, antialias: bool = True) -> np.ndarray:

@@ -1,0 +1,84 @@
+"""X-VLM (Zeng et al. 2022, arXiv:2111.08276): BLIP's two scores, with a BERT in two halves.
+
+The first half reads texts alone, the second attends to the image; the text's embedding is that of
+the first half. The image tower is a Swin Transformer, whose mean token stands before the others.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from vlc_jax import types
+from vlc_jax.models import bert, blip, heads, layers
+
+
+class Match(nn.Module):
+    """The two logits, no match and match: dense layer, layer norm, GELU, dense layer."""
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "pairs width"]) -> Float[Array, "pairs 2"]:
+        x = layers.Dense(2 * x.shape[-1], name="up")(x)
+        x = layers.layer_norm(1e-5, jnp.float32, "norm")(x)
+        return layers.Dense(2, name="down")(layers.exact_gelu(x))
+
+
+class XVLM(blip.BLIP):
+    """The head of X-VLM; fields as in BLIP, of which it has no [ENC].
+
+    encoder: fields of bert.Encoder that differ from BERT-base with cross attention in the second
+      half of its blocks.
+    has_class_token: copied from the image tower; without one the tokens' mean is their first.
+    """
+
+    match_id: int | None = None
+    has_class_token: bool = False
+
+    token_types: ClassVar[int] = 2
+
+    def _crosses(self, depth: int) -> tuple[int, ...]:
+        return tuple(range(depth // 2, depth))
+
+    def _matcher(self, **parent: None) -> nn.Module:
+        return Match(**parent)
+
+    def image(
+        self, features: types.ImageFeatures, *, is_training: bool = False
+    ) -> types.ImageFeatures:
+        """`pooled`: the embedding of ITC, from the mean token, which `tokens` begin with."""
+        if features.tokens is not None and not self.has_class_token:
+            tokens = jnp.concatenate([features.pooled[:, None], features.tokens], axis=1)
+            features = features._replace(tokens=tokens)
+        return super().image(features, is_training=is_training)
+
+    def _alone(
+        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
+    ) -> Float[Array, "texts length embed"]:
+        """Features of the first half of the blocks."""
+
+        def first_half(encoder: bert.Encoder, ids: Array, ends: Array) -> Array:
+            return encoder.blocks(encoder.embed(ids), ends, stop=min(encoder.cross))
+
+        variables = {"params": params["bert"]}
+        return self.text_encoder.apply(variables, ids, ends, method=first_half)
+
+    def _read(
+        self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
+    ) -> Float[Array, "texts length embed"]:
+        """The same, once for all images, a few texts at a time."""
+        texts = super()._read(params, ids, ends), ends
+        return heads.map_chunks(lambda part: self._alone(params, *part), texts, self.chunk)
+
+    def _fused(
+        self,
+        params: Mapping[str, Any],
+        texts: Float[Array, "texts length embed"],
+        ends: Int[Array, " texts"],
+        images: Float[Array, "images patches width"],
+    ) -> Float[Array, "texts length embed"]:
+        encoder = self.text_encoder
+        start = min(encoder.cross)
+        variables = {"params": params["bert"]}
+        return encoder.apply(variables, texts, ends, images, start, method="blocks")
