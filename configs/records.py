@@ -202,6 +202,20 @@ def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:
     config.sub_batches = theirs.sub_batches
 
 
+def use_run_or_weights(config: ConfigDict, args: SimpleNamespace) -> None:
+    """Model, tokenizer and preprocessing of the run `args.run`, or of `args.weights` without one.
+
+    Raises ValueError for a run beside weights or a tokenizer.
+    """
+    if not args.run:
+        pretrained.use_family(config, args)
+        return
+    for name in ("weights", "tokenizer"):
+        if getattr(args, name):
+            raise ValueError(f"run={args.run} has {name} of its own: leave out {name}=, or run=")
+    start_from(config, args.run)
+
+
 def start_from(config: ConfigDict, run: str) -> None:
     """Model, tokenizer and preprocessing of the run in the folder `run`, and its weights."""
     path = os.path.join(run, "config.json")

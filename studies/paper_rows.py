@@ -74,7 +74,7 @@ PAPERS = {
 
 
 class Files(NamedTuple):
-    """What a name in --given stands for.
+    """Files that a name of --given stands for.
 
     records: of an epoch; 0 where nothing is trained. arguments: example of those of a row's config.
     """

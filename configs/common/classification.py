@@ -119,15 +119,15 @@ def evals(args: SimpleNamespace) -> dict[str, dict[str, Any]]:
     chosen, probes = names(args.sets), names(args.probe)
     if (chosen or probes) and not args.root:
         raise ValueError("root=... is missing: the folder of the folders of sets and probe")
-    found = {name: _zero_shot(name, args) for name in chosen}
+    entries = {name: _zero_shot(name, args) for name in chosen}
     for name in probes:
-        found[f"{name}_probe"] = {"reader": "linear_probe"} | _data(name, args)
-    return found
+        entries[f"{name}_probe"] = {"reader": "linear_probe"} | _data(name, args)
+    return entries
 
 
 def names(text: str) -> list[str]:
     """Names of sets, joined by + with those of GROUPS, without repetition."""
-    found: list[str] = []
+    sets: list[str] = []
     for name in filter(None, text.split("+")):
         if name not in SETS and name not in GROUPS:
             close = difflib.get_close_matches(name, [*SETS, *GROUPS], n=1)
@@ -135,14 +135,14 @@ def names(text: str) -> list[str]:
             raise ValueError(
                 f"there is no set {name!r}; {hint}sets are some of {', '.join((*GROUPS, *SETS))}"
             )
-        found += GROUPS.get(name, (name,))
-    return list(dict.fromkeys(found))
+        sets += GROUPS.get(name, (name,))
+    return list(dict.fromkeys(sets))
 
 
 def _data(name: str, args: SimpleNamespace) -> dict[str, Any]:
     """Source and size of an evaluation of a set."""
-    places = [os.path.join(args.root, each) for each in (name, f"wds_{SETS[name].repository}")]
-    path = next((place for place in places if os.path.isdir(place)), places[0])
+    folders = [os.path.join(args.root, each) for each in (name, f"wds_{SETS[name].repository}")]
+    path = next((folder for folder in folders if os.path.isdir(folder)), folders[0])
     data = {"source": "labelled", "path": path, "split": args.split}
     return data | ({"count": args.count} if args.count else {})
 

@@ -39,15 +39,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     )
     config = default.get_config()
     with config.unlocked():
-        if args.run:
-            for name in ("weights", "tokenizer"):
-                if getattr(args, name):
-                    raise ValueError(
-                        f"run={args.run} has {name} of its own: leave out {name}=, or run="
-                    )
-            records.start_from(config, args.run)
-        else:
-            pretrained.use_family(config, args)
+        records.use_run_or_weights(config, args)
         evals = classification.evals(args)
         if args.path or not evals:
             evals["retrieval"] = {"split": "all"}

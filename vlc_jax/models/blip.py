@@ -191,7 +191,7 @@ class BLIP(heads.Head):
     def _read(
         self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
     ) -> Array:
-        """What `_fused` reads of texts: all that needs no image."""
+        """Input of `_fused` from texts: all that needs no image."""
         return ids if self.match_id is None else ids.at[:, 0].set(self.match_id)
 
     def _fused(

@@ -58,7 +58,7 @@ def config_of_blip(
 def base(
     path: str | Path, tokenizer: str | None, vocab_size: int, context_length: int
 ) -> ConfigDict:
-    """What BLIP and X-VLM have in common: pixels, and ids of BERT, which the head reads."""
+    """Config that BLIP and X-VLM share: pixels, and ids of BERT, which the head reads."""
     config = default.get_config()
     with config.unlocked():
         config.init_from = str(path)

@@ -116,8 +116,8 @@ def config_of_weights(
     if llava_config.is_llava(path):
         return llava_config.config_of_llava(path, tokenizer)
     if (exported := exported_config.read(path)) is not None:
-        given = {"family": family, "variant": variant, "activation": activation}
-        if listed := ", ".join(name for name, value in given.items() if value is not None):
+        options = {"family": family, "variant": variant, "activation": activation}
+        if listed := ", ".join(name for name, value in options.items() if value is not None):
             raise UsageError(
                 f"{path} is an exported folder, whose {exported_config.NAME} sets {listed}: leave "
                 f"{listed} out"
@@ -148,12 +148,7 @@ def config_of_weights(
         pretrained.FAMILIES[family](config, args, pixels)
         if tokenizer:
             _use_tokenizer(config, tokenizer)
-        if sizes.text and format_ != "open_clip_roberta":
-            config.text.context_length = sizes.context_length
-        elif "context_length" in metadata:  # fewer tokens than its table of positions has rows
-            config.text.context_length = metadata["context_length"]
-        if sizes.text:
-            config.model.vocab_size = sizes.vocab_size
+        _use_texts(config, sizes, format_, metadata)
         registers = arrays.get("embeddings.register_tokens")
         if registers is not None and registers.ndim == 3:  # another shape is refused on loading
             config.model.image.registers = registers.shape[1]
@@ -163,6 +158,19 @@ def config_of_weights(
             config.model.activation = activation
         config.evals = ConfigDict()
     return config
+
+
+def _use_texts(
+    config: ConfigDict, sizes: weights.sizes.Sizes, format_: str, metadata: Mapping[str, Any]
+) -> None:
+    """Sets tokens and vocabulary of the text tower, if the weights have one."""
+    if not sizes.text:
+        return
+    config.model.vocab_size = sizes.vocab_size
+    if format_ != "open_clip_roberta":
+        config.text.context_length = sizes.context_length
+    elif "context_length" in metadata:  # fewer tokens than its table of positions has rows
+        config.text.context_length = metadata["context_length"]
 
 
 def _exported_with(

@@ -189,7 +189,7 @@ def _matrix(theirs: str, ours: str) -> Rule:
 
 
 def _attention(theirs: str, ours: str) -> list[Rule]:
-    """Of a block of the resampler or of cross attention."""
+    """Rules of the attention in a block of the resampler or of cross attention."""
     key_value = [f"{ours}/{name}/kernel" for name in ("key", "value")]
     return [
         _matrix(f"{theirs}.to_q", f"{ours}/query"),
