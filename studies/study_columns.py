@@ -52,9 +52,6 @@ LABELS = {  # run -> its name in tables
     "clip_geometry": "CLIP",
     "relations_geometry": "relation pairs, then NegCLIP + hard images",
     "dcsm_geometry": "DCSM on towers with mean pooling",
-    "relation_pairs_800": "800 steps",
-    "relation_pairs_1200": "1,200 steps",
-    "relation_pairs_1600": "1,600 steps",
     "text_vectors": "cosine with vectors of texts",
     "clip_frozen": "cosine of the towers",
     "captioner": "decoder on patch tokens, captions of relations",
@@ -83,25 +80,8 @@ LABELS = {  # run -> its name in tables
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
 }
-# Runs whose seeds differ so much that three of them give intervals of +-30.
-FIVE_SEEDS = dict.fromkeys(
-    (
-        "clip_frozen",
-        "captioner",
-        "captioner_pooled",
-        "captioner_any",
-        "llava_stage1",
-        "llava",
-        "llava_stage1_pooled",
-        "llava_pooled",
-        "vlm2vec",
-        "vlm2vec_plain",
-        "relation_pairs_800",
-        "relation_pairs_1200",
-        "relation_pairs_1600",
-    ),
-    5,
-)
+# Runs with fewer seeds than the others, for their cost: run -> seeds.
+SEEDS = {"smollm_stage1": 1, "smollm": 1}
 PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
     "score": "log probability of the caption",
     "vqascore": "VQAScore",

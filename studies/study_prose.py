@@ -87,7 +87,7 @@ class Prose:
         """By the names that templates use."""
         names = ("n", "d", "x", "each", "gain", "pm", "every", "score", "met", "points")
         methods = {name: getattr(self, name) for name in (*names, "holds", "needs")}
-        return methods | {"c": self.condition, "note": self.results.note}
+        return methods | {"c": self.condition}
 
     def x(self, run: str, column: str) -> Percent:
         """Mean and half interval of a run."""

@@ -51,7 +51,6 @@ def _line(line: str, prose: Prose) -> str:
         value = prose.n(row.run, column)
         other = prose.n(row.other, column) if row.other else ""
         cells[n] = f"{value} ({other})" if other else value
-        # values of an earlier recipe are not those of the config in the row
-        if MISSING in cells[n] or prose.results.note(row.run):
+        if MISSING in cells[n]:
             cells[n] = ""
     return f"| {' | '.join(cells)} |".replace("  ", " ")

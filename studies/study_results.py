@@ -2,9 +2,8 @@
 
 The file of values is JSON: run with seed -> benchmark -> metric -> [value, low, high], and a fourth
 number, chance, where it is measured (OF_GEOMETRY). RECORD, beside the benchmarks, is the record of
-the run: its config, the device that trained it and the seconds that it took; and a note, by hand,
-if values of an earlier recipe are kept until the run is made again. The key of a run that a second
-device trained, too, is NAME@DEVICE: rows of one table come from one device where they can.
+the run: its config, the device that trained it and the seconds that it took. The key of a run that
+a second device trained, too, is NAME@DEVICE: rows of one table come from one device where they can.
 """
 
 import contextlib
@@ -43,7 +42,7 @@ class Value(NamedTuple):
 class Results:
     """Evaluation results of the runs in `out`, read on demand, and of earlier runs from a file.
 
-    seeds: of every run; a run of study_columns.FIVE_SEEDS has five if they are there.
+    seeds: of every run but those of study_columns.SEEDS.
     values: file of values. prefer: the device whose values are taken where there are several.
     """
 
@@ -54,7 +53,7 @@ class Results:
     def has(self, run: str, benchmark: str = "", metric: str = "") -> bool:
         """True if all seeds of a run are done, and evaluated on `benchmark` with `metric`, if
         these are set."""
-        names = [f"{run}-{seed}" for seed in range(self.seeds)]
+        names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
         if not all(map(self._has, names)):
             return False
         if not benchmark:
@@ -64,9 +63,7 @@ class Results:
 
     def seeds_of(self, run: str) -> int:
         """Number of seeds behind a row."""
-        more = study_columns.FIVE_SEEDS.get(run, 0) if self.seeds > 1 else 0
-        names = [f"{run}-{seed}" for seed in range(more)]
-        return more if more > self.seeds and all(map(self._has, names)) else self.seeds
+        return min(self.seeds, study_columns.SEEDS.get(run, self.seeds))
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         estimates = self._estimates(run, benchmark, metric)
@@ -113,15 +110,10 @@ class Results:
             if run_of(key) == name
         }
 
-    def note(self, run: str) -> str:
-        """The note in the record of a run, such as an earlier recipe; "" without one."""
-        return self.record(f"{run}-0").get("note", "")
-
     def title(self, run: str) -> str:
-        """Name of a run in tables, with its note, and its seeds if it has more than others."""
-        seeds = self.seeds_of(run)
-        more = "" if seeds == self.seeds else f"{seeds} seeds"
-        return ", ".join(filter(None, (study_columns.label(run), self.note(run), more)))
+        """Name of a run in tables, with its seeds if it has fewer than others."""
+        seeds, name = self.seeds_of(run), study_columns.label(run)
+        return name if seeds == self.seeds else f"{name}, {seeds} seed{'s' if seeds > 1 else ''}"
 
     def titles(self, runs: Sequence[str]) -> list[str]:
         """Names of the runs of a table, with their devices if these are several."""
