@@ -7,6 +7,7 @@ draws the captions that the run would read and one negative of each, filters the
 reads. OUT/evals/texts/0.json has the share of captions with a negative, the share of negatives that
 are kept, and the separability of all ("_drawn") and of the kept ones, by folds of another seed than
 those of the filter. A run that was stopped continues after its last round (OUT/rounds.jsonl).
+--keep .45 keeps that share at random instead, the control of the filter.
 """
 
 import json
@@ -45,15 +46,11 @@ def write() -> str:
     options = [(row.caption, row.negatives[0]) for row in drawn]
     pairs = balance.Pairs(options, [row.record.id for row in drawn])
     out.mkdir(parents=True, exist_ok=True)
-    request = {"balance": FLAGS.balance, "texts": balance.digest(options)}
-    log = balance.RoundLog(out / "rounds.jsonl", request)
-
-    def after(each: balance.Round) -> None:
-        log.append("negatives", each)
-        print(each[:3], flush=True)
-
-    with usage_errors():
-        choice = pairs.balanced(FLAGS.balance, config.seed, after, log.of("negatives"))
+    if FLAGS.keep:
+        is_kept = np.random.default_rng(config.seed).random(len(pairs)) < FLAGS.keep
+        choice = np.where(is_kept, 0, -1)
+    else:
+        choice = _balanced(pairs, balance.digest(options), out, config.seed)
     values = {
         "has_negative": np.array([bool(row.negatives) for row in rows]),
         "kept": choice >= 0,
@@ -69,6 +66,19 @@ def write() -> str:
     return f"{out}: " + ", ".join(f"{name} {each['value']:.3f}" for name, each in metrics.items())
 
 
+def _balanced(pairs: balance.Pairs, digest: str, out: Path, seed: int) -> np.ndarray:
+    """`choice` of balance.Pairs for the target of --balance."""
+    request = {"balance": FLAGS.balance, "texts": digest}
+    log = balance.RoundLog(out / "rounds.jsonl", request)
+
+    def after(each: balance.Round) -> None:
+        log.append("negatives", each)
+        print(each[:3], flush=True)
+
+    with usage_errors():
+        return pairs.balanced(FLAGS.balance, seed, after, log.of("negatives"))
+
+
 def _credit(pairs: balance.Pairs, choice: np.ndarray, seed: int) -> np.ndarray:
     return balance.credit(pairs.margins(choice, balance.FRESH + seed)[1])
 
@@ -81,4 +91,5 @@ def _line(row: Example) -> str:
 if __name__ == "__main__":
     flags.DEFINE_string("out", None, "folder of the table", required=True)
     flags.DEFINE_float("balance", 0.6, "largest separability of the texts that are kept")
+    flags.DEFINE_float("keep", 0.0, "share of the texts that are kept at random", 0.0, 1.0)
     command.start(write)

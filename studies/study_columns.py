@@ -11,6 +11,8 @@ LABELS = {  # run -> its name in tables
     "hard_images": "relation pairs alone",
     "texts_60": "HN's negatives, balanced to 60 %",
     "texts_52": "HN's negatives, balanced to 52 %",
+    "texts_random": "HN's negatives, 45 % at random",
+    "hn_random": "HN, 45 % of its negatives at random",
     "relations": "relation pairs, then NegCLIP + hard images, 400 steps",
     "hn": "HN",
     "hp_hn": "HP+HN",
@@ -242,6 +244,7 @@ OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, p
 BLIND = (  # rows of part k
     "clip", "clip_ft", "clip_ft_permuted", "hn", "hn_permuted",
     "hn_balanced_60", "hn_balanced_60_permuted", "hn_balanced_52", "hn_balanced_52_permuted",
+    "hn_random",
     "hp_hn", "hp_hn_permuted",
     "hp_hn_balanced_60", "hp_hn_balanced_60_permuted",
     "hp_hn_balanced_52", "hp_hn_balanced_52_permuted",

@@ -223,7 +223,7 @@ def _hard_positives(suffix: str, base: str) -> list[Run]:
 
 def _blind() -> list[Run]:
     """Runs of part k: each method as it is, with the images of other captions, with negatives that
-    a blind classifier cannot tell from captions, and with both changes."""
+    a blind classifier cannot tell from captions, and with both changes; HN with fewer negatives."""
     paired = [Run(name, config, "clip") for name, config in BLIND.items()]
     for share in BALANCES:
         # the negatives of HP+HN are those of HN
@@ -233,12 +233,15 @@ def _blind() -> list[Run]:
             Run(f"{name}_balanced_{share}", BLIND[name], "clip", texts=texts)
             for name in ("hn", "hp_hn")
         ]
+    # as many negatives as the filter leaves of HN's for 52 %, without a look at their texts
+    few = Run("texts_random", "hn", tool="texts", flags=("--keep=.45",))
+    random = [few, Run("hn_random", BLIND["hn"], "clip", texts=few.name)]
     permuted = [
         run._replace(name=f"{run.name}_permuted", flags=(PERMUTED,))
         for run in paired
         if run.tool == "train"
     ]
-    return [*paired, *permuted]
+    return [*paired, *permuted, *random]
 
 
 def _llava(suffix: str, arguments: str) -> list[Run]:

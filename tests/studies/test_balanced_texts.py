@@ -30,7 +30,8 @@ def test_a_run_with_balanced_negatives_is_the_run_without_some_of_its_negatives(
     tmp_path, monkeypatch
 ):
     config = small_config()
-    monkeypatch.setattr(balanced_texts, "FLAGS", SimpleNamespace(out=tmp_path, balance=0.6))
+    flags = SimpleNamespace(out=tmp_path, balance=0.6, keep=0.0)
+    monkeypatch.setattr(balanced_texts, "FLAGS", flags)
     monkeypatch.setattr(balanced_texts.command_line, "config", lambda: config)
     balanced_texts.write()
     options = {"from_table": {"path": str(tmp_path / study.TEXTS)}}
@@ -47,6 +48,11 @@ def test_a_run_with_balanced_negatives_is_the_run_without_some_of_its_negatives(
     assert np.isclose(result["kept"]["value"], has / had)
     assert 0.2 < has < 0.9 * had
     assert result["separability"]["value"] < result["separability_drawn"]["value"] - 0.05
+    flags.out, flags.keep = tmp_path / "random", 0.5
+    balanced_texts.write()
+    control = json.loads((flags.out / "evals" / "texts" / "0.json").read_text())["metrics"]
+    assert abs(control["kept"]["value"] - 0.5) < 0.1
+    assert abs(control["separability"]["value"] - control["separability_drawn"]["value"]) < 0.1
 
 
 def test_every_row_of_the_page_is_planned_and_every_run_has_its_control():
