@@ -49,7 +49,7 @@ def test_commands_name_the_installed_files(installed, tmp_path):
     vectors = out / "minilm_vectors-0" / study.VECTORS
     assert f"--config.text.tokenizer_options.path={vectors}" in commands["minilm_pacl_1d-0"]
     stage_2 = " ".join(commands["smollm-0"])
-    arguments = "stage=2,steps=400,batch=32,count=200,split=test"
+    arguments = "stage=2,steps=200,batch=32,count=200,split=test"
     assert f"studies/smollm.py:{arguments},decoder={installed / real_models.GGUF}" in stage_2
     assert f"--config.init_from={out / 'smollm_stage1-0'}" in stage_2
 
