@@ -81,8 +81,6 @@ PARTS = {
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
 }
-# Part m, for two cores: a row takes a decoder of 135 million parameters .2 s of one.
-FEW = "batch=32"
 # Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
 # classifier is right in 49 % of them.
 BLIND = {
@@ -201,14 +199,10 @@ def runs(part: str) -> list[Run]:
         return [clip, *_blind()]
     if part == "l":
         return _sentences()
-    if part == "m":
-        tower = _heads()[0]
-        first = Run("smollm_stage1", f"studies/smollm:stage=1,steps=100,{FEW},count=16", tower.name)
-        return [
-            tower,
-            first,
-            Run("smollm", f"studies/smollm:stage=2,steps=200,{FEW},count=200", first.name),
-        ]
+    if part == "m":  # few steps: a row takes .2 s of a core
+        tower, stage = _heads()[0], "studies/smollm:stage={},steps={},batch=32,count={}"
+        first = Run("smollm_stage1", stage.format(1, 100, 16), tower.name)
+        return [tower, first, Run("smollm", stage.format(2, 200, 200), first.name)]
     few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
     return [run.in_world("scenes-hues") for run in few]
 
