@@ -82,8 +82,9 @@ LABELS = {  # run -> its name in tables
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
 }
-# Runs with fewer seeds than the others, for their cost: run -> seeds.
-SEEDS = {"smollm_stage1": 1, "smollm": 1}
+# Runs with fewer seeds than the others: run -> seeds. SmolLM2 for its cost; MiniLM's vectors are
+# those of the same texts for every seed.
+SEEDS = {"smollm_stage1": 1, "smollm": 1, "minilm_vectors": 1}
 PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
     "score": "log probability of the caption",
     "vqascore": "VQAScore",
@@ -294,3 +295,8 @@ def label(run: str) -> str:
     """Name of a run in tables."""
     name = run.removesuffix("_synonyms").removesuffix("_hues").removesuffix("_relations")
     return LABELS.get(name, name)
+
+
+def seeds_of(run: str, seeds: int) -> int:
+    """Number of seeds of a run, of `seeds` in all."""
+    return min(seeds, SEEDS.get(run, seeds))

@@ -297,13 +297,17 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
 
     seeds: of every run but those of study_columns.SEEDS."""
     unique = {(run.name, seed): run for part in parts for run, seed in _with_seeds(part, seeds)}
+
+    def named(run: str, seed: int) -> str:
+        return run and f"{run}-{min(seed, study_columns.seeds_of(run, seeds) - 1)}"
+
     return [
         run._replace(
-            name=f"{run.name}-{seed}",
-            base=run.base and f"{run.base}-{seed}",
-            features=run.features and f"{run.features}-{seed}",
-            vectors=run.vectors and f"{run.vectors}-{seed}",
-            texts=run.texts and f"{run.texts}-{seed}",
+            name=named(run.name, seed),
+            base=named(run.base, seed),
+            features=named(run.features, seed),
+            vectors=named(run.vectors, seed),
+            texts=named(run.texts, seed),
             seed=seed,
         )
         for (_, seed), run in unique.items()
@@ -312,7 +316,7 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
 
 def _with_seeds(part: str, seeds: int) -> Iterator[tuple[Run, int]]:
     for run in runs(part):
-        for seed in range(min(seeds, study_columns.SEEDS.get(run.name, seeds))):
+        for seed in range(study_columns.seeds_of(run.name, seeds)):
             yield run, seed
 
 

@@ -63,7 +63,7 @@ class Results:
 
     def seeds_of(self, run: str) -> int:
         """Number of seeds behind a row."""
-        return min(self.seeds, study_columns.SEEDS.get(run, self.seeds))
+        return study_columns.seeds_of(run, self.seeds)
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         estimates = self._estimates(run, benchmark, metric)
