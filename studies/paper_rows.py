@@ -13,6 +13,7 @@ UNLOCKED = "image tower unlocked"
 OF_SIGLIP = "family=siglip"
 OF_EVA, OF_EVA_E = "variant=EVA01-g/14,size=224", "variant=EVA02-E/14,size=224"
 OWN_CAPTION = "pooling=own_caption"
+TRAINED = "image_tower=unlocked"
 UNIFORM = "pooling=uniform,eval_pooling=uniform"
 OF_1280 = "--config.model.image={'projection': 1280}"  # LLM2CLIP's image tower
 LLM2CLIP = (  # as docs/mllm.md has it
@@ -298,24 +299,15 @@ OURS = (
     ),
     _head("", "pacl_uniform", "pacl", UNIFORM, "PACL, patches weighed alike"),
     _head("", "pacl_pairwise", "pacl", "pooling=pairwise", "PACL, pooled for every text"),
-    _head(
-        *("", "pacl_feature_2d", "pacl", f"{OWN_CAPTION},rope=feature_2d"),
-        "PACL + RoPE by row and column",
-    ),
-    _head(
-        *("", "pacl_unlocked", "pacl", f"{OWN_CAPTION},image_tower=unlocked"),
-        "PACL, image tower trained",
-    ),
     *(
-        _head(
-            *("", f"pacl_{rope}", "pacl", f"{OWN_CAPTION},image_tower=unlocked,rope={rope}"),
-            f"PACL + RoPE inside the tower, {axes}",
+        _head("", f"pacl_{name}", "pacl", f"{OWN_CAPTION},{arguments}", label)
+        for name, arguments, label in (
+            ("feature_2d", "rope=feature_2d", "PACL + RoPE by row and column"),
+            ("unlocked", TRAINED, "PACL, image tower trained"),
+            ("qk_1d", f"{TRAINED},rope=qk_1d", "PACL + RoPE inside the tower, 1-D"),
+            ("qk_2d", f"{TRAINED},rope=qk_2d", "PACL + RoPE inside the tower, 2-D"),
+            ("negatives", "negatives=leftright", "PACL + left/right negatives"),
         )
-        for rope, axes in (("qk_1d", "1-D"), ("qk_2d", "2-D"))
-    ),
-    _head(
-        *("", "pacl_negatives", "pacl", f"{OWN_CAPTION},negatives=leftright"),
-        "PACL + left/right negatives",
     ),
     _head("", "sparc", "sparc", "text_tokens=real", "SPARC"),
 )
@@ -325,7 +317,10 @@ OF_HARD_TEXTS = (
     Row("CLIP-COCO", "clip_coco", "coco", "clip_coco:", "clip_ft:pooling=mean"),
     *(
         Row(
-            *(f"CREPE-{kind}", f"crepe_{kind}", "coco", f"crepe:data=coco,kind={kind}"),
+            f"CREPE-{kind}",
+            f"crepe_{kind}",
+            "coco",
+            f"crepe:data=coco,kind={kind}",
             f"crepe:pooling=mean,kind={kind}",
         )
         for kind in ("swap", "replace")
@@ -345,7 +340,9 @@ OF_HARD_TEXTS = (
 )
 OF_BLIP = tuple(  # as ARO's code scores it
     Row(
-        *(f"BLIP base, {data}", f"blip_{data.lower()}", f"blip_{data.lower()}"),
+        f"BLIP base, {data}",
+        f"blip_{data.lower()}",
+        f"blip_{data.lower()}",
         config="eval/all:family=blip",
         flags=("--config.model.head.scores=both",),
     )
@@ -353,7 +350,9 @@ OF_BLIP = tuple(  # as ARO's code scores it
 )
 OF_XVLM = tuple(  # as What'sUp's code scores it
     Row(
-        *(model, run, run),
+        model,
+        run,
+        run,
         config="eval/all:family=xvlm",
         flags=("--config.model.head.scores=both",),
         papers=papers,
@@ -363,7 +362,10 @@ OF_XVLM = tuple(  # as What'sUp's code scores it
 OF_DCSM = (  # in the wordings of its evaluation
     *(
         Row(
-            *("", f"dcsm_{name}", name, f"eval/all:variant={variant},wording=dcsm_baseline"),
+            "",
+            f"dcsm_{name}",
+            name,
+            f"eval/all:variant={variant},wording=dcsm_baseline",
             papers=("dcsm",),
             label=f"CLIP ViT-{variant}",
         )
@@ -371,7 +373,11 @@ OF_DCSM = (  # in the wordings of its evaluation
     ),
     Row("DCSM", "dcsm", "b16", "dcsm:data=coco", "dcsm:", papers=("dcsm",)),
     Row(
-        *("", "dcsm_texts", "b16_texts", "dcsm:data=coco,opposite=text", "dcsm:opposite=text"),
+        "",
+        "dcsm_texts",
+        "b16_texts",
+        "dcsm:data=coco,opposite=text",
+        "dcsm:opposite=text",
         papers=("dcsm",),
         label="DCSM, opposite captions",
     ),
