@@ -32,7 +32,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.stores import progress
@@ -46,13 +45,7 @@ AGREEMENT, DIFFERENCE = 0.95, 0.6
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    args = command_line_parser().parse_args(arguments)
-
-    def run() -> str:
-        runtime.connect(None, None, None)
-        return mine(args)
-
-    command.run(run)
+    command.compute(mine, command_line_parser(), arguments)
 
 
 def command_line_parser() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from absl import app
 
 from vlc_jax import errors
+from vlc_jax.devices import runtime
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.commands import addresses
 from vlc_jax.input_pipeline.commands import command_line as commands
@@ -44,6 +45,22 @@ def start(do: Callable[[], str]) -> None:
 
     if code := with_flags():
         sys.exit(code)
+
+
+def compute(
+    do: Callable[[argparse.Namespace], str],
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+) -> None:
+    """Runs a tool that computes with JAX on its parsed `arguments`."""
+    args = parser.parse_args(arguments)
+
+    def connected() -> str:
+        # before JAX is used: it sets how the host reuses memory
+        runtime.connect(None, None, None)
+        return do(args)
+
+    run(connected)
 
 
 def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:

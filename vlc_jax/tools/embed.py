@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax.devices import runtime
 from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError, usage_errors
@@ -66,14 +65,7 @@ class Input(NamedTuple):
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    args = command_line_parser().parse_args(arguments)
-
-    def run() -> str:
-        # before JAX is used: it sets how the host reuses memory
-        runtime.connect(None, None, None)
-        return embed(args)
-
-    command.run(run)
+    command.compute(embed, command_line_parser(), arguments)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
