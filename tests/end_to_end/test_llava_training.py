@@ -19,7 +19,7 @@ from vlc_jax.errors import UsageError
 from vlc_jax.models import lm
 from vlc_jax.setup import init_from, plan_search, resolve
 from vlc_jax.tools import cache_features, export
-from vlc_jax.weights import llava, lm_config
+from vlc_jax.weights import llava, llava_sizes
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def root(tmp_path_factory):
     (root / "clip/preprocessor_config.json").write_text(json.dumps({"do_center_crop": True}))
     decoder = lm.build("tiny")
     shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    fields = lm_config.read({"model_type": "llama"})["lm"]
+    fields = llava_sizes.read({"model_type": "llama"})["lm"]
     sizes = {"family": "llama", "lm": {name: getattr(decoder, name) for name in fields}}
     llava.save({"lm": normal(shapes, 0.3, seed=1)}, sizes, root / "lm")
     write_tokenizer(root, WORDS, "<unk>", r"\n|</s>|[^\s<]+")

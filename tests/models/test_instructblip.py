@@ -9,7 +9,7 @@ from flax import linen as nn
 from tests.support import instructblip, small_models
 from vlc_jax import models, types
 from vlc_jax.errors import UsageError
-from vlc_jax.weights import lm_config
+from vlc_jax.weights import llava_sizes
 
 LENGTH = 24  # half of it for the question
 ASKED = [-4, -6, -7, -5]  # [CLS], two words, [SEP]
@@ -98,7 +98,7 @@ def test_a_question_that_is_attached_to_an_image_is_refused(model, images):
 
 def test_published_sizes():
     """Numbers of the tensors that transformers builds from the published config.json."""
-    shapes = instructblip.shapes(lm_config.read(instructblip.PUBLISHED))
+    shapes = instructblip.shapes(llava_sizes.read(instructblip.PUBLISHED))
     count = {part: sum(x.size for x in jax.tree.leaves(tree)) for part, tree in shapes.items()}
     assert count == {
         "image": 985_952_256,

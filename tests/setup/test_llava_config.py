@@ -10,7 +10,7 @@ from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.setup import llava_config
-from vlc_jax.weights import lm_config
+from vlc_jax.weights import llava_sizes
 
 PHI = {"family": "phi3", "lm": llava_folder.LM | {"window": 2047}}
 ORIGINAL = {
@@ -29,7 +29,7 @@ KINDS = {  # template -> changes of the sizes, of config.json, words of the voca
 @pytest.mark.parametrize("name", KINDS)
 def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     sizes, changes, words, crop = KINDS[name]
-    written = lm_config.write(llava_folder.SIZES | {"select": "patch"} | sizes)
+    written = llava_sizes.write(llava_folder.SIZES | {"select": "patch"} | sizes)
     if changes:  # in LLaVA's own form the fields of the language model are at the top
         written = written["text_config"] | changes
     (tmp_path / "config.json").write_text(json.dumps(written))
@@ -55,7 +55,7 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
 
 
 def test_the_export_of_plain_captions_is_not_asked_in_a_template(tmp_path):
-    written = lm_config.write(llava_folder.SIZES | {"select": "patch"})
+    written = llava_sizes.write(llava_folder.SIZES | {"select": "patch"})
     written[llava_config.PROMPT] = {"tokenizer": "words"}
     (tmp_path / "config.json").write_text(json.dumps(written))
     with pytest.raises(
@@ -67,7 +67,7 @@ def test_the_export_of_plain_captions_is_not_asked_in_a_template(tmp_path):
 @pytest.fixture
 def authors(tmp_path):
     """A folder in LLaVA's own layout: config.json and Llama's tokenizer.model."""
-    written = lm_config.write(llava_folder.SIZES | {"select": "patch"})["text_config"] | ORIGINAL
+    written = llava_sizes.write(llava_folder.SIZES | {"select": "patch"})["text_config"] | ORIGINAL
     (tmp_path / "config.json").write_text(json.dumps(written))
     small_models.write_pieces(tmp_path / "tokenizer.model", ["USER: a mug ASSISTANT: Yes"] * 8)
     return tmp_path

@@ -21,7 +21,7 @@ from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
 from vlc_jax.types.setup import Setup
 from vlc_jax.weights import llava as weights
-from vlc_jax.weights import lm_config
+from vlc_jax.weights import llava_sizes
 
 WORDS = ("<pad>", "</s>", "<s>", "USER:", "ASSISTANT:", "Yes", "\n", "red", "blue", "Does", "this",
          "figure", "show", '"a', 'circle"?', "Please", "answer", "yes", "or", "no.", "left",
@@ -50,7 +50,7 @@ def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[plai
 
 def write_config(folder: Path) -> None:
     """config.json alone, for shapes."""
-    (folder / "config.json").write_text(json.dumps(lm_config.write(SIZES | {"select": "patch"})))
+    (folder / "config.json").write_text(json.dumps(llava_sizes.write(SIZES | {"select": "patch"})))
 
 
 def write_tokenizer(folder: Path) -> None:

@@ -16,7 +16,7 @@ from vlc_jax.encode import text_encoders
 from vlc_jax.errors import WeightsError
 from vlc_jax.models import lm
 from vlc_jax.setup import llava_config
-from vlc_jax.weights import files, huggingface, lm_adapter, lm_config, rename
+from vlc_jax.weights import files, huggingface, llava_sizes, lm_adapter, rename
 from vlc_jax.weights import llava as weights
 
 LLAVA = {
@@ -215,10 +215,10 @@ def count(sizes):
 
 def test_published_configs_with_what_they_leave_out():
     """As llava-hf/llava-1.5-7b-hf and liuhaotian/llava-v1.5-7b write them."""
-    sizes = lm_config.read(PUBLISHED["llava"])
+    sizes = llava_sizes.read(PUBLISHED["llava"])
     assert count(sizes) == 7_063_427_072 - 12_596_224  # without the tower's last block
     llama = {"hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32}
-    original = lm_config.read(
+    original = llava_sizes.read(
         {
             "model_type": "llava_llama",
             "mm_projector_type": "mlp2x_gelu",
@@ -294,7 +294,7 @@ PUBLISHED = {
     ],
 )
 def test_published_sizes_of_paligemma_and_gemma_3(name, total, variant, tokens):
-    sizes = lm_config.read(PUBLISHED[name])
+    sizes = llava_sizes.read(PUBLISHED[name])
     assert count(sizes) == total
     model = plain_llava.build(sizes)
     assert model.lm == lm.build(variant)
@@ -328,7 +328,7 @@ def test_other_relatives_are_refused(name, change):
     for key, value in change.items():
         config[key] = {**config[key], **value} if isinstance(value, dict) else value
     with pytest.raises(WeightsError, match=r"known|supported"):
-        lm_config.read(config)
+        llava_sizes.read(config)
 
 
 def test_an_adapter_of_llava_comes_with_its_projector(tmp_path, torch_save):
@@ -378,7 +378,7 @@ def test_an_adapter_of_llava_comes_with_its_projector(tmp_path, torch_save):
 )
 def test_a_type_that_is_no_text_is_refused(config, message):
     with pytest.raises(WeightsError, match=message):
-        lm_config.read(config)
+        llava_sizes.read(config)
 
 
 def test_a_listed_type_is_of_no_language_model(tmp_path):

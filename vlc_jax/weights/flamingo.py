@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, files, lm_config, rename
+from vlc_jax.weights import config_keys, files, llava_sizes, rename
 from vlc_jax.weights.openai import norm
 from vlc_jax.weights.rename import Codec, Rule, rule
 
@@ -90,7 +90,7 @@ _CLIP = {  # defaults of transformers' CLIPVisionConfig
 
 
 def read(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Sizes of a folder of MPT, Otter or OpenFlamingo, as `lm_config.read` gives them.
+    """Sizes of a folder of MPT, Otter or OpenFlamingo, as `llava_sizes.read` gives them.
 
     Raises WeightsError for another architecture, and for a missing file that the sizes come from.
     """
@@ -118,7 +118,7 @@ def read(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     lm = _language_model(text, where)
     # an empty section of older transformers, which image_tower does not know
     given = {key: value for key, value in vision.items() if key != "pruned_heads" or value}
-    image = lm_config.image_tower({**_CLIP, **given})
+    image = llava_sizes.image_tower({**_CLIP, **given})
     every = config.get("cross_attn_every_n_layers", 4)
     if not isinstance(every, int) or not 1 <= every <= lm["depth"]:
         raise WeightsError(f"cross_attn_every_n_layers is 1 to {lm['depth']}; got {every!r}")

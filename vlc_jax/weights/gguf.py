@@ -1,7 +1,7 @@
 """Language models in GGUF files of llama.cpp: the architecture `llama` (Llama, Mistral, SmolLM2).
 
 Arrays appear under Hugging Face's names, as float32 where the file quantises them, and metadata as
-Hugging Face's config.json, so that `llava.load` and `lm_config.read` read a file like a folder.
+Hugging Face's config.json, so that `llava.load` and `llava_sizes.read` read a file like a folder.
 """
 
 import re

@@ -15,6 +15,17 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
+# Our fields of an image tower -> keys of vision_config.
+IMAGE = {
+    "width": "hidden_size",
+    "depth": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "mlp_width": "intermediate_size",
+    "image_size": "image_size",
+    "patch_size": "patch_size",
+    "activation": "hidden_act",
+    "epsilon": "layer_norm_eps",
+}
 # Defaults of Hugging Face's classes: a config.json holds only values that differ from them.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "clip": {
@@ -72,6 +83,13 @@ _DINOV2_HARMLESS = config_keys.names(
     """apply_layernorm attention_probs_dropout_prob drop_path_rate hidden_dropout_prob
     layerscale_value out_features out_indices reshape_hidden_states stage_names use_mask_token"""
 )
+
+
+def write_section(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A section of config.json from our fields; `names` has their keys, as IMAGE."""
+    section = {theirs: fields[ours] for ours, theirs in names.items()}
+    is_tanh = section["hidden_act"] == "gelu_tanh"
+    return section | ({"hidden_act": "gelu_pytorch_tanh"} if is_tanh else {})
 
 
 def _dinov2(config: Mapping[str, Any], file: str) -> dict[str, Any]:

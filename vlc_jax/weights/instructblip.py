@@ -9,18 +9,7 @@ from vlc_jax.weights.openai import dense, norm
 from vlc_jax.weights.rename import Rule, rule
 
 KIND = "instructblip"
-# Our fields -> theirs, and theirs -> the defaults of transformers' classes, which a config.json may
-# omit.
-_IMAGE = {
-    "width": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "mlp_width": "intermediate_size",
-    "image_size": "image_size",
-    "patch_size": "patch_size",
-    "activation": "hidden_act",
-    "epsilon": "layer_norm_eps",
-}
+# Defaults of transformers' classes, which a config.json may omit.
 _IMAGE_DEFAULTS = {
     "hidden_size": 1408,
     "num_hidden_layers": 39,
@@ -31,6 +20,7 @@ _IMAGE_DEFAULTS = {
     "hidden_act": "gelu",
     "layer_norm_eps": 1e-6,
 }
+# Our fields -> theirs.
 _QFORMER = {
     "vocab_size": "vocab_size",
     "positions": "max_position_embeddings",
@@ -122,8 +112,8 @@ def _reader_block(theirs: str, ours: str) -> list[Rule]:
 
 
 def read(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of a config.json beside those of its language model, see `lm_config.read`: those of
-    the image tower, and `qformer` (fields of models.qformer.QFormer)."""
+    """Sizes of a config.json beside those of its language model: those of the image tower, and
+    `qformer` (fields of models.qformer.QFormer), see `llava_sizes.read`."""
     config_keys.check(
         config,
         "config.json",
@@ -132,7 +122,12 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
         harmless=(*_HARMLESS, "vision_config"),
     )
     image = _section(
-        config, "vision_config", _IMAGE, _IMAGE_DEFAULTS, {"qkv_bias": (True,)}, ("num_channels",)
+        config,
+        "vision_config",
+        huggingface_config.IMAGE,
+        _IMAGE_DEFAULTS,
+        {"qkv_bias": (True,)},
+        ("num_channels",),
     )
     reader = _section(
         config,
@@ -179,25 +174,20 @@ def _section(
 
 def write(sizes: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `read`, around the config of the language model."""
-    theirs = {"gelu_tanh": "gelu_pytorch_tanh"}
-    image, reader = (
-        {**sizes[part], "activation": theirs.get(name := sizes[part]["activation"], name)}
-        for part in ("image", "qformer")
-    )
     return {
         "architectures": ["InstructBlipForConditionalGeneration"],
         "model_type": KIND,
         "text_config": text,
         "vision_config": {
             "model_type": "instructblip_vision_model",
-            **{name: image[ours] for ours, name in _IMAGE.items()},
+            **huggingface_config.write_section(sizes["image"], huggingface_config.IMAGE),
         },
         "qformer_config": {
             "model_type": "instructblip_qformer",
-            **{name: reader[ours] for ours, name in _QFORMER.items()},
-            "encoder_hidden_size": image["width"],
+            **huggingface_config.write_section(sizes["qformer"], _QFORMER),
+            "encoder_hidden_size": sizes["image"]["width"],
         },
-        "num_query_tokens": reader["queries"],
+        "num_query_tokens": sizes["qformer"]["queries"],
         "image_token_index": sizes["image_id"],
         "tie_word_embeddings": sizes["lm"]["is_tied"],
     }

@@ -22,7 +22,7 @@ from vlc_jax.weights import (
     gguf,
     huggingface,
     instructblip,
-    lm_config,
+    llava_sizes,
     paligemma,
     rename,
 )
@@ -139,7 +139,7 @@ def _rows(counts: Sequence[int]) -> Codec:
 
 
 def read_sizes(folder: str | Path) -> dict[str, Any]:
-    """Architecture of the model in a folder, from its config.json, see `lm_config.read`; for a
+    """Architecture of the model in a folder, from its config.json, see `llava_sizes.read`; for a
     big_vision file, from its arrays; for a GGUF file, from its metadata."""
     if Path(folder).suffix == ".npz":
         return paligemma.read_sizes(folder)
@@ -149,7 +149,7 @@ def read_sizes(folder: str | Path) -> dict[str, Any]:
         kind = config.get("model_type") if isinstance(config, dict) else None
         if kind in (flamingo.MPT, *flamingo.TOKENS):
             return flamingo.read(config, Path(folder))
-        return lm_config.read(config)
+        return llava_sizes.read(config)
     except (KeyError, TypeError) as error:
         raise WeightsError(f"{path} is incomplete: {error!r}") from error
     except WeightsError as error:
@@ -337,7 +337,7 @@ def save(
     if "image" in sizes:
         depth = sizes["image"]["depth"] + 1 + sizes["layer"]
         sizes = {**sizes, "image": {**sizes["image"], "depth": depth}, "layer": -1}
-    config = lm_config.write(sizes)
+    config = llava_sizes.write(sizes)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     shards, shard_of, total = [], {}, 0
     for shard in _shards(_their_arrays(flat, sizes), max_shard_bytes):

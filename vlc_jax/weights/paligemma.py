@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import big_vision, lm_config, npz, rename
+from vlc_jax.weights import big_vision, llava_sizes, npz, rename
 
 _BLOCK = "img/Transformer/encoderblock"
 _ATTENTION = "llm/layers/attn"
@@ -76,7 +76,7 @@ def _names(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def read_sizes(path: str | Path) -> dict[str, Any]:
-    """Architecture of a file from the shapes of its arrays, see `lm_config.read`.
+    """Architecture of a file from the shapes of its arrays, see `llava_sizes.read`.
 
     big_vision has no image token; ours is the first id beyond the vocabulary, as in Hugging Face's
     files. Raises WeightsError for a file of another model.
@@ -112,7 +112,7 @@ def read_sizes(path: str | Path) -> dict[str, Any]:
         "patch_size": patch_size,
     }
     config = {"model_type": "paligemma", "text_config": text, "vision_config": vision}
-    return lm_config.read({**config, "image_token_index": vocab})
+    return llava_sizes.read({**config, "image_token_index": vocab})
 
 
 def load(
