@@ -31,6 +31,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
+from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
+
+command_line.import_matplotlib()
 from launch import scheduler  # noqa: E402
 from studies import real_models, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402

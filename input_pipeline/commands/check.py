@@ -85,6 +85,7 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
     import textwrap
     import warnings
 
+    command_line.import_matplotlib()
     from matplotlib import figure
 
     sheet = figure.Figure(figsize=(3.2 * len(samples), 4.2))

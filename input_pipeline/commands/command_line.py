@@ -40,6 +40,23 @@ def console(width: int | None = None) -> Any:
     return Output(width=width)
 
 
+def import_matplotlib() -> None:
+    """Imports matplotlib, for figures that are files, whatever the environment's MPLBACKEND.
+
+    Programs inherit that of a notebook that starts them, and without the notebook's packages the
+    import fails on it. A backend that is valid here stays set: pyplot may be the caller's.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop("MPLBACKEND", None)
+    import matplotlib
+
+    if backend is not None:
+        os.environ["MPLBACKEND"] = backend
+        with contextlib.suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend
+
+
 def flush() -> None:
     """Writes the output so far; ends the process with UNREAD if nobody reads it.
 

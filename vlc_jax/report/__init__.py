@@ -63,7 +63,7 @@ def write(
     if baseline is not None:
         run.default_config = read_workdir.read_config(baseline)
     beside = _add([run], published, train)
-    # matplotlib takes a second to import
+    command_line.import_matplotlib()
     from vlc_jax.report import page
 
     return page.write(run, beside)
@@ -119,6 +119,7 @@ def write_comparison(
     """
     runs = _read_all(paths)
     beside = _add(runs, published, train)
+    command_line.import_matplotlib()
     from vlc_jax.report import page
 
     return page.write_comparison(runs, folder or paths[0].resolve().parent, beside)
@@ -142,6 +143,7 @@ def write_cases(
         benchmark, or no scores of cases. OSError: the file cannot be written.
     """
     runs = _read_all(paths)
+    command_line.import_matplotlib()
     from vlc_jax.report import cases
 
     default = paths[0] if len(paths) == 1 else paths[0].resolve().parent
@@ -154,6 +156,7 @@ def write_published_page(path: Path) -> Path:
     Returns `path`; the page needs no other file and no network. Raises OSError: it cannot be
     written.
     """
+    command_line.import_matplotlib()
     from vlc_jax.report import published_page
 
     return published_page.write(path)
