@@ -244,7 +244,7 @@ def run(stop: StopSignal) -> int:
 
 
 def advice(code: int, error: BaseException, config: ConfigDict | None) -> str:
-    """What to do about an error, for the end of its line; empty if the error says it."""
+    """Advice for the end of an error's line; empty if the error itself says what to do."""
     if isinstance(error, OSError) and error.errno in FULL_DISK:
         return f"; make room for {WORKDIR.value} and run the same command again"
     if code == ExitCode.OUT_OF_MEMORY:
@@ -252,8 +252,8 @@ def advice(code: int, error: BaseException, config: ConfigDict | None) -> str:
     if code in (ExitCode.USAGE, ExitCode.DATA) and config is not None:
         return addresses.started_elsewhere(config, absolute(WORKDIR.value), error)
     if code == ExitCode.PREEMPTED:
-        kept = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
-        return f"{kept}: the same command continues"
+        results = "; finished benchmarks and features are kept" if MODE.value == "eval" else ""
+        return f"{results}: the same command continues"
     return ""
 
 

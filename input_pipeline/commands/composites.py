@@ -28,6 +28,7 @@ done; 2: wrong request; 3: images or annotations that cannot be read.
 import argparse
 import itertools
 import json
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import dcsm, image_list, json_annotations
 from vlc_jax.input_pipeline.stores import progress
 
+# .46 apart, the longest of SIDES: two objects may touch, but neither hides the other
 CENTRES = {
     "above": (0.5, 0.27),
     "below": (0.5, 0.73),
@@ -86,6 +88,7 @@ def _objects(folder: Path) -> dict[str, list[Image.Image]]:
         path = folder / name
         called = path.parent.name if path.parent != folder else path.stem
         if "_" in called:
+            # of the files that training reads, A_above_B.png
             raise ValueError(f"{path}: '_' divides the names of the images; rename {called!r}")
         image_ops.open_rgb(path)  # raises DataError for a damaged file
         with Image.open(path) as picture:
@@ -122,7 +125,10 @@ def _write(
     if out.exists():
         raise ValueError(f"{out} exists; name another --out, or remove it")
     partial = out.with_name(f"{folder}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
+    # images of a killed command with other objects or another --count would join the folder
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    # by the folder's name: one that is made again alone has the images that it had among the three
     rng = np.random.default_rng([options.seed, *folder.encode()])
     chosen = rng.permutation(len(combinations))[: options.count]
     backgrounds = image_list.read(options.backgrounds) if options.backgrounds else None
@@ -240,6 +246,7 @@ def _pairs(
         images = []
         for name, lacked in (both, both[::-1]):
             image = shown[name][int(rng.integers(len(shown[name])))]
+            # not `shown`: an object too small to be shown is still there
             images += [image] if lacked not in seen[image] else []
         if len(images) < 2 or (*images, *both) in known:
             failed += 1

@@ -68,7 +68,10 @@ class Difference(NamedTuple):
 
 
 def wilson(value: float, count: float) -> tuple[float, float]:
-    """Wilson's score interval of the proportion `value` of `count` draws, as in our results."""
+    """Wilson's score interval of the proportion `value` of `count` draws.
+
+    The formula of evaluators/stats.py, which this room does not import, without its clipping.
+    """
     centre = value + Z**2 / (2 * count)
     half = Z * math.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
     return (centre - half) / (1 + Z**2 / count), (centre + half) / (1 + Z**2 / count)
@@ -135,9 +138,9 @@ def _nulls() -> dict[tuple[str, str, str], list[nulls.Null]]:
 
 
 def null(value: Value, name: str) -> float | None:
-    """The null `name` ("blind", "ceiling") of a published value; None if it is unknown.
+    """Null `name` ("blind", "ceiling") of a published value; None if it is unknown.
 
-    Of a mean over subsets: the mean of their nulls.
+    The null of a mean over subsets is the mean of their nulls.
     """
     stem = value.metric.removesuffix("_macro")
     subset = _SUBSETS.get((value.benchmark, value.subset), value.subset)
@@ -198,16 +201,16 @@ def has_blind(of: table.Row) -> bool:
 
 
 def outcome(of: table.Row) -> str:
-    """A key of OUTCOMES: the 95 % interval against chance and blind."""
+    """Verdict on a row, a key of OUTCOMES: its 95 % interval against chance and blind."""
     is_below = of.verdict == "blind" and of.high is not None and of.blind is not None
     return "below blind" if is_below and of.high < of.blind else of.verdict
 
 
 @functools.cache
 def differences() -> tuple[Difference, ...]:
-    """Of each pair of claims.csv, every metric that both rows of the table have.
+    """Differences of each pair of claims.csv in every metric that both rows of the table have.
 
-    Of the reruns by vl_compo only sets of compositional cases.
+    Reruns by vl_compo count only on sets of compositional cases.
     """
     found: dict[tuple[str, str, str], dict[tuple[str, str, str], Value]] = {}
     for value in published.values():
@@ -224,10 +227,10 @@ def differences() -> tuple[Difference, ...]:
 
 
 def _difference(method: Value, baseline: Value) -> Difference:
-    """Newcombe, Statistics in Medicine 1998, method 10, of intervals that include rounding.
+    """Difference of two values, with Newcombe's interval (Statistics in Medicine 1998, method 10).
 
     Two models err on the same cases more often than independent ones would: the interval of their
-    paired difference is narrower, but needs the cases.
+    paired difference is narrower, but needs the cases. The intervals of both include rounding.
     """
     # less is better: first and second change places
     better, worse = (baseline, method) if row(method).is_better_small else (method, baseline)

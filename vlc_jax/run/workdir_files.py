@@ -160,13 +160,13 @@ def lock(workdir: Path) -> TextIO:
 
 
 def missing(workdir: Path, log: Path) -> list[Path]:
-    """What a run that begins makes in `workdir`, innermost first, and the folders above it."""
+    """Files and folders that a new run creates for `workdir` and `log`, innermost first."""
     paths = (log, log.parent, workdir / "lock", workdir, *workdir.parents)
     return [path for path in paths if not path.exists()]
 
 
 def remove_unused(workdir: Path, made: Iterable[Path]) -> None:
-    """Removes what `missing` listed if the run wrote nothing, as one whose config is refused."""
+    """Removes the paths of `missing` if the run wrote nothing, as one whose config is refused."""
     if not any((workdir / name).exists() for name in ("config.json", "events.jsonl", "FAILED")):
         # a folder may hold files of others by now, or be gone
         with contextlib.suppress(OSError):

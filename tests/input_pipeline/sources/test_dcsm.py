@@ -43,6 +43,8 @@ def folder(tmp_path_factory):
     }
     (path / "instances.json").write_text(json.dumps(document))
     (path / "names.json").write_text('{"couch": "sofa"}')
+    (path / f"pairs/{dcsm.SPATIAL}.partial").mkdir(parents=True)
+    (path / f"pairs/{dcsm.SPATIAL}.partial/cup_above_rug.png").touch()
     out = ["--out", str(path / "pairs"), "--size", str(SIZE)]
     assert composites.main(["--objects", str(path / "objects"), "--count", "8", *out]) == 0
     more = ["--instances", str(path / "instances.json"), "--names", str(path / "names.json")]
@@ -79,6 +81,10 @@ def test_places_in_the_image_are_those_of_its_captions(folder):
             )
             said.add(caption)
     assert len(said) == 8
+
+
+def test_images_of_a_killed_command_do_not_join_the_next(folder):
+    assert not (folder / f"pairs/{dcsm.SPATIAL}/cup_above_rug.png").exists()
 
 
 def test_attributes_are_those_of_the_captions_and_exchanged_in_the_opposite(folder):
