@@ -192,9 +192,9 @@ def without_marks(page: str) -> str:
     for mark, block in zip(blocks[1::2], blocks[2::2], strict=True):
         # a list whose first items go still begins behind an empty line
         separator = max(separator, mark, key=len)
-        kept = _without_missing(block)
-        if kept is not None:
-            text, separator = text + separator + kept, ""
+        filled = _without_missing(block)
+        if filled is not None:
+            text, separator = text + separator + filled, ""
     return re.sub(rf"{NOT_RUN}\n\n(?={NOT_RUN})", "", text) + separator
 
 

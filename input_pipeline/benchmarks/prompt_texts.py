@@ -56,15 +56,16 @@ def _check_order(names: Sequence[str], known: Sequence[str]) -> None:
     """Raises ValueError if more classes have their own name at another place than at their own."""
     plain = [[re.sub(r"[\W_]+", "", each.lower()) for each in texts] for texts in (names, known)]
     times = Counter(plain[0])
-    places = {name: place for place, name in enumerate(plain[0]) if times[name] == 1}
-    shared = [(own, places[name]) for own, name in enumerate(plain[1]) if name in places]
+    places = {name: position for position, name in enumerate(plain[0]) if times[name] == 1}
+    shared = [(label, places[name]) for label, name in enumerate(plain[1]) if name in places]
     displaced = [pair for pair in shared if pair[0] != pair[1]]
     if 2 * len(displaced) > len(shared):
-        own, place = displaced[0]
+        label, position = displaced[0]
         raise ValueError(
-            f"class_names are in the order of the labels: class {own} of the source is "
-            f"{known[own]!r}, which is name {place}; class {own} is called {names[own]!r}. Bring "
-            "them into the order of the source, or give an object {class: name}"
+            f"class_names are in the order of the labels: class {label} of the source is "
+            f"{known[label]!r}, which is name {position}; class {label} is called "
+            f"{names[label]!r}. Bring them into the order of the source, or give an object "
+            "{class: name}"
         )
 
 

@@ -77,7 +77,7 @@ def write(
     digests = {name: balance.digest(of_kind) for name, (_, of_kind) in options.items()}
     request = {"balance": target, "seed": seed, "versions": versions, "texts": digests}
     log = balance.RoundLog(_log(out), request)
-    kept: dict[str, dict[int, str]] = {}
+    chosen: dict[str, dict[int, str]] = {}
     lines = []
     for name, (indices, of_kind) in options.items():
         choice = np.zeros(len(indices), np.int64)
@@ -89,13 +89,13 @@ def write(
             shares.append(pairs.separability(choice, seed))
             choice = _balanced(pairs, name, target, seed, log)
             shares += [pairs.separability(choice, seed)] if (choice >= 0).any() else []
-        kept[name] = {
+        chosen[name] = {
             int(index): each[1 + k]
             for index, each, k in zip(indices, of_kind, choice, strict=True)
             if k >= 0
         }
         lines.append(_line(name, choice, shares))
-    _write_rows(made, kept, captions, rows, out)
+    _write_rows(made, chosen, captions, rows, out)
     for side in dict.fromkeys(texts.side for texts in made.values()):
         if any(row.get(side) for row in rows):
             lines.append(
@@ -135,7 +135,7 @@ def _balanced(
 
 def _write_rows(
     made: Mapping[str, Texts],
-    kept: Mapping[str, Mapping[int, str]],
+    chosen: Mapping[str, Mapping[int, str]],
     captions: Sequence[str],
     rows: Sequence[Mapping[str, Any]],
     out: Path,
@@ -147,8 +147,8 @@ def _write_rows(
             line = {**row, "caption": caption}
             for side in sides:
                 of_side = [name for name, texts in made.items() if texts.side == side]
-                kinds = [name for name in of_side if index in kept[name]]
-                line[side] = [kept[name][index] for name in kinds]
+                kinds = [name for name in of_side if index in chosen[name]]
+                line[side] = [chosen[name][index] for name in kinds]
                 line[f"{side.removesuffix('s')}_kinds"] = kinds
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     os.replace(part, out)

@@ -51,8 +51,8 @@ def _run(options: argparse.Namespace) -> int:
         balance.check_target(options.balance)
         balanced_table.check_out(Path(options.out), Path(options.table))
     count = options.count or (COUNT if options.balance is None else None)
-    found = caption_files.with_rows(Path(options.table), options.column)[:count]
-    captions, rows = [caption for caption, _ in found], [row for _, row in found]
+    captioned = caption_files.with_rows(Path(options.table), options.column)[:count]
+    captions, rows = [caption for caption, _ in captioned], [row for _, row in captioned]
     made = _made(options, captions)
     for index, caption in enumerate(captions[: options.show]):
         print(caption)

@@ -58,16 +58,16 @@ def find(tagged: Tagged) -> frozenset[Binding]:
     (subject, relation, object): two phrases that follow one another and the preposition or verb
       between them. No parse: in "a man in a hat riding a horse" the hat rides.
     """
-    tokens, found = tagged.tokens, set()
+    tokens, bindings = tagged.tokens, set()
     phrases = [*_phrases(tagged)]
     for start, head, stop in phrases:
         noun = _noun(tokens[head].text)
-        found |= {(_base(token), noun) for token in tokens[start:head] if _is_attribute(token)}
-        found |= {(word, noun) for word in _behind(tokens[stop:])}
+        bindings |= {(_base(token), noun) for token in tokens[start:head] if _is_attribute(token)}
+        bindings |= {(word, noun) for word in _behind(tokens[stop:])}
     for (_, first, stop), (start, second, _) in itertools.pairwise(phrases):
         if relation := _relation(tokens[stop:start]):
-            found.add((_noun(tokens[first].text), relation, _noun(tokens[second].text)))
-    return frozenset(found)
+            bindings.add((_noun(tokens[first].text), relation, _noun(tokens[second].text)))
+    return frozenset(bindings)
 
 
 def _phrases(tagged: Tagged) -> Iterator[tuple[int, int, int]]:

@@ -60,6 +60,6 @@ def compose(background: Image.Image, objects: tuple[Placed, ...]) -> Image.Image
         longer = max(cut_out.size)
         width, height = (max(1, round(side * size * each / longer)) for each in cut_out.size)
         scaled = cut_out.resize((width, height), Image.Resampling.LANCZOS)
-        place = (round(x * size - width / 2), round(y * size - height / 2))
-        picture.paste(scaled, place, scaled)
+        corner = (round(x * size - width / 2), round(y * size - height / 2))
+        picture.paste(scaled, corner, scaled)
     return picture

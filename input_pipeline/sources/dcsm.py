@@ -172,11 +172,11 @@ class DcsmSource:
                 "them; or leave the set out (sets)"
             )
         suffixes = image_ops.suffixes()
-        found = {each.name for each in path.iterdir() if each.name.lower().endswith(suffixes)}
-        files = sorted(each for each in found if not each.startswith(OPPOSITE[name]))
+        names = {each.name for each in path.iterdir() if each.name.lower().endswith(suffixes)}
+        files = sorted(each for each in names if not each.startswith(OPPOSITE[name]))
         if not files:
             raise DataError(f"{path} has no images ({', '.join(suffixes)})")
-        alone = [each for each in files if f"{OPPOSITE[name]}{each}" not in found]
+        alone = [each for each in files if f"{OPPOSITE[name]}{each}" not in names]
         if alone and self._has_images:
             raise DataError(
                 f"{path}: {len(alone):,} of {len(files):,} images have no opposite "

@@ -107,8 +107,8 @@ def _open(
     below = ("", "*/", "*/*/")
     if infos := sorted(info for each in below for info in folder.glob(f"{each}dataset_info.json")):
         if len(infos) > 1:
-            found = ", ".join(str(info.parent) for info in infos)
-            raise ValueError(f"{folder} holds several prepared data sets: take one of {found}")
+            folders = ", ".join(str(info.parent) for info in infos)
+            raise ValueError(f"{folder} holds several prepared data sets: take one of {folders}")
         known = json_annotations.load(infos[0]).get("splits", [])
         of_set = [part.get("name") for part in known]
         chosen = next((each for each in splits if each in of_set), split)

@@ -52,8 +52,8 @@ class LabelledTars:
                 self._spans.append((number, *sample.parts[tar_samples.IMAGE]))
                 self._labels.append(_labels(kind, document, num_classes, where))
         if len(kinds) != 1:
-            found = "labels and vectors of labels" if kinds else "no samples"
-            raise DataError(f"the tars of {folder} hold {found}")
+            content = "labels and vectors of labels" if kinds else "no samples"
+            raise DataError(f"the tars of {folder} hold {content}")
         self._field = "label" if kinds == {_CLASS} else "labels"
         self.fingerprint = digest.hexdigest()[:16]
 

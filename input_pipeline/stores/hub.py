@@ -157,9 +157,9 @@ def local(address: str) -> Path:
     """
     bare, sha256 = _split(pinned(address))
     copy = _copied(bare)
-    if sha256 and sha256 != (found := _hash(copy)):
+    if sha256 and sha256 != (digest := _hash(copy)):
         raise ValueError(
-            f"{bare}: its files have the sha256 {found}, not {sha256} as when the run began: the "
+            f"{bare}: its files have the sha256 {digest}, not {sha256} as when the run began: the "
             f"repository was rewritten; restore it, or take the address without {_HASH}..."
         )
     return copy.path

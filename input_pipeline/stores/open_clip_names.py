@@ -241,8 +241,8 @@ _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
 def _rows() -> dict[tuple[str, str], Row]:
     rows = {}
     for (model, variant, activation), tags in _TABLE.items():
-        own = [repository for part, repository in _TOKENIZERS.items() if part in model]
-        tokenizer = own[0] if own else CLIP_TOKENIZER
+        repositories = [repository for part, repository in _TOKENIZERS.items() if part in model]
+        tokenizer = repositories[0] if repositories else CLIP_TOKENIZER
         # open_clip has each name with QuickGELU under a second name, too
         models = (model, f"{model}-quickgelu") if activation == "quick_gelu" else (model,)
         for each in models:

@@ -232,8 +232,8 @@ class Evaluation:
     def _nulls(self, name: str) -> text_nulls.Credits:
         """Credits of a benchmark, for all steps; kept beside the features in config.eval.cache."""
         if name not in self._credits:
-            kept = self._options.cache
-            cache = Path(kept) / "nulls" if kept else None
+            folder = self._options.cache
+            cache = Path(folder) / "nulls" if folder else None
             setup = self._options.benchmarks[name]
             self._credits[name] = text_nulls.of_cases(self._read(name), setup, cache)
         return self._credits[name]

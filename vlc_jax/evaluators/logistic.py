@@ -88,5 +88,5 @@ def fit(
     # scikit-learn's options
     options = {"maxiter": steps, "maxls": 50, "gtol": tolerance, "ftol": 64 * np.finfo(float).eps}
     start = np.zeros(shape[0] * shape[1])
-    found = minimize(at, start, method="L-BFGS-B", jac=True, options=options).x.reshape(shape)
-    return Probe(classes, found[:-1], found[-1])
+    fitted = minimize(at, start, method="L-BFGS-B", jac=True, options=options).x.reshape(shape)
+    return Probe(classes, fitted[:-1], fitted[-1])

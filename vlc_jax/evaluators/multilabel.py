@@ -121,8 +121,8 @@ def rank(
     if tie == "last_index":
         order = len(scores) - 1 - np.argsort(-scores[::-1], kind="stable")
     ranked, right = scores[order], truth[order]
-    place = np.arange(1, len(scores) + 1)
-    precision = np.cumsum(right) / place
+    position = np.arange(1, len(scores) + 1)
+    precision = np.cumsum(right) / position
     starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
     sizes = np.diff([*starts, len(scores)])
     hits = np.add.reduceat(right.astype(int), starts)
@@ -130,11 +130,11 @@ def rank(
     if tie == "strict":
         precision = np.where(np.repeat(hits < sizes, sizes), 0.0, precision)
     elif tie == "half":
-        # of an image with the class at place j of its tied ones: those before all ties, itself,
+        # of an image with the class at position j of its tied ones: those before all ties, itself,
         # and its share of the others
         before = np.repeat(np.cumsum(hits) - hits, sizes)
         others = np.repeat((hits - 1) / np.maximum(sizes - 1, 1), sizes)
-        expected = (before + 1 + (place - 1 - np.repeat(starts, sizes)) * others) / place
+        expected = (before + 1 + (position - 1 - np.repeat(starts, sizes)) * others) / position
         precision = np.repeat(np.add.reduceat(expected, starts) / sizes, sizes)
     return Ranking(order, right, precision[right], float(is_tied.mean()))
 

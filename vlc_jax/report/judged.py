@@ -119,22 +119,22 @@ def _table_of(value: Value) -> tuple[str, str, str]:
 @functools.cache
 def _decimals() -> dict[tuple[str, str, str], int]:
     """Printed digits of a table: those of its longest value, as files may omit zeros at the end."""
-    found: dict[tuple[str, str, str], int] = {}
+    digits: dict[tuple[str, str, str], int] = {}
     for value in published.values():
         key = _table_of(value)
-        found[key] = max(found.get(key, 0), value.decimals)
-    return found
+        digits[key] = max(digits.get(key, 0), value.decimals)
+    return digits
 
 
 @functools.cache
 def _nulls() -> dict[tuple[str, str, str], list[nulls.Null]]:
     """(benchmark, subset, metric) -> its row of the frozen nulls; subset "": the rows of all."""
-    found: dict[tuple[str, str, str], list[nulls.Null]] = {}
+    by_key: dict[tuple[str, str, str], list[nulls.Null]] = {}
     for rows in nulls.table().values():
         for row in rows:
             for subset in {row.subset, ""}:
-                found.setdefault((row.benchmark, subset, row.metric), []).append(row)
-    return found
+                by_key.setdefault((row.benchmark, subset, row.metric), []).append(row)
+    return by_key
 
 
 def null(value: Value, name: str) -> float | None:
@@ -212,16 +212,16 @@ def differences() -> tuple[Difference, ...]:
 
     Reruns by vl_compo count only on sets of compositional cases.
     """
-    found: dict[tuple[str, str, str], dict[tuple[str, str, str], Value]] = {}
+    by_model: dict[tuple[str, str, str], dict[tuple[str, str, str], Value]] = {}
     for value in published.values():
         if value.source != "vl_compo" or value.protocol in nulls.METRICS:
-            of_row = found.setdefault((value.source, value.table, value.model), {})
+            of_row = by_model.setdefault((value.source, value.table, value.model), {})
             of_row.setdefault((value.benchmark, value.subset, value.metric), value)
     return tuple(
         _difference(method, baseline)
         for claim in published.rows("claims.csv")
-        for key, method in found[claim["source"], claim["table"], claim["method"]].items()
-        if (baseline := found[claim["source"], claim["table"], claim["baseline"]].get(key))
+        for key, method in by_model[claim["source"], claim["table"], claim["method"]].items()
+        if (baseline := by_model[claim["source"], claim["table"], claim["baseline"]].get(key))
         and method.unit in ("percent", "fraction")
     )
 

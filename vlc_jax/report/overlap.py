@@ -74,12 +74,12 @@ def _decisions(rows: Iterable[Mapping[str, Any]], result: Mapping[str, Any]) -> 
             continue  # options that are images
         else:
             by_image = [(0, scores[:2] if protocol == "triplet" else scores)]
-        for own, values in by_image:
-            wrong = [k for k in range(len(values)) if k != own]
+        for correct, values in by_image:
+            wrong = [k for k in range(len(values)) if k != correct]
             best = max(values[k] for k in wrong)
             texts = tuple([captions[k] for k in wrong])
-            is_right, is_tie = values[own] > best, values[own] == best
-            yield Decision(captions[own], texts, is_right, is_tie, image)
+            is_right, is_tie = values[correct] > best, values[correct] == best
+            yield Decision(captions[correct], texts, is_right, is_tie, image)
 
 
 def _estimate(decisions: Sequence[Decision]) -> dict[str, Any]:

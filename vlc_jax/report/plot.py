@@ -289,8 +289,8 @@ def bars(
                     _bar(axes, y, height, row, text, THEME[colour], marker)
             ends = [group - len(runs) * height / 2, group + len(runs) * height / 2]
             for null, style in (("chance", "-"), ("blind", ":")):
-                found = {getattr(row, null) for row in rows if row}
-                for value in found - {None}:
+                nulls = {getattr(row, null) for row in rows if row}
+                for value in nulls - {None}:
                     axes.plot([value] * 2, ends, style, color=THEME["ink"], linewidth=1.4)
         first = [next(row for row in rows if row is not None) for rows in groups]
         axes.set_yticks(range(len(groups)), [f"{row.name}  {row.label}" for row in first])

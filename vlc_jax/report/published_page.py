@@ -46,17 +46,16 @@ def summary() -> dict[str, Any]:
     """
     rows = of_models()
     outcomes = [outcome(of) for _, of in rows if has_blind(of) and of.low is not None]
-    kinds = {"claims": False, "reruns": True}
-    found = {
+    kinds = {
         kind: [each for each in judged.differences() if judged.is_rerun(each.method) == is_rerun]
-        for kind, is_rerun in kinds.items()
+        for kind, is_rerun in (("claims", False), ("reruns", True))
     }
-    better = [row(each.method) for of in found.values() for each in of if each.outcome == "better"]
+    better = [row(each.method) for of in kinds.values() for each in of if each.outcome == "better"]
     return {
         "values": len(published.values()),
         "models": len({value.model for value, _ in rows} - {published.HUMAN}),
         "outcomes": collections.Counter(outcomes),
-        **{kind: collections.Counter(each.outcome for each in of) for kind, of in found.items()},
+        **{kind: collections.Counter(each.outcome for each in of) for kind, of in kinds.items()},
         "better": collections.Counter(outcome(of) for of in better if has_blind(of)),
     }
 
@@ -147,9 +146,9 @@ def _claims() -> Iterator[list[Any]]:
     for each in judged.differences():
         key = (each.method.model, each.baseline.model, each.method.origin)
         by_claim.setdefault(key, []).append(each)
-    for (method, baseline, origin), found in by_claim.items():
-        counts = collections.Counter(each.outcome for each in found)
-        better = [row(each.method) for each in found if each.outcome == "better"]
+    for (method, baseline, origin), differences in by_claim.items():
+        counts = collections.Counter(each.outcome for each in differences)
+        better = [row(each.method) for each in differences if each.outcome == "better"]
         in_vain = sum(has_blind(of) and outcome(of) != "above" for of in better)
         of_each = (counts[name] for name in ("better", "not resolved", "worse", "no interval"))
         yield [method, baseline, *of_each, in_vain, origin]

@@ -119,11 +119,11 @@ def indices(arrays: Mapping[str, np.ndarray], block: str) -> set[str]:
 
 def array(arrays: Mapping[str, np.ndarray], pattern: str, axes: int = 2) -> np.ndarray:
     """The one array named like `pattern`. Raises WeightsError for several, none, or other axes."""
-    found = [name for name in arrays if re.fullmatch(pattern, name)]
-    found = [name for name in found if "_m." not in name]  # of momentum encoders
-    if len(found) != 1 or arrays[found[0]].ndim < axes:
-        raise WeightsError(f"the weights have {len(found)} arrays of {axes} axes named {pattern}")
-    return arrays[found[0]]
+    names = [name for name in arrays if re.fullmatch(pattern, name)]
+    names = [name for name in names if "_m." not in name]  # of momentum encoders
+    if len(names) != 1 or arrays[names[0]].ndim < axes:
+        raise WeightsError(f"the weights have {len(names)} arrays of {axes} axes named {pattern}")
+    return arrays[names[0]]
 
 
 def _tokenizer(path: str | Path, tokenizer: str | None) -> str:

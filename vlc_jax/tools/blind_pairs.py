@@ -79,12 +79,12 @@ def mine(args: argparse.Namespace) -> str:
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f"{out.name}.partial")
     with partial.open("w", encoding="utf-8") as file, progress.bar("images", len(part)) as advance:
-        for done, found in pairs(both, part, args.above, args.below, args.block):
-            for first, second, cosine, other in found:
+        for done, blind in pairs(both, part, args.above, args.below, args.block):
+            for first, second, cosine, other in blind:
                 row = {"image": names[first], "other_image": names[second]}
                 row |= {"cosine": round(cosine, 4), "other_cosine": round(other, 4)}
                 file.write(json.dumps(row) + "\n")
-            count += len(found)
+            count += len(blind)
             advance(done - part.start)
     partial.replace(out)
     return (
@@ -117,7 +117,7 @@ def pairs(
     total = len(both[0].names)
     block = min(block, total)
     for start in range(part.start, part.stop, block):
-        stop, found = min(start + block, part.stop), []
+        stop, blind = min(start + block, part.stop), []
         rows = [features.block(start, block) for features in both]
         for first in range(start, total, block):
             columns = [features.block(first, block) for features in both]
@@ -125,8 +125,8 @@ def pairs(
             mask[stop - start :] = False  # of the next part
             for i, j in np.argwhere(mask):
                 cosines = (float(x[i] @ y[j]) for x, y in zip(rows, columns, strict=True))
-                found.append((start + int(i), first + int(j), *cosines))
-        yield stop, sorted(found)
+                blind.append((start + int(i), first + int(j), *cosines))
+        yield stop, sorted(blind)
 
 
 @jax.jit

@@ -103,23 +103,23 @@ def mine(args: argparse.Namespace) -> str:
         features = read_features(args.features)
         table = tables.open_table(args.table)
         ids = ids_of_images(table, args.column)
-    places = {name: place for place, name in enumerate(features.names)}
+    places = {name: row for row, name in enumerate(features.names)}
     check_names(ids, places, args)
     part = range(len(features.names))[embed.part(args.shard, len(features.names))]
     is_known = np.array([name in ids for name in features.names])
-    found: dict[str, tuple[list[str], list[float]]] = {}
+    chosen: dict[str, tuple[list[str], list[float]]] = {}
     with progress.bar("images", len(part)) as advance:
         blocks = neighbours(features, is_known, part, args.count, args.below, args.block)
         for start, cosines, nearest in blocks:
             for row, (values, indices) in enumerate(zip(cosines, nearest, strict=True)):
-                kept = [(v, i) for v, i in zip(values, indices, strict=True) if v > -np.inf]
-                found[features.names[start + row]] = (
-                    [ids[features.names[index]] for _, index in kept],
-                    [round(float(value), 4) for value, _ in kept],
+                valid = [(v, i) for v, i in zip(values, indices, strict=True) if v > -np.inf]
+                chosen[features.names[start + row]] = (
+                    [ids[features.names[index]] for _, index in valid],
+                    [round(float(value), 4) for value, _ in valid],
                 )
             advance(start + len(cosines) - part.start)
-    rows = write(out, table, args.column, ids, found)
-    of_shard = [indices for name, (indices, _) in found.items() if name in ids]
+    rows = write(out, table, args.column, ids, chosen)
+    of_shard = [indices for name, (indices, _) in chosen.items() if name in ids]
     few = sum(len(indices) < args.count for indices in of_shard)
     damaged = sum(row is None for row in table.rows())
     summary = f"{out}: {rows:,} rows, each with the {args.count} nearest of {len(ids):,} images"
@@ -249,7 +249,7 @@ def write(
     table: tables.Table,
     column: str,
     ids: dict[str, str],
-    found: dict[str, tuple[list[str], list[float]]],
+    chosen: dict[str, tuple[list[str], list[float]]],
 ) -> int:
     """Writes the rows of the images in `found`; returns their number."""
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -257,8 +257,8 @@ def write(
     with partial.open("w", encoding="utf-8") as file:
         for row in filter(None, table.rows()):
             name = str(row.get(column))
-            if name in found:
-                further = dict(zip(NAMES, found[name], strict=True))
+            if name in chosen:
+                further = dict(zip(NAMES, chosen[name], strict=True))
                 file.write(json.dumps({"id": ids[name], **row, **further}) + "\n")
                 count += 1
     partial.replace(out)

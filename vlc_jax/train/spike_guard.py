@@ -53,8 +53,8 @@ def without_update(is_spike: Bool[Array, ""], after: State, before: State) -> St
     def choose(new: object, old: object) -> object:
         return new if is_schedule(new) else jnp.where(is_spike, old, new)
 
-    kept = {
+    chosen = {
         name: jax.tree.map(choose, getattr(after, name), getattr(before, name), is_leaf=is_schedule)
         for name in ("params", "opt_state", "batch_stats")
     }
-    return after._replace(**kept)
+    return after._replace(**chosen)

@@ -111,8 +111,8 @@ def read(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         vision = files.read_json(files.beside(folder, VISION) / "config.json")
         vision = vision.get("vision_config", vision)
     if not isinstance(text, Mapping) or text.get("model_type") != MPT:
-        found = text.get("model_type") if isinstance(text, Mapping) else text
-        raise WeightsError(f"{where} is of {str(found)[:50]!r}; only MPT is supported here")
+        theirs = text.get("model_type") if isinstance(text, Mapping) else text
+        raise WeightsError(f"{where} is of {str(theirs)[:50]!r}; only MPT is supported here")
     if not isinstance(vision, Mapping):
         raise WeightsError(f"vision_config holds the fields of an image tower; got {vision!r}")
     lm = _language_model(text, where)

@@ -91,7 +91,7 @@ def _image_block(theirs: str, ours: str) -> list[Rule]:
 
 
 def _reader_block(theirs: str, ours: str) -> list[Rule]:
-    found = []
+    block = []
     for their_attention, our_attention in (("attention", "attention"), ("crossattention", "cross")):
         inner = f"{theirs}.{their_attention}.attention"
         for kind, codec, ours_of in (
@@ -100,15 +100,15 @@ def _reader_block(theirs: str, ours: str) -> list[Rule]:
         ):
             names = [f"{inner}.{part}.{kind}" for part in ("query", "key", "value")]
             paths = rename.query_key_value(f"{ours}/{our_attention}", ours_of)
-            found.append(rule(names, paths, codec))
+            block.append(rule(names, paths, codec))
         output = f"{theirs}.{their_attention}.output"
-        found += dense(f"{output}.dense", f"{ours}/{our_attention}/out")
-        found += norm(f"{output}.LayerNorm", f"{ours}/{our_attention}_norm")
+        block += dense(f"{output}.dense", f"{ours}/{our_attention}/out")
+        block += norm(f"{output}.LayerNorm", f"{ours}/{our_attention}_norm")
     for end, mlp, mlp_norm in (("", "mlp", "mlp_norm"), ("_query", "query_mlp", "query_norm")):
-        found += dense(f"{theirs}.intermediate{end}.dense", f"{ours}/{mlp}/up")
-        found += dense(f"{theirs}.output{end}.dense", f"{ours}/{mlp}/down")
-        found += norm(f"{theirs}.output{end}.LayerNorm", f"{ours}/{mlp_norm}")
-    return found
+        block += dense(f"{theirs}.intermediate{end}.dense", f"{ours}/{mlp}/up")
+        block += dense(f"{theirs}.output{end}.dense", f"{ours}/{mlp}/down")
+        block += norm(f"{theirs}.output{end}.LayerNorm", f"{ours}/{mlp_norm}")
+    return block
 
 
 def read(config: Mapping[str, Any]) -> dict[str, Any]:
