@@ -95,8 +95,7 @@ class Encoder(nn.Module, kw_only=True):
         if self.token_types:
             self.type_embedding = table(self.token_types)
         self.embedding_norm = layers.layer_norm(self.epsilon, self.dtype)
-        policy = layers.REMAT[self.remat]
-        make = Block if policy is None else nn.remat(Block, policy=policy)
+        make = layers.rematerialised(Block, self.remat)
         sizes = (self.heads, self.mlp_width, self.activation, self.epsilon)
         self.block = [make(*sizes, i in self.cross, self.dtype) for i in range(self.depth)]
 

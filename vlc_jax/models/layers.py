@@ -46,6 +46,15 @@ REMAT = {
 }
 
 
+def rematerialised(block: type[nn.Module], remat: str, **options: Any) -> type[nn.Module]:
+    """The class of a block whose backward pass recomputes activations.
+
+    remat: a key of REMAT.   options: of flax.linen.remat.
+    """
+    policy = REMAT[remat]
+    return block if policy is None else nn.remat(block, policy=policy, **options)
+
+
 def l2_normalize(x: Float[Array, "*axes embed"]) -> Float[Array, "*axes embed"]:
     """`x` scaled to length 1 along the last axis, in float32; a zero vector stays zero."""
     x = x.astype(jnp.float32)

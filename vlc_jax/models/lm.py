@@ -285,11 +285,11 @@ class Decoder(nn.Module, kw_only=True):
                 f"kv_heads must divide heads; got {self.groups} for {self.heads} heads"
             )
         errors.known("activation of a language model", self.activation, ACTIVATIONS)
-        policy = layers.REMAT[errors.known("remat", self.remat, layers.REMAT)]
+        errors.known("remat", self.remat, layers.REMAT)
         small, dtypes = nn.initializers.normal(0.02), (self.dtype, self.param_dtype)
         self.token_embedding = nn.Embed(self.vocab, self.width, *dtypes, embedding_init=small)
         # prevent_cse=False: in a scan XLA cannot merge the recomputed block with the first one
-        block = Block if policy is None else nn.remat(Block, policy=policy, prevent_cse=False)
+        block = layers.rematerialised(Block, self.remat, prevent_cse=False)
         self.blocks = nn.scan(
             block,
             variable_axes={"params": 0},

@@ -95,8 +95,7 @@ class QFormer(nn.Module, kw_only=True):
         # the norm is over queries, too, which have no positions
         x = jnp.concatenate([query, text], axis=1)
         x = layers.layer_norm(self.epsilon, self.dtype, "embedding_norm")(x)
-        policy = layers.REMAT[self.remat]
-        make = Block if policy is None else nn.remat(Block, policy=policy)
+        make = layers.rematerialised(Block, self.remat)
         for i in range(self.depth):
             has_cross = i % self.cross_every == 0
             sizes = (self.heads, self.mlp_width, self.activation, self.epsilon, has_cross)

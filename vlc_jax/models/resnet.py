@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from vlc_jax import errors, types
+from vlc_jax import types
 from vlc_jax.models import layers
-from vlc_jax.models.tower import scaled, tokens_of
+from vlc_jax.models.tower import check_pixels, scaled, tokens_of
 
 STRIDE = 32  # pixels per feature and axis: the stem divides by 4, three of the stages by 2
 EPSILON = 1e-5  # of torch.nn.BatchNorm2d
@@ -180,15 +180,9 @@ class ResNet(nn.Module, kw_only=True):
         A projected token is projection(value(feature)), as MaskCLIP computes dense features (Zhou
         et al. 2022, arXiv:2112.01071). There is no last norm: normed tokens are the raw ones.
         """
-        side = self.image_size
-        if image.shape[1:] != (side, side, 3):
-            raise errors.UsageError(
-                f"this image tower takes images of shape ({side}, {side}, 3), got "
-                f"{image.shape[1:]}; resize the input or set the model's image_size"
-            )
+        check_pixels(image, self.image_size)
         x = self._stem(image.astype(self.dtype))
-        policy = layers.REMAT[self.remat]
-        make = Bottleneck if policy is None else nn.remat(Bottleneck, policy=policy)
+        make = layers.rematerialised(Bottleneck, self.remat)
         for stage, blocks in enumerate(self.stages):
             for index in range(blocks):
                 stride = 2 if stage and not index else 1

@@ -1,6 +1,7 @@
 """Swin Transformer (Liu et al. 2021, arXiv:2103.14030), the image tower of X-VLM."""
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -9,9 +10,9 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vlc_jax import errors, types
+from vlc_jax import types
 from vlc_jax.models import layers
-from vlc_jax.models.tower import scaled, tokens_of
+from vlc_jax.models.tower import check_pixels, scaled, tokens_of
 from vlc_jax.models.vit import patches
 
 # the authors' initialiser of all matrices and tables
@@ -162,18 +163,12 @@ class Swin(nn.Module, kw_only=True):
     ) -> types.ImageFeatures:
         """The mean of the tokens after the last norm (batch, embed) and, if requested, the tokens
         of the last stage row by row, (batch, patches, embed)."""
-        side = self.image_size
-        if image.shape[1:] != (side, side, 3):
-            raise errors.UsageError(
-                f"this image tower takes images of shape ({side}, {side}, 3), got "
-                f"{image.shape[1:]}; resize the input or set the model's image_size"
-            )
+        check_pixels(image, self.image_size)
         last = len(self.stages) - 1
         dense = layers.Dense(self.width, True, self.dtype, _NORMAL, name="patch_embedding")
         x = dense(patches(image.astype(self.dtype), self.patch_size // 2**last))
         x = types.shard_batch(self._norm("patch_norm")(x))
-        policy = layers.REMAT[self.remat]
-        make = Block if policy is None else nn.remat(Block, policy=policy)
+        make = layers.rematerialised(Block, self.remat)
         for stage, blocks in enumerate(self.stages):
             if stage:
                 x = self._merged(x, stage)
@@ -206,7 +201,7 @@ class Swin(nn.Module, kw_only=True):
         x = self._norm(f"merge_{stage}_norm")(x.reshape(batch, half**2, 4 * width))
         return layers.Dense(2 * width, False, self.dtype, _NORMAL, name=f"merge_{stage}")(x)
 
-    def _projection(self, request: types.FeatureRequest):
+    def _projection(self, request: types.FeatureRequest) -> Callable[[jax.Array], jax.Array]:
         if self.projection is None:
             return lambda x: scaled(x, request)
         dense = layers.Dense(self.projection, False, self.dtype, _NORMAL, name="projection")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vlc_jax import types
+from vlc_jax import errors, types
 from vlc_jax.models import layers, rope
 
 
@@ -68,7 +68,7 @@ class Tower(nn.Module, kw_only=True):
 
         With `positions`, the mini model needs a third fewer FLOPs, B/32 7 % fewer.
         """
-        policy, last = layers.REMAT[self.remat], self.depth - 1
+        last = self.depth - 1
         fields = {
             "heads": self.heads,
             "mlp_width": self.mlp_width or 4 * self.width,
@@ -88,7 +88,7 @@ class Tower(nn.Module, kw_only=True):
         if is_scanned:
             # parent=None: the loop calls one block as a pure function of each block's parameters
             x = self._scan(layers.Block(**fields, parent=None), last, x, rotation, ends)
-        make = layers.Block if policy is None else nn.remat(layers.Block, policy=policy)
+        make = layers.rematerialised(layers.Block, self.remat)
         for index in range(last if is_scanned else 0, self.depth):
             block = make(**fields, name=f"block_{index}")
             x = block(x, positions if index == last else None, rotation, ends)
@@ -132,6 +132,15 @@ class Tower(nn.Module, kw_only=True):
             name="projection",
         )
         return lambda x: scaled(dense(x), request)
+
+
+def check_pixels(image: Float[Array, "batch height width channels"], side: int) -> None:
+    """Raises UsageError for images that are not squares of `side` pixels with three channels."""
+    if image.shape[1:] != (side, side, 3):
+        raise errors.UsageError(
+            f"this image tower takes images of shape ({side}, {side}, 3), got {image.shape[1:]}; "
+            "resize the input or set the model's image_size"
+        )
 
 
 def scaled(x: Float[Array, "*axes embed"], request: types.FeatureRequest) -> jax.Array:

@@ -9,9 +9,9 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from vlc_jax import errors, types
+from vlc_jax import types
 from vlc_jax.models import layers, rope
-from vlc_jax.models.tower import Tower, tokens_of
+from vlc_jax.models.tower import Tower, check_pixels, tokens_of
 
 
 def sincos2d(grid: int, width: int) -> np.ndarray:
@@ -115,12 +115,7 @@ class ImageTower(Tower, kw_only=True):
         matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
         Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
         """
-        side = self.image_size
-        if image.shape[1:] != (side, side, 3):
-            raise errors.UsageError(
-                f"this image tower takes images of shape ({side}, {side}, 3), got "
-                f"{image.shape[1:]}; resize the input or set the model's image_size"
-            )
+        check_pixels(image, self.image_size)
         x = self._embed(image.astype(self.dtype))
         if self.pooling == "cls":
             token = self.param(
