@@ -8,7 +8,7 @@ github.com/Raphoo/DCSM_Ideal_CLIP. It gives its head captions of two dimensions 
 
 import dataclasses
 
-from vlc_jax.input_pipeline.case import Benchmark
+from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import Caption
 
 # as in the code: parts of words, too ("on one" becomes "above abovee")
@@ -42,19 +42,16 @@ def reworded(benchmark: Benchmark, wording: str) -> Benchmark:
             text = text.replace(old, new)
         return beginning + text
 
-    cases = tuple(
-        dataclasses.replace(
-            case,
-            captions=tuple(map(changed, case.captions)),
-            meta=case.meta | {name: changed(case.meta[name]) for name in ("positive",)
-                              if name in case.meta},
-        )
-        for case in benchmark.cases
-    )  # fmt: skip
+    def reworded_case(case: Case) -> Case:
+        meta = case.meta
+        if "positive" in meta:
+            meta = meta | {"positive": changed(meta["positive"])}
+        return dataclasses.replace(case, captions=tuple(map(changed, case.captions)), meta=meta)
+
     note = f"captions in the wording {wording}; blind and ceiling are those of the published ones"
     return dataclasses.replace(
         benchmark,
-        cases=cases,
+        cases=tuple(map(reworded_case, benchmark.cases)),
         version=f"{benchmark.version}/{wording}",
         notes=(*benchmark.notes, note),
     )

@@ -191,7 +191,7 @@ def credit(margins: np.ndarray) -> np.ndarray:
 
 
 def described(pairs: Sequence[Sequence[str]], groups: Sequence[Hashable], seed: int = 0) -> str:
-    """ "blind 84.4 % (chance 50)", the separability of the pairs; "" if they are few."""
+    """Separability of the pairs, as "blind 84.4 % (chance 50)"; "" if they are few."""
     if len(pairs) < FEW:
         return ""
     share = Pairs(pairs, groups).separability(np.zeros(len(pairs), np.int64), seed)

@@ -35,7 +35,7 @@ class LabelledSource:
     the file there are none. In ObjectNet (folders `images` and `mappings`) the classes are the 113
     of ImageNet.
 
-    split: where a set has no "test", that is "val" or "validation".   image, label: columns of
+    split: "test" stands for "val" or "validation" in a set without it.   image, label: columns of
     Parquet files, features of tfds.   `meta` has "label", or "labels" where an image has several.
     Raises ValueError for a folder of no form or without the split, DataError for damaged files.
     """

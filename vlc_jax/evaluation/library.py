@@ -35,8 +35,7 @@ class Results(dict[str, dict[str, Any]]):
     `results["sugarcrepe"]["metrics"]["accuracy"]` has value, low and high (95 % interval), chance,
     count and ties, and scores without the image, blind and ceiling (evaluation/text_nulls.py);
     "accuracy/subset=swap_obj" is a subset's, "grounded_accuracy" that of cases that the texts do
-    not give away. "summary" lists the metrics of tables,
-    the headline first.
+    not give away. "summary" lists the metrics of tables, the headline first.
     """
 
     def print(self, published: str = "") -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
+WRONG_PER_ROW = 5  # wrong options in a per-example row, best first
+
 
 def check_cases(benchmark: Benchmark, rule: str, fits: Callable[[Case], object]) -> None:
     """Raises DataError with the rule for a benchmark without cases, and for a case that does not

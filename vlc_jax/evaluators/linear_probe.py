@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vlc_jax.evaluators import groups, logistic, stats, ties
-from vlc_jax.evaluators.cases import chunked, row
+from vlc_jax.evaluators.cases import WRONG_PER_ROW, chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark, Case
@@ -29,7 +29,6 @@ STEPS = 1000
 TOLERANCE = 1e-4
 # features times classes from which the accelerator computes the loss: some core seconds per step
 LARGE = 2 * 10**9
-WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
 def evaluate(

@@ -12,13 +12,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from vlc_jax.evaluators import stats, ties, zeroshot
-from vlc_jax.evaluators.cases import check_cases, chunked, row
+from vlc_jax.evaluators.cases import WRONG_PER_ROW, check_cases, chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.stats import RESAMPLES, RESAMPLES_AT_ONCE, SEED, Estimate
 from vlc_jax.input_pipeline.case import Benchmark, distinct_names
 from vlc_jax.input_pipeline.record import DataError
-
-WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
 def evaluate(

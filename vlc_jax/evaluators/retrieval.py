@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
-from vlc_jax.evaluators.cases import row
+from vlc_jax.evaluators.cases import WRONG_PER_ROW, row
 from vlc_jax.evaluators.scorer import Scorer, take
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
@@ -22,7 +22,6 @@ DUPLICATES = ("wrong", "correct")
 KS = (1, 5, 10)
 # scores in memory at a time: 16 MB in float32
 CELLS = 2**22
-WRONG_PER_ROW = 5  # wrong captions in a per-example row, best first
 
 
 class Direction(NamedTuple):

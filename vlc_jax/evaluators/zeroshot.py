@@ -13,14 +13,12 @@ import numpy as np
 from jaxtyping import Float
 
 from vlc_jax.evaluators import groups, stats, ties
-from vlc_jax.evaluators.cases import chunked, row
+from vlc_jax.evaluators.cases import WRONG_PER_ROW, chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.types import ImageFeatures, TextFeatures
-
-WRONG_PER_ROW = 5  # wrong classes in a per-example row, best first
 
 
 def evaluate(

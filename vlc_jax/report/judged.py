@@ -70,11 +70,14 @@ class Difference(NamedTuple):
 def wilson(value: float, count: float) -> tuple[float, float]:
     """Wilson's score interval of the proportion `value` of `count` draws.
 
-    The formula of evaluators/stats.py, which this room does not import, without its clipping.
+    As in evaluators/stats.py, which this room does not import: a test compares the two.
     """
     centre = value + Z**2 / (2 * count)
     half = Z * math.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
-    return (centre - half) / (1 + Z**2 / count), (centre + half) / (1 + Z**2 / count)
+    scale = 1 + Z**2 / count
+    # rounding may put a limit outside [0, 1] or on the wrong side of the value
+    low, high = min((centre - half) / scale, value), max((centre + half) / scale, value)
+    return max(0.0, low), min(1.0, high)
 
 
 def interval(value: Value) -> tuple[float, float] | None:
@@ -89,7 +92,7 @@ def interval(value: Value) -> tuple[float, float] | None:
     half = 0.5 * published.SCALES[value.unit] / 10 ** _decimals()[_table_of(value)]
     low, high = max(0.0, value.number - half), min(1.0, value.number + half)
     count = effective_count(value)
-    return max(0.0, wilson(low, count)[0]), min(1.0, wilson(high, count)[1])
+    return wilson(low, count)[0], wilson(high, count)[1]
 
 
 def effective_count(value: Value) -> float:

@@ -93,9 +93,8 @@ def _estimate(decisions: Sequence[Decision]) -> dict[str, Any]:
         "value": value,
         "count": count,
         "chance": float(np.mean([1 / (1 + len(each.wrong)) for each in decisions])),
-        # rounding may put a limit on the wrong side of the value
-        "low": max(0.0, min(low, value)),
-        "high": min(1.0, max(high, value)),
+        "low": low,
+        "high": high,
         "ties": float(np.mean([each.is_tie for each in decisions])),
         "unit": "fraction",
     }
