@@ -25,7 +25,6 @@ import itertools
 import json
 import os
 from types import SimpleNamespace
-from typing import Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
@@ -113,7 +112,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         is_evaluated = is_split and args.holdout
         config.evals = ConfigDict({"retrieval": {"split": "validation"}} if is_evaluated else {})
         if args.init_from:
-            start_from(config, args.init_from)
+            pretrained.start_from(config, args.init_from)
         if args.method != "clip":
             use_method(config, args.method, args.tagger)
     return config
@@ -200,43 +199,3 @@ def use_head(config: ConfigDict, theirs: ConfigDict, method: str) -> None:
         config.model[field] = theirs.model[field]
     config.text.functional_words = theirs.text.functional_words
     config.sub_batches = theirs.sub_batches
-
-
-def use_run_or_weights(config: ConfigDict, args: SimpleNamespace) -> None:
-    """Model, tokenizer and preprocessing of the run `args.run`, or of `args.weights` without one.
-
-    Raises ValueError for a run beside weights or a tokenizer.
-    """
-    if not args.run:
-        pretrained.use_family(config, args)
-        return
-    for name in ("weights", "tokenizer"):
-        if getattr(args, name):
-            raise ValueError(f"run={args.run} has {name} of its own: leave out {name}=, or run=")
-    start_from(config, args.run)
-
-
-def start_from(config: ConfigDict, run: str) -> None:
-    """Model, tokenizer and preprocessing of the run in the folder `run`, and its weights."""
-    path = os.path.join(run, "config.json")
-    if not os.path.isfile(path):
-        where = "has no config.json" if os.path.isdir(run) else "does not exist"
-        raise ValueError(f"{run} {where}: name the workdir of a run, or train one there first")
-    try:
-        with open(path, encoding="utf-8") as file:
-            saved: dict[str, Any] = json.load(file)
-        saved["model"], saved["text"], saved["input"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not the config of a run ({error}); repair it") from None
-    config.init_from = run
-    # of the devices, not of the model
-    config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})
-    if unknown := sorted(saved["text"].keys() - config.text.keys()):
-        raise ValueError(
-            f"init_from={run} is of another version of vlc_jax, with text.{unknown[0]}: export it "
-            "with that version, or train it on with a config of this one and --allow_config_change"
-        )
-    config.text.update(saved["text"])
-    for field in pretrained.OF_MODEL:
-        config.input[field] = saved["input"][field]
-    config.optimizer.learning_rate /= 10

@@ -5,7 +5,7 @@ A config declares each argument with its default, which is also its type, or wit
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,8 +32,7 @@ def parse(argument: Argument, **declared: Any) -> SimpleNamespace:
     """
     values = {name: _values(each)[0] for name, each in declared.items()}
     for name, value in _split(argument).items():
-        if name not in declared:
-            raise ValueError(_unknown(name, declared))
+        known("config argument", name, sorted(declared))
         kind = type(values[name])
         if not isinstance(argument, Mapping):
             value = _convert(name, value, kind)
@@ -67,14 +66,16 @@ def parse_data(argument: Argument, **declared: Mapping[str, Any]) -> SimpleNames
     return parse(argument, data=data, **declared[name])
 
 
+def known(kind: str, name: str, names: Collection[str]) -> None:
+    """Raises ValueError, with the nearest of `names` and all of them, for any other name."""
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ";"
+        raise ValueError(f"there is no {kind} {name!r}{hint} known: {', '.join(names)}")
+
+
 def _values(declared: Any) -> tuple[Any, ...]:
     return declared.values if isinstance(declared, OneOf) else (declared,)
-
-
-def _unknown(name: str, declared: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, declared, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown config argument {name!r}{hint} known: {', '.join(sorted(declared))}"
 
 
 def _split(argument: Argument) -> Mapping[str, Any]:

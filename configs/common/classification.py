@@ -3,11 +3,12 @@
 Class names and prompts are read from the folder of a set, or else from CLIP_benchmark's files.
 """
 
-import difflib
 import importlib.util
 import os
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from vlc_jax.configs.common import arguments
 
 ARGUMENTS = {
     "sets": "",
@@ -129,12 +130,7 @@ def names(text: str) -> list[str]:
     """Names of sets, joined by + with those of GROUPS, without repetition."""
     sets: list[str] = []
     for name in filter(None, text.split("+")):
-        if name not in SETS and name not in GROUPS:
-            close = difflib.get_close_matches(name, [*SETS, *GROUPS], n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(
-                f"there is no set {name!r}; {hint}sets are some of {', '.join((*GROUPS, *SETS))}"
-            )
+        arguments.known("set", name, (*GROUPS, *SETS))
         sets += GROUPS.get(name, (name,))
     return list(dict.fromkeys(sets))
 

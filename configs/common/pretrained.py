@@ -1,5 +1,6 @@
 """Finetuning of pretrained weights: preprocessing and tokenizer per family, data, schedule."""
 
+import json
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -125,6 +126,46 @@ def use_family(config: ConfigDict, args: SimpleNamespace) -> None:
     if args.family not in FAMILIES:
         raise ValueError(f"family is one of {[*FAMILIES, *OF_WEIGHTS]}; got {args.family!r}")
     FAMILIES[args.family](config, args, args.size)
+
+
+def use_run_or_weights(config: ConfigDict, args: SimpleNamespace) -> None:
+    """Model, tokenizer and preprocessing of the run `args.run`, or of `args.weights` without one.
+
+    Raises ValueError for a run beside weights or a tokenizer.
+    """
+    if not args.run:
+        use_family(config, args)
+        return
+    for name in ("weights", "tokenizer"):
+        if getattr(args, name):
+            raise ValueError(f"run={args.run} has {name} of its own: leave out {name}=, or run=")
+    start_from(config, args.run)
+
+
+def start_from(config: ConfigDict, run: str) -> None:
+    """Model, tokenizer and preprocessing of the run in the folder `run`, and its weights."""
+    path = os.path.join(run, "config.json")
+    if not os.path.isfile(path):
+        where = "has no config.json" if os.path.isdir(run) else "does not exist"
+        raise ValueError(f"{run} {where}: name the workdir of a run, or train one there first")
+    try:
+        with open(path, encoding="utf-8") as file:
+            saved: dict[str, Any] = json.load(file)
+        saved["model"], saved["text"], saved["input"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not the config of a run ({error}); repair it") from None
+    config.init_from = run
+    # of the devices, not of the model
+    config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})
+    if unknown := sorted(saved["text"].keys() - config.text.keys()):
+        raise ValueError(
+            f"init_from={run} is of another version of vlc_jax, with text.{unknown[0]}: export it "
+            "with that version, or train it on with a config of this one and --allow_config_change"
+        )
+    config.text.update(saved["text"])
+    for field in OF_MODEL:
+        config.input[field] = saved["input"][field]
+    config.optimizer.learning_rate /= 10
 
 
 def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_length: int) -> None:

@@ -14,12 +14,11 @@ head, or dcsm_baseline, its for other models; with tie=first_index its numbers);
 speech for the order sets). A killed evaluation resumes; existing results are kept.
 """
 
-import difflib
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs import default, records
+from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained, scenes
 
 SETS = (
@@ -66,6 +65,14 @@ SETS = (
     "whatsup_b_two_way",
     "winoground",
 )
+OTHERS = (  # further names of the argument `sets`
+    "coco_shuffled",
+    "flickr30k_shuffled",
+    "scenes",
+    "scenes_shuffled",
+    "scenes_geometry",
+    "all",
+)
 TEXT_SHUFFLES = (
     "shuffle_nouns_and_adjectives",
     "shuffle_all_but_nouns_and_adjectives",
@@ -98,7 +105,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         )
     config = default.get_config()
     with config.unlocked():
-        records.use_run_or_weights(config, args)
+        pretrained.use_run_or_weights(config, args)
         config.evals = ConfigDict(_evals(args, config.text.scenes.world))
     return config
 
@@ -121,15 +128,9 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
             evals |= _shuffled("scenes_retrieval", options)
         elif name.endswith("_shuffled") and (reader := f"{name[:-9]}_retrieval") in SETS:
             evals |= _shuffled(reader, shared | {"tagger": args.tagger})
-        elif name in SETS:
-            evals[name] = pretrained.published_set(name, shared, args.tagger)
         else:
-            close = difflib.get_close_matches(name, SETS, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(
-                f"there is no set {name!r}; {hint}sets are some of {', '.join(SETS)}, "
-                "coco_shuffled, flickr30k_shuffled, scenes, scenes_shuffled, scenes_geometry, all"
-            )
+            arguments.known("set", name, (*SETS, *OTHERS))
+            evals[name] = pretrained.published_set(name, shared, args.tagger)
     return {name: {**options, "tie": args.tie} for name, options in evals.items()}
 
 

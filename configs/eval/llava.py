@@ -24,7 +24,6 @@ Values of the papers are in docs/mllm.md; 2 points to either side are a match (s
 of images and kinds of GPU).
 """
 
-import difflib
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
@@ -103,9 +102,9 @@ def evaluations(args: SimpleNamespace, of_scenes: dict[str, dict]) -> dict[str, 
     names = args.sets.split("+")
     protocols = args.protocols.split("+") if args.protocols else DEFAULT
     for name in names:
-        _known("set", name, (*suite.SETS, *of_scenes))
+        arguments.known("set", name, (*suite.SETS, *of_scenes))
     for protocol in protocols:
-        _known("protocol", protocol, tuple(dict.fromkeys(row[0] for row in PROTOCOLS)))
+        arguments.known("protocol", protocol, tuple(dict.fromkeys(row[0] for row in PROTOCOLS)))
         fitting = {name for row in PROTOCOLS if row[0] == protocol for name in row[1] or names}
         if args.protocols and not fitting & {*names}:
             raise ValueError(f"protocol {protocol} is for {', '.join(sorted(fitting))} only")
@@ -118,10 +117,3 @@ def evaluations(args: SimpleNamespace, of_scenes: dict[str, dict]) -> dict[str, 
                 shared = of_scenes.get(name, {"root": args.root}) | count | {"reader": name}
                 evals[f"{name}_{protocol}{step}"] = shared | tie | options
     return evals
-
-
-def _known(kind: str, name: str, names: tuple[str, ...]) -> None:
-    if name not in names:
-        (close,) = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-        listed = ", ".join(names)
-        raise ValueError(f"there is no {kind} {name!r}; did you mean {close!r}? known: {listed}")

@@ -23,7 +23,7 @@ contradict the config are refused.
 
 from ml_collections import ConfigDict
 
-from vlc_jax.configs import default, records
+from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, classification, pretrained
 
 
@@ -39,7 +39,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
     )
     config = default.get_config()
     with config.unlocked():
-        records.use_run_or_weights(config, args)
+        pretrained.use_run_or_weights(config, args)
         evals = classification.evals(args)
         if args.path or not evals:
             evals["retrieval"] = {"split": "all"}

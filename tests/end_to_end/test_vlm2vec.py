@@ -12,7 +12,8 @@ import vlc_jax
 from tests.support import helpers
 from tests.support.configs import shrink
 from tests.support.training import train
-from vlc_jax.configs import default, records
+from vlc_jax.configs import default
+from vlc_jax.configs.common import pretrained
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.record import DataError, ImageQuestion
@@ -90,7 +91,7 @@ def test_the_decoder_of_a_captioner_is_trained_on_and_asked(captioner, tmp_path)
     other.model.name, other.init_from = "init_from", str(workdir)
     assert weights_config.completed(other).input.question == "{}"
     with other.unlocked():
-        records.start_from(other, str(workdir))
+        pretrained.start_from(other, str(workdir))
     assert other.input.question == "{}"
 
 
