@@ -34,7 +34,7 @@ from safetensors.numpy import save_file
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import addresses, command_line
-from vlc_jax.input_pipeline.stores import StoreError, hub
+from vlc_jax.input_pipeline.stores import StoreError, hub_api
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
 from vlc_jax.models.clip import CLIP
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # before the export, which takes minutes
         if options.push:
             with usage_errors():
-                options.push = hub.check_push(options.push)
+                options.push = hub_api.check_push(options.push)
         try:
             workdir = options.run or options.workdir
             names, verdict = export(
@@ -170,7 +170,7 @@ def export(
 def pushed(out: Path, repository: str) -> str:
     """Address of the commit of an exported folder. Raises UsageError or StoreError."""
     try:
-        return hub.push(out, repository)
+        return hub_api.push(out, repository)
     except (ValueError, StoreError) as error:
         advice = f"{out} is written: push it with hf upload {repository} {out}"
         kind = StoreError if isinstance(error, StoreError) else UsageError

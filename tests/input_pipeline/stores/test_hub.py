@@ -8,7 +8,7 @@ from huggingface_hub import constants
 
 from tests.support.hub import forget
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import fetch, hub_api
 from vlc_jax.input_pipeline.stores import hub as client
 from vlc_jax.models import variants
 
@@ -97,7 +97,7 @@ def test_files_that_another_program_has_cached_are_linked(hub, monkeypatch):
     commit = hub.put("me/clip", {"model.safetensors": WEIGHTS, "config.json": b"{}"})
     folder = Path(constants.HF_HUB_CACHE) / "models--me--clip"
     for name, content in hub.commits[commit].items():
-        digest = client.File(name, len(content), "").digest or hashlib.sha256(content).hexdigest()
+        digest = hub_api.File(name, len(content), "").digest or hashlib.sha256(content).hexdigest()
         if name.endswith(".json"):
             digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         (folder / "blobs").mkdir(parents=True, exist_ok=True)
@@ -244,8 +244,8 @@ def test_a_folder_is_pushed_in_one_commit_to_a_private_repository(hub, tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "README.md").write_text("# a model")
     (tmp_path / "out" / "model.safetensors").write_bytes(WEIGHTS)
-    client.check_push("me/new")
-    address = client.push(tmp_path / "out", "me/new")
+    hub_api.check_push("me/new")
+    address = hub_api.push(tmp_path / "out", "me/new")
     assert hub.private
     assert (fetch.local(address) / "model.safetensors").read_bytes() == WEIGHTS
 
@@ -264,4 +264,4 @@ def test_a_push_that_cannot_be_is_refused_before(
     monkeypatch.setenv("HF_TOKEN", token)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     with pytest.raises(ValueError, match=message):
-        client.check_push(repository)
+        hub_api.check_push(repository)
