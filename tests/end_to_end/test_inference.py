@@ -298,12 +298,9 @@ def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
     [
         (lambda m: m.zero_shot(GREYS, "red"), "class_names are a list, even of one"),
         (lambda m: m.zero_shot(GREYS, ["red"], "a {}"), "templates are a list"),
-        (
-            lambda m: m.zero_shot(GREYS, ["red"], ["a"]),
-            r"a template has {} once, for the class.*: a",
-        ),
+        (lambda m: m.zero_shot(GREYS, ["red"], ["a"]), r"have {} once, in place of .*got 'a'"),
         (lambda m: m.zero_shot(GREYS, ["red"], ["{} {x}"]), "no other braces"),
-        (lambda m: m.zero_shot(GREYS, ["red"], ["{} or {}"]), r"has {} once, .*: {} or {}"),
+        (lambda m: m.zero_shot(GREYS, ["red"], ["{} or {}"]), r"have {} once, .*got '{} or {}'"),
         (lambda m: m.zero_shot(GREYS, []), "at least one class"),
         (lambda m: m.with_params({}), r"the shape of .* is \(.*\) there and None here"),
         (lambda m: m.with_params({**m.params, "x": np.ones(2)}), r"of x is None .* \(2,\) here"),

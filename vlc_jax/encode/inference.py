@@ -23,8 +23,9 @@ from vlc_jax.encode.answers import Answers
 from vlc_jax.encode.batches import compiled
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
+from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
@@ -43,9 +44,9 @@ _POOLED_BLOCK = 1024
 # Batches of images, and of texts, whose token features are in memory at a time.
 _KEPT_BATCHES = 8
 
+T = TypeVar("T")
 # A path, encoded bytes, a uint8 array (height, width, 3) or a PIL image; an ImageQuestion is one of
 # them with a question, for a model that reads it.
-T = TypeVar("T")
 AnyImage = str | os.PathLike | Image.Image | ImageLike
 # Pixels for the pure functions: uint8, or float from 0 to 255, of which a gradient can be taken.
 Pixels = (
@@ -292,13 +293,10 @@ class Model:
         Raises UsageError without a class, without a template, or for a template without one {}.
         """
         inputs, classes = _images(images), tuple(_texts(class_names, "class_names"))
-        for template in (templates := tuple(_texts(templates, "templates"))):
-            if template.count("{}") != 1 or set(template.replace("{}", "")) & set("{}"):
-                raise UsageError(
-                    f"a template has {{}} once, for the class, and no other braces: {template}"
-                )
-        if not classes or not templates:
-            raise UsageError("zero_shot needs at least one class and one template")
+        with usage_errors():
+            templates = prompt_texts.templates(_texts(templates, "templates"))
+        if not classes:
+            raise UsageError("zero_shot needs at least one class")
         benchmark = Benchmark("zero_shot", (), "", classes=classes, templates=templates)
         texts = len(classes) * (len(templates) if self._setup.model.has_head else 1)
         scorer = self._scorer(max(len(inputs), len(benchmark.prompts)))
