@@ -149,18 +149,6 @@ def of_benchmark(benchmark: Benchmark, protocol: str, cache: Path | None = None)
     return _with_totals(benchmark, rows)
 
 
-def frozen(benchmark: Benchmark) -> list[Null]:
-    """Rows of `nulls.csv` for a benchmark; none unless they cover all its subsets.
-
-    They are those of the published set, whatever `count` and options the benchmark was read with.
-    """
-    parts = [table().get((benchmark.name, label, _sha256(benchmark, label)), [])
-             for label in _subsets(benchmark)]  # fmt: skip
-    if not all(parts):
-        return []
-    return _with_totals(benchmark, [row for part in parts for row in part])
-
-
 @functools.cache
 def table() -> dict[tuple[str, str, str], list[Null]]:
     """Rows of `nulls.csv` by benchmark, subset and sha256; sets with subsets have no row of all."""

@@ -95,17 +95,6 @@ def credit(scores: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([(s[0] == s.max()) / (s == s.max()).sum() for s in scores])
 
 
-def separability(pairs: Sequence[tuple[str, str]], groups: Sequence[Hashable], seed=0) -> float:
-    """Share of (caption, made text) pairs in which the blind classifier finds the caption, ties
-    counted half: .5 if the made texts cannot be told from captions.
-
-    Raises ValueError for no pair.
-    """
-    if not pairs:
-        raise ValueError("separability is a share of pairs; got no pair")
-    return float(credit(option_scores(pairs, groups, seed)).mean())
-
-
 def folds(groups: Sequence[Hashable], seed: int = 0) -> np.ndarray:
     """Fold of each case, (cases,), from 0 to FOLDS - 1: groups are dealt out in the order of a hash
     of seed and name, so that folds are equally large and independent of the order of cases."""

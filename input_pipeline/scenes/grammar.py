@@ -15,8 +15,6 @@ from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
 
-KINDS = ("single", "place", "relation", "list", "negation", "count")
-
 # Universal POS tags, as spaCy gives them to captions of photographs
 _TAGS = {
     "article": "DET", "no": "DET", "size": "ADJ", "texture": "ADJ", "colour": "ADJ",

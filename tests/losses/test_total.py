@@ -65,7 +65,7 @@ def test_without_masks_every_row_is_an_example_and_no_text_is_missing(all_output
                 alone = [None if m else x for m, x in zip(masks_, inputs, strict=True)]
                 found[name].append(loss.dense(*alone))
         image, text, hard = (x.pooled for x in (outputs.image, outputs.text, outputs.negative_text))
-        texts = tiles.texts_of(text, hard)
+        texts = tiles.Texts(text, hard, masks.complete(24, negatives=3))
         found["negclip"].append(infonce.chunked(image, texts, outputs.logit_scale, chunk=24))
         return found, losses.total({name: {"weight": 1.0} for name in found}, outputs)[0]
 

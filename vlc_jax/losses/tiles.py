@@ -21,7 +21,7 @@ from vlc_jax.losses import masks
 
 
 class Texts(NamedTuple):
-    """Embeddings of captions, and of their hard negatives if they have any; made by `texts_of`."""
+    """Embeddings of captions, and of their hard negatives if they have any."""
 
     text: Float[Array, "texts embed"]
     negative_text: Float[Array, "texts negatives embed"] | None
@@ -66,15 +66,6 @@ def negative_scores(
 ) -> Float[Array, "images texts negatives"]:
     """Dot products of every image with the hard negatives of every example, in float32."""
     return jnp.einsum("ie,tne->itn", image, text, precision="highest")
-
-
-def texts_of(
-    text: Float[Array, "texts embed"],
-    negative_text: Float[Array, "texts negatives embed"] | None = None,
-) -> Texts:
-    """The texts of a batch without padding and without a missing hard negative."""
-    negatives = None if negative_text is None else negative_text.shape[1]
-    return Texts(text, negative_text, masks.complete(len(text), negatives))
 
 
 def split(arrays: Any, chunk: int) -> Any:

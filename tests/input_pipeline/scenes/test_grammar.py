@@ -29,7 +29,7 @@ def test_every_drawn_caption_is_true(name):
     for scene, caption in captions(WORLDS[name], 2000, **EVERYTHING):
         assert grammar.is_true(caption, scene), (caption.text, scene)
         kinds.add(caption.kind)
-    assert kinds == set(grammar.KINDS)
+    assert kinds == {"single", "place", "relation", "list", "negation", "count"}
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))
