@@ -44,10 +44,6 @@ def cases(counts, group=None):
     ]
 
 
-def first_caption_wins(image, text):
-    return 1.0 if text.endswith(" 0") else 0.5
-
-
 def test_each_image_meets_its_own_captions(table_scorer):
     def look_up(image, text):
         n, k = text.split()[1:]

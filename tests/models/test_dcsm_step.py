@@ -26,11 +26,10 @@ def cross_entropy(logits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sub_batches", [2])
-def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images(sub_batches):
+def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images():
     """Images choose among 16 texts, the 8 matched texts among the images."""
     rng = np.random.default_rng(4)
-    count = 8 * sub_batches
+    sub_batches, count = 2, 16
 
     def normal(*shape):
         return rng.normal(size=shape).astype("f4")
@@ -93,16 +92,21 @@ def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_image
     assert metrics["grad_norm"] > 1e-3
 
 
-def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_finite():
+def of_four_pairs(**options):
+    """A small head with running moments, and features of four pairs."""
     rng = np.random.default_rng(0)
-    options = {"num_functional_words": 0, "standardise": "running", "network": "mlp"}
-    model = models.build("dcsm", "mini", head=options)
+    head = {"standardise": "running", "network": "mlp", **options}
+    model = models.build("dcsm", "mini", head=head)
     patches, length, embed = model.head.patches, model.head.length, model.image.embed
     shapes = {"image_tokens": (4, patches, embed), "text_tokens": (4, length, embed)}
     shapes |= {"image_pooled": (4, embed), "text_pooled": (4, embed)}
     batch = {name: rng.normal(size=s).astype("f4") for name, s in shapes.items()}
     batch |= {"text": np.zeros((4, length), np.int32), "mask": np.ones(4, bool)}
-    batch["stop"] = np.zeros(4, bool)
+    return model, batch | {"stop": np.zeros(4, bool)}
+
+
+def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_finite():
+    model, batch = of_four_pairs(num_functional_words=0)
     config = default.get_config()
     with config.unlocked():
         config.batch_size, config.sub_batches, config.optimizer.warmup_steps = 8, 2, 1
@@ -134,17 +138,9 @@ def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_fi
 
 
 def test_vectors_of_functional_words_that_are_frozen_stay_bit_for_bit_and_do_not_decay():
-    rng = np.random.default_rng(0)
-    options = {"num_functional_words": 2, "standardise": "running", "network": "mlp"}
-    model = models.build("dcsm", "mini", head=options)
-    patches, length, embed = model.head.patches, model.head.length, model.image.embed
-    shapes = {"image_tokens": (4, patches, embed), "text_tokens": (4, length, embed)}
-    shapes |= {"image_pooled": (4, embed), "text_pooled": (4, embed)}
-    batch = {name: rng.normal(size=s).astype("f4") for name, s in shapes.items()}
-    batch |= {"text": np.zeros((4, length), np.int32), "mask": np.ones(4, bool)}
-    batch["text_marks"] = np.zeros((4, length), np.int8)
+    model, batch = of_four_pairs(num_functional_words=2)
+    batch["text_marks"] = np.zeros(batch["text"].shape, np.int8)
     batch["text_marks"][:, 2] = 0, 1, 2, 1
-    batch["stop"] = np.zeros(4, bool)
     variables = jax.jit(model.init)(jax.random.key(0), batch)
     params, words = variables["params"], variables["params"]["head"]["functional_words"]
     for rules in ((), ("head/functional_words",)):

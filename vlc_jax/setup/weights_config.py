@@ -116,13 +116,8 @@ def config_of_weights(
     if llava_config.is_llava(path):
         return llava_config.config_of_llava(path, tokenizer)
     if (exported := exported_config.read(path)) is not None:
-        options = {"family": family, "variant": variant, "activation": activation}
-        if listed := ", ".join(name for name, value in options.items() if value is not None):
-            raise UsageError(
-                f"{path} is an exported folder, whose {exported_config.NAME} sets {listed}: leave "
-                f"{listed} out"
-            )
-        return _exported_with(exported, tokenizer, image_size)
+        given = {"family": family, "variant": variant, "activation": activation}
+        return _of_exported(path, exported, tokenizer, image_size, given)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ in blip_config.FORMATS:
         return blip_config.config_of_blip(path, arrays, tokenizer, image_size)
@@ -173,9 +168,22 @@ def _use_texts(
         config.text.context_length = metadata["context_length"]
 
 
-def _exported_with(
-    exported: ConfigDict, tokenizer: str | None, image_size: int | None
+def _of_exported(
+    path: str | Path,
+    exported: ConfigDict,
+    tokenizer: str | None,
+    image_size: int | None,
+    given: Mapping[str, str | None],
 ) -> ConfigDict:
+    """The config of an exported folder, with another tokenizer or size if there is one.
+
+    given: arguments that the folder sets itself. Raises UsageError if one is not None.
+    """
+    if listed := ", ".join(name for name, value in given.items() if value is not None):
+        raise UsageError(
+            f"{path} is an exported folder, whose {exported_config.NAME} sets {listed}: leave "
+            f"{listed} out"
+        )
     with exported.unlocked():
         exported.input.image_size = image_size or exported.input.image_size
         if tokenizer:
