@@ -40,6 +40,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
+    """The config for parsed arguments, which HN and HP+HN change."""
     config = default.get_config()
     with config.unlocked():
         pretrained.use_clip(config, args)

@@ -43,6 +43,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
 
 
 def make(args: SimpleNamespace) -> ConfigDict:
+    """The config for parsed arguments, which SVLC+Pos and DAC change."""
     config = clip_ft.make(args, table="cc3m")
     with config.unlocked():
         config.losses = ConfigDict(

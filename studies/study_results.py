@@ -66,6 +66,7 @@ class Results:
         return study_columns.seeds_of(run, self.seeds)
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
+        """Mean of a metric over seeds, with its interval."""
         estimates = self._estimates(run, benchmark, metric)
         return summary(estimates)
 

@@ -162,6 +162,7 @@ def errors(address: str) -> Iterator[None]:
 
 
 def root() -> Path:
+    """The folder of copies and listings on this host."""
     return copies.root() / "hub"
 
 

@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import text_file
@@ -96,7 +97,7 @@ class ClipTokenizer(Tokenizer):
             "tokenizer_config.json": json.dumps(settings | tokens, indent=2) + "\n",
         }
 
-    def _build(self):
+    def _build(self) -> Any:
         import tokenizers
         from tokenizers import models, pre_tokenizers
 

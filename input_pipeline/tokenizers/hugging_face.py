@@ -81,7 +81,7 @@ class HfTokenizer(tokenizer.FileTokenizer):
         return self._tokenizer.get_vocab(with_added_tokens=True)
 
 
-def open_hf(path: str | Path, added_tokens: Sequence[str] = ()):
+def open_hf(path: str | Path, added_tokens: Sequence[str] = ()) -> tuple[Any, bytes]:
     """The library's tokenizer without truncation and padding, with special tokens that its file may
     lack, and the bytes of the file.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vlc_jax.input_pipeline.tokenizers import special_tokens, tokenizer, trial
 
@@ -52,7 +53,7 @@ class SentencePieceTokenizer(tokenizer.FileTokenizer):
         return default
 
 
-def open_sentencepiece(path: str | Path):
+def open_sentencepiece(path: str | Path) -> tuple[Any, bytes]:
     """The library's processor and the bytes of its file. Raises ValueError, see `trial`."""
     import sentencepiece
 
@@ -62,7 +63,7 @@ def open_sentencepiece(path: str | Path):
     return sentencepiece.SentencePieceProcessor(model_proto=data), data
 
 
-def pieces(processor) -> dict[str, int]:
+def pieces(processor: Any) -> dict[str, int]:
     """Piece -> id of a SentencePiece processor."""
     names = processor.id_to_piece(list(range(processor.vocab_size())))
     return {name: index for index, name in enumerate(names)}

@@ -46,6 +46,7 @@ class Loss(NamedTuple):
 
     @property
     def implementations(self) -> dict[str, Values]:
+        """Name, as in config.losses.NAME.implementation -> function."""
         every = {"dense": self.dense, "chunked": self.chunked, "ring": self.ring}
         return {name: values for name, values in every.items() if values is not None}
 

@@ -70,6 +70,7 @@ class Plan(NamedTuple):
 
     @property
     def fits(self) -> bool:
+        """True if the step is compiled and its memory is below the limit."""
         return self.refusal is None and self.memory.total <= self.memory.limit
 
     @property

@@ -31,6 +31,7 @@ class Line:
 
     @property
     def any_row(self) -> table.Row:
+        """A row of one of the runs, for what all share."""
         return next(row for row in self.rows if row is not None)
 
     @property

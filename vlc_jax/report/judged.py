@@ -62,6 +62,7 @@ class Difference(NamedTuple):
 
     @property
     def outcome(self) -> str:
+        """better, worse, not resolved (the interval holds 0) or no interval."""
         if self.low is None or self.high is None:
             return "no interval"
         return "better" if self.low > 0 else "worse" if self.high < 0 else "not resolved"
@@ -247,4 +248,5 @@ def _difference(method: Value, baseline: Value) -> Difference:
 
 
 def is_rerun(value: Value) -> bool:
+    """True for a value that others than the method's authors measured."""
     return published.sources()[value.source]["kind"] == "rerun"

@@ -53,6 +53,7 @@ class Difference(NamedTuple):
 
     @property
     def value(self) -> float:
+        """Second minus first."""
         return self.second - self.first
 
 

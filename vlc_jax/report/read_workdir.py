@@ -66,6 +66,7 @@ class Evaluation:
 
     @property
     def newest(self) -> dict[str, Any]:
+        """The result of the last step."""
         return self.results[-1]
 
     @property

@@ -67,6 +67,7 @@ class Row:
 
     @property
     def label(self) -> str:
+        """Name of the metric for people, with its group."""
         name, _, group = self.metric.partition("/")
         stem = name.removesuffix("_macro")
         label = LABELS[stem] if stem in LABELS else stem.replace("_", " ")
@@ -99,6 +100,7 @@ class Row:
 
     @property
     def is_better_small(self) -> bool:
+        """True for ranks, brittleness and unparsed answers."""
         return self.unit == "rank" or self.metric.startswith(("brittleness", "unparsed"))
 
 
@@ -299,10 +301,12 @@ def signed(row: Row, difference: float) -> str:
 
 
 def percent(value: float | None) -> str:
+    """A share in percent, "82.4"; a dash for None."""
     return "–" if value is None else f"{100 * value:.1f}"
 
 
 def interval(row: Row) -> str:
+    """The interval of a row in its unit; a dash without one."""
     if row.low is None or row.high is None:
         return "–"
     return f"{number(row, row.low)}–{number(row, row.high)}"
