@@ -140,10 +140,8 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 # Paths of a language model's parameters (models/lm.py), below "lm" with layers on axis 0, and of
 # its adapters (models/lora.py) -> sharding. Along "tensor" matrices are split by heads and hidden
 # features, so that only the outputs of out and down are summed over devices (Megatron-LM).
-_IN, _OUT = (
-    r"(.*/)?lm/(blocks|cross)/(query|key|value|gate|up)/kernel",
-    r"(.*/)?lm/(blocks|cross)/(out|down)/kernel",
-)
+_IN = r"(.*/)?lm/(blocks|cross)/(query|key|value|gate|up)/kernel"
+_OUT = r"(.*/)?lm/(blocks|cross)/(out|down)/kernel"
 LANGUAGE_MODEL: tuple[tuple[str, PartitionSpec], ...] = (
     (_IN, PartitionSpec(None, "fsdp", "tensor")),
     (_OUT, PartitionSpec(None, "tensor", "fsdp")),

@@ -101,10 +101,8 @@ def numbers(row: Any) -> Any:
 
 def _scores(protocol: str, case: Case, row: Any) -> np.ndarray:
     """Scores (images, texts) of a case."""
-    texts, captions = (
-        texts_of(protocol, case),
-        row.get("captions") if isinstance(row, Mapping) else None,
-    )
+    texts = texts_of(protocol, case)
+    captions = row.get("captions") if isinstance(row, Mapping) else None
     if captions is not None and [*map(str, texts)] != [*map(str, captions)]:
         raise DataError(
             f"case {case.id!r} has the captions {[*texts]!r:.200}, the correct one first; the "

@@ -84,10 +84,8 @@ def _text(row: Mapping[str, Any], name: str, k: int) -> str:
 
 def _show_images(example: Example, low: float, high: float) -> list[ScoredImage]:
     """Images of one caption, the first of which is correct."""
-    caption, scores = (
-        str(example.row["captions"][0]),
-        [row[0] for row in score_matrix(example.row)],
-    )
+    caption = str(example.row["captions"][0])
+    scores = [row[0] for row in score_matrix(example.row)]
     chosen = max(range(1, len(scores)), key=lambda k: scores[k])
     # a tie counts as an error
     chosen = 0 if scores[0] > scores[chosen] else chosen

@@ -208,10 +208,8 @@ def map_sharded(f: Callable[[Any, Any], jax.Array], rows: Any, replicated: Any) 
         return f(rows, replicated)
     split = jax.P(_batch_axes())
     if _has_explicit_axes():  # shard_map does not reshard its inputs there
-        rows, replicated = (
-            jax.sharding.reshard(rows, split),
-            jax.sharding.reshard(replicated, jax.P()),
-        )
+        rows = jax.sharding.reshard(rows, split)
+        replicated = jax.sharding.reshard(replicated, jax.P())
     # check_vma=False: f's custom derivatives do not declare the axes over which results vary
     mapped = jax.shard_map(f, in_specs=(split, jax.P()), out_specs=split, check_vma=False)
     return mapped(rows, replicated)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vlc_jax.weights import bert, rename
-from vlc_jax.weights.openai import dense, norm
+from vlc_jax.weights.openai import dense, norm, packed
 from vlc_jax.weights.rename import Codec, Rule, rule
 
 AUTHORS = ("model.visual_encoder.patch_embed.proj.weight", "model.itm_head.weight")
@@ -82,15 +82,13 @@ def without_temperature(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarra
 
 def _image_tower(names: Mapping[str, str], convolution: Codec) -> list[Rule]:
     theirs, ours = names["block"] + ".{i}.", "image/block_{i}"
-    kernels, biases = (rename.query_key_value(f"{ours}/attention", x) for x in ("kernel", "bias"))
     return [
         rule(names["class"], "image/class_embedding", rename.LEADING_ONES),
         rule(names["positions"], "image/position_embedding", rename.LEADING_ONE),
         rule(f"{names['patches']}.weight", "image/patch_embedding/kernel", convolution),
         rule(f"{names['patches']}.bias", "image/patch_embedding/bias"),
         *norm(f"{theirs}{names['norm']}1", f"{ours}/attention_norm"),
-        rule(f"{theirs}{names['attention']}.qkv.weight", kernels, rename.PACKED_WEIGHT),
-        rule(f"{theirs}{names['attention']}.qkv.bias", biases, rename.PACKED_BIAS),
+        *packed(f"{theirs}{names['attention']}.qkv.", f"{ours}/attention"),
         *dense(f"{theirs}{names['out']}", f"{ours}/attention/out"),
         *norm(f"{theirs}{names['norm']}2", f"{ours}/mlp_norm"),
         *dense(f"{theirs}mlp.fc1", f"{ours}/mlp/up"),

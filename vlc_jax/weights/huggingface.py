@@ -2,7 +2,7 @@
 Dinov2Model (with registers too)."""
 
 from vlc_jax.weights import rename
-from vlc_jax.weights.openai import attention, dense, norm
+from vlc_jax.weights.openai import attention, dense, norm, separate
 from vlc_jax.weights.rename import Rule, rule
 
 IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... in older files
@@ -11,16 +11,10 @@ DINOV2_IGNORED = (r"embeddings\.mask_token",)  # read in pretraining only
 
 def _blocks(theirs: str, ours: str) -> list[Rule]:
     block = f"{theirs}.encoder.layers.{{i}}"
-    weights, biases = (
-        [f"{block}.self_attn.{part}_proj.{kind}" for part in "qkv"] for kind in ("weight", "bias")
-    )
-    kernels, our_biases = (
-        rename.query_key_value(f"{ours}/attention", kind) for kind in ("kernel", "bias")
-    )
+    projections = [f"{block}.self_attn.{part}_proj" for part in "qkv"]
     return [
         *norm(f"{block}.layer_norm1", f"{ours}/attention_norm"),
-        rule(weights, kernels, rename.SEPARATE_WEIGHT),
-        rule(biases, our_biases, rename.SEPARATE_BIAS),
+        *separate(projections, f"{ours}/attention"),
         *dense(f"{block}.self_attn.out_proj", f"{ours}/attention/out"),
         *norm(f"{block}.layer_norm2", f"{ours}/mlp_norm"),
         *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
@@ -76,13 +70,7 @@ def siglip_rules(patch_size: int) -> list[Rule]:
 def _dinov2_rules(patch_size: int) -> list[Rule]:
     """Rules without the MLPs."""
     block, ours, embeddings = "encoder.layer.{i}", "image/block_{i}", "embeddings"
-    weights, biases = (
-        [f"{block}.attention.attention.{part}.{kind}" for part in ("query", "key", "value")]
-        for kind in ("weight", "bias")
-    )
-    kernels, our_biases = (
-        rename.query_key_value(f"{ours}/attention", kind) for kind in ("kernel", "bias")
-    )
+    projections = [f"{block}.attention.attention.{part}" for part in ("query", "key", "value")]
     patches = f"{embeddings}.patch_embeddings.projection"
     return [
         rule(f"{patches}.weight", "image/patch_embedding/kernel", rename.convolution(patch_size)),
@@ -91,8 +79,7 @@ def _dinov2_rules(patch_size: int) -> list[Rule]:
         rule(f"{embeddings}.register_tokens", "image/register_tokens", rename.LEADING_ONE),
         rule(f"{embeddings}.position_embeddings", "image/position_embedding", rename.LEADING_ONE),
         *norm(f"{block}.norm1", f"{ours}/attention_norm"),
-        rule(weights, kernels, rename.SEPARATE_WEIGHT),
-        rule(biases, our_biases, rename.SEPARATE_BIAS),
+        *separate(projections, f"{ours}/attention"),
         *dense(f"{block}.attention.output.dense", f"{ours}/attention/out"),
         rule(f"{block}.layer_scale1.lambda1", f"{ours}/attention_scale"),
         *norm(f"{block}.norm2", f"{ours}/mlp_norm"),

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, huggingface_config, rename
-from vlc_jax.weights.openai import dense, norm
+from vlc_jax.weights import bert, config_keys, huggingface_config, rename
+from vlc_jax.weights.openai import dense, norm, packed
 from vlc_jax.weights.rename import Rule, rule
 
 KIND = "instructblip"
@@ -76,13 +76,9 @@ def rules(patch_size: int) -> list[Rule]:
 
 
 def _image_block(theirs: str, ours: str) -> list[Rule]:
-    kernels, biases = (
-        rename.query_key_value(f"{ours}/attention", kind) for kind in ("kernel", "bias")
-    )
     return [
         *norm(f"{theirs}.layer_norm1", f"{ours}/attention_norm"),
-        rule(f"{theirs}.self_attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
-        rule(f"{theirs}.self_attn.qkv.bias", biases, rename.PACKED_BIAS),
+        *packed(f"{theirs}.self_attn.qkv.", f"{ours}/attention"),
         *dense(f"{theirs}.self_attn.projection", f"{ours}/attention/out"),
         *norm(f"{theirs}.layer_norm2", f"{ours}/mlp_norm"),
         *dense(f"{theirs}.mlp.fc1", f"{ours}/mlp/up"),
@@ -91,19 +87,10 @@ def _image_block(theirs: str, ours: str) -> list[Rule]:
 
 
 def _reader_block(theirs: str, ours: str) -> list[Rule]:
-    block = []
-    for their_attention, our_attention in (("attention", "attention"), ("crossattention", "cross")):
-        inner = f"{theirs}.{their_attention}.attention"
-        for kind, codec, ours_of in (
-            ("weight", rename.SEPARATE_WEIGHT, "kernel"),
-            ("bias", rename.SEPARATE_BIAS, "bias"),
-        ):
-            names = [f"{inner}.{part}.{kind}" for part in ("query", "key", "value")]
-            paths = rename.query_key_value(f"{ours}/{our_attention}", ours_of)
-            block.append(rule(names, paths, codec))
-        output = f"{theirs}.{their_attention}.output"
-        block += dense(f"{output}.dense", f"{ours}/{our_attention}/out")
-        block += norm(f"{output}.LayerNorm", f"{ours}/{our_attention}_norm")
+    block = [
+        *bert.attention(f"{theirs}.attention", f"{ours}/attention", "attention"),
+        *bert.attention(f"{theirs}.crossattention", f"{ours}/cross", "attention"),
+    ]
     for end, mlp, mlp_norm in (("", "mlp", "mlp_norm"), ("_query", "query_mlp", "query_norm")):
         block += dense(f"{theirs}.intermediate{end}.dense", f"{ours}/{mlp}/up")
         block += dense(f"{theirs}.output{end}.dense", f"{ours}/{mlp}/down")

@@ -13,11 +13,9 @@ def siglip_rules(patch_size: int) -> list[Rule]:
     """Rules of SigLIP, and of SigLIP 2 of fixed resolution."""
     block, pool = "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
     ours, pooling = "image/block_{i}", "image/pooling"
-    kernels, biases = (rename.query_key_value(f"{ours}/attention", x) for x in ("kernel", "bias"))
     return [
         *_image_tower(patch_size),
-        rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
-        rule(f"{block}.attn.qkv.bias", biases, rename.PACKED_BIAS),
+        *openai.packed(f"{block}.attn.qkv.", f"{ours}/attention"),
         *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
         rule(f"{pool}.latent", f"{pooling}/probe", rename.LEADING_ONE),
         *dense(f"{pool}.q", f"{pooling}/attention/query"),

@@ -1,5 +1,7 @@
 """Renaming rules of OpenAI's CLIP, and of open_clip's ViTs and ResNets of the same names."""
 
+from collections.abc import Sequence
+
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Rule, rule
 
@@ -24,14 +26,27 @@ def dense(theirs: str, ours: str) -> list[Rule]:
     ]
 
 
-def attention(theirs: str, ours: str) -> list[Rule]:
-    """Rules of a torch.nn.MultiheadAttention, whose three projections are one packed array."""
+def packed(prefix: str, ours: str) -> list[Rule]:
+    """Rules of the query, key and value of an attention in one array; prefix: before "weight"."""
     kernels, biases = (rename.query_key_value(ours, kind) for kind in ("kernel", "bias"))
     return [
-        rule(f"{theirs}.in_proj_weight", kernels, rename.PACKED_WEIGHT),
-        rule(f"{theirs}.in_proj_bias", biases, rename.PACKED_BIAS),
-        *dense(f"{theirs}.out_proj", f"{ours}/out"),
+        rule(f"{prefix}weight", kernels, rename.PACKED_WEIGHT),
+        rule(f"{prefix}bias", biases, rename.PACKED_BIAS),
     ]
+
+
+def separate(theirs: Sequence[str], ours: str) -> list[Rule]:
+    """Rules of the query, key and value of an attention, three torch Linears with bias."""
+    kernels, biases = (rename.query_key_value(ours, kind) for kind in ("kernel", "bias"))
+    return [
+        rule([f"{name}.weight" for name in theirs], kernels, rename.SEPARATE_WEIGHT),
+        rule([f"{name}.bias" for name in theirs], biases, rename.SEPARATE_BIAS),
+    ]
+
+
+def attention(theirs: str, ours: str) -> list[Rule]:
+    """Rules of a torch.nn.MultiheadAttention."""
+    return [*packed(f"{theirs}.in_proj_", ours), *dense(f"{theirs}.out_proj", f"{ours}/out")]
 
 
 def blocks(theirs: str, ours: str) -> list[Rule]:
@@ -83,14 +98,9 @@ def resnet_rules(patch_size: int) -> list[Rule]:
     """Rules of CLIP with a ResNet."""
     del patch_size
     pool = "visual.attnpool"
-    kernels, biases = (rename.query_key_value("image/pooling", kind) for kind in ("kernel", "bias"))
-    weights, their_biases = (
-        [f"{pool}.{part}_proj.{kind}" for part in "qkv"] for kind in ("weight", "bias")
-    )
     rules = [
         rule(f"{pool}.positional_embedding", "image/position_embedding"),
-        rule(weights, kernels, rename.SEPARATE_WEIGHT),
-        rule(their_biases, biases, rename.SEPARATE_BIAS),
+        *separate([f"{pool}.{part}_proj" for part in "qkv"], "image/pooling"),
         *dense(f"{pool}.c_proj", "image/projection"),
         *_text_and_scale(),
     ]

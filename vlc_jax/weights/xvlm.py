@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vlc_jax.weights import bert, blip, rename
-from vlc_jax.weights.openai import dense, norm
+from vlc_jax.weights.openai import dense, norm, packed
 from vlc_jax.weights.rename import Rule, rule
 
 NAMES = ("model.vision_encoder.patch_embed.proj.weight", "model.itm_head.3.weight")
@@ -55,13 +55,11 @@ def rules() -> list[Rule]:
 def _stage(theirs: str, stage: int) -> list[Rule]:
     """Rules of the blocks of a stage and of the merging behind them."""
     block, ours = f"{theirs}.blocks.{{i}}", f"image/stage_{stage + 1}_block_{{i}}"
-    kernels, biases = (rename.query_key_value(f"{ours}/attention", x) for x in ("kernel", "bias"))
     table = f"{block}.attn.relative_position_bias_table"
     merge, our_merge = f"{theirs}.downsample", f"image/merge_{stage + 1}"
     return [
         *norm(f"{block}.norm1", f"{ours}/attention_norm"),
-        rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
-        rule(f"{block}.attn.qkv.bias", biases, rename.PACKED_BIAS),
+        *packed(f"{block}.attn.qkv.", f"{ours}/attention"),
         rule(table, f"{ours}/attention/position_bias"),
         *dense(f"{block}.attn.proj", f"{ours}/attention/out"),
         *norm(f"{block}.norm2", f"{ours}/mlp_norm"),
