@@ -33,7 +33,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -56,7 +56,16 @@ MOVED = 0.05  # of the side: most that a centre is moved
 SIDES = (0.34, 0.46)  # of an object, in shares of the picture's side
 SIZES = {"small": 0.2, "big": 0.5}
 TRIES = 1000  # draws of a pair of objects without images before no further pair is made
-Combination = tuple[str, str, str, str]
+Pictures = Sequence[Image.Image]
+Images = tuple[tuple[Placed, ...], tuple[Placed, ...]]  # an image and its opposite
+
+
+class Combination(NamedTuple):
+    """Two objects, and the relation between them or the attribute of each."""
+
+    name: str  # of the file, without its suffix
+    objects: tuple[str, str]
+    words: tuple[str, ...]
 
 
 @addresses.allowed
@@ -105,12 +114,18 @@ def _objects(folder: Path) -> dict[str, list[Image.Image]]:
 
 def _relations(objects: Sequence[str]) -> list[Combination]:
     pairs = itertools.permutations(objects, 2)
-    return [(a, relation, b, "") for (a, b), relation in itertools.product(pairs, CENTRES)]
+    return [
+        Combination(f"{a}_{relation}_{b}", (a, b), (relation,))
+        for (a, b), relation in itertools.product(pairs, CENTRES)
+    ]
 
 
 def _attributes(objects: Sequence[str], values: Sequence[str]) -> list[Combination]:
     pairs, both = itertools.permutations(objects, 2), itertools.permutations(values, 2)
-    return [(c, a, d, b) for (a, b), (c, d) in itertools.product(pairs, both)]
+    return [
+        Combination(f"{c}_{a}_{d}_{b}", (a, b), (c, d))
+        for (a, b), (c, d) in itertools.product(pairs, both)
+    ]
 
 
 def _write(
@@ -118,7 +133,7 @@ def _write(
     folder: str,
     combinations: list[Combination],
     objects: dict[str, list[Image.Image]],
-    draw: Callable[..., tuple[tuple[Placed, ...], tuple[Placed, ...]]],
+    draw: Callable[[Pictures, tuple[str, ...], np.random.Generator], Images],
 ) -> int:
     """Writes the images of one folder, opposites included; returns the number of pairs."""
     out = options.out / folder
@@ -135,11 +150,11 @@ def _write(
     prefix = dcsm.OPPOSITE["spatial" if folder == dcsm.SPATIAL else "attributes"]
     with progress.bar(folder, len(chosen)) as advance:
         for number, index in enumerate(chosen):
-            names = combinations[index]
+            name, pair, words = combinations[index]
             background = _background(backgrounds, options.size, rng)
-            file = "_".join(filter(None, names)) + ".png"
-            for begin, placed in zip(("", prefix), draw(names, objects, rng), strict=True):
-                composite.compose(background, placed).save(partial / f"{begin}{file}")
+            cut_outs = [objects[each][int(rng.integers(len(objects[each])))] for each in pair]
+            for begin, placed in zip(("", prefix), draw(cut_outs, words, rng), strict=True):
+                composite.compose(background, placed).save(partial / f"{begin}{name}.png")
             advance(number + 1)
     partial.rename(out)
     return len(chosen)
@@ -156,53 +171,36 @@ def _background(
     return transforms.random_resized_crop(picture, size, (0.5, 1.0), (0.9, 1.1), rng)
 
 
-def _pick(
-    name: str, objects: dict[str, list[Image.Image]], rng: np.random.Generator
-) -> Image.Image:
-    return objects[name][int(rng.integers(len(objects[name])))]
-
-
 def _moved(centre: tuple[float, float], rng: np.random.Generator) -> tuple[float, float]:
     x, y = (at + float(by) for at, by in zip(centre, rng.uniform(-MOVED, MOVED, 2), strict=True))
     return x, y
 
 
-def _spatial(
-    names: Combination, objects: dict[str, list[Image.Image]], rng: np.random.Generator
-) -> tuple[tuple[Placed, ...], tuple[Placed, ...]]:
+def _spatial(cut_outs: Pictures, words: tuple[str, ...], rng: np.random.Generator) -> Images:
     """A in the relation to B, and the two in each other's place."""
-    a, relation, b, _ = names
-    cut_outs = [_pick(a, objects, rng), _pick(b, objects, rng)]
+    (relation,) = words
     centres = [_moved(CENTRES[each], rng) for each in (relation, dcsm.INVERSE[relation])]
     sides = [float(side) for side in rng.uniform(*SIDES, 2)]
     placed = tuple(map(Placed, cut_outs, centres, sides))
     return placed, tuple(map(Placed, cut_outs, centres[::-1], sides))
 
 
-def _coloured(
-    names: Combination, objects: dict[str, list[Image.Image]], rng: np.random.Generator
-) -> tuple[tuple[Placed, ...], tuple[Placed, ...]]:
+def _coloured(cut_outs: Pictures, words: tuple[str, ...], rng: np.random.Generator) -> Images:
     """A and B side by side in two colours, and with the colours exchanged."""
-    colour, a, other, b = names
-    cut_outs = [_pick(a, objects, rng), _pick(b, objects, rng)]
     places = _side_by_side(rng)
     sides = [float(side) for side in rng.uniform(*SIDES, 2)]
     return tuple(
         tuple(map(Placed, map(composite.tinted, cut_outs, colours), places, sides))
-        for colours in ((colour, other), (other, colour))
+        for colours in (words, words[::-1])
     )
 
 
-def _sized(
-    names: Combination, objects: dict[str, list[Image.Image]], rng: np.random.Generator
-) -> tuple[tuple[Placed, ...], tuple[Placed, ...]]:
+def _sized(cut_outs: Pictures, words: tuple[str, ...], rng: np.random.Generator) -> Images:
     """A and B side by side, one small and one big, and with the sizes exchanged."""
-    size, a, other, b = names
-    cut_outs = [_pick(a, objects, rng), _pick(b, objects, rng)]
     places = _side_by_side(rng)
     return tuple(
         tuple(map(Placed, cut_outs, places, (SIZES[first], SIZES[second])))
-        for first, second in ((size, other), (other, size))
+        for first, second in (words, words[::-1])
     )
 
 
