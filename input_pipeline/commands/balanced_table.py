@@ -1,13 +1,13 @@
 """The table that `vlc-jax hard_texts --balance` writes: captions with the texts that are kept."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.hard_texts import balance
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.stores import progress
@@ -140,9 +140,8 @@ def _write_rows(
     rows: Sequence[Mapping[str, Any]],
     out: Path,
 ) -> None:
-    part = out.with_name(f"{out.name}.part")
     sides = dict.fromkeys(texts.side for texts in made.values())
-    with part.open("w", encoding="utf-8") as file:
+    with stores.replacing(out) as file:
         for index, (caption, row) in enumerate(zip(captions, rows, strict=True)):
             line = {**row, "caption": caption}
             for side in sides:
@@ -151,4 +150,3 @@ def _write_rows(
                 line[side] = [chosen[name][index] for name in kinds]
                 line[f"{side.removesuffix('s')}_kinds"] = kinds
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    os.replace(part, out)

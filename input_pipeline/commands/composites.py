@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.images import composite, image_ops, transforms
 from vlc_jax.input_pipeline.images.composite import Placed
@@ -224,9 +225,8 @@ def _negations(options: argparse.Namespace) -> int:
     if not pairs:
         raise DataError(f"{options.instances} has no two objects that are seen apart")
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f"{out.name}.partial")
-    partial.write_text(json.dumps(pairs, indent=1) + "\n", "utf-8")
-    partial.replace(out)
+    with stores.replacing(out) as file:
+        file.write(json.dumps(pairs, indent=1) + "\n")
     print(f"{out}: {len(pairs):,} pairs of images of {len(shown)} objects")
     return 0
 

@@ -27,8 +27,7 @@ from vlc_jax.setup.data import Tokenizer, image_transform
 MAX_SPARE_ROWS = 1024
 # Maximum share of differing tokens: files of one tokenizer name some special tokens differently.
 MAX_DIFFERING = 0.01
-
-
+# Fields of BLIP's text encoder that the files of weights have.
 _ENCODER = ("activation", "epsilon", "heads")
 
 
@@ -55,7 +54,7 @@ def metadata(config: ConfigDict, model: nn.Module, tokenizer: Tokenizer) -> Meta
         "std": std,
         "interpolation": config.input.interpolation,
     }
-    if isinstance(model.image, Tower):  # a ResNet has batch norm and ReLU
+    if isinstance(model.image, Tower):  # of a ResNet or a Swin both are fixed
         values |= {"image_activation": model.image.activation, "image_epsilon": model.image.epsilon}
     crop = image_transform(config, is_training=False).crop
     if crop != "pad":  # LLaVA pads the images of a CLIP that was trained on crops

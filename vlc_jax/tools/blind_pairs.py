@@ -33,6 +33,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.tools import command, embed, nearest
@@ -77,8 +78,7 @@ def mine(args: argparse.Namespace) -> str:
         )
     part, count = triangle(len(names), *embed.shard_numbers(args.shard)), 0
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f"{out.name}.partial")
-    with partial.open("w", encoding="utf-8") as file, progress.bar("images", len(part)) as advance:
+    with stores.replacing(out) as file, progress.bar("images", len(part)) as advance:
         for done, blind in pairs(both, part, args.above, args.below, args.block):
             for first, second, cosine, other in blind:
                 row = {"image": names[first], "other_image": names[second]}
@@ -86,7 +86,6 @@ def mine(args: argparse.Namespace) -> str:
                 file.write(json.dumps(row) + "\n")
             count += len(blind)
             advance(done - part.start)
-    partial.replace(out)
     return (
         f"{out}: {count:,} pairs of {len(part):,} images and later ones with a cosine above "
         f"{args.above} in {args.features} and below {args.below} in {args.other}"

@@ -39,6 +39,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
@@ -253,15 +254,14 @@ def write(
 ) -> int:
     """Writes the rows of the images in `found`; returns their number."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial, count = out.with_name(f"{out.name}.partial"), 0
-    with partial.open("w", encoding="utf-8") as file:
+    count = 0
+    with stores.replacing(out) as file:
         for row in filter(None, table.rows()):
             name = str(row.get(column))
             if name in chosen:
                 further = dict(zip(NAMES, chosen[name], strict=True))
                 file.write(json.dumps({"id": ids[name], **row, **further}) + "\n")
                 count += 1
-    partial.replace(out)
     return count
 
 
