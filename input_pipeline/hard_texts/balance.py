@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import blind
+from vlc_jax.input_pipeline.stores import text_file
 
 ROUNDS = 100
 # Share of the excess that a round changes: the classifier weakens with each, and in the end fewer
@@ -209,14 +210,12 @@ class RoundLog:
         self._rounds: dict[str, list[Round]] = {}
         # as it comes back from JSON
         request = json.loads(json.dumps(request))
-        content = path.read_text("utf-8", "replace") if path.exists() else ""
-        lines = content.splitlines(keepends=True)
-        # the last line of a command that was killed may be incomplete
-        whole = [line for line in lines if line.endswith("\n")] or [json.dumps(request) + "\n"]
-        if whole != lines:
-            path.write_text("".join(whole), "utf-8")
+        lines = text_file.whole_lines(path)
+        if not lines:
+            lines = [json.dumps(request)]
+            path.write_text(f"{lines[0]}\n", "utf-8")
         try:
-            rows = [json.loads(line) for line in whole]
+            rows = [json.loads(line) for line in lines]
             rounds = [(row.pop("kind"), Round(**row)) for row in rows[1:]]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} is no log of rounds ({error}); remove it") from error

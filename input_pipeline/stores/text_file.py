@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.record import DataError
 
 _MARKS = {  # that of UTF-32-LE begins with that of UTF-16-LE
@@ -31,6 +32,19 @@ def lines(path: Path) -> list[str]:
     """The lines of a text file, without their ends. Raises as `read` does."""
     # str.splitlines would also split at U+2028, U+0085 and others, which a text may hold
     return read(path).removesuffix("\n").split("\n")
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that a process appends to, without their ends; [] without the file.
+
+    A last line without an end, which a killed process has left, is removed from the file. Bytes
+    that are not UTF-8 are replaced.
+    """
+    data = path.read_bytes() if path.is_file() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        stores.replace(path, whole)
+    return whole.decode("utf-8", "replace").split("\n")[:-1]
 
 
 def decode(data: bytes, path: Path, errors: str = "strict") -> str:

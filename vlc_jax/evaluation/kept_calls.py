@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.run import workdir_files
 
 
@@ -21,7 +22,7 @@ class KeptCalls(dict[str, np.ndarray]):
         super().__init__()
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        first, *rows = self._lines() or [None]
+        first, *rows = map(json.loads, text_file.whole_lines(path) or ["null"])
         if first != json.loads(json.dumps(facts)):
             rows = []
             workdir_files.replace(path, json.dumps(facts) + "\n")
@@ -46,13 +47,3 @@ class KeptCalls(dict[str, np.ndarray]):
         self.path.unlink(missing_ok=True)
         if not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
-
-    def _lines(self) -> list[Any]:
-        """The rows of an existing file, without one that a killed process has half written."""
-        if not self.path.is_file():
-            return []
-        text = self.path.read_text("utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            workdir_files.replace(self.path, whole)
-        return [json.loads(line) for line in whole.split("\n") if line]

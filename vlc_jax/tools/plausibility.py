@@ -28,7 +28,7 @@ from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, nulls, protoco
 from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts import blind
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.stores import progress, text_file
 from vlc_jax.report.judged import wilson
 from vlc_jax.tools import command, write_texts
 
@@ -117,11 +117,7 @@ def _share(cases: Sequence[Sequence[str]], scores: Mapping[str, float]) -> str:
 def _read(path: Path, model: str) -> dict[str, Plausibility]:
     """Finished texts. Raises UsageError for a file of another model, or a damaged one."""
     known: dict[str, Plausibility] = {}
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if lines and not lines[-1].endswith(b"\n"):  # the last line of a killed command
-        lines.pop()
-        path.write_bytes(b"".join(lines))
-    for line in lines:
+    for line in text_file.whole_lines(path):
         try:
             name, text, total, tokens = json.loads(line)
         except (ValueError, TypeError) as error:
