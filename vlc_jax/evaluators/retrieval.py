@@ -25,12 +25,13 @@ CELLS = 2**22
 
 
 class Direction(NamedTuple):
-    """One direction of retrieval, per query."""
+    """One direction of retrieval.
+
+    standing: of the best correct candidate of each query.   correct: number of correct candidates.
+    """
 
     standing: ties.Standing
-    """Standing of the best correct candidate."""
     correct: Int[np.ndarray, " queries"]
-    """Number of correct candidates."""
 
 
 class Ranking(NamedTuple):

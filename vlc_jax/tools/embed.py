@@ -20,7 +20,6 @@ shards are X.npy. Exit codes are those of vlc_jax.main; 130: interrupted.
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
@@ -40,7 +39,7 @@ from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.stores import progress, text_file
 from vlc_jax.input_pipeline.stores.row_file import RowFile
 from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.run import workdir_files
@@ -177,13 +176,7 @@ def bad_file(out: Path) -> Path:
 
 def read_bad(out: Path) -> list[dict[str, Any]]:
     """The content of X.bad.jsonl."""
-    bad = []
-    if bad_file(out).exists():
-        for line in bad_file(out).read_text("utf-8").splitlines():
-            # the truncated last line of a killed run
-            with contextlib.suppress(ValueError):
-                bad.append(json.loads(line))
-    return bad
+    return [json.loads(line) for line in text_file.whole_lines(bad_file(out))]
 
 
 def add_bad(out: Path, bad: Sequence[dict[str, Any]]) -> None:
