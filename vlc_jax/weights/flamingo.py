@@ -15,12 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import config_keys, files, llava_sizes, rename
 from vlc_jax.weights.openai import norm
-from vlc_jax.weights.rename import Codec, Rule, rule
+from vlc_jax.weights.rename import Rule, rule
 
 MPT, OTTER, OPEN_FLAMINGO = "mpt", "otter", "open_flamingo"
 CHECKPOINT, LANGUAGE, VISION = "checkpoint.pt", "lang_encoder_path", "clip_vision_encoder_path"
@@ -176,14 +174,6 @@ def _vocabulary(folder: Path) -> int:
     return arrays[name].shape[0]
 
 
-def _split(count: int) -> Codec:
-    """Codec of a torch Linear that concatenates `count` equal matrices along its outputs (rows)."""
-    return Codec(
-        lambda weight: tuple(part.T for part in np.split(weight, count)),
-        lambda *parts: (np.concatenate([part.T for part in parts]),),
-    )
-
-
 def _matrix(theirs: str, ours: str) -> Rule:
     return rule(f"{theirs}.weight", f"{ours}/kernel", rename.TRANSPOSED)
 
@@ -193,7 +183,7 @@ def _attention(theirs: str, ours: str) -> list[Rule]:
     key_value = [f"{ours}/{name}/kernel" for name in ("key", "value")]
     return [
         _matrix(f"{theirs}.to_q", f"{ours}/query"),
-        rule(f"{theirs}.to_kv.weight", key_value, _split(2)),
+        rule(f"{theirs}.to_kv.weight", key_value, rename.stacked(2)),
         _matrix(f"{theirs}.to_out", f"{ours}/out"),
     ]
 
@@ -223,7 +213,7 @@ def blocks(sizes: Mapping[str, Any]) -> list[Rule]:
     query_key_value = [f"{ours}/{name}/kernel" for name in ("query", "key", "value")]
     rules = [
         rule(f"{theirs}.norm_1.weight", f"{ours}/attention_norm/scale"),
-        rule(f"{theirs}.attn.Wqkv.weight", query_key_value, _split(3)),
+        rule(f"{theirs}.attn.Wqkv.weight", query_key_value, rename.stacked(3)),
         _matrix(f"{theirs}.attn.out_proj", f"{ours}/out"),
         rule(f"{theirs}.norm_2.weight", f"{ours}/mlp_norm/scale"),
         _matrix(f"{theirs}.ffn.up_proj", f"{ours}/up"),

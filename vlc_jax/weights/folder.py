@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights import huggingface_config
 
 
 class Tower(NamedTuple):
@@ -41,7 +42,8 @@ class Model(NamedTuple):
     stages: tuple[int, ...] = ()  # of a ResNet
 
 
-_HF_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+# Fields of a tower -> keys of transformers' configs.
+_KEYS = {name: huggingface_config.IMAGE[name] for name in Tower._fields}
 
 
 def hugging_face(model: Model) -> dict[str, Any]:
@@ -62,14 +64,7 @@ def hugging_face(model: Model) -> dict[str, Any]:
         )
     kind = "siglip" if model.is_siglip else "clip"
     towers = {
-        part: {
-            "hidden_size": tower.width,
-            "num_hidden_layers": tower.depth,
-            "num_attention_heads": tower.heads,
-            "intermediate_size": tower.mlp_width,
-            "hidden_act": _HF_ACTIVATIONS[tower.activation],
-            "layer_norm_eps": tower.epsilon,
-        }
+        part: huggingface_config.write_section(tower._asdict(), _KEYS)
         for part, tower in (("image", model.image), ("text", model.text))
     }
     vision = towers["image"] | {"image_size": model.image_size, "patch_size": model.patch_size}

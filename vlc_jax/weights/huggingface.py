@@ -106,7 +106,7 @@ def dinov2_swiglu_rules(patch_size: int) -> list[Rule]:
     )
     return [
         *_dinov2_rules(patch_size),
-        rule(f"{theirs}.weights_in.weight", kernels, rename.STACKED_WEIGHT),
+        rule(f"{theirs}.weights_in.weight", kernels, rename.stacked(2)),
         rule(f"{theirs}.weights_in.bias", biases, rename.STACKED_BIAS),
         *dense(f"{theirs}.weights_out", f"{ours}/down"),
     ]

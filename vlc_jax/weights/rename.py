@@ -53,11 +53,7 @@ PACKED_BIAS = Codec(
     lambda b: (b[: len(b) // 3], b[len(b) // 3 :]),
     lambda query, key_value: (np.concatenate([query, key_value]),),
 )
-# Two matrices of one torch Linear, one above the other.
-STACKED_WEIGHT = Codec(
-    lambda w: tuple(part.T for part in np.split(w, 2)),
-    lambda *parts: (np.concatenate([part.T for part in parts]),),
-)
+# Biases of two matrices, see `stacked`.
 STACKED_BIAS = Codec(lambda b: tuple(np.split(b, 2)), lambda *parts: (np.concatenate(parts),))
 # Hugging Face: one Linear for each of query, key and value.
 SEPARATE_WEIGHT = Codec(
@@ -68,6 +64,14 @@ SEPARATE_BIAS = Codec(
     lambda q, k, v: (q, np.concatenate([k, v])),
     lambda query, key_value: (query, *_columns(key_value)),
 )
+
+
+def stacked(count: int) -> Codec:
+    """Codec of a torch Linear that concatenates `count` equal matrices along its outputs (rows)."""
+    return Codec(
+        lambda weight: tuple(part.T for part in np.split(weight, count)),
+        lambda *parts: (np.concatenate([part.T for part in parts]),),
+    )
 
 
 def convolution(patch: int) -> Codec:
