@@ -15,12 +15,16 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
-# Our fields of an image tower -> keys of vision_config.
-IMAGE = {
+# Our fields of any transformer -> keys of its section.
+SIZES = {
     "width": "hidden_size",
     "depth": "num_hidden_layers",
     "heads": "num_attention_heads",
     "mlp_width": "intermediate_size",
+}
+# The same of an image tower in vision_config.
+IMAGE = {
+    **SIZES,
     "image_size": "image_size",
     "patch_size": "patch_size",
     "activation": "hidden_act",

@@ -24,10 +24,7 @@ _IMAGE_DEFAULTS = {
 _QFORMER = {
     "vocab_size": "vocab_size",
     "positions": "max_position_embeddings",
-    "width": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "mlp_width": "intermediate_size",
+    **huggingface_config.SIZES,
     "cross_every": "cross_attention_frequency",
     "activation": "hidden_act",
     "epsilon": "layer_norm_eps",

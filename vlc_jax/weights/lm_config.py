@@ -86,10 +86,7 @@ HARMLESS = config_keys.names("embd_pdrop num_image_tokens pretraining_tp resid_p
 # Fields of models.lm.Decoder with the same value in config.json -> their names there.
 _FIELDS = {
     "vocab": "vocab_size",
-    "width": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "mlp_width": "intermediate_size",
+    **huggingface_config.SIZES,
     "kv_heads": "num_key_value_heads",
     "epsilon": "rms_norm_eps",
     "is_tied": "tie_word_embeddings",
