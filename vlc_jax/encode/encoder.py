@@ -79,6 +79,7 @@ class Encoder:
     image_tokens, text_tokens: BatchEncoders of the towers alone, with all tokens but the class
       token in the shared embedding; no text_tokens if texts are precomputed vectors.
     score, score_options, patch_maps: functions of (variables, image, text).
+    progress: counts images, texts, scores and answers (encode/progress.py).
 
     Args:
       setup: of the run.
@@ -88,8 +89,6 @@ class Encoder:
       is_writer: whether this process writes the files of features (with `once`).
       unfinished: folder that keeps the features of an evaluation until `forget`, if
         config.eval.cache is None; None: no files.
-
-    progress: counts images, texts, scores and answers (encode/progress.py).
 
     Raises UsageError if config.eval.cache cannot be written.
     """
