@@ -6,11 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from tests.support import helpers
+from tests.support import helpers, stand_ins
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +81,6 @@ def test_without_a_failed_test_the_last_lines_are_shown(parts):
     assert parts.first_failure("1\n2\n3\n4") == "2\n3\n4"
 
 
-def until(holds, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def is_running(pid):
     try:
         os.kill(pid, 0)
@@ -104,7 +96,7 @@ def test_a_signal_ends_the_parts_that_run(tmp_path):
     plan = f'lanes = 1\n[a]\ncommand = "sleep 1000 & echo $! > {pid}; wait"\n'
     (tmp_path / ".ci" / "parts.toml").write_text(plan)
     with subprocess.Popen([sys.executable, script], cwd=tmp_path) as process:
-        until(lambda: pid.exists() and pid.read_text())
+        stand_ins.wait_for(lambda: pid.exists() and pid.read_text())
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 130
-    until(lambda: not is_running(int(pid.read_text())))
+    stand_ins.wait_for(lambda: not is_running(int(pid.read_text())))

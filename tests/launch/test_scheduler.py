@@ -3,11 +3,11 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
 from launch import scheduler
+from tests.support import stand_ins
 
 # Lists what it is sent and ends with 75, as a run does; the file in $0 says that it is ready.
 STOPPED = (
@@ -17,13 +17,6 @@ STOPPED = (
 
 def share(jobs=1):
     return scheduler.shares(1) * jobs
-
-
-def wait_for(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_shares_divide_cores_and_gpus(monkeypatch):
@@ -62,7 +55,7 @@ def test_a_signal_is_passed_on_once_and_nothing_is_begun_after_it(tmp_path):
         return runs.process(["bash", "-c", STOPPED, str(tmp_path / "sent")], tmp_path, log, part)
 
     def stop():
-        wait_for((tmp_path / "sent").exists)
+        stand_ins.wait_for((tmp_path / "sent").exists)
         os.kill(os.getpid(), signal.SIGTERM)
 
     runs = scheduler.Scheduler(
@@ -85,7 +78,7 @@ def test_an_error_stops_all_and_is_raised(tmp_path):
 
     def do(item, part):
         if item == "broken":
-            wait_for((tmp_path / "sent").exists)
+            stand_ins.wait_for((tmp_path / "sent").exists)
             raise ValueError("broken")
         command = ["bash", "-c", STOPPED, str(tmp_path / "sent")]
         return runs.process(command, tmp_path, tmp_path / "log", part)

@@ -3,7 +3,6 @@
 import shlex
 import subprocess
 import tarfile
-import time
 
 import pytest
 
@@ -115,19 +114,12 @@ def write_checkout(tmp_path):
         stand_ins.write(folder / "launch/supervise.sh", script)
 
 
-def wait_for(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_a_run_is_started_on_every_worker_and_stopped(pod, tmp_path):
     write_checkout(tmp_path)
     started = pod(*POD, "train", *FLAGS)
     assert started.returncode == 0, started.stderr
     words = [tmp_path / f"python_{i}" for i in range(2)]
-    wait_for(lambda: all(path.exists() and "it's" in path.read_text() for path in words))
+    stand_ins.wait_for(lambda: all(path.exists() and "it's" in path.read_text() for path in words))
     for path in words:
         assert path.read_text().splitlines() == ["-m", "vlc_jax.main", "--coordinator=auto", *FLAGS]
     again = pod(*POD, "train", *FLAGS)
@@ -135,7 +127,7 @@ def test_a_run_is_started_on_every_worker_and_stopped(pod, tmp_path):
     assert again.stdout == "already running\n"
     assert pod(*POD, "stop").returncode == 0
     logs = [tmp_path / f"worker_{i}/vlc_jax/train.log" for i in range(2)]
-    wait_for(lambda: all("saved" in path.read_text() for path in logs))
+    stand_ins.wait_for(lambda: all("saved" in path.read_text() for path in logs))
     assert not any("restart" in path.read_text() for path in logs)
 
 
