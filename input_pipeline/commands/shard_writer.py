@@ -129,6 +129,8 @@ def _write(
     manifest["images"] = len(np.setdiff1d(np.concatenate(stored), [_hash(NO_IMAGE)]))
     manifest["complete"] = True
     _save(out, manifest)
+    # makes the index of a long one, so that no run has to
+    shards.read_manifest(out)
     return manifest
 
 

@@ -10,11 +10,13 @@ import psutil
 import pytest
 
 from tests.support.numbered import Numbered, loader, take
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.record import ShardError, StageError
-from vlc_jax.input_pipeline.sources import order, staged_shards
+from vlc_jax.input_pipeline.sources import order, shard_files, shards, staged_shards
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
 from vlc_jax.input_pipeline.sources.stage import Stage
+from vlc_jax.input_pipeline.stores import fetch
 
 COUNT, SHARD = 30, 4  # records, and those of a shard
 
@@ -168,13 +170,14 @@ def test_worker_processes_share_a_stage_and_count_what_they_read(folder, tmp_pat
     assert 0 < reads["bytes_staged"] <= sum(sizes(folder))
 
 
-def test_few_files_are_open_at_a_time(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(staged_shards, "_MAX_OPEN", 3)
-    source = ShardsSource(path=folder, stage=tmp_path / "stage")
+@pytest.mark.parametrize("stage", [None, "stage"])
+def test_few_files_are_open_at_a_time(folder, tmp_path, monkeypatch, stage):
+    monkeypatch.setattr(shard_files, "_MAX_OPEN", 3)
+    source = ShardsSource(path=folder, stage=stage and tmp_path / stage)
     for _ in range(2):
         for index in range(COUNT):
             assert source[index].id == f"r{index}"
-            opened = [path for path in open_files() if str(tmp_path / "stage") in path]
+            opened = [path for path in open_files() if path.endswith(".array_record")]
             assert 1 <= len(opened) <= 3
 
 
@@ -245,3 +248,17 @@ def test_shards_of_many_blocks_in_a_small_stage_are_warned_of(tmp_path, caplog):
 def test_a_misspelt_shuffle_is_refused(folder):
     with pytest.raises(ValueError, match=r"unknown shuffle 'local'.*known: global, blocks"):
         ShardsSource(path=folder, shuffle="local")
+
+
+def test_of_many_shards_in_a_store_only_the_manifest_is_copied_at_once(
+    folder, store, tmp_path, monkeypatch
+):
+    remote = stores.folder(f"{store}/shards")
+    for path in folder.iterdir():
+        remote.upload(path, path.name)
+    monkeypatch.setattr(shards, "_CHECKED", 2)
+    source = ShardsSource(path=f"{store}/shards", stage=tmp_path / "stage")
+    copies = fetch.cache_folder(f"{store}/shards")
+    assert [path.name for path in copies.glob("[!.]*")] == [shards.MANIFEST]
+    assert [source[index].id for index in range(COUNT)] == [f"r{i}" for i in range(COUNT)]
+    assert source.find("r17").id == "r17"  # takes the lists of ids
