@@ -2,13 +2,15 @@
 
   python speed/loader.py
   python speed/loader.py --torch-python .venv-parity/bin/python
+  python speed/loader.py --simulate 1e9
 
 One thread, CPU seconds (less sensitive to other processes than wall time), interleaved rounds,
 median over rounds. Compares our JPEG path with plain Pillow as in open_clip's and Hugging Face's
 preprocessing: decode, RGB, bicubic resize of the short side, centre crop. The other lines are whole
 training loaders (shuffled records, captions drawn and tokenized, batches of 64): over JPEG files,
 over their shards by `vlc-jax prepare`, and, with --torch-python, torch's DataLoader over the same
-files (speed/torch_loader.py).
+files (speed/torch_loader.py). --simulate measures instead how a folder of that many pairs opens,
+beside one of a million (speed/simulated_shards.py).
 """
 
 import argparse
@@ -25,7 +27,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
-from speed import harness
+from speed import harness, simulated_shards
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
@@ -40,14 +42,18 @@ def main() -> None:
     parser = harness.parser(__doc__, rounds=9, has_workers=True)
     parser.add_argument("--images", type=int, default=64, help="JPEG files per round")
     parser.add_argument("--scenes", type=int, default=1000, help="scenes per round")
+    parser.add_argument("--simulate", type=float, metavar="PAIRS", help="e.g. 1e9")
     # not this interpreter, as elsewhere: without the flag, only ours is measured
     parser.set_defaults(torch_python="")
     args = parser.parse_args()
     harness.print_machine()
-    files = jpeg_files(args.images)
-    measure_images(files, args)
     with tempfile.TemporaryDirectory() as folder:
-        measure_loaders(files, Path(folder), args)
+        if args.simulate:
+            simulated_shards.compare(int(args.simulate), Path(folder))
+        else:
+            files = jpeg_files(args.images)
+            measure_images(files, args)
+            measure_loaders(files, Path(folder), args)
 
 
 def measure_images(files: list[bytes], args: argparse.Namespace) -> None:

@@ -10,7 +10,6 @@ with reasons, and the request. Beside each shard is a file with the hashes of it
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import struct
 from collections.abc import Mapping
@@ -209,7 +208,8 @@ class ShardsSource:
             return  # neither listed nor copied yet
         objects = origin.list() if is_stored else None
         self._fetch()
-        for shard in itertools.islice(shards, 0, None, -(-len(shards) // _CHECKED) or 1):
+        for number in range(0, len(shards), len(shards) // _CHECKED + 1):
+            shard = shards[number]
             _check_size(folder, shard, objects)
             _check_size(folder, shard["ids"])
 

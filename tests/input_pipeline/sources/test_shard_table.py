@@ -67,7 +67,7 @@ def test_the_fingerprint_is_that_of_earlier_versions(folder):
 
 
 def test_opening_reads_no_shard_and_reading_a_wrong_one_ends_the_run(folder, monkeypatch):
-    monkeypatch.setattr(shards, "_CHECKED", 2)  # the first and the fifth
+    monkeypatch.setattr(shards, "_CHECKED", 2)  # of the eight, the first and the sixth
     wrong = sorted(folder.glob("*.array_record"))[1:4]
     wrong[0].write_bytes(bytes(wrong[0].stat().st_size))
     wrong[1].write_bytes(wrong[1].read_bytes() + b"x")
