@@ -1,8 +1,9 @@
 """THE record contract: one example of any source, before pixels and tokens."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import Any, Protocol, runtime_checkable
 
@@ -271,6 +272,18 @@ class Grouped(Protocol):
     """
 
     group_size: int
+
+
+@runtime_checkable
+class Mixed(Protocol):
+    """A source of the records of several, `parts`, one after the other, which training mixes.
+
+    weights: step -> a weight per part from that step on; 0 is among the steps.   names: of parts.
+    """
+
+    parts: Sequence[Source]
+    weights: Mapping[int, Sequence[Fraction]]
+    names: Sequence[str]
 
 
 def has_text_only(source: Source) -> bool:

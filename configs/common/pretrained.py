@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -183,7 +184,9 @@ def source_of(path: str, image_folder: str = "", table: str = "records") -> dict
     read by the source `table`. Image names are relative to `image_folder`, by default the folder of
     the file.
     """
-    if path and (os.path.isdir(path) or not os.path.splitext(path)[1]):
+    # a mixture of folders with their weights: "a:0.7+b:0.3"
+    names = [path] if os.path.isdir(path) else re.sub(r":[\d.]+(?=\+|$)", "", path).split("+")
+    if path and all(os.path.isdir(name) or not os.path.splitext(name)[1] for name in names):
         return {"source": "shards", "path": path}
     if table == "records":
         return {"source": table, "path": path} | (

@@ -30,6 +30,7 @@ from vlc_jax.input_pipeline.record import (
     has_text_only,
 )
 from vlc_jax.input_pipeline.sources import order
+from vlc_jax.input_pipeline.sources.mixture_order import MixtureOrder
 
 _MAX_CHECKED = 1000  # records, spread over the source; at least one must name hard images
 _NONE = HardTexts()
@@ -66,6 +67,7 @@ class Examples:
     noun_phrases: replaces captions by noun phrases before hard texts are generated; None: off.
     question: template of the question about every image (questions.py); "": none.
     text_only_question: template of the question of text-only records; "": none.
+    records_per_step: main rows of a step, for the steps at which weights of a mixture change.
     """
 
     source: Source
@@ -79,6 +81,7 @@ class Examples:
     noun_phrases: NounPhrases | None = None
     question: str = ""
     text_only_question: str = ""
+    records_per_step: int = 1
 
     def __post_init__(self) -> None:
         self._negatives_of_positive = dataclasses.replace(
@@ -164,6 +167,13 @@ class Examples:
             index = (index + 1) % len(self.source)
         raise DataError(f"none of the {len(self.source):,} records can be used here")
 
+    def epochs(self, step: int) -> dict[str, float]:
+        """How often each part of a mixture was read before a step; {} for other sources."""
+        if not isinstance(self._order, MixtureOrder):
+            return {}
+        epochs = self._order.epochs(step * self.records_per_step)
+        return dict(zip(self.source.names, epochs, strict=True))
+
     def _example(self, record: Record, position: int) -> Example:
         """Raises DataError for a record that cannot be used."""
         rng = self._generator(position, "image")
@@ -217,7 +227,7 @@ class Examples:
 
     @functools.cached_property
     def _order(self) -> order.Order:
-        return order.make(self.source, self.seed)
+        return order.make(self.source, self.seed, self.records_per_step)
 
     def _generator(self, position: int, stream: str) -> np.random.Generator:
         """Random generator of one position and purpose, independent of who draws and when.

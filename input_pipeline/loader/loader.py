@@ -214,6 +214,10 @@ class Loader:
         taken, self._reads = dict(self._reads), collections.Counter()
         return taken
 
+    def epochs(self) -> dict[str, float]:
+        """How often each part of a mixture was read by all hosts; {} for other sources."""
+        return self._batches.examples.epochs(self.step)
+
     def record_ids(self, step: int) -> list[str]:
         """Ids of the records in the global batch of a step, in order.
 
@@ -321,7 +325,9 @@ def make_train(
     Raises ValueError for invalid numbers, for a source without hard images and for texts that were
     prepared with another version of a generator.
     """
-    _check_batch_size(batch_size, process_count, options.get("hard_images", 0))
+    hard_images = options.get("hard_images", 0)
+    _check_batch_size(batch_size, process_count, hard_images)
+    options["records_per_step"] = batch_size // (1 + hard_images)
     for name, value, low, high in (
         ("process_index", process_index, 0, process_count),
         ("seed", seed, 0, 2**32),

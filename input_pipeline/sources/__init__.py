@@ -17,10 +17,10 @@ from vlc_jax.input_pipeline.sources.flickr30k import Flickr30kSource
 from vlc_jax.input_pipeline.sources.img2dataset import Img2datasetSource
 from vlc_jax.input_pipeline.sources.labelled import LabelledSource
 from vlc_jax.input_pipeline.sources.llava import LlavaSource
+from vlc_jax.input_pipeline.sources.mixture import make_shards
 from vlc_jax.input_pipeline.sources.negclip import NegclipSource
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
-from vlc_jax.input_pipeline.sources.shards import ShardsSource
 from vlc_jax.input_pipeline.sources.sugarcrepe import SugarcrepeSource
 from vlc_jax.input_pipeline.sources.tfds import TfdsSource
 
@@ -40,7 +40,7 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "negclip": NegclipSource,
     "records": RecordsSource,
     "scenes": ScenesSource,
-    "shards": ShardsSource,
+    "shards": make_shards,
     "sugarcrepe": SugarcrepeSource,
     "tfds": TfdsSource,
 }

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import Grouped, Sharded, Source
+from vlc_jax.input_pipeline.record import Grouped, Mixed, Sharded, Source
+from vlc_jax.input_pipeline.sources.mixture_order import MixtureOrder
 
 SHUFFLES = ("global", "blocks")
 # records: some MB of images, one read from storage instead of 256
@@ -20,6 +21,8 @@ BLOCK = 256
 WINDOW = 16
 # number of the random stream; the streams of examples.py count from 0
 _STREAM = 1_000
+# Between the seeds of the parts of a mixture; odd, and far from the next seeds of a user.
+_APART = 0x9E3779B9
 
 
 class Order(Protocol):
@@ -28,9 +31,14 @@ class Order(Protocol):
     def __getitem__(self, position: int) -> int: ...
 
 
-def make(source: Source, seed: int) -> Order:
-    """The order of a source: "blocks" if it is sharded and has this shuffle, of whole groups if its
-    records form groups, else "global"."""
+def make(source: Source, seed: int, records_per_step: int = 1) -> Order:
+    """The order of a source: of a mixture, its parts' by their weights; "blocks" if it is sharded
+    and has this shuffle; of whole groups if its records form groups; else "global"."""
+    if isinstance(source, Mixed):
+        weights = {step * records_per_step: each for step, each in source.weights.items()}
+        # seeds of their own: parts of one size would have one order
+        orders = [make(part, (seed + n * _APART) % 2**32) for n, part in enumerate(source.parts)]
+        return MixtureOrder(orders, [len(part) for part in source.parts], weights, seed)
     # imports jax if it is installed; readers and checks need neither
     import grain
 

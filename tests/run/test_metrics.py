@@ -126,6 +126,8 @@ def test_reads_are_counted_since_the_last_row():
     values = clock.read()
     assert (values["perf/read_mb"], values["perf/staged_mb"]) == (0, 0)
     assert "perf/stage_hit_fraction" not in values
+    clock.count_reads({}, {"web": 0.25})
+    assert clock.read()["data/epochs/web"] == 0.25
 
 
 def test_the_progress_line_shows_what_is_known():

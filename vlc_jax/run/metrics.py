@@ -152,6 +152,7 @@ class StepClock:
         self._paused: Counter[str] = Counter()  # kind -> seconds
         self._all_waited = 0.0
         self._reads: Counter[str] = Counter()
+        self._epochs: Mapping[str, float] = {}
         self._reset()
 
     def _reset(self) -> None:
@@ -199,9 +200,13 @@ class StepClock:
         self._flops += flops
         self.ticks += 1
 
-    def count_reads(self, counts: Mapping[str, int]) -> None:
-        """Adds counts of this process's shard reads (input_pipeline: ReadCounts)."""
+    def count_reads(self, counts: Mapping[str, int], epochs: Mapping[str, float] = {}) -> None:
+        """Adds counts of this process's shard reads (input_pipeline: ReadCounts).
+
+        epochs: of the parts of a mixture so far.
+        """
         self._reads.update(counts)
+        self._epochs = epochs
 
     def mean_step(self) -> float:
         """Mean seconds of a step; 0 before the first reading."""
@@ -226,8 +231,10 @@ class StepClock:
         return values
 
     def _read_values(self) -> dict[str, float]:
-        """perf/* values of this process's shard reads; {} for sources without shards."""
-        reads, values = self._reads, {}
+        """perf/* values of this process's shard reads and epochs of the parts of a mixture; {} for
+        sources without shards."""
+        reads = self._reads
+        values = {f"data/epochs/{name}": value for name, value in self._epochs.items()}
         if "bytes_read" in reads:
             values["perf/read_mb"] = reads["bytes_read"] / 1e6
         if "bytes_staged" in reads:

@@ -44,7 +44,7 @@ class BatchIterator:
             while (batch := self._loader.next(timeout=POLL_SECONDS)) is None:
                 if jax.process_count() == 1:
                     stop.check()
-        clock.count_reads(self._loader.take_reads())
+        clock.count_reads(self._loader.take_reads(), self._loader.epochs())
         batch = self._shortened(batch)
         for record_id in self._loader.bad.keys() - self._bad:
             self._bad.add(record_id)
