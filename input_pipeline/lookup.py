@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,6 +74,15 @@ def check_count(name: str, count: Any) -> None:
     """Raises ValueError unless the option `name` is a whole number from 1 on, or None."""
     if count is not None and not (_is_integer(count) and count >= 1):
         raise ValueError(f"{name} is a whole number from 1 on; got {count!r}")
+
+
+def weights(name: str, values: Any) -> list[float]:
+    """The option `name` as a list. Raises ValueError unless it is one of numbers from 0 on, some
+    above it, or empty."""
+    is_list = isinstance(values, list | tuple) and all(map(_is_number, values))
+    if not is_list or min(values, default=0) < 0 or not 0 < sum(values or [1]) < math.inf:
+        raise ValueError(f"{name} are numbers from 0 on, some above 0; got {values!r:.80}")
+    return [*map(float, values)]
 
 
 def _is_text(value: Any) -> bool:

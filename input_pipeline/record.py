@@ -200,7 +200,8 @@ class Record:
     `positive_kinds` name the generator of each text ("negclip", "replace", ...) in lists of the
     same shape; empty: unknown. `questions` holds the question that each caption answers; empty:
     none. `hard_images` are ids of records whose images are easily confused with this one. `group`
-    is any JSON value to split results by; `meta` holds further data of the source.
+    is any JSON value to split results by; `meta` holds further data of the source. Training draws
+    a caption by `caption_weights`, one per caption, 0: never; empty: each as often as another.
     """
 
     id: str
@@ -214,6 +215,7 @@ class Record:
     hard_images: Sequence[str] = ()
     group: Any = None
     meta: dict[str, Any] = field(default_factory=dict)
+    caption_weights: Sequence[float] = ()
 
 
 @runtime_checkable

@@ -177,9 +177,7 @@ class Examples:
     def _example(self, record: Record, position: int) -> Example:
         """Raises DataError for a record that cannot be used."""
         rng = self._generator(position, "image")
-        captions = record_validation.captions(record)
-        # a single caption draws no number: the crop below continues the same random stream
-        caption = captions[int(rng.integers(len(captions))) if len(captions) > 1 else 0]
+        caption = _drawn_caption(record, rng)
         pixels = self._pixels(record, rng)
         text, scene = record.captions[caption], record.meta.get("scene")
         sides = {
@@ -248,6 +246,22 @@ class Examples:
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "_order"}
+
+
+def _drawn_caption(record: Record, rng: np.random.Generator) -> int:
+    """Position of the caption that is trained on, among the usable ones."""
+    captions, weights = record_validation.captions(record), record.caption_weights
+    if weights and not (captions := [each for each in captions if weights[each] > 0]):
+        raise DataError("its usable captions have the weight 0")
+    # a single caption draws no number: the crop continues the same random stream
+    if len(captions) == 1:
+        return captions[0]
+    if not weights:
+        return captions[int(rng.integers(len(captions)))]
+    ends = np.cumsum([weights[each] for each in captions])
+    place = int(np.searchsorted(ends, rng.random() * ends[-1], side="right"))
+    # the product may be rounded up
+    return captions[min(place, len(captions) - 1)]
 
 
 def check_hard_images(source: Source) -> None:

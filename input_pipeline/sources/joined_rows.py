@@ -68,7 +68,7 @@ def join(parts: Sequence[Record], name: str) -> Record:
                 )
     lists: dict[str, Any] = {
         field: [*itertools.chain.from_iterable(getattr(part, field) for part in parts)]
-        for field in ("captions", "hard_images")
+        for field in ("captions", "hard_images", "caption_weights")
     }
     for side in ("negatives", "positives"):
         lists[side] = _per_caption(parts, side)

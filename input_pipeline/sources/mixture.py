@@ -28,6 +28,7 @@ def make_shards(
     stage: str | Path | None = None,
     stage_gb: float = 100.0,
     weights: Mapping[str, Any] | None = None,
+    caption_weights: Sequence[float] | None = None,
 ) -> Source:
     """The shards of a folder, or of several, `path="a:0.7+b:0.3"`.
 
@@ -37,6 +38,7 @@ def make_shards(
     """
     folders, first = _parts(str(path))
     options = {"shuffle": shuffle, "stage": stage, "stage_gb": stage_gb}
+    options["caption_weights"] = caption_weights
     parts = [ShardsSource(split, path=folder, **options) for folder in folders]
     if len(parts) > 1:
         return MixtureSource(dict(zip(folders, parts, strict=True)), first, weights or {})

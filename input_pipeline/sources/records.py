@@ -39,6 +39,7 @@ class RecordsSource(RowRecords):
     image_column: the image's file name.
     caption_column: the caption, or a list of captions of the image; several columns may be named.
       COCO captions JSON has the columns id, image and caption (all captions of an image).
+    caption_weights: of each column of `caption_column`: how often training draws a caption of it.
     join_rows: whether the rows of one image are one record, with the captions and hard texts of all
       of them and the id of the first; else each row is a record.
     id_column: names of the rows, unique or one for all rows of an image; default: image name and
@@ -91,6 +92,7 @@ class RecordsSource(RowRecords):
         hard_images_column: str | None = None,
         group_column: str | None = None,
         meta_columns: Sequence[str] = (),
+        caption_weights: Sequence[float] | None = None,
         split_column: str | None = None,
         holdout: float = 0.0,
         exclude: str | Path | None = None,
@@ -115,6 +117,7 @@ class RecordsSource(RowRecords):
             hard_images_column=hard_images_column,
             group_column=group_column,
             meta_columns=meta_columns,
+            caption_weights=caption_weights,
         )
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
@@ -332,6 +335,8 @@ class RecordsSource(RowRecords):
         if self._first is not None:
             # runs from before rows were joined had other records
             options.append("joined")
+        if self._caption_weights:
+            options.append(self._caption_weights)
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 

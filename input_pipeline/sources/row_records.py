@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import Caption, DataError, Record, check_text, read_caption
 from vlc_jax.input_pipeline.sources import cells, tables
 
@@ -53,6 +54,7 @@ class RowRecords:
         hard_images_column: str | None,
         group_column: str | None,
         meta_columns: Sequence[str],
+        caption_weights: Sequence[float] | None = None,
     ) -> None:
         self._folder = folder
         self._image = image_column
@@ -61,6 +63,12 @@ class RowRecords:
         self._negatives, self._positives = negatives_column, positives_column
         self._negative_kinds, self._positive_kinds = negative_kinds_column, positive_kinds_column
         self._hard_images, self._group = hard_images_column, group_column
+        self._caption_weights = lookup.weights("caption_weights", caption_weights or ())
+        if self._caption_weights and len(self._caption_weights) != len(self._captions):
+            raise ValueError(
+                f"caption_weights: a number for each caption column, {self._captions}; got "
+                f"{self._caption_weights}"
+            )
         self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
 
     def _record(self, row_index: int) -> Record:
@@ -82,6 +90,7 @@ class RowRecords:
             hard_images=[str(other) for other in cell.as_list(self._hard_images)],
             group=None if self._group is None else row.get(self._group),
             meta={column: row.get(column) for column in self._meta},
+            caption_weights=self._weights(row, name),
         )
 
     def _candidate_paths(self, image: str) -> list[Path]:
@@ -98,17 +107,26 @@ class RowRecords:
         return next((path for path in others if os.path.exists(path)), first)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[Caption]:
-        captions: list[str] = []
-        for column in self._captions:
-            if column not in row:
-                raise DataError(f"{name} has no {column!r}; it has {list(row)}")
-            value = cells.read_captions(row[column], column, name)
-            if value is None:
-                raise DataError(f"{name}: its {column!r} is null, or an empty cell")
-            captions += value if isinstance(value, list) else [value]
+        captions = [text for column in self._captions for text in self._texts_of(row, column, name)]
         if not all(isinstance(caption, str) for caption in captions):
             raise DataError(f"{name}: a caption is text; got {captions}")
         return [read_caption(caption) for caption in captions]
+
+    def _texts_of(self, row: dict[str, Any], column: str, name: str) -> list[str]:
+        if column not in row:
+            raise DataError(f"{name} has no {column!r}; it has {list(row)}")
+        value = cells.read_captions(row[column], column, name)
+        if value is None:
+            raise DataError(f"{name}: its {column!r} is null, or an empty cell")
+        return value if isinstance(value, list) else [value]
+
+    def _weights(self, row: dict[str, Any], name: str) -> list[float]:
+        """A weight per caption: equal parts of their column's."""
+        weights: list[float] = []
+        for column, weight in zip(self._captions, self._caption_weights, strict=False):
+            count = len(self._texts_of(row, column, name))
+            weights += [weight / count] * count
+        return weights
 
     def _has_image(self, row: dict[str, Any]) -> bool:
         """False for the row of a text-only record."""

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,10 @@ def encode(record: Record, image: bytes) -> bytes:
         "group": record.group,
         "meta": record.meta,
     }
-    if record.questions:
-        header["questions"] = list(record.questions)
+    # not always: shards without them stay the same bytes
+    for name in ("questions", "caption_weights"):
+        if values := getattr(record, name):
+            header[name] = list(values)
     text = json.dumps(header).encode()
     return _LENGTH.pack(len(text)) + text + image
 
@@ -69,6 +71,9 @@ def decode(entry: bytes) -> Record:
     record = Record(**json.loads(entry[_LENGTH.size : end]), image=entry[end:] or None)
     if not all(isinstance(text, str) for text in record.captions):
         raise TypeError(f"captions are texts; got {record.captions!r:.80}")
+    weights = lookup.weights("caption_weights", record.caption_weights)
+    if weights and len(weights) != len(record.captions):
+        raise ValueError(f"{len(record.captions)} captions with {len(weights)} weights")
     return dataclasses.replace(record, captions=[read_caption(text) for text in record.captions])
 
 
@@ -148,6 +153,7 @@ class ShardsSource:
 
     shuffle: the order of training, "global" or "blocks" (order.py).   stage: folder on a local disk
     for copies of the shards in use, up to `stage_gb` (10**9 bytes); None: shards are read in place.
+    caption_weights: of the first caption of a record, the second, ..., in place of stored ones.
     """
 
     holds_features = False
@@ -161,6 +167,7 @@ class ShardsSource:
         shuffle: str = "global",
         stage: str | Path | None = None,
         stage_gb: float = 100.0,
+        caption_weights: Sequence[float] | None = None,
     ) -> None:
         if not str(path):
             raise ValueError(f"this source needs `path`, the folder that {self.written_by} wrote")
@@ -180,6 +187,9 @@ class ShardsSource:
         self.text_versions = _text_versions(manifest)
         # only the content: the same shards have the same, however they were requested
         self.fingerprint = f"shards/{manifest['shards'].content}"
+        self._caption_weights = lookup.weights("caption_weights", caption_weights or ())
+        if self._caption_weights:
+            self.fingerprint += f"/{self._caption_weights}"
         self.has_text_only = manifest["request"].get("text_only", False)
         self._folder = folder
         shards, origin = manifest["shards"], stores.folder(path)
@@ -226,9 +236,18 @@ class ShardsSource:
         try:
             entry = self._entries[index]
             self._counts.add(bytes_read=len(entry))
-            return decode(entry)
+            record = decode(entry)
         except (RuntimeError, ValueError, TypeError) as error:  # array_record, JSON, Record
             raise DataError(f"entry {index} of {self._folder} is damaged: {error}") from error
+        if not self._caption_weights:
+            return record
+        if len(record.captions) > len(self._caption_weights):
+            raise DataError(
+                f"{record.id} has {len(record.captions)} captions, and caption_weights are "
+                f"{len(self._caption_weights)} numbers; give one for each"
+            )
+        weights = self._caption_weights[: len(record.captions)]
+        return dataclasses.replace(record, caption_weights=weights)
 
     def read_ahead(self, indices: np.ndarray) -> None:
         """Starts to copy the shards of these records, if there is a stage."""

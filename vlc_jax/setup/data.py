@@ -35,7 +35,7 @@ from vlc_jax.types.setup import BenchmarkSetup
 Transform = transforms.ImageTransform | FeatureTransform
 
 # Options of sources for training alone: benchmarks of the same source are read without them.
-OF_TRAINING = ("exclude", "shuffle", "stage", "stage_gb", "weights")
+OF_TRAINING = ("exclude", "shuffle", "stage", "stage_gb", "weights", "caption_weights")
 # The literature trains on both; `vlc-jax prepare` takes the splits of its --split instead.
 TRAIN_SPLITS = {"coco": "train+restval"}
 # Fields of config.model that image features depend on; text features depend on both tuples.
