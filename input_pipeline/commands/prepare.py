@@ -12,7 +12,8 @@ Images are shrunk until their shorter side is `size` (never enlarged, never crop
 JPEG of quality 95, or losslessly as PNG. Records that cannot be used are left out and listed in the
 manifest. A run that was stopped continues, with the same command, after its last whole shard.
 --negatives and --positives store hard texts that generators make of every caption; training selects
-them by the generators' names.
+them by the generators' names. --min-words, --max-words and --languages leave captions out, and
+records without any other one; the last line counts them.
 Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 30: the disk is
 full or broken (the same command continues); 130: interrupted.
 """
@@ -23,17 +24,25 @@ import difflib
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.commands import addresses, command_line, generated_texts, shard_writer
+from vlc_jax.input_pipeline.commands import (
+    addresses,
+    caption_filters,
+    command_line,
+    generated_texts,
+    shard_writer,
+)
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
 from vlc_jax.input_pipeline.stores import progress
 
 _NO_OPTIONS = "{}"
+_FILTERS = ("min_words", "max_words", "languages")
 # Pixels, of the named datasets: enough for crops of 224.
 _SIZE = 256
 
@@ -115,6 +124,10 @@ def _run(arguments: list[str]) -> int:
         options = _source_parser().parse_args(arguments)
         name, split = options.source, options.split
         source_options = command_line.parse_options(options.option)
+    # the filter needs the language in `meta`
+    if options.languages and "meta_columns" in inspect.signature(SOURCES[name]).parameters:
+        columns = source_options.get("meta_columns", [])
+        source_options["meta_columns"] = [*columns, options.language_field]
     source = make_source(name, split, **source_options)
     if getattr(source, "finds_more", False):
         raise ValueError(
@@ -123,6 +136,10 @@ def _run(arguments: list[str]) -> int:
         )
     request = {"source": name, "split": options.split, "options": source_options}
     request["annotations"] = getattr(source, "digests", {})
+    if filters := {name: getattr(options, name) for name in _FILTERS if getattr(options, name)}:
+        field = options.language_field if options.languages else ""
+        source = caption_filters.FilteredSource(source, **filters, language_field=field)
+        request["filters"] = source.request
     if options.negatives or options.positives:
         options_of = command_line.generator_options(options.generator_options)
         generators = generated_texts.make(options.negatives, options.positives, options_of)
@@ -158,10 +175,15 @@ def _run(arguments: list[str]) -> int:
 
 def _summary(manifest: dict[str, Any], out: str) -> str:
     size = sum(shard["bytes"] for shard in manifest["shards"])
+    filtered = sum((Counter(shard.get("left_out", {})) for shard in manifest["shards"]), Counter())
+    records = filtered.pop("records", 0)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(filtered.items()))
+    filters = f"; {filtered.total():,} captions and with them {records:,} records did not pass "
     return (
         f"{manifest['count']:,} records ({manifest['captions']:,} captions, "
         f"{manifest['images']:,} different images) in {len(manifest['shards'])} shards, "
         f"{size / 1e6:,.1f} MB, {len(manifest['skipped'])} left out: {out}"
+        + (f"{filters}the filters ({reasons})" if filtered else "")
     )
 
 
@@ -222,10 +244,27 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="of the records; more unusable ones end the run with exit code 3; default: 0.01",
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    positive = command_line.positive
+    parser.add_argument("--min-words", type=positive, help="shorter captions are left out")
+    parser.add_argument("--max-words", type=positive, help="longer captions are left out")
+    parser.add_argument(
+        "--languages",
+        type=_names,
+        default=[],
+        metavar="CODE,CODE",
+        help="captions of other languages are left out, by --language-field",
+    )
+    parser.add_argument(
+        "--language-field",
+        default="language",
+        metavar="NAME",
+        help="column of a table, field of img2dataset's JSON or of a record's `meta` with the "
+        "language; default: language",
+    )
     for side in ("negatives", "positives"):
         parser.add_argument(
             f"--{side}",
-            type=lambda text: [name.strip() for name in text.split(",")],
+            type=_names,
             action="extend",
             default=[],
             metavar="NAME,NAME",
@@ -245,6 +284,10 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="options of generators, {GENERATOR: {OPTION: VALUE}}",
     )
     return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 if __name__ == "__main__":

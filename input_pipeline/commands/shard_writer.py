@@ -11,7 +11,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlc_jax.input_pipeline import record_validation, stores
+from vlc_jax.input_pipeline.commands.caption_filters import LeftOut
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 from vlc_jax.input_pipeline.sources import id_index, shards
@@ -33,13 +35,17 @@ _BLOCK = 64
 
 
 class _Entry(NamedTuple):
-    """Encoded record of a shard; data is None for a skipped record, with the reason."""
+    """Encoded record of a shard; data is None for a record without, with the reason if it is bad.
+
+    left_out: reason -> number of captions that filters left out.
+    """
 
     name: str
     data: bytes | None = None
     captions: int = 0
     image_hash: int = 0
     reason: str = ""
+    left_out: Mapping[str, int] = {}
 
 
 def write(
@@ -226,7 +232,10 @@ def _write_shard(
             record_validation.captions(record)
             image = shrink(record, request["size"], request["format"])
             data = shards.encode(record, image)
-            return _Entry(name, data, len(record.captions), _hash(image))
+            left_out = getattr(record, "left_out", {})
+            return _Entry(name, data, len(record.captions), _hash(image), left_out=left_out)
+        except LeftOut as error:
+            return _Entry(name, left_out=error.counts)
         except DataError as error:
             return _Entry(name, reason=str(error))
 
@@ -235,12 +244,17 @@ def _write_shard(
     writer = array_record_module.ArrayRecordWriter(str(partial), "group_size:1,uncompressed")
     captions, hashes, skipped = 0, [], {}
     record_ids: list[str] = []
+    left_out: Counter[str] = Counter()  # reason -> captions; "records" without any caption left
     try:
         for first in range(indices.start, indices.stop, _BLOCK):
             block = range(first, min(first + _BLOCK, indices.stop))
             for made in pool.map(entry, block):
+                left_out.update(made.left_out)
                 if made.data is None:
-                    skipped[made.name] = made.reason
+                    if made.reason:
+                        skipped[made.name] = made.reason
+                    else:
+                        left_out["records"] += 1
                     continue
                 writer.write(made.data)
                 captions += made.captions
@@ -256,6 +270,7 @@ def _write_shard(
     ids_path = path.with_suffix(".ids")
     ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
     shard = {"name": path.name, "count": len(hashes), "captions": captions}
+    shard |= {"left_out": left_out} if left_out else {}
     shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
     # atomic, and after the ids: a reader that sees the shard finds both whole
     os.replace(partial, path)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,19 +29,23 @@ class Img2datasetSource:
     last one if nothing is called KEY.jpg, KEY.txt or KEY.json ("photo.1.jpg"). Samples whose status
     is not "success", without an image or with a key of more than 255 letters are left out and
     counted in the log. Ids are the tar's name and the key. A sample that has a part twice, or whose
-    JSON is not an object, is a bad record: reading it raises DataError.
+    JSON is not an object, is a bad record: reading it raises DataError. meta_columns: further
+    fields of the JSON for `meta`.
 
     Opening reads the headers and JSON of every tar, half a second per 10,000 samples; the
     fingerprint hashes these. In memory a sample takes 56 bytes and 4 per letter of its key.
     Raises ValueError if there are no tars, DataError for a truncated tar.
     """
 
-    def __init__(self, split: str = "train", *, tars: str | Path) -> None:
+    def __init__(
+        self, split: str = "train", *, tars: str | Path, meta_columns: Sequence[str] = ()
+    ) -> None:
         if split not in ("train", "all"):
             raise ValueError(
                 f"split {split!r} of {tars}: a folder of tars is not divided; take 'train' or "
                 "'all', which are the whole folder"
             )
+        self._fields = (*_META_FIELDS, *meta_columns)
         self._paths = _tar_files(tars)
         digest = hashlib.sha256()
         keys: list[str] = []
@@ -59,7 +64,7 @@ class Img2datasetSource:
         self._keys = np.array(keys, np.str_)
         self._spans = np.array(spans, np.int64).reshape(-1, 7)
         self._mention(left_out, tars)
-        self.fingerprint = f"img2dataset/{digest.hexdigest()[:32]}"
+        self.fingerprint = "/".join(("img2dataset", digest.hexdigest()[:32], *meta_columns))
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -82,7 +87,7 @@ class Img2datasetSource:
             raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
         if not isinstance(caption, str):
             raise DataError(f"sample {record_id} of {path} has no .txt and no caption in its .json")
-        fields = [key for key in _META_FIELDS if isinstance(meta.get(key), str | int | float)]
+        fields = [key for key in self._fields if isinstance(meta.get(key), str | int | float)]
         record_meta = {key: meta[key] for key in fields}
         return Record(id=record_id, image=image, captions=[caption], meta=record_meta)
 

@@ -41,6 +41,9 @@ def test_every_sample_is_a_record_of_its_own_bytes(folder):
         assert record.meta == {"url": f"http://a.b/{index}.jpg"}
     assert pickle.loads(pickle.dumps(source))[7] == source[7]
     assert len(open_tars(folder / "00001.tar")) == 5
+    more = make_source("img2dataset", "train", tars=folder, meta_columns=["status"])
+    assert more[0].meta == source[0].meta | {"status": "success"}
+    assert more.fingerprint != source.fingerprint
 
 
 def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder, caplog):
