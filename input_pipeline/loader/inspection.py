@@ -3,7 +3,7 @@
 import collections
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
-from vlc_jax.input_pipeline.record import Caption, DataError, Record, Source, has_text_only
+from vlc_jax.input_pipeline.record import Caption, DataError, Mixed, Record, Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
@@ -165,13 +165,15 @@ def inspect(
     threads: int = 2,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    """Reads the first `count` records (default: all) in order, images decoded.
+    """Reads the first `count` records (default: all) in order, images decoded; of a mixture, the
+    first ones of every part.
 
     `progress` is called with the number of records done so far.
     """
     wordless = record_validation.wordless(getattr(source, "classes", ()))
     report = Report(len(source), wordless, text_versions=sampling.stored_versions(source))
-    number = len(source) if count is None else min(count, len(source))
+    indices = _first(source, count)
+    number = len(indices)
     # Four samples, spread evenly; spare ones replace samples that turn out bad.
     sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
     spare: list[Sample] = []
@@ -196,7 +198,7 @@ def inspect(
 
     # Threads read ahead, but the report is filled in order: the same data give the same report.
     for index, (name, record, pixels, captions, reason) in enumerate(
-        _ahead(look, range(number), threads)
+        _ahead(look, indices, threads)
     ):
         report.looked_at += 1
         if progress is not None:
@@ -212,6 +214,16 @@ def inspect(
             spare.append(Sample(record, pixels, captions))
     report.samples = (report.samples + spare)[:4]
     return report
+
+
+def _first(source: Source, count: int | None) -> Sequence[int]:
+    if count is None or not isinstance(source, Mixed):
+        return range(len(source) if count is None else min(count, len(source)))
+    indices, start = list[int](), 0
+    for part in source.parts:
+        indices += range(start, start + min(-(-count // len(source.parts)), len(part)))
+        start += len(part)
+    return indices
 
 
 def preview(

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.numbered import Numbered, loader, take
+from vlc_jax.configs.common import pretrained
 from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.sources import make_source, mixture_order, order
 from vlc_jax.input_pipeline.sources.mixture_order import MixtureOrder
 
@@ -141,6 +143,21 @@ def test_without_weights_every_record_is_as_likely_as_any_other(folders):
     assert alone[0].id == "r0"
     prints = {mixed(folders, f"{{0}}/a:{w}+{{0}}/b:1").fingerprint for w in (1, 2)}
     assert len({*prints, alone.fingerprint}) == 3
+
+
+def test_a_preview_looks_into_every_folder(folders):
+    source = mixed(folders)
+    for count, names in ((3, ["a/r0", "a/r1", "b/r0", "b/r1"]), (90, [s.id for s in source])):
+        looked = [source[index].id for index in inspection._first(source, count)]
+        assert looked == names
+        assert inspection.inspect(source, count=count).looked_at == len(names)
+
+
+def test_a_config_reads_folders_with_weights_as_shards():
+    for path in ("web:0.7+data/coco:.3", "web+coco", "gs://b/web:1+gs://b/coco:2", "web"):
+        assert pretrained.source_of(path) == {"source": "shards", "path": path}
+    for path in ("a.jsonl", "a.b:0.5", "x+y.json"):
+        assert pretrained.source_of(path)["source"] == "records"
 
 
 @pytest.mark.parametrize(
