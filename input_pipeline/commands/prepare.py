@@ -37,6 +37,7 @@ from vlc_jax.input_pipeline.commands import (
     shard_writer,
 )
 from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
 from vlc_jax.input_pipeline.stores import progress
@@ -136,10 +137,7 @@ def _run(arguments: list[str]) -> int:
         )
     request = {"source": name, "split": options.split, "options": source_options}
     request["annotations"] = getattr(source, "digests", {})
-    if filters := {name: getattr(options, name) for name in _FILTERS if getattr(options, name)}:
-        field = options.language_field if options.languages else ""
-        source = caption_filters.FilteredSource(source, **filters, language_field=field)
-        request["filters"] = source.request
+    source = _filtered(source, options, request)
     if options.negatives or options.positives:
         options_of = command_line.generator_options(options.generator_options)
         generators = generated_texts.make(options.negatives, options.positives, options_of)
@@ -171,6 +169,17 @@ def _run(arguments: list[str]) -> int:
         )
     print(_summary(manifest, options.out))
     return 0
+
+
+def _filtered(source: Source, options: argparse.Namespace, request: dict[str, Any]) -> Source:
+    """The source with the filters of the command line, which it adds to the request."""
+    filters = {name: getattr(options, name) for name in _FILTERS if getattr(options, name)}
+    if not filters:
+        return source
+    field = options.language_field if options.languages else ""
+    filtered = caption_filters.FilteredSource(source, **filters, language_field=field)
+    request["filters"] = filtered.request
+    return filtered
 
 
 def _summary(manifest: dict[str, Any], out: str) -> str:
