@@ -1,6 +1,7 @@
 """Entries of shards, read where they are; few files are open at a time."""
 
 import collections
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ class ShardFiles:
         # Least recently used first.
         self._readers: collections.OrderedDict[int, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
+        # making an entry takes longer than looking for its file
+        self._entry = functools.lru_cache(2 * _MAX_OPEN)(self._shards.__getitem__)
 
     def __len__(self) -> int:
         return self._shards.total
@@ -40,7 +43,7 @@ class ShardFiles:
 
     def _checked(self, number: int) -> Any:
         """A reader of a shard whose size and count are those of the table."""
-        shard = self._shards[number]
+        shard = self._entry(number)
         path = path_below(self._local, shard["name"])
         expected = f"{shard['count']} records in {shard['bytes']} bytes"
         try:
@@ -79,7 +82,7 @@ class ShardFiles:
         return reader
 
     def __getstate__(self) -> dict[str, Any]:
-        process_state = ("_readers", "_lock", "_copy_queue")
+        process_state = ("_readers", "_lock", "_entry", "_copy_queue")
         return {key: value for key, value in vars(self).items() if key not in process_state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

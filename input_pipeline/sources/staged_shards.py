@@ -79,7 +79,7 @@ class StagedShards(ShardFiles):
                 if not _is_missing(error):
                     if has_failed:
                         raise
-                    has_failed, shard = True, self._shards[number]
+                    has_failed, shard = True, self._entry(number)
                     if self._stage.remove_damaged(shard):
                         _LOG.warning("a damaged copy is made again: %s", self._stage.path(shard))
                 # a right copy may be another thread's, made after this one's reader was opened
@@ -107,13 +107,13 @@ class StagedShards(ShardFiles):
                 continue
 
     def _copy(self, number: int, *, waits: bool) -> None:
-        shard = self._shards[number]
+        shard = self._entry(number)
         path_below(Path(), shard["name"])
         copied = self._stage.copy(self._folder, shard, waits=waits)
         self._counts.add(bytes_staged=copied)
 
     def _reader(self, number: int) -> Any:
-        is_hit = self._stage.use(self._shards[number])
+        is_hit = self._stage.use(self._entry(number))
         reader = self._opened(number) if is_hit else None
         while reader is None:
             self._copy(number, waits=True)
@@ -123,7 +123,7 @@ class StagedShards(ShardFiles):
 
     def _open_copy(self, number: int) -> Any:
         """A reader of a copy; None if it was removed, for other shards, before it was opened."""
-        shard = self._shards[number]
+        shard = self._entry(number)
         try:
             reader = self._open(number, self._stage.path(shard))
         except (RuntimeError, ValueError) as error:
@@ -133,7 +133,7 @@ class StagedShards(ShardFiles):
         with self._lock:
             # A removed file takes room on the disk until it is closed.
             for other in list(self._readers):
-                if not self._stage.path(self._shards[other]).exists():
+                if not self._stage.path(self._entry(other)).exists():
                     del self._readers[other]
         return reader
 
