@@ -1,16 +1,13 @@
 """Apache Beam as the engine of `vlc-jax prepare`: many workers, on this machine or a cluster.
 
 The pipeline is Create(numbers of the shards) | Reshuffle | Map(write_shard). This process opens the
-source, whose pickle every worker process reads once from OUT, and counts the finished shards there.
+source, which worker processes read from OUT (`job_file`), and counts the finished shards there.
 Source and OUT are therefore on a file system of all workers. Beam may try a shard several times, or
 twice at once: its bytes are the same (`shard_job`).
 """
 
 import dataclasses
-import errno
 import functools
-import hashlib
-import pickle
 import threading
 import time
 import uuid
@@ -19,9 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
-from vlc_jax.input_pipeline.commands import shard_job, shard_writer
+from vlc_jax.input_pipeline.commands import job_file, shard_job, shard_writer
 
 # seconds between two looks at the finished shards, and how many times as long as a look takes
 _PAUSE, _TIMES = 0.5, 10
@@ -60,10 +55,10 @@ def engine(runner: str, flags: Sequence[str]) -> shard_writer.Engine:
 
 
 def write_shard(permit: str, digest: str, number: int) -> None:
-    """Writes a shard of the job that is pickled in the file `permit`; without the file, none.
+    """Writes a shard of a job, as long as the file `permit` exists.
 
-    The file is removed when too many records are bad, and when the next run in the folder begins:
-    workers whose parent was killed may still be there.   digest: its sha256.
+    It is removed when too many records are bad, and when the next run in the folder begins: workers
+    whose parent was killed may still be there.   digest: of the file of the job beside it.
     """
     is_wanted = Path(permit).exists
     if is_wanted():
@@ -72,24 +67,25 @@ def write_shard(permit: str, digest: str, number: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _job(permit: str, digest: str) -> shard_job.Job:
-    content = Path(permit).read_bytes()
-    # a pickle runs code: only the one of our parent
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise OSError(errno.EIO, f"{permit} is not the file that the pipeline names")
-    return pickle.loads(content)
+    return job_file.read(_data(Path(permit)), digest)
+
+
+def _data(permit: Path) -> Path:
+    return permit.with_suffix(f".data{shard_job.PARTIAL}")
 
 
 @contextmanager
 def _permit(job: shard_job.Job) -> Iterator[tuple[Path, str]]:
-    """The file of the job and its sha256."""
+    """The permit of a job, and the digest of its file."""
     job = dataclasses.replace(job, out=job.out.absolute())
-    path = job.out / f"{shard_writer.JOB}{uuid.uuid4().hex}{shard_job.PARTIAL}"
-    content = cloudpickle.dumps(job)
-    path.write_bytes(content)
+    permit = job.out / f"{shard_writer.JOB}{uuid.uuid4().hex}{shard_job.PARTIAL}"
+    digest = job_file.write(_data(permit), job)
+    permit.touch()
     try:
-        yield path, hashlib.sha256(content).hexdigest()
+        yield permit, digest
     finally:
-        path.unlink(missing_ok=True)
+        permit.unlink(missing_ok=True)
+        _data(permit).unlink(missing_ok=True)
 
 
 def _runner(name: str, options: Any) -> Any:

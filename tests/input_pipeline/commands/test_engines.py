@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.support import helpers, miniature
-from vlc_jax.input_pipeline.commands import addresses, beam_engine, prepare, shard_writer
+from vlc_jax.input_pipeline.commands import addresses, beam_engine, job_file, prepare, shard_writer
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.stores import fetch
 
@@ -121,6 +121,18 @@ def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins
     write(tmp_path / "out")
     write(tmp_path / "whole")
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_the_arrays_of_a_job_stay_in_its_file(tmp_path):
+    value = {"large": np.arange(10**6), "none": np.arange(0), "text": np.array(["a", "bcd"])}
+    digest = job_file.write(tmp_path / "job", value)
+    known = job_file.read(tmp_path / "job", digest)
+    assert all((known[name] == value[name]).all() for name in value)
+    assert not known["large"].flags.owndata
+    content = (tmp_path / "job").read_bytes()
+    (tmp_path / "job").write_bytes(content.replace(b"large", b"evil!"))
+    with pytest.raises(OSError, match="is not the file that this run wrote"):
+        job_file.read(tmp_path / "job", digest)
 
 
 def test_flags_behind_two_dashes_belong_to_the_runner(tmp_path, capsys, monkeypatch):
