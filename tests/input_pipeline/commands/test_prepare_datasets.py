@@ -204,7 +204,9 @@ def test_a_run_that_is_stopped_continues_with_the_same_command(how, tmp_path):
     before = first.stat().st_mtime_ns
     for name in ("broken", "whole"):
         again = run([*words, name], tmp_path)
-        assert again.communicate(timeout=60)[1] == ""
+        lines = again.communicate(timeout=60)[1].splitlines()
+        # on a busy machine its progress
+        assert [line for line in lines if not line.startswith("preparing: ")] == []
         assert again.returncode == 0
     assert first.stat().st_mtime_ns == before
     names = sorted(path.name for path in (tmp_path / "whole").iterdir())
