@@ -26,7 +26,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
 from speed import harness
-from vlc_jax.input_pipeline.commands import shard_writer
+from vlc_jax.input_pipeline.commands import shard_job, shard_writer
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.input_pipeline.record import Record, Source
@@ -101,7 +101,7 @@ def measure_loaders(files: list[bytes], folder: Path, args: argparse.Namespace) 
 
 
 def shrunk(data: bytes, size: int) -> bytes:
-    return shard_writer.shrink(Record("", data, [""]), size, "jpeg")
+    return shard_job.shrink(Record("", data, [""]), size, "jpeg")
 
 
 def rate(function: Callable, items: Sequence) -> float:

@@ -55,11 +55,14 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
 
     def run(arguments: Sequence[str] | None) -> Any:
         words = sys.argv[1:] if arguments is None else [*arguments]
-        if not any(map(_WORD.fullmatch, words)):
+        # what follows -- is another program's
+        end = words.index("--") if "--" in words else len(words)
+        if not any(map(_WORD.fullmatch, words[:end])):
             return main(arguments)
         try:
             with ExitStack() as outputs:
-                return main([_local(words, index, outputs) for index in range(len(words))])
+                here = [_local(words, index, outputs) for index in range(end)]
+                return main([*here, *words[end:]])
         except (ValueError, StageError, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
             number = getattr(error, "errno", 0)

@@ -13,8 +13,14 @@ JPEG of quality 95, or losslessly as PNG. Records that cannot be used are left o
 manifest. A run that was stopped continues, with the same command, after its last whole shard.
 --negatives and --positives store hard texts that generators make of every caption; training selects
 them by the generators' names.
+
+  vlc-jax prepare img2dataset --tars tars --out prepared/train --runner DirectRunner \\
+      -- --direct_num_workers=8 --direct_running_mode=multi_processing
+
+writes the same bytes with several workers, by a runner of Apache Beam and its own flags (behind
+`--`). The source and OUT are on a file system of all workers.
 Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 30: the disk is
-full or broken (the same command continues); 130: interrupted.
+full or broken, or a worker is lost (the same command continues); 130: interrupted.
 """
 
 import argparse
@@ -27,11 +33,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.commands import addresses, command_line, generated_texts, shard_writer
+from vlc_jax.input_pipeline.commands import (
+    addresses,
+    command_line,
+    generated_texts,
+    shard_job,
+    shard_writer,
+)
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.stores import copies, progress
 
 _NO_OPTIONS = "{}"
 # Pixels, of the named datasets: enough for crops of 224.
@@ -96,25 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise KeyboardInterrupt(line) from None
 
 
-def _run(arguments: list[str]) -> int:
-    if arguments and not arguments[0].startswith("-"):
-        name = arguments[0]
-        if name not in DATASETS:
-            near = difflib.get_close_matches(name, DATASETS, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
-        options = _dataset_parser(name).parse_args(arguments[1:])
-        dataset = DATASETS[name]
-        names = (*dataset.files, *dataset.choices)
-        source_options = {option: getattr(options, option) for option in names}
-        source_options |= {flag: True for flag in dataset.flags if getattr(options, flag)}
-        if getattr(options, "exclude", None):
-            source_options["exclude"] = options.exclude
-        split = options.split if dataset.divided else "all"
-    else:
-        options = _source_parser().parse_args(arguments)
-        name, split = options.source, options.split
-        source_options = command_line.parse_options(options.option)
+def _run(words: list[str]) -> int:
+    end = words.index("--") if "--" in words else len(words)
+    options, name, split, source_options = _parse(words[:end])
+    engine = _engine(options.runner, words[:end], words[end + 1 :])
     source = make_source(name, split, **source_options)
     if getattr(source, "finds_more", False):
         raise ValueError(
@@ -148,12 +145,55 @@ def _run(arguments: list[str]) -> int:
             image_format=options.format,
             shard_size=options.shard_size,
             max_bad_share=options.max_bad_share,
-            threads=options.threads,
+            # with a runner the workers are the processes of the cores
+            threads=options.threads or (1 if engine else os.cpu_count() or 1),
             request=request,
             advance=advance,
+            engine=engine,
         )
     print(_summary(manifest, options.out))
     return 0
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str, Any]]:
+    """The options of the command; name, split and options of the source."""
+    if arguments and not arguments[0].startswith("-"):
+        name = arguments[0]
+        if name not in DATASETS:
+            near = difflib.get_close_matches(name, DATASETS, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
+        options = _dataset_parser(name).parse_args(arguments[1:])
+        dataset = DATASETS[name]
+        names = (*dataset.files, *dataset.choices)
+        source_options = {option: getattr(options, option) for option in names}
+        source_options |= {flag: True for flag in dataset.flags if getattr(options, flag)}
+        if getattr(options, "exclude", None):
+            source_options["exclude"] = options.exclude
+        split = options.split if dataset.divided else "all"
+    else:
+        options = _source_parser().parse_args(arguments)
+        name, split = options.source, options.split
+        source_options = command_line.parse_options(options.option)
+    return options, name, split, source_options
+
+
+def _engine(
+    runner: str | None, words: Sequence[str], flags: Sequence[str]
+) -> shard_writer.Engine | None:
+    if runner is None:
+        if flags:
+            raise ValueError(f"{flags[0]} behind -- is a flag of a runner; name it in --runner")
+        return None
+    copied = [word for word in words if str(copies.root()) in word]
+    if copied and runner != "DirectRunner":
+        raise ValueError(
+            f"{copied[0]} is a copy of an address on this machine, which workers of {runner} do "
+            "not see; name a path of a file system that all of them mount"
+        )
+    from vlc_jax.input_pipeline.commands import beam_engine
+
+    return beam_engine.engine(runner, flags)
 
 
 def _summary(manifest: dict[str, Any], out: str) -> str:
@@ -212,7 +252,7 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         default="auto",
         choices=("auto", "jpeg", "png"),
         help=f"default: png up to {shard_writer.PNG_UP_TO} pixels, else jpeg of quality "
-        f"{shard_writer.JPEG_QUALITY}",
+        f"{shard_job.JPEG_QUALITY}",
     )
     parser.add_argument("--shard-size", type=int, default=4096, help="records; default: 4096")
     parser.add_argument(
@@ -221,7 +261,16 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         default=0.01,
         help="of the records; more unusable ones end the run with exit code 3; default: 0.01",
     )
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--threads",
+        type=command_line.positive,
+        help="of every process; default: the number of cores, with --runner 1",
+    )
+    parser.add_argument(
+        "--runner",
+        help="of Apache Beam: DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; its "
+        "flags follow --",
+    )
     for side in ("negatives", "positives"):
         parser.add_argument(
             f"--{side}",

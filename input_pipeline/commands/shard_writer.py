@@ -6,40 +6,31 @@ records, captions and different images, and the skipped records with reasons.
 
 import errno
 import fcntl
-import hashlib
-import io
 import json
-import math
 import os
-from collections.abc import Callable, Iterator
-from concurrent import futures
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline import record_validation, stores
-from vlc_jax.input_pipeline.images import image_ops, transforms
-from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
-from vlc_jax.input_pipeline.sources import id_index, shards
+from vlc_jax.input_pipeline.commands import shard_job
+from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
+from vlc_jax.input_pipeline.sources import shards
 
-JPEG_QUALITY = 95
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
-NO_IMAGE = b""  # in place of the encoded image of a text-only record
-# Records encoded at a time: `pool.map` submits all of its items at once, and holds their results.
-_BLOCK = 64
+# beginning of the names of files that engines need
+JOB = "job-"
+_TEMPORARY = (shard_job.DONE, shard_job.AGAIN, shard_job.IMAGES, shard_job.PARTIAL)
 
-
-class _Entry(NamedTuple):
-    """Encoded record of a shard; data is None for a skipped record, with the reason."""
-
-    name: str
-    data: bytes | None = None
-    captions: int = 0
-    image_hash: int = 0
-    reason: str = ""
+Advance = Callable[[int], None]  # called with the number of records that are done
+# told of every finished shard; False: stop, too many records are bad
+Report = Callable[[shard_job.Done], bool]
+# writes all shards of a job
+Engine = Callable[[shard_job.Job, Report, Advance], None]
 
 
 def write(
@@ -52,7 +43,8 @@ def write(
     max_bad_share: float = 0.01,
     threads: int = 1,
     request: dict[str, Any] | None = None,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = lambda done: None,
+    engine: Engine | None = None,
 ) -> dict[str, Any]:
     """Writes the shards of `source` into the folder `out` and returns the manifest.
 
@@ -60,8 +52,9 @@ def write(
       bytes, unchanged.
     shard_size: records of the source per shard.
     request: options that determine the content; a folder with another request is refused.
-    Raises ValueError for such a folder, DataError if too many records are unusable; a resumed run
-    writes the shard in which that happened again.
+    engine: writes the shards, with the same bytes whatever it is; None: this process does.
+    Raises ValueError for such a folder, DataError if too many records are unusable; the next run
+    reads these again and writes the shards of those that can be used by then.
     """
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder for the shards")
@@ -72,7 +65,8 @@ def write(
     request = _whole_request(source, request or {}, size, image_format, shard_size)
     out.mkdir(parents=True, exist_ok=True)
     with _locked(out):
-        return _write(source, out, request, max_bad_share, threads, advance)
+        job = shard_job.Job(source, out, request, threads)
+        return _write(job, max_bad_share, engine or in_this_process, advance)
 
 
 @contextmanager
@@ -93,63 +87,87 @@ def _locked(out: Path) -> Iterator[None]:
         Path(file.name).unlink()
 
 
+def in_this_process(job: shard_job.Job, report: Report, advance: Advance) -> None:
+    """Writes the shards one after the other."""
+    for number in range(job.count):
+        if not report(job.write(number, advance=advance)):
+            return
+
+
 def _write(
-    source: Source,
-    out: Path,
-    request: dict[str, Any],
-    max_bad_share: float,
-    threads: int,
-    advance: Callable[[int], None],
+    job: shard_job.Job, max_bad_share: float, engine: Engine, advance: Advance
 ) -> dict[str, Any]:
-    shard_size = request["shard_size"]
-    manifest = _begin(out, request)
-    limit = max_bad_share * len(source)
+    manifest = _begin(job.out, job.request)
+    total = len(job.source)
+    limit = max_bad_share * total
     if manifest["complete"]:
-        record_validation.check_share(manifest["skipped"], limit, len(source))
+        _remove(job.out, _TEMPORARY)
+        record_validation.check_share(manifest["skipped"], limit, total)
         return manifest
-    stored = _stored_images(out, manifest)
-    _save(out, manifest)
-    shard_count = math.ceil(len(source) / shard_size)
-    with futures.ThreadPoolExecutor(threads) as pool:
-        for number in range(len(manifest["shards"]), shard_count):
-            first = number * shard_size
-            indices = range(first, min(first + shard_size, len(source)))
-            name = f"shard-{number:05d}-of-{shard_count:05d}.array_record"
-            # The shard first, then the manifest: every listed shard is complete on disk.
-            shard, skipped, hashes = _write_shard(
-                pool, source, indices, out / name, request, advance
+    _remove(job.out, (shard_job.PARTIAL,))
+    _save(job.out, manifest)
+    bad: dict[str, str] = {}
+
+    def report(done: shard_job.Done) -> bool:
+        bad.update(_reasons(done))
+        return len(bad) <= limit
+
+    if "refused" in manifest:
+        job.try_again()
+    engine(job, report, advance)
+    if len(bad) > limit:
+        _refuse(job, manifest, limit)
+    whole = _complete(job, manifest)
+    if len(whole["skipped"]) > limit:
+        _refuse(job, manifest, limit)
+    _save(job.out, whole)
+    _remove(job.out, _TEMPORARY)
+    return whole
+
+
+def _refuse(job: shard_job.Job, manifest: dict[str, Any], limit: float) -> None:
+    """Lists the skipped records of all finished shards in the manifest and raises DataError."""
+    finished = filter(None, map(job.done, range(job.count)))
+    bad = {name: reason for done in finished for name, reason in _reasons(done).items()}
+    _save(job.out, manifest | {"skipped": bad, "refused": True})
+    try:
+        record_validation.check_share(bad, limit, len(job.source))
+    except DataError as error:
+        raise DataError(
+            f"{error}. {job.out / shards.MANIFEST} lists them (skipped); the same command "
+            "continues where it stopped, and reads them again"
+        ) from error
+
+
+def _complete(job: shard_job.Job, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of all finished shards. Raises OSError if one is missing."""
+    whole = _empty(manifest["request"])
+    hashes = [np.empty(0, np.uint64)]
+    for number in range(job.count):
+        done = job.done(number)
+        if done is None:
+            raise OSError(
+                errno.EIO, f"shard {number} of {job.out} is missing; the same command writes it"
             )
-            _check_share(out, manifest, skipped, limit, len(source))
-            manifest["shards"].append(shard)
-            manifest["skipped"] |= skipped
-            manifest["count"] += shard["count"]
-            manifest["captions"] += shard["captions"]
-            stored.append(hashes)
-            _save(out, manifest)
-    manifest["images"] = len(np.setdiff1d(np.concatenate(stored), [_hash(NO_IMAGE)]))
-    manifest["complete"] = True
-    _save(out, manifest)
-    return manifest
+        whole["shards"].append(done.shard)
+        whole["skipped"] |= _reasons(done)
+        for sum_of in ("count", "captions"):
+            whole[sum_of] += done.shard[sum_of]
+        hashes.append(np.fromfile(job.out / done.images["name"], "<u8"))
+    images = shard_job.num_images(np.concatenate(hashes))
+    return whole | {"images": images, "complete": True}
 
 
-def shrink(record: Record, size: int, image_format: str) -> bytes:
-    """Encoded image of the record with its shorter side at most `size`.
+def _reasons(done: shard_job.Done) -> dict[str, str]:
+    return {name: reason for _, name, reason in done.skipped}
 
-    NO_IMAGE for a text-only record. Raises DataError.
-    """
-    if record.image is None:
-        return NO_IMAGE
-    if image_format == shards.FEATURES:
-        return record.image
-    picture = image_ops.open_rgb(record.image)
-    if min(picture.size) > size:
-        picture = transforms.resize_short_side(picture, size)
-    encoded = io.BytesIO()
-    if image_format == "png":
-        picture.save(encoded, "PNG", optimize=False)
-    else:
-        picture.save(encoded, "JPEG", quality=JPEG_QUALITY)
-    return encoded.getvalue()
+
+def _remove(out: Path, kinds: Sequence[str]) -> None:
+    """Removes files of engines and shards: a worker without the file of its job stops."""
+    for prefix in (JOB, "shard-"):
+        for path in out.glob(f"{prefix}*"):
+            if path.suffix in kinds:
+                path.unlink(missing_ok=True)
 
 
 def _whole_request(
@@ -176,13 +194,10 @@ def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
         others = [entry.name for entry in out.iterdir() if not entry.name.endswith(".partial")]
         if others:
             raise ValueError(f"{out} is not empty (it holds {others[0]}); choose another folder")
-        version = shards.FORMAT_VERSION
-        new = {"format_version": version, "complete": False, "request": request}
-        return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
+        return _empty(request)
     try:
         manifest = json.loads(path.read_text("utf-8"))
         before, _, version = (manifest[key] for key in ("request", "captions", "format_version"))
-        manifest.pop("refused", None)
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error
     shards.check_version(path, version)
@@ -195,110 +210,18 @@ def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
             f"{out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; "
             "use the same options or another folder"
         )
-    wrong = shards.damaged_shards(out, manifest)
+    # of an unfinished folder every shard is compared when it is its turn
+    wrong = shards.damaged_shards(out, manifest) if manifest["complete"] else {}
     if wrong:
         name, reason = next(iter(wrong.items()))
         raise DataError(f"shard {out / name}: {reason}; remove {out} and prepare again")
     return manifest
 
 
-def _write_shard(
-    pool: futures.ThreadPoolExecutor,
-    source: Source,
-    indices: range,
-    path: Path,
-    request: dict[str, Any],
-    advance: Callable[[int], None],
-) -> tuple[dict[str, Any], dict[str, str], np.ndarray]:
-    """Writes a shard under a temporary name and renames it to `path` when it is complete.
-
-    Returns its manifest entry, the skipped records (id -> reason) and the hashes of its images.
-    """
-    from array_record.python import array_record_module
-
-    def entry(index: int) -> _Entry:
-        name = f"record {index}"
-        try:
-            record = source[index]
-            name = record.id
-            record_validation.captions(record)
-            image = shrink(record, request["size"], request["format"])
-            data = shards.encode(record, image)
-            return _Entry(name, data, len(record.captions), _hash(image))
-        except DataError as error:
-            return _Entry(name, reason=str(error))
-
-    partial = path.with_name(path.name + ".partial")
-    # Group size 1 makes single records readable; encoded images do not compress further.
-    writer = array_record_module.ArrayRecordWriter(str(partial), "group_size:1,uncompressed")
-    captions, hashes, skipped = 0, [], {}
-    record_ids: list[str] = []
-    try:
-        for first in range(indices.start, indices.stop, _BLOCK):
-            block = range(first, min(first + _BLOCK, indices.stop))
-            for made in pool.map(entry, block):
-                if made.data is None:
-                    skipped[made.name] = made.reason
-                    continue
-                writer.write(made.data)
-                captions += made.captions
-                hashes.append(made.image_hash)
-                record_ids.append(made.name)
-            advance(block.stop)
-        writer.close()
-    except RuntimeError as error:
-        raise OSError(errno.EIO, f"cannot write {partial}: {error}") from error
-    finally:
-        if writer.is_open():
-            writer.close()
-    ids_path = path.with_suffix(".ids")
-    ids_path.write_bytes(id_index.hash_ids(record_ids).astype("<u8").tobytes())
-    shard = {"name": path.name, "count": len(hashes), "captions": captions}
-    shard |= _sealed(partial) | {"ids": {"name": ids_path.name, **_sealed(ids_path)}}
-    # atomic, and after the ids: a reader that sees the shard finds both whole
-    os.replace(partial, path)
-    return shard, skipped, np.array(hashes, np.uint64)
-
-
-def _sealed(path: Path) -> dict[str, Any]:
-    """Size and sha256 of a file, after flushing it to the disk."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": digest}
-
-
-def _check_share(
-    out: Path, manifest: dict[str, Any], skipped: dict[str, str], limit: float, total: int
-) -> None:
-    """Raises DataError if too many records are skipped; lists the new ones in the manifest."""
-    try:
-        record_validation.check_share(manifest["skipped"] | skipped, limit, total)
-    except DataError as error:
-        _save(out, manifest | {"refused": skipped})
-        raise DataError(
-            f"{error}. {out / shards.MANIFEST} lists them (skipped, refused); the same command "
-            "continues where it stopped"
-        ) from error
-
-
-def _stored_images(out: Path, manifest: dict[str, Any]) -> list[np.ndarray]:
-    """Hashes of the images of every whole shard, uint64 (records,) each."""
-    from array_record.python import array_record_data_source
-
-    # A resumed run reads them again to count the different images over all shards.
-    stored = [np.empty(0, np.uint64)]
-    for shard in manifest["shards"]:
-        if shard["count"]:
-            entries = array_record_data_source.ArrayRecordDataSource([out / shard["name"]])
-            records = (shards.decode(entries[i]) for i in range(len(entries)))
-            hashes = [_hash(record.image or NO_IMAGE) for record in records]
-            stored.append(np.array(hashes, np.uint64))
-    return stored
-
-
-def _hash(image: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(image, digest_size=8).digest(), "little")
+def _empty(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a folder without shards."""
+    new = {"format_version": shards.FORMAT_VERSION, "complete": False, "request": request}
+    return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
 
 
 def _save(out: Path, manifest: dict[str, Any]) -> None:

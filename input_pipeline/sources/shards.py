@@ -121,8 +121,13 @@ def check_version(path: Path, version: int) -> None:
 
 def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     """Damaged files of a folder with the reason, by the manifest's sha256. Reads every byte."""
-    wrong = {}
     files = [file for shard in manifest["shards"] for file in (shard, shard["ids"])]
+    return damaged_files(folder, files)
+
+
+def damaged_files(folder: Path, files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Those of the files (`name`, `sha256`) that are not as they were, with the reason."""
+    wrong = {}
     for file in files:
         path = folder / file["name"]
         if not path.is_file():

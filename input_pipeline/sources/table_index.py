@@ -38,20 +38,28 @@ class TableIndex:
     digest: sha256 of the table.   progress: the progress line of reading the table.
     """
 
-    def __init__(self, path: Path, how: str, least: int | None = None) -> None:
+    def __init__(
+        self, path: Path, how: str, least: int | None = None, is_hashed: bool = True
+    ) -> None:
         """how: everything on which the rows depend besides the bytes, such as the separator.
 
-        least: bytes; a smaller table gets no files. None: _SMALL.
+        least: bytes; a smaller table gets no files. None: _SMALL.   is_hashed: False for a file
+        that is too large to be read whole: its size and times stand for the content, and `digest`.
         """
         self._path, self._how, self.progress = path, how, Progress(path)
         self._stamp, opened = _stamp(path), time.time()
         self._is_cached = self._stamp["size"] >= (_SMALL if least is None else least)
+        changed = max(self._stamp["mtime_ns"], self._stamp["ctime_ns"]) / 1e9
+        self.digest: str
+        if not is_hashed:
+            self.digest = json.dumps(self._stamp)
+            self._is_cached &= opened - changed > _SETTLED
+            return
         stored = self._read_json("stamp") if self._is_cached else {}
         if stored.get("stamp") == self._stamp and isinstance(stored.get("sha256"), str):
-            self.digest: str = stored["sha256"]
+            self.digest = stored["sha256"]
             return
         self.digest = sha256(path, self.progress)
-        changed = max(self._stamp["mtime_ns"], self._stamp["ctime_ns"]) / 1e9
         if self._is_cached and opened - changed > _SETTLED:
             self._write("stamp", [_line({"stamp": self._stamp, "sha256": self.digest})])
 

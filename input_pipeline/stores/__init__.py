@@ -205,9 +205,12 @@ def replace(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file that replaces `path` when it is complete and on the disk, even after a crash."""
-    partial = path.with_name(path.name + ".partial")
+def replacing(path: Path, end: str = ".partial") -> Iterator[TextIO]:
+    """A text file that replaces `path` when it is complete and on the disk, even after a crash.
+
+    end: of its name until then; a unique one if several processes write it.
+    """
+    partial = path.with_name(path.name + end)
     with partial.open("w", encoding="utf-8") as file:
         yield file
         file.flush()

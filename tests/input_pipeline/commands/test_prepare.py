@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.support import helpers
-from vlc_jax.input_pipeline.commands import check, prepare, shard_writer
+from vlc_jax.input_pipeline.commands import check, prepare, shard_job, shard_writer
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
@@ -64,12 +64,12 @@ def test_records_come_back_whole_and_small_images_lossless(tmp_path):
 def test_images_are_shrunk_to_the_short_side_as_jpeg_and_never_enlarged(tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
     photo = np.asarray(Image.fromarray(photo).resize((300, 200), Image.Resampling.BICUBIC))
-    data = shard_writer.shrink(Record("a", photo, ["a"]), 100, "jpeg")
+    data = shard_job.shrink(Record("a", photo, ["a"]), 100, "jpeg")
     picture = Image.open(io.BytesIO(data))
     assert (picture.format, picture.size) == ("JPEG", (150, 100))
     expected = Image.fromarray(photo).resize((150, 100), Image.Resampling.BICUBIC)
     assert np.abs(np.asarray(picture).astype(int) - np.asarray(expected)).mean() < 2
-    same = shard_writer.shrink(Record("a", photo, ["a"]), 1_000, "png")
+    same = shard_job.shrink(Record("a", photo, ["a"]), 1_000, "png")
     np.testing.assert_array_equal(image_ops.decode(same), photo)
 
 

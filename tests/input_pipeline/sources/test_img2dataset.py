@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import miniature
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources import img2dataset, make_source, table_index, tar_samples
 
 
 @pytest.fixture
@@ -208,3 +208,52 @@ def test_a_key_with_dots_ends_at_the_last_one(folder):
     assert ids == ["00002/c", "00002/a.b/photo.1", "00002/a.b/photo.2"]
     assert [source[i].image for i in range(10, 13)] == [b"3", b"jpg", b"jpg"]
     assert [source[i].captions for i in range(10, 13)] == [["caf\u00e9"], ["txt"], ["txt"]]
+
+
+@pytest.fixture
+def indexed(folder, monkeypatch):
+    """A folder of tars that were opened and indexed, though small and new."""
+    monkeypatch.setattr(table_index, "_SMALL", 0)
+    monkeypatch.setattr(table_index, "_SETTLED", 0)
+    texts = {"txt": b"one"}
+    samples = {"a.b": {"jpg": b"1", **texts}, "é": {"jpg": b"2", **texts}, "c": texts}
+    write(folder / "00002.tar", samples)
+    return folder, look(folder)
+
+
+def look(folder):
+    """All that a source says of its tars."""
+    source = open_tars(folder)
+    return len(source), source.fingerprint, [source[i] for i in range(len(source))]
+
+
+def test_tars_that_were_opened_once_are_not_read_again(indexed, monkeypatch, caplog):
+    folder, before = indexed
+    monkeypatch.setattr(tar_samples, "samples", None)
+    caplog.clear()
+    assert look(folder) == before
+    assert "of 13 samples are left out: 1 without an image (" in caplog.text
+
+
+def test_a_tar_that_changed_is_read_again_and_a_damaged_index_is_ignored(indexed):
+    folder, before = indexed
+    (index,) = (folder / ".00000.tar.index").iterdir()
+    content = index.read_bytes()
+    for damaged in (content[:-9], content[:200] + b"7" + content[201:], b""):
+        index.write_bytes(damaged)
+        assert look(folder) == before
+    write(folder / "00000.tar", {"new": {"jpg": b"1", "txt": b"two"}})
+    count, fingerprint, records = look(folder)
+    assert (count, records[0].captions) == (8, ["two"])
+    assert fingerprint != before[1]
+
+
+def test_an_index_that_leads_out_of_its_tar_is_ignored(indexed, monkeypatch):
+    path = indexed[0] / "00001.tar"
+    known = img2dataset._samples(path)
+    spans = known.spans.copy()
+    spans[2, 0] = path.stat().st_size
+    foreign = known._replace(spans=spans)
+    monkeypatch.setattr(img2dataset.TableIndex, "read", lambda *_: foreign.pack())
+    monkeypatch.setattr(img2dataset.TableIndex, "write", lambda *_: None)
+    assert (img2dataset._samples(path).spans == known.spans).all()

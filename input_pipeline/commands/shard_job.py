@@ -1,0 +1,248 @@
+"""One shard of prepared data: a pure function of the source and the shard's number.
+
+Shard k holds the usable ones of the source records k * shard_size to (k + 1) * shard_size - 1, in
+this order. Its files are SHARD.array_record, SHARD.ids (id_index) and SHARD.images, the hashes of
+its images. SHARD.done, written last, has their sizes and sha256: a shard without it, or whose files
+differ from it, is written again. Any number of processes may write shards of one folder, and even
+the same shard: each renames whole files of equal content.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import io
+import json
+import logging
+import math
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlc_jax.input_pipeline import record_validation, stores
+from vlc_jax.input_pipeline.images import image_ops, transforms
+from vlc_jax.input_pipeline.record import DataError, Record, Source
+from vlc_jax.input_pipeline.sources import id_index, shards
+
+JPEG_QUALITY = 95
+NO_IMAGE = b""  # in place of the encoded image of a text-only record
+# of files that are there until the manifest is complete
+DONE, AGAIN, IMAGES, PARTIAL = ".done", ".again", ".images", ".partial"
+_RECORDS, _IDS = ".array_record", ".ids"
+# Records encoded at a time: `pool.map` submits all of its items at once, and holds their results.
+_BLOCK = 64
+
+
+class Entry(NamedTuple):
+    """Encoded record of a shard; data is None for a skipped record, with the reason."""
+
+    name: str
+    data: bytes | None = None
+    captions: int = 0
+    image_hash: int = 0
+    reason: str = ""
+
+
+class Done(NamedTuple):
+    """A whole shard. shard: its entry in the manifest.   skipped: (index, id, reason) of records.
+
+    images: name, size and sha256 of the file of hashes of its images, uint64 (records,).
+    """
+
+    number: int
+    shard: dict[str, Any]
+    skipped: list[tuple[int, str, str]]
+    images: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The shards of `source` in the folder `out`; pickles to other processes.
+
+    request: of `shard_writer`: size, format, shard_size.   threads: that encode records of a shard.
+    """
+
+    source: Source
+    out: Path
+    request: Mapping[str, Any]
+    threads: int = 1
+
+    @property
+    def count(self) -> int:
+        """Number of shards."""
+        return math.ceil(len(self.source) / self.request["shard_size"])
+
+    def indices(self, number: int) -> range:
+        """Source records of a shard."""
+        first, size = number * self.request["shard_size"], self.request["shard_size"]
+        return range(first, min(first + size, len(self.source)))
+
+    def done(self, number: int) -> Done | None:
+        """The shard if it is finished; its files may be damaged since."""
+        return self._marked(number, DONE)
+
+    def try_again(self) -> None:
+        """Lets the skipped records of finished shards be read again: a shard is written again if
+        one of them can be used by now."""
+        for number in range(self.count):
+            done = self.done(number)
+            if done is not None and done.skipped:
+                self._path(number, DONE).rename(self._path(number, AGAIN))
+
+    def _marked(self, number: int, kind: str) -> Done | None:
+        try:
+            content = json.loads(self._path(number, kind).read_bytes())
+            return Done(**content | {"skipped": [tuple(each) for each in content["skipped"]]})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def entry(self, index: int) -> Entry:
+        """What becomes of a source record: a pure function of source, index and request."""
+        name = f"record {index}"
+        try:
+            record = self.source[index]
+            name = record.id
+            record_validation.captions(record)
+            image = shrink(record, self.request["size"], self.request["format"])
+            data = shards.encode(record, image)
+            return Entry(name, data, len(record.captions), _hash(image))
+        except DataError as error:
+            return Entry(name, reason=str(error))
+
+    def write(
+        self,
+        number: int,
+        is_wanted: Callable[[], bool] = lambda: True,
+        advance: Callable[[int], None] = lambda done: None,
+    ) -> Done | None:
+        """Writes a shard unless it is finished and whole.
+
+        is_wanted: asked before the shard's files get their names; None is returned if it is False.
+        advance: called with numbers of the source's records.   Raises OSError.
+        """
+        if (done := self._finished(number)) is not None:
+            advance(self.indices(number).stop)
+            return done
+        # names of this try: another process may write the same shard
+        end = f".{uuid.uuid4().hex}{PARTIAL}"
+        parts = {kind: self._path(number, kind + end) for kind in (_RECORDS, _IDS, IMAGES)}
+        try:
+            entries, skipped = self._write_records(number, parts[_RECORDS], advance)
+            ids = id_index.hash_ids(entry.name for entry in entries)
+            parts[_IDS].write_bytes(ids.astype("<u8").tobytes())
+            hashes = np.array([entry.image_hash for entry in entries], "<u8")
+            parts[IMAGES].write_bytes(hashes.tobytes())
+            paths = {kind: self._path(number, kind) for kind in parts}
+            files = {kind: {"name": paths[kind].name, **_sealed(parts[kind])} for kind in parts}
+            captions = sum(entry.captions for entry in entries)
+            shard = {"name": paths[_RECORDS].name, "count": len(entries), "captions": captions}
+            shard |= files[_RECORDS] | {"ids": files[_IDS]}
+            if not is_wanted():
+                return None
+            for kind, part in parts.items():
+                os.replace(part, paths[kind])
+        finally:
+            for part in parts.values():
+                part.unlink(missing_ok=True)
+        done = Done(number, shard, skipped, files[IMAGES])
+        # the marker last: the files that it names are on the disk
+        with stores.replacing(self._path(number, DONE), end) as file:
+            json.dump(done._asdict(), file)
+        return done
+
+    def _write_records(
+        self, number: int, path: Path, advance: Callable[[int], None]
+    ) -> tuple[list[Entry], list[tuple[int, str, str]]]:
+        """Entries of a shard, without their data, which are written to `path`; skipped records."""
+        from array_record.python import array_record_module
+
+        entries, skipped, indices = [], [], self.indices(number)
+        # Group size 1 makes single records readable; encoded images do not compress further.
+        writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+        try:
+            with futures.ThreadPoolExecutor(self.threads) as pool:
+                for first in range(indices.start, indices.stop, _BLOCK):
+                    block = range(first, min(first + _BLOCK, indices.stop))
+                    for index, made in zip(block, pool.map(self.entry, block), strict=True):
+                        if made.data is None:
+                            skipped.append((index, made.name, made.reason))
+                            continue
+                        writer.write(made.data)
+                        entries.append(made._replace(data=None))
+                    advance(block.stop)
+            writer.close()
+        except RuntimeError as error:
+            raise OSError(errno.EIO, f"cannot write {path}: {error}") from error
+        finally:
+            if writer.is_open():
+                writer.close()
+        return entries, skipped
+
+    def _finished(self, number: int) -> Done | None:
+        """The shard if it is finished, its files are whole, and none of the skipped records that
+        are to be read again can be used by now."""
+        done = self._marked(number, DONE)
+        if done is not None and self._is_whole(done):
+            return done
+        done = self._marked(number, AGAIN)
+        if done is None or not self._is_whole(done):
+            return None
+        if any(self.entry(index).data is not None for index, *_ in done.skipped):
+            return None
+        # another process may have been faster
+        with contextlib.suppress(FileNotFoundError):
+            self._path(number, AGAIN).rename(self._path(number, DONE))
+        return done
+
+    def _is_whole(self, done: Done) -> bool:
+        """False, with a warning, if files of the shard are not those of the marker."""
+        files = [done.shard, done.shard["ids"], done.images]
+        for name, reason in shards.damaged_files(self.out, files).items():
+            logging.getLogger(__name__).warning("%s is written again: %s", self.out / name, reason)
+            return False
+        return True
+
+    def _path(self, number: int, end: str) -> Path:
+        return self.out / f"shard-{number:05d}-of-{self.count:05d}{end}"
+
+
+def shrink(record: Record, size: int, image_format: str) -> bytes:
+    """Encoded image of the record with its shorter side at most `size`.
+
+    NO_IMAGE for a text-only record. Raises DataError.
+    """
+    if record.image is None:
+        return NO_IMAGE
+    if image_format == shards.FEATURES:
+        return record.image
+    picture = image_ops.open_rgb(record.image)
+    if min(picture.size) > size:
+        picture = transforms.resize_short_side(picture, size)
+    encoded = io.BytesIO()
+    if image_format == "png":
+        picture.save(encoded, "PNG", optimize=False)
+    else:
+        picture.save(encoded, "JPEG", quality=JPEG_QUALITY)
+    return encoded.getvalue()
+
+
+def num_images(hashes: np.ndarray) -> int:
+    """Number of different images by their hashes, uint64 (records,)."""
+    return len(np.setdiff1d(hashes, [_hash(NO_IMAGE)]))
+
+
+def _sealed(path: Path) -> dict[str, Any]:
+    """Size and sha256 of a file, after flushing it to the disk."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _hash(image: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(image, digest_size=8).digest(), "little")

@@ -1,0 +1,220 @@
+"""Shards have the same bytes whoever writes them, in whatever order, and after every kill."""
+
+import functools
+import pickle
+import random
+import subprocess
+import sys
+import tarfile
+import time
+from concurrent import futures
+
+import numpy as np
+import psutil
+import pytest
+
+from tests.support import helpers, miniature
+from vlc_jax.input_pipeline.commands import addresses, beam_engine, job_file, prepare, shard_writer
+from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.stores import fetch
+
+NEEDS_BEAM = "Apache Beam is not installed: pip install 'vlc_jax[beam]'"
+
+
+class Noise:
+    """30 records of noise; those in `bad` cannot be used."""
+
+    fingerprint = "noise"
+
+    def __init__(self, bad=(3, 17, 18)):
+        self.bad = bad
+
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, index):
+        pixels = np.random.default_rng(index).integers(0, 256, (9, 8, 3), dtype=np.uint8)
+        image = b"broken" if index in self.bad else pixels
+        return Record(id=f"r{index}", image=image, captions=[f"caption {index}"])
+
+
+def write(out, source=None, share=0.1, engine=None):
+    options = {"size": 8, "shard_size": 4, "max_bad_share": share, "engine": engine}
+    return shard_writer.write(source or Noise(), out, **options)
+
+
+def content(folder):
+    assert not [*folder.glob("*.partial")]
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def workers(job, report, advance):
+    """Four workers with copies of the job, which try every shard twice, in disorder."""
+    numbers = [*range(job.count), *range(job.count)]
+    random.Random(0).shuffle(numbers)
+    pickled = pickle.dumps(job)
+    with futures.ThreadPoolExecutor(4) as pool:
+        for done in pool.map(lambda number: pickle.loads(pickled).write(number), numbers):
+            report(done)
+
+
+def half(job, report, advance):
+    """Writes shards 5, 1 and 4, and dies between the files of shard 2 and its marker."""
+    for number in (5, 1, 4, 2):
+        job.write(number)
+    (job.out / "shard-00002-of-00008.done").unlink()
+    (job.out / "shard-00003-of-00008.ids.1.partial").write_bytes(b"of a try that was killed")
+    raise KeyboardInterrupt
+
+
+def test_bytes_do_not_depend_on_workers_tries_and_stops(tmp_path):
+    write(tmp_path / "one")
+    assert write(tmp_path / "four", engine=workers)["skipped"].keys() == {"r3", "r17", "r18"}
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "stopped", engine=half)
+    write(tmp_path / "stopped", engine=workers)
+    for other in ("four", "stopped"):
+        assert content(tmp_path / other) == content(tmp_path / "one"), other
+
+
+def test_a_shard_that_is_damaged_after_it_was_finished_is_written_again(tmp_path, caplog):
+    write(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "out", engine=half)
+    path = tmp_path / "out/shard-00004-of-00008.array_record"
+    path.write_bytes(path.read_bytes().replace(b"caption 19", b"caption 91"))
+    write(tmp_path / "out")
+    assert "shard-00004-of-00008.array_record is written again: sha256" in caplog.text
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("engine", [None, workers])
+def test_the_share_of_bad_records_is_that_of_all_workers_and_mended_ones_are_taken_in(
+    tmp_path, engine
+):
+    with pytest.raises(DataError, match=r"3 of 30 records cannot be used.*last is r18"):
+        write(tmp_path / "out", share=0.09, engine=engine)
+    write(tmp_path / "fresh", Noise(bad=(17,)), share=0.09)
+    write(tmp_path / "out", Noise(bad=(17,)), share=0.09, engine=engine)
+    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+
+
+def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins(tmp_path):
+    orphan = {}
+
+    def killed(job, report, advance):
+        assert job.write(0, is_wanted=lambda: False) is None
+        orphan["permit"] = beam_engine._permit(job)  # left open, as by a kill
+        path, digest = orphan["permit"].__enter__()
+        orphan["write"] = functools.partial(beam_engine.write_shard, str(path), digest)
+        orphan["write"](1)
+        raise KeyboardInterrupt
+
+    def another(job, report, advance):
+        orphan["write"](2)
+        raise KeyboardInterrupt
+
+    for engine in (killed, another):
+        with pytest.raises(KeyboardInterrupt):
+            write(tmp_path / "out", engine=engine)
+    assert {path.name[:11] for path in tmp_path.glob("out/shard-*")} == {"shard-00001"}
+    write(tmp_path / "out")
+    write(tmp_path / "whole")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_the_arrays_of_a_job_stay_in_its_file(tmp_path):
+    value = {"large": np.arange(10**6), "none": np.arange(0), "text": np.array(["a", "bcd"])}
+    digest = job_file.write(tmp_path / "job", value)
+    known = job_file.read(tmp_path / "job", digest)
+    assert all((known[name] == value[name]).all() for name in value)
+    assert not known["large"].flags.owndata
+    content = (tmp_path / "job").read_bytes()
+    (tmp_path / "job").write_bytes(content.replace(b"large", b"evil!"))
+    with pytest.raises(OSError, match="is not the file that this run wrote"):
+        job_file.read(tmp_path / "job", digest)
+
+
+def test_flags_behind_two_dashes_belong_to_the_runner(tmp_path, capsys, monkeypatch):
+    words = ["--source", "digits", "--size", "8", "--out", str(tmp_path / "out")]
+    flags = ["--", "--temp_location=gs://bucket/temp"]
+    given = addresses.allowed(lambda arguments=None: arguments)
+    assert given([*words, *flags])[-2:] == flags  # not copied to this machine
+    assert prepare.main([*words, *flags]) == 2
+    assert "--temp_location=gs://bucket/temp behind -- is a flag" in capsys.readouterr().err
+    here = str(fetch.cache_folder("gs://bucket/out"))  # what an address has become
+    assert prepare.main([*words[:-1], here, "--runner", "FlinkRunner", *flags]) == 2
+    assert "which workers of FlinkRunner do not see" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "apache_beam.options", None)
+    assert prepare.main([*words, "--runner", "DirectRunner", *flags]) == 2
+    assert "needs Apache Beam: pip install 'vlc_jax[beam]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_beam_writes_the_same_bytes(tmp_path):
+    pytest.importorskip("apache_beam", reason=NEEDS_BEAM)
+    flags = ["--direct_num_workers=4", "--direct_running_mode=multi_threading"]
+    beam = beam_engine.engine("DirectRunner", flags)
+    with pytest.raises(DataError, match="records cannot be used"):
+        write(tmp_path / "beam", share=0.01, engine=beam)
+    with pytest.raises(ValueError, match="Valid values are"):
+        beam_engine.engine("NoRunner", [])
+    write(tmp_path / "one")
+    write(tmp_path / "beam", engine=beam)
+    assert content(tmp_path / "beam") == content(tmp_path / "one")
+
+
+def command(folder, *runner):
+    words = ["img2dataset", "--tars", "tars", "--shard-size", "10", "--out", folder.name, *runner]
+    return subprocess.Popen(
+        [sys.executable, "-m", "vlc_jax.input_pipeline.commands.prepare", *words],
+        cwd=folder.parent,
+        env=helpers.environment() | {"PYTHONPATH": str(helpers.ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_a_worker(process):
+    """The last of the processes that Beam started, by a shell each."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    [*_, last] = [each for each in below if each.cmdline()[1:2] == ["-m"]]
+    last.kill()
+
+
+def wait_for_a_shard(folder, process):
+    before, deadline = len([*folder.glob("*.done")]), time.monotonic() + 300
+    while len([*folder.glob("*.done")]) == before:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_four_processes_that_are_killed_write_the_same_bytes(tmp_path):
+    pytest.importorskip("apache_beam", reason=NEEDS_BEAM)
+    (tmp_path / "tars").mkdir()
+    picture = miniature.picture(0, size=700)
+    with tarfile.open(tmp_path / "tars/00000.tar", "w") as tar:
+        for number in range(240):
+            is_bad = number in (3, 170)
+            miniature.add(tar, f"{number}.jpg", picture[:99] if is_bad else picture)
+            miniature.add(tar, f"{number}.txt", f"photograph {number}".encode())
+    flags = ["--runner=DirectRunner", "--", "--direct_running_mode=multi_processing"]
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    with command(out, *flags, "--direct_num_workers=4") as process:
+        wait_for_a_shard(out, process)
+        kill_a_worker(process)
+        # the runner itself would wait for ever
+        _, stderr = process.communicate(timeout=300)
+        assert process.returncode == 30
+        assert "a worker process was killed; the same command continues" in stderr
+    with command(out, *flags, "--direct_num_workers=2") as process:
+        wait_for_a_shard(out, process)
+        process.kill()
+    assert len([*out.glob("*.done")]) < 24
+    for folder in (out, whole):
+        with command(folder) as process:
+            _, stderr = process.communicate(timeout=300)
+            assert process.returncode == 0, stderr
+    assert content(out) == content(whole)
