@@ -245,7 +245,6 @@ OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, p
 BLIND = (  # rows of part k
     "clip", "clip_ft", "clip_ft_permuted", "hn", "hn_permuted",
     "hn_balanced_60", "hn_balanced_60_permuted", "hn_balanced_52", "hn_balanced_52_permuted",
-    "hn_random",
     "hp_hn", "hp_hn_permuted",
     "hp_hn_balanced_60", "hp_hn_balanced_60_permuted",
     "hp_hn_balanced_52", "hp_hn_balanced_52_permuted",

@@ -330,8 +330,15 @@ def _template_names(results: Results) -> dict[str, object]:
             results, tower, run, columns, protocol_names or (*study_columns.PROTOCOLS,)
         )
 
+    def of_device(
+        runs: Sequence[str], columns: Sequence[study_columns.Column], beside: str = ""
+    ) -> str:
+        """`table`, of the device that trained `beside` where there are several."""
+        with results.beside(beside):
+            return table(results, runs, columns)
+
     return {
-        "table": lambda runs, columns: table(results, runs, columns),
+        "table": of_device,
         "pick": pick,
         "scores": lambda runs, benchmark: scores(results, runs, benchmark),
         "bag_of_words": study_columns.BAG_OF_WORDS,

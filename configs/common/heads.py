@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
 from vlc_jax.configs.common import finetuning, pretrained
@@ -146,7 +147,7 @@ def dcsm(config: ConfigDict, args: SimpleNamespace, **head: Any) -> None:
 
 def adam(config: ConfigDict, rate: float, epochs: float) -> None:
     """torch's Adam at a constant rate, as the authors of all three train; nothing is clipped."""
-    config.steps, config.epochs = None, epochs
+    config.steps, config.epochs = placeholder(int), epochs
     config.optimizer.update(
         {
             "learning_rate": rate,

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained
@@ -82,7 +83,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
             }
         )
         config.losses = ConfigDict({"caption": default.loss(weight=1.0, reduction="token")})
-        config.batch_size, config.steps, config.epochs = args.batch, None, 1.0
+        config.batch_size, config.steps, config.epochs = args.batch, placeholder(int), 1.0
         adam = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # of torch and transformers
         config.optimizer.update({"weight_decay": 0.0, "clip_norm": 1.0, **adam})
         config.checkpoint.every = 500

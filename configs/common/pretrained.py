@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 # Options of a generator behind published numbers: its authors' version, slips included.
 AUTHORS = {"mode": "authors"}
@@ -250,7 +251,7 @@ def _is_repository(weights: str) -> bool:
 
 def five_epochs(config: ConfigDict, args: SimpleNamespace) -> None:
     """Five epochs with 50 steps of warmup, as the papers finetune, and `evaluate`."""
-    config.steps, config.epochs = None, 5.0
+    config.steps, config.epochs = placeholder(int), 5.0
     config.batch_size = args.batch
     config.optimizer.warmup_steps = 50
     config.optimizer.clip_norm = None  # open_clip's default, which the papers keep

@@ -8,6 +8,7 @@ import os
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
@@ -78,7 +79,7 @@ def _with_variant(args: SimpleNamespace, variant: str) -> SimpleNamespace:
 
 def _use_long_run(config: ConfigDict, args: SimpleNamespace, loss: str) -> None:
     """Batch, loss, evaluations, and how often a run of 300,000 steps saves and evaluates."""
-    config.steps, config.batch_size = None, args.batch
+    config.steps, config.batch_size = placeholder(int), args.batch
     config.losses = ConfigDict({loss: default.loss(weight=1.0, implementation="ring")})
     # one bad batch in 300,000 steps must not undo them
     config.optimizer.spike_guard = (10.0, 10)

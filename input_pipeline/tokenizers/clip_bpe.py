@@ -159,6 +159,10 @@ def _read(path: Path) -> tuple[Merges, dict[str, int] | None]:
     try:
         if path.suffix == ".json":
             model = json.loads(data)["model"]
+            if (kind := model.get("type", "BPE")) != "BPE":
+                raise ValueError(
+                    f"its model is {kind}, of another family of weights: name it (family=...)"
+                )
             merges, ids = model["merges"], model["vocab"]
         elif path.suffix == ".txt":
             lines = text_file.decode(data, path).split("\n")

@@ -27,6 +27,8 @@ def test_config_has_a_command_on_top_and_only_known_names(case, tmp_path):
     is_default = case == "configs/default.py"
     assert is_default or any(each.startswith(case) for each in commands(case.partition(":")[0]))
     assert config.is_locked
+    # --config.steps=4 can be parsed, also where epochs or examples are set
+    assert [config.get_type(name) for name in ("steps", "epochs", "examples")] == [int, float, int]
     for name, options in config.evals.items():
         protocol = benchmarks.protocol_of(options.get("reader", name))
         evaluators.protocol(protocol, options.get("protocol", ""))

@@ -14,7 +14,7 @@ from vlc_jax import models, weights
 from vlc_jax.configs.eval import zero_shot
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import init_from, resolve
-from vlc_jax.setup.weights_config import completed
+from vlc_jax.setup.weights_config import completed, config_of_weights
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "dog", "cat")
 TEXTS = ["a red dog", "a cat", "dog"]
@@ -71,6 +71,15 @@ def test_a_folder_gives_the_whole_model_which_scores_pairs(folder):
     assert np.ptp(scores, axis=0).min() > 1e-4
     assert np.ptp(scores, axis=1).min() > 1e-4
     np.testing.assert_allclose(model.score(pictures[1:], TEXTS[:1]), scores[1:, :1], atol=1e-5)
+
+
+def test_a_folder_without_enc_keeps_cls_and_says_so(folder, tmp_path, caplog):
+    small_models.write_tokenizer(tmp_path, (*WORDS, "of", "on"), "[UNK]")
+    made = config_of_weights(folder, tokenizer=str(tmp_path))
+    assert made.model.head.match_id is None
+    assert "the last token of the weights is 'on'" in caplog.text
+    small_models.write_tokenizer(tmp_path, (*WORDS, "[DEC]", "[ENC]"), "[UNK]")
+    assert config_of_weights(folder, tokenizer=str(tmp_path)).model.head.match_id == 9
 
 
 def test_a_config_chooses_the_score_and_may_not_contradict_the_files(folder):

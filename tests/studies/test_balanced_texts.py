@@ -57,7 +57,9 @@ def test_a_run_with_balanced_negatives_is_the_run_without_some_of_its_negatives(
 
 def test_every_row_of_the_page_is_planned_and_every_run_has_its_control():
     runs = {run.name: run for run in study_plan.runs("k")}
-    assert {*study_columns.BLIND} == {name for name, run in runs.items() if run.tool == "train"}
+    assert {*study_columns.BLIND, "hn_random"} == {
+        name for name, run in runs.items() if run.tool == "train"
+    }
     assert {name for pair in study_columns.BLIND_GAINS for name in pair} <= {*study_columns.BLIND}
     assert all(study_columns.label(name) != name for name in runs)
     for name in ("hn", "hp_hn", "negclip", "hn_balanced_60"):

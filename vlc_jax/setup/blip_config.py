@@ -1,5 +1,6 @@
 """Configs for weights of BLIP: the authors' checkpoints and folders of transformers."""
 
+import logging
 import math
 import re
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from ml_collections import ConfigDict
 
 from vlc_jax import weights
 from vlc_jax.configs import default
-from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.errors import UsageError, WeightsError, usage_errors
+from vlc_jax.input_pipeline.tokenizers.hugging_face import open_hf
 
 FORMATS = ("blip", "hf_blip")
 CONTEXT_LENGTH = 35  # of the authors' finetuning and evaluation
@@ -45,12 +47,7 @@ def config_of_blip(
         config.model.image = ConfigDict(image)
         projection = len(array(arrays, r"(model\.)?text_proj\.weight"))
         config.model.head = ConfigDict(
-            {
-                "encoder": text,
-                "projection": projection,
-                # [ENC], the last token that the authors add to BERT's
-                "match_id": config.model.vocab_size - 1,
-            }
+            {"encoder": text, "projection": projection, "match_id": _match_id(config)}
         )
     return config
 
@@ -69,6 +66,21 @@ def base(
         config.model.text_tower, config.model.vocab_size = False, vocab_size
         config.evals = ConfigDict()
     return config
+
+
+def _match_id(config: ConfigDict) -> int | None:
+    """Id of [ENC], the last of the tokens that the authors add to BERT's and its file lacks. None,
+    with a warning, where the file has another token there: these weights have no [ENC]."""
+    path, last = config.text.tokenizer_options.path, config.model.vocab_size - 1
+    with usage_errors():
+        token = open_hf(path)[0].id_to_token(last)
+    if token in (None, "[ENC]"):
+        return last
+    logging.warning(
+        "the last token of the weights is %r in %s, not [ENC]: a text keeps [CLS] "
+        "(config.model.head.match_id=None)", token, path,
+    )  # fmt: skip
+    return None
 
 
 def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -255,7 +255,7 @@ def tokenizer_options(config: ConfigDict) -> dict[str, Any]:
         if config.text.tokenizer != name:
             raise UsageError(
                 f"the run in {path} has the tokenizer {config.text.tokenizer!r}, not {name!r}: set "
-                "config.text.tokenizer to it, or name another file"
+                "config.text.tokenizer to it, name another file, or evaluate the run itself (run=)"
             )
 
 

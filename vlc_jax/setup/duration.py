@@ -33,7 +33,10 @@ def total_steps(config: ConfigDict, records: int) -> int:
     """
     durations = {k: config[k] for k in ("steps", "epochs", "examples") if config[k] is not None}
     if len(durations) != 1:
-        advice = ": where the config sets another, write its argument, --config NAME:steps=200"
+        advice = (
+            ": change the one that the config sets (--config.epochs=0.5), or write the config's "
+            "argument (--config NAME:steps=200) if it has one"
+        )
         raise UsageError(
             f"set exactly one of config.steps, .epochs, .examples; got {durations}"
             f"{advice if len(durations) > 1 else ''}"

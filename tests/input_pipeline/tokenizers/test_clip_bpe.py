@@ -98,13 +98,15 @@ def test_clip_files_that_number_their_tokens_otherwise_are_refused(clip_vocabula
         ("tokenizer.json", "{}"),
         ("tokenizer.json", '{"model": {"merges": null, "vocab": {}}}'),
         ("tokenizer.json", '{"model": {"merges": [["a", "b"]], "vocab": {}}}'),
+        ("tokenizer.json", '{"model": {"type": "WordPiece", "vocab": {}}}'),
         ("merges.txt", "#version\na b\n"),
     ],
 )
 def test_damaged_clip_files_are_named(clip_folder, name, content):
     (clip_folder / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name} is not CLIP's list of merges"):
+    with pytest.raises(ValueError, match=f"{name} is not CLIP's list of merges") as refusal:
         clip_bpe.ClipTokenizer(path=clip_folder / name)
+    assert ("its model is WordPiece" in str(refusal.value)) == ("WordPiece" in content)
     (clip_folder / "vocab.json").unlink()
     with pytest.raises(ValueError, match=r"belongs to merges\.txt.*vocab\.json: No such file"):
         clip_bpe.ClipTokenizer(path=clip_folder / "merges.txt")
