@@ -12,18 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.losses import (
-    caption,
-    dac,
-    hn_focal,
-    infonce,
-    masks,
-    matching,
-    sigmoid,
-    sparc,
-    svlc,
-    tiles,
-)
+from vlc_jax.losses import caption, hn_focal, infonce, masks, matching, sigmoid, sparc, svlc, tiles
 
 Values = Callable[..., Float[Array, " batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
@@ -190,14 +179,14 @@ LOSSES: dict[str, Loss] = {
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
     "dac_mil": Loss(
-        dac.mil,
+        svlc.mil,
         lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
         needs=("positive",),
         mean_over="examples_with_hard_texts",
         contrasts_all=("positive",),
     ),
     "dac_negative_bag": Loss(
-        dac.negative_bag,
+        svlc.negative_bag,
         _bags,
         needs=("positive", "negative"),
         mean_over="examples_with_hard_texts",
