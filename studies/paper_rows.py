@@ -353,14 +353,7 @@ OF_BLIP = tuple(  # as ARO's code scores it
     for data in ("Flickr30k", "COCO")
 )
 OF_XVLM = tuple(  # as What'sUp's code scores it
-    Row(
-        model,
-        run,
-        given,
-        config=config,
-        flags=("--config.model.head.scores=both",),
-        papers=papers,
-    )
+    Row(model, run, given, config=config, flags=("--config.model.head.scores=both",), papers=papers)
     for model, run, given, config, papers in (
         ("XVLM-16M", "xvlm", "xvlm", "eval/all:family=xvlm", OF_SIZES),
         ("XVLM-COCO", "xvlm_coco", "xvlm_coco", "eval/all:family=xvlm", ()),

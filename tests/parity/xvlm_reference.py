@@ -102,7 +102,8 @@ def main(out: Path) -> None:
             fused = fusion(encoder_embeds=texts, attention_mask=mask, encoder_hidden_states=many)
             rows.append(rest["itm_head"](fused.last_hidden_state[:, 0]).numpy())
     io |= {"pooled": seen.pooler_output.numpy(), "itc": (images @ captions.T).numpy()}
-    io |= trained(image, alone, fusion, rest, pixels, ids, mask)
+    kept = dict(io)  # training calls the blocks that are recorded once more
+    io = kept | trained(image, alone, fusion, rest, pixels, ids, mask)
     named = authors_names(*map(gradient, (image, alone, fusion.encoder.layer[0], rest)))
     torch.save({"model": named}, out / "gradient.pth")
     np.savez(out / "io.npz", **io, itm=np.stack(rows))
