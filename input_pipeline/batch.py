@@ -2,7 +2,7 @@
 
   image          uint8   (batch, height, width, 3)       RGB, normalised on the device
   text           int32   (batch, length)                 token ids, padded; or vectors, see below
-  id             uint64  (batch,)                        hash of the record's id
+  id             uint64  (batch,)                        hash of the image, see `image_id`
   mask           bool    (batch,)                        False on rows that only fill the batch
 Optional keys, present if the config uses hard texts:
   negative_text  int32   (batch, negatives, length)      negative_mask  bool (batch, negatives)
@@ -27,7 +27,7 @@ import hashlib
 
 import numpy as np
 
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.record import DataError, Record
 
 Batch = dict[str, np.ndarray]
 
@@ -66,6 +66,12 @@ def hash_id(record_id: str) -> np.uint64:
     # half a surrogate pair, which JSON can hold, is an error of its record and not of the table
     digest = hashlib.blake2b(record_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
+
+
+def image_id(record: Record) -> np.uint64:
+    """Hash of a record's image: of its name (`image` in `meta`, where records may share an image),
+    else of the record's id."""
+    return hash_id(str(record.meta.get("image") or record.id))
 
 
 def split_ids(ids: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ from vlc_jax.devices import sharding
 EMBED = 512
 TEXTS = ("negative", "positive")
 # losses without embeddings; speed/heads.py has the first
-ON_TOKENS = ("sparc_local", "caption")
+ON_TOKENS = ("sparc_local", "caption", "itm")
 
 
 def main() -> None:

@@ -114,6 +114,10 @@ GIVEN = {
     "blip_coco": Files("weights=blip-itm-base-coco"),
     "xvlm": Files("weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased"),
     "xvlm_coco": Files("weights=itr_coco/checkpoint_9.pth,tokenizer=bert-base-uncased"),
+    "xvlm_llava": Files(
+        f"weights=16m_base_model_state_step_199999.th,tokenizer=bert-base-uncased,{LLAVA}",
+        1_180_000,
+    ),
     "phi3": Files("path=LLaVA-Phi-3-mini-4k-instruct"),
     "llama3": Files("path=LLaVA-Meta-Llama-3-8B-Instruct"),
     "stage1": Files(
@@ -349,15 +353,12 @@ OF_BLIP = tuple(  # as ARO's code scores it
     for data in ("Flickr30k", "COCO")
 )
 OF_XVLM = tuple(  # as What'sUp's code scores it
-    Row(
-        model,
-        run,
-        run,
-        config="eval/all:family=xvlm",
-        flags=("--config.model.head.scores=both",),
-        papers=papers,
+    Row(model, run, given, config=config, flags=("--config.model.head.scores=both",), papers=papers)
+    for model, run, given, config, papers in (
+        ("XVLM-16M", "xvlm", "xvlm", "eval/all:family=xvlm", OF_SIZES),
+        ("XVLM-COCO", "xvlm_coco", "xvlm_coco", "eval/all:family=xvlm", ()),
+        ("XVLM-16M + finetuning", "xvlm_ft", "xvlm_llava", "xvlm_ft:data=llava", ()),
     )
-    for model, run, papers in (("XVLM-16M", "xvlm", OF_SIZES), ("XVLM-COCO", "xvlm_coco", ()))
 )
 OF_DCSM = (  # in the wordings of its evaluation
     *(
@@ -382,9 +383,5 @@ OF_DCSM = (  # in the wordings of its evaluation
         label="DCSM, opposite captions",
     ),
 )
-NOT_BUILT = (
-    Row("XVLM-16M + finetuning", "xvlm_ft"),  # its loss of ITM is not here
-    Row("LLaVA-1.5-7B + RP", "llava_rp"),
-    Row("LLaVA-1.5-7B + DIVA", "llava_diva"),
-)
+NOT_BUILT = (Row("LLaVA-1.5-7B + RP", "llava_rp"), Row("LLaVA-1.5-7B + DIVA", "llava_diva"))
 ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_BLIP, *OF_XVLM, *OF_DCSM, *NOT_BUILT)

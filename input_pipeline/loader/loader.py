@@ -77,7 +77,7 @@ class Batches:
         result = {
             **images,
             **tokenize(self.tokenizer, [example.caption for example in rows]),
-            "id": np.array([batches_contract.hash_id(row.record.id) for row in rows], np.uint64),
+            "id": np.array([batches_contract.image_id(row.record) for row in rows], np.uint64),
             # a training batch is always full
             "mask": np.ones(self.rows, np.bool_),
         }

@@ -25,8 +25,8 @@ class LlavaSource(PublishedSource):
       Conversation, without the first "<image>".
     text_only: whether entries without an image, 40,688 of mix-665K, are records, too.
     With first and each, the question of an answer is the turn before it, without "<image>".
-    `meta` has `id`, which is not unique in the files, and `conversations`. Ids are the image's name
-    and the entry's number in the lists.
+    `meta` has `id`, which is not unique in the files, `conversations` and `image`, a name. Ids are
+    the image's name and the entry's number in the lists.
     """
 
     _kind = "llava"
@@ -65,6 +65,10 @@ class LlavaSource(PublishedSource):
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming the row, for a row that does not make a record."""
         record = super().__getitem__(index)
+        if record.image is not None:
+            # no column of `_columns`: fingerprints would change. Several entries have an image
+            image = record.id.rpartition("#")[0]
+            record = dataclasses.replace(record, meta={**record.meta, "image": image})
         if self._answers not in ("first", "each"):
             return record
         turns = record.meta["conversations"]

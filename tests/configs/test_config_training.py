@@ -23,11 +23,11 @@ def pretrained(tmp_path_factory):
 FAST = ("configs/hp_hn.py",)
 
 
-# Configs of published weights are trained in end_to_end/test_methods.py and
-# test_heads_recipes.py, LLaVA in end_to_end/test_llava_evaluation.py, pretraining in
+# Configs of published weights are trained in end_to_end/test_methods.py, test_heads_recipes.py and
+# test_xvlm_training.py, LLaVA in end_to_end/test_llava_evaluation.py, pretraining in
 # test_pretraining.py.
 ELSEWHERE = re.compile(
-    ".*:data=|configs/(llava|pretrain)/|configs/(clip_coco|siglip_ft|eval/llava).py"
+    ".*:data=|configs/(llava|pretrain)/|configs/(clip_coco|siglip_ft|xvlm_ft|eval/llava).py"
 )
 
 

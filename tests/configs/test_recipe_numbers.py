@@ -36,6 +36,7 @@ MODELS = {  # config -> models whose values its docstring has
         *(L14, SIGLIP, EVA, f"{EVA} + {NEGATIVES}"),
         *(f"{model} + {FINETUNED}" for model in (L14, SIGLIP, EVA)),
     ),
+    "xvlm_ft": (f"XVLM-16M + {FINETUNED}", "XVLM-16M"),
     "pacl": (
         *(L14, f"{L14} + PACL", f"{L14} + PACL + RoPE"),
         f"{L14} + PACL + RoPE + stronger text encoder",

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.parity.test_blip import FAST, LENGTH, TOLERANCE, made, padded, scores
-from vlc_jax import weights
+from tests.parity.xvlm_negatives import IMAGE_NEGATIVES, PAIRS, TEXT_NEGATIVES
+from vlc_jax import losses, types, weights
 from vlc_jax.models import swin
 from vlc_jax.setup import init_from
 from vlc_jax.weights import files
@@ -118,3 +119,46 @@ def test_a_pretrained_checkpoint_is_read_and_a_finetuned_one_written_as_it_was(f
     assert ours.keys() == {x for x in theirs if not re.search("position_i|attn_mask", x)}
     for name in ours.keys() - {"model.temp"}:
         np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+def test_losses_of_itc_and_itm_and_their_gradient(io, folder, finetuned):
+    setup, params = finetuned
+    pixels, ids = jnp.asarray(io["pixels"][PAIRS]), padded(io)
+    names = {name: {"weight": 1.0} for name in ("itc", "itm")}
+
+    def forward(model, index):
+        image = model._training_image({"image": pixels})
+        text = model._training_texts({"text": ids})["text"]
+        return image, text, model.head.log_odds(image, text, *index)
+
+    @functools.partial(jax.jit, compiler_options=FAST)
+    def run(params, index, images):
+        def value(params):
+            model, variables = setup.model, {"params": params}
+            image, text, odds = model.apply(variables, index, method=forward)
+            matching = types.Matching(odds, *index)
+            scale = jnp.exp(params["logit_scale"])
+            outputs = types.Outputs(image, text, None, scale, matching=matching)
+            total, parts = losses.total(names, outputs, {"id": images})
+            return total, {name: whole / count for name, (whole, count) in parts.items()}
+
+        return jax.value_and_grad(value, has_aux=True)(params)
+
+    same = jnp.asarray(np.stack([PAIRS, PAIRS], axis=1), jnp.uint32)
+    index = jnp.asarray(TEXT_NEGATIVES), jnp.asarray(IMAGE_NEGATIVES)
+    (_, found), slopes = run(params, index, same)
+    for name in names:
+        np.testing.assert_allclose(found[name], io[f"loss_{name}"], atol=TOLERANCE)
+    # ours is the logarithm of 1 / temperature
+    assert float(slopes.pop("logit_scale")) == pytest.approx(-0.05 * io["temp"], abs=TOLERANCE)
+    wanted = weights.load(folder / "gradient.pth", params, init_from.architecture(setup.model))[0]
+    for path, slope in weights.flatten(slopes).items():
+        expected = weights.flatten(wanted)[path]
+        atol = TOLERANCE * max(1, np.abs(expected).max())
+        np.testing.assert_allclose(slope, expected, atol=atol, err_msg=path)
+    # 1 and 2 taken for one image; an own text as negative, another text
+    (_, other), _ = run(params, index, same.at[2, 0].set(1).at[2, 1].set(1))
+    assert abs(other["itc"] - io["loss_itc"]) > 1e-3
+    for text in (0, 2):
+        (_, other), _ = run(params, (index[0].at[0].set(text), index[1]), same)
+        assert abs(other["itm"] - io["loss_itm"]) > 1e-3

@@ -7,7 +7,10 @@ torch.nn for the rest. OUT/checkpoint.pth has their weights with the authors' na
 checkpoints have them, OUT/pretrained.th as pretrained ones, each with what else theirs hold, beside
 the tokenizer. OUT/io.npz gets pixels, ids and mask of texts; features after each block of images
 (image_i), of texts alone (text_0) and with the last image (fused_0); the mean token (pooled);
-cosines (itc); and the logits of every image with every text (itm).
+cosines (itc); and the logits of every image with every text (itm). Of training on the pairs and
+negatives of xvlm_negatives.py: the losses as the authors compute them (loss_itc, loss_itm) and the
+gradient of their sum, by the temperature (temp), and by all else in OUT/gradient.pth with the names
+of checkpoint.pth.
 """
 
 import re
@@ -19,6 +22,7 @@ import tiny_bert
 import torch
 import transformers
 from reference import recorded, shaken
+from xvlm_negatives import IMAGE_NEGATIVES, PAIRS, TEXT_NEGATIVES
 
 TEXTS = ["a red dog", "a dog on the big red mat , and two cats", "the cat", "a big cat"]
 SWIN = {"image_size": 64, "embed_dim": 16, "depths": [2, 1, 1, 1], "num_heads": [2, 4, 8, 16],
@@ -98,15 +102,62 @@ def main(out: Path) -> None:
             fused = fusion(encoder_embeds=texts, attention_mask=mask, encoder_hidden_states=many)
             rows.append(rest["itm_head"](fused.last_hidden_state[:, 0]).numpy())
     io |= {"pooled": seen.pooler_output.numpy(), "itc": (images @ captions.T).numpy()}
+    kept = dict(io)  # training calls the blocks that are recorded once more
+    io = kept | trained(image, alone, fusion, rest, pixels, ids, mask)
+    named = authors_names(*map(gradient, (image, alone, fusion.encoder.layer[0], rest)))
+    torch.save({"model": named}, out / "gradient.pth")
     np.savez(out / "io.npz", **io, itm=np.stack(rows))
 
 
-def save(image, alone, fusion, rest, out: Path) -> None:
-    model = {f"vision_encoder.{k}": x for k, x in authors_swin(image.state_dict()).items()}
-    model |= {f"text_encoder.{k}": x for k, x in alone.state_dict().items()}
-    layer = fusion.encoder.layer[0].state_dict()
+def trained(image, alone, fusion, rest, pixels, ids, mask) -> dict[str, np.ndarray]:
+    """get_contrastive_loss and get_matching_loss of X-VLM on one GPU, with these negatives."""
+    functional, temp = torch.nn.functional, torch.tensor(0.05, requires_grad=True)
+    seen = image(pixels)
+    tokens = torch.cat([seen.pooler_output[:, None], seen.last_hidden_state], 1)[PAIRS]
+    texts = alone(ids, attention_mask=mask).last_hidden_state
+    images = functional.normalize(rest["vision_proj"](tokens[:, 0]), dim=-1)
+    captions = functional.normalize(rest["text_proj"](texts[:, 0]), dim=-1)
+    logits, index = images @ captions.T / temp, torch.tensor(PAIRS)
+    labels = (index[:, None] == index[None]).float()
+    labels = labels / labels.sum(1, keepdim=True)
+    sides = [-(functional.log_softmax(x, 1) * labels).sum(1).mean() for x in (logits, logits.T)]
+    itc = sum(sides) / 2
+
+    def fused(tokens, texts, mask):
+        options = {"attention_mask": mask, "encoder_hidden_states": tokens}
+        return fusion(encoder_embeds=texts, **options).last_hidden_state[:, 0]
+
+    positive = fused(tokens, texts, mask)
+    negative = fused(
+        torch.cat([tokens[IMAGE_NEGATIVES], tokens]),
+        torch.cat([texts, texts[TEXT_NEGATIVES]]),
+        torch.cat([mask, mask[TEXT_NEGATIVES]]),
+    )
+    output = rest["itm_head"](torch.cat([positive, negative]))
+    itm = functional.cross_entropy(output, torch.tensor([1] * 4 + [0] * 8))
+    (itc + itm).backward()
+    found = {"loss_itc": itc, "loss_itm": itm, "temp": temp.grad}
+    return {name: x.detach().numpy() for name, x in found.items()}
+
+
+def gradient(module) -> dict[str, torch.Tensor]:
+    """Gradients in place of the parameters of a state_dict; 0 for what was not used."""
+    found = dict(module.state_dict())  # with buffers
+    for name, x in module.named_parameters():
+        found[name] = torch.zeros_like(x) if x.grad is None else x.grad
+    return found
+
+
+def authors_names(image, alone, layer, rest) -> dict[str, torch.Tensor]:
+    model = {f"vision_encoder.{k}": x for k, x in authors_swin(image).items()}
+    model |= {f"text_encoder.{k}": x for k, x in alone.items()}
     model |= {f"text_encoder.encoder.layer.1.{k}": x for k, x in layer.items()}
-    model |= {**rest.state_dict(), "temp": torch.tensor(0.05)}
+    return {**model, **rest, "temp": torch.tensor(0.05)}
+
+
+def save(image, alone, fusion, rest, out: Path) -> None:
+    parts = (image, alone, fusion.encoder.layer[0], rest)
+    model = authors_names(*(part.state_dict() for part in parts))
     block = "vision_encoder.layers.0.blocks.1.attn"
     model |= {f"{block}_mask": torch.ones(2, 3), f"{block}.relative_position_index": torch.ones(2)}
     model["text_encoder.embeddings.position_ids"] = torch.arange(40)[None]

@@ -18,8 +18,8 @@ WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "dog", "cat")
 IDS = {"vocab_size": 8, "context_length": 40, "eos_id": 3, "text_tower": False}
 
 
-def arrays_of(**encoder):
-    image = {"width": 8, "stages": (1, 2, 1, 1), "heads": 2, "window": 2, "projection": None}
+def arrays_of(stages=(1, 2, 1, 1), **encoder):
+    image = {"width": 8, "stages": stages, "heads": 2, "window": 2, "projection": None}
     sizes = {"width": 64, "depth": 3, "heads": 1, "mlp_width": 20, "positions": 40, **encoder}
     model = models.build(
         *("xvlm", "Swin-B/32"), **IDS, image_size=64, image=image,
@@ -55,11 +55,11 @@ def test_a_checkpoint_gives_the_whole_model_which_scores_pairs(file):
     assert np.ptp(scores, axis=1).min() > 1e-4
 
 
-def test_another_window_than_the_files_is_refused(file):
+def test_a_window_too_small_to_be_resampled_is_refused(file):
     config = completed(zero_shot.get_config(f"family=xvlm,weights={file},path=x.jsonl"))
     with config.unlocked():
         config.model.image.window = 1
-    with pytest.raises(WeightsError, match=r"attention/position_bias \(9, 2\) instead of \(1, 2\)"):
+    with pytest.raises(WeightsError, match=r"bias has shape \(9, 2\), the model's \(1, 2\)"):
         init_from.load_complete(resolve(config, "eval"))
 
 

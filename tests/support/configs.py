@@ -34,7 +34,9 @@ CASES += [
     if any(command.startswith(f"{case}:data={data},") for command in commands(case))
 ]
 # Arguments of configs beside a tokenizer file, which published vocabularies need.
-PUBLISHED = re.compile("configs/(llava|eval|pretrain)/|configs/(clip_coco|siglip_ft)|.*:data=")
+PUBLISHED = re.compile(
+    "configs/(llava|eval|pretrain)/|configs/(clip_coco|siglip_ft|xvlm_ft)|.*:data="
+)
 ARGUMENTS = {
     **dict.fromkeys(  # frozen towers
         [
@@ -67,7 +69,7 @@ SMALL = {"width": 16, "heads": 2, "depth": 1}
 def load(case: str, folder: Path, more: str = "") -> ConfigDict:
     """The config of one of CASES; more: further arguments of a config of published weights."""
     tokenizer = folder / "tokenizer.json"
-    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3, "<unk>": 4}
+    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3, "<unk>": 4, "[SEP]": 5, "[PAD]": 6}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
     made.save(str(tokenizer))
     path, _, data = case.partition(":")

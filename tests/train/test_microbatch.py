@@ -25,7 +25,11 @@ SMALL = {"width": 16, "heads": 2, "depth": 1, "mlp_width": 24, "projection": 8}
 # Head -> its options, losses, and other fields of the config. Each of the table's losses is in one.
 DCSM = {"num_functional_words": 0, "network": "mlp", "hidden": 32, "standardise": "running"}
 CASES = {
-    "clip": ({}, [name for name in losses.LOSSES if name not in ("sparc_local", "caption")], {}),
+    "clip": (
+        {},
+        [name for name in losses.LOSSES if name not in ("sparc_local", "caption", "itm")],
+        {},
+    ),
     "dcsm": ({**DCSM, "dropout": 0.5}, ["infonce"], {"frozen": ("image",)}),
     "pacl": ({"dropout": 0.5}, ["infonce"], {"lora.targets": ".*/query/kernel"}),
     "sparc": ({"dropout": 0.5}, ["infonce", "sparc_local"], {}),

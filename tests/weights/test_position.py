@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy import interpolate, optimize
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import position
@@ -81,3 +82,34 @@ def test_grids_that_are_not_square_are_refused():
         position.fit(
             params(4, 1, 9), {position.IMAGE: (13, 4), position.TEXT: (9, 4)}, may_cut_text=True
         )
+
+
+@pytest.mark.parametrize(("window", "other"), [(7, 12), (12, 7)])
+def test_biases_of_another_window_are_the_spline_of_beit_and_xvlm(window, other):
+    """Old offsets in a geometric progression up to the new largest, cubic splines of scipy."""
+    before, after = 2 * window - 1, 2 * other - 1
+    table = np.random.default_rng(0).normal(size=(before**2, 2)).astype(np.float32)
+    path = f"image/stage_1_block_0/{position.BIAS}"
+    shapes = {path: (after**2, 2)}
+    found = position.fit({path: table}, shapes, may_cut_text=False)[path].reshape(after, after, 2)
+    ratio = 1.01  # where the authors' search for it begins
+    if other > window:
+        ratio = optimize.brentq(lambda q: sum(q**i for i in range(window - 1)) - other + 1, 1, 2)
+    steps = np.cumsum(ratio ** np.arange(window - 1))
+    places, offsets = [*-steps[::-1], 0.0, *steps], np.arange(1.0 - other, other)
+    for head in range(2):
+        grid = table[:, head].reshape(before, before)
+        spline = interpolate.RectBivariateSpline(places, places, grid, s=0)
+        np.testing.assert_allclose(found[..., head], spline(offsets, offsets), atol=2e-4)
+    # transposed, or spread evenly, it is another table
+    even = np.linspace(-other + 1, other - 1, before)
+    spline = interpolate.RectBivariateSpline(even, even, grid, s=0)
+    assert np.abs(found[..., 1] - spline(offsets, offsets)).max() > 0.1
+    assert np.abs(found[..., 1].T - found[..., 1]).max() > 0.1
+
+
+def test_biases_of_other_heads_or_of_no_grid_are_refused():
+    path = f"image/stage_1_block_0/{position.BIAS}"
+    for old, new in (((25, 2), (81, 4)), ((24, 2), (81, 2)), ((9, 2), (81, 2))):
+        with pytest.raises(WeightsError, match="position_bias has shape"):
+            position.fit({path: np.ones(old, np.float32)}, {path: new}, may_cut_text=False)

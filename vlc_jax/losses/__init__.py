@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.losses import caption, dac, hn_focal, infonce, masks, sigmoid, sparc, svlc, tiles
+from vlc_jax.losses import caption, hn_focal, infonce, masks, matching, sigmoid, sparc, svlc, tiles
 
 Values = Callable[..., Float[Array, " batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
@@ -111,6 +111,22 @@ def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return o.own_scores, o.text.mask.sum(axis=1), m.mask
 
 
+def _cosines(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
+    # not o.scores, which of BLIP and X-VLM may be those of ITM
+    scores = jnp.einsum("ie,te->it", o.image.pooled, o.text.pooled, precision="highest")
+    return scores, o.logit_scale, m
+
+
+def _drawn(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    if o.matching is None:
+        raise errors.UsageError(
+            "the loss itm needs pairs drawn by the model: set config.model.name to 'blip' or "
+            "'xvlm' and config.model.head.scores to any but 'itc' (in a loop of your own, pass "
+            "rngs={'dropout': key} to model.apply)"
+        )
+    return o.matching.log_odds, masks.drawn(m, o.matching.text, o.matching.image)
+
+
 _INFONCE = Loss(
     infonce.dense,
     lambda o, m: (o.scores, o.logit_scale, m),
@@ -163,20 +179,22 @@ LOSSES: dict[str, Loss] = {
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
     "dac_mil": Loss(
-        dac.mil,
+        svlc.mil,
         lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
         needs=("positive",),
         mean_over="examples_with_hard_texts",
         contrasts_all=("positive",),
     ),
     "dac_negative_bag": Loss(
-        dac.negative_bag,
+        svlc.negative_bag,
         _bags,
         needs=("positive", "negative"),
         mean_over="examples_with_hard_texts",
     ),
     "sparc_local": Loss(sparc.local, _token_groups),
     "caption": Loss(caption.caption, _caption, check_options=caption.check),
+    "itc": Loss(matching.itc, _cosines),
+    "itm": Loss(matching.itm, _drawn),
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")
@@ -195,7 +213,8 @@ def total(
       absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
       example's hard negatives that the loss uses (all when absent), and the loss's own options}.
     batch: "mask", False on padding, "negative_mask" and "positive_mask", False on missing hard
-      texts; all True where the batch has none. "id" and the texts are for duplicates="mask" only.
+      texts; all True where the batch has none. "id", of images, is for duplicates="mask", which
+      also reads the texts, and for itc and itm.
       Each loss is a mean over the real examples, or over the real examples that have the hard
       negatives or positives it needs (`Loss.mean_over`).
     mesh: for ring, outside of jax.set_mesh; the batch is sharded over all its axes.

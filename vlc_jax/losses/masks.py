@@ -40,7 +40,7 @@ class PairMasks(NamedTuple):
 
     `mask` is False on padding rows of the batch, `negative_mask` and `positive_mask` where an
     example lacks a hard text; `index` is the row in the batch. Without `hashes` no pair is taken
-    for a duplicate.
+    for a duplicate. `image` is a 64-bit hash of the example's image; None: all images differ.
     """
 
     mask: Bool[Array, " batch"]
@@ -48,6 +48,7 @@ class PairMasks(NamedTuple):
     negative_mask: Bool[Array, "batch negatives"] | None = None
     positive_mask: Bool[Array, "batch positives"] | None = None
     hashes: Hashes | None = None
+    image: UInt32[Array, "batch 2"] | None = None
 
 
 def complete(batch: int, negatives: int | None = None, positives: int | None = None) -> PairMasks:
@@ -117,7 +118,8 @@ def pair_masks(
         first, stop = negative_range
         is_in_range = (index >= first) & (index < (len(index) if stop is None else stop))
         negative_mask &= is_in_range[None]
-    return PairMasks(mask, jnp.arange(len(mask)), negative_mask, batch.get("positive_mask"), hashes)
+    hard = negative_mask, batch.get("positive_mask")
+    return PairMasks(mask, jnp.arange(len(mask)), *hard, hashes, batch.get("id"))
 
 
 def text_hash(
@@ -156,6 +158,25 @@ def captions(rows: PairMasks, columns: PairMasks) -> Bool[Array, "images texts"]
         return real
     # the matched pair is always a duplicate of itself, and must stay
     return real & (is_own(rows, columns) | ~_is_duplicate(rows.hashes, columns.hashes))
+
+
+def same_image(pair_masks: PairMasks) -> Bool[Array, "images texts"]:
+    """Boolean mask of the pairs of an image and a caption of it, in a whole batch: the matched
+    pairs, and those of examples with the same image."""
+    is_same, image = is_own(pair_masks, pair_masks), pair_masks.image
+    if image is not None:
+        is_same |= _equal(image[:, None], image[None])
+    return is_same & pair_masks.mask[:, None] & pair_masks.mask[None]
+
+
+def drawn(
+    pair_masks: PairMasks, text: Int[Array, " batch"], image: Int[Array, " batch"]
+) -> Bool[Array, "batch 3"]:
+    """Boolean mask of the pairs of ITM: own, image i with text `text[i]`, and image `image[i]` with
+    text i. A drawn pair counts if its text is of another image."""
+    is_other = captions(pair_masks, pair_masks) & ~same_image(pair_masks)
+    parts = [is_other[pair_masks.index, text], is_other[image, pair_masks.index]]
+    return jnp.stack([pair_masks.mask, *parts], axis=1)
 
 
 def negatives(rows: PairMasks, columns: PairMasks) -> Bool[Array, "images texts negatives"]:

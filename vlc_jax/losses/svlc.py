@@ -1,8 +1,13 @@
-"""The two losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) adds to CLIP's.
+"""The losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) and DAC (by the same
+authors, 2023, section 3.3) add to CLIP's.
 
-In both, s is the logit scale, x_i an image, t_i its caption, n_ik and p_ik its hard negatives and
-hard positives, all of unit length. Hard Positive Truth (Kamath et al. 2024, appendix D.1) trains
-with the same two, one text of each kind per example.
+SVLC's are `negative` and `analogy`. In both, s is the logit scale, x_i an image, t_i its caption,
+n_ik and p_ik its hard negatives and hard positives, all of unit length. Hard Positive Truth (Kamath
+et al. 2024, appendix D.1) trains with the same two, one text of each kind per example.
+
+DAC's are `mil` and `negative_bag`, for a bag of sentences per image: the hard positives of an
+example. a_ijk is the logit scale times the cosine similarity of image i and sentence k of example
+j. DAC adds them to CLIP's loss and to `negative`, all with weight 1.
 """
 
 import functools
@@ -70,6 +75,55 @@ def analogy_symmetric(
         transposed = jnp.swapaxes(scores, 0, 1)
         losses.append(_one_direction(transposed, logit_scale, jnp.swapaxes(mask, 0, 1)))
     return _mean(functools.reduce(jnp.add, losses) / 4, mask)
+
+
+def mil(
+    scores: Float[Array, "batch batch positives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch batch positives"] | None = None,
+) -> Float[Array, " batch"]:
+    """MIL-NCE (Miech et al. 2020, equation 1) as DAC uses it: at least one sentence of a bag fits.
+
+        loss_i = log(sum_jk exp(a_ijk) + sum_jk exp(a_jik)) - log(sum_k exp(a_iik))
+
+    It is 0 for an example without a sentence. `mask` None: no sentence is missing.
+    """
+    mask = or_ones(mask, scores)
+    logits = jnp.where(mask, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
+    # as in the authors' code, the bag of example i is in both sums, so that loss_i >= ln 2
+    rows = jax.nn.logsumexp(logits, axis=(1, 2))
+    columns = jax.nn.logsumexp(logits, axis=(0, 2))
+    own_bag = jax.nn.logsumexp(jnp.diagonal(logits).T, axis=1)
+    has_bag = jnp.diagonal(mask).any(axis=0)
+    return jnp.where(has_bag, jnp.logaddexp(rows, columns) - own_bag, 0.0)
+
+
+def negative_bag(
+    own_scores: Float[Array, "batch positives"],
+    own_negative_scores: Float[Array, "batch negatives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch positives"] | None = None,
+    negative_mask: Bool[Array, "batch negatives"] | None = None,
+) -> Float[Array, " batch"]:
+    """Cross-entropy of an image's bag against its own hard negatives.
+
+        loss_i = log(sum_k exp(a_iik) + sum_k exp(a-_ik)) - log(sum_k exp(a_iik))
+
+    Missing texts are left out; the authors' code replaces the negative of a sentence without one by
+    the embedding of an empty text. The loss is 0 for an example without a bag or without negatives.
+    Masks None: no text is missing.
+    """
+    mask = or_ones(mask, own_scores)
+    negative_mask = or_ones(negative_mask, own_negative_scores)
+
+    def logsumexp(scores: jax.Array, mask: jax.Array) -> jax.Array:
+        logits = jnp.where(mask, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
+        return jax.nn.logsumexp(logits, axis=1)
+
+    bag = logsumexp(own_scores, mask)
+    negative = logsumexp(own_negative_scores, negative_mask)
+    has_both = mask.any(axis=1) & negative_mask.any(axis=1)
+    return jnp.where(has_both, jax.nn.softplus(negative - bag), 0.0)
 
 
 def _one_direction(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:

@@ -8,9 +8,10 @@ token [ENC] tells the pair's two logits, no match and match. The towers are the 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from vlc_jax import types
 from vlc_jax.models import bert, heads, layers
@@ -41,6 +42,7 @@ class BLIP(heads.Head):
     remat: str = "none"
 
     token_types: ClassVar[int] = 0
+    floor: ClassVar[float] = 0.0  # added to the shares that negatives are drawn by
 
     @property
     def text_encoder(self) -> bert.Encoder:
@@ -97,8 +99,8 @@ class BLIP(heads.Head):
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False
     ) -> types.TextFeatures:
-        """`pooled`: the embedding of ITC, from the first token of the text alone."""
-        del is_training
+        """`pooled`: the embedding of ITC, from the first token of the text alone. `tokens`, in
+        training: features of the text alone."""
         if self.is_initializing():  # the texts alone create no cross attention
             image = jnp.zeros((1, 1, self.width))
             self.match(self.bert(jnp.zeros((1, 1), jnp.int32), None, image)[:, 0])
@@ -108,7 +110,8 @@ class BLIP(heads.Head):
 
         encode = types.auto_sharded(encode, splits_rows=True)
         x = encode(features.ids, _ends(features), self._params())
-        return features._replace(pooled=layers.l2_normalize(self.text_projection(x[:, 0])))
+        pooled = layers.l2_normalize(self.text_projection(x[:, 0]))
+        return features._replace(pooled=pooled, tokens=x if is_training else None)
 
     def score(
         self, image: types.ImageFeatures, text: types.TextFeatures, *, is_training: bool = False
@@ -160,6 +163,61 @@ class BLIP(heads.Head):
         score = types.auto_sharded(score, splits_rows=True)
         return score(image.tokens, image.pooled, self._params(), *texts)
 
+    def matching(
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        logit_scale: Float[Array, ""],
+        ids: UInt32[Array, "images 2"] | None,
+        mask: Bool[Array, " images"] | None,
+    ) -> types.Matching | None:
+        """Pairs for the loss itm, drawn by `negatives`; None without image tokens (scores=itc) and
+        without random numbers, the stream "dropout"."""
+        if self.scores == "itc" or self.is_initializing() or not self.has_rng("dropout"):
+            return None
+        images, key = len(image.pooled), self.make_rng("dropout")
+        mask = jnp.ones(images, bool) if mask is None else mask
+
+        def draw(key: Array, scores: Array, mask: Array, ids: Array | None) -> tuple[Array, Array]:
+            is_other = ~jnp.eye(images, dtype=bool) & mask[:, None] & mask[None]
+            if ids is not None:
+                is_other &= jnp.any(ids[:, None] != ids[None], axis=-1)
+            return negatives(key, scores, is_other, self.floor)
+
+        draw = types.auto_sharded(draw, splits_rows=False)
+        drawn = draw(key, logit_scale * heads.dot(image.pooled, text.pooled), mask, ids)
+        return types.Matching(self.log_odds(image, text, *drawn), *drawn)
+
+    def log_odds(
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        text_index: Int[Array, " images"],
+        image_index: Int[Array, " images"],
+    ) -> Float[Array, "images 3"]:
+        """Log odds of a match of the pairs of `types.Matching`; features as in training."""
+
+        def of_pairs(tokens: Array, read: Array, ends: Array, params: Any, *index: Array) -> Array:
+            text_index, image_index = index
+            # own and drawn text of an image side by side, so that they share its keys and values
+            both = (jnp.stack([x, x[text_index]], axis=1) for x in (read, ends))
+            both = [x.reshape(-1, *x.shape[2:]) for x in both]
+            of_texts = self._logits(params, *both, tokens)
+            of_images = self._logits(params, read, ends, tokens[image_index])
+            logits = jnp.concatenate([of_texts, of_images], axis=1)
+            return logits[..., 1] - logits[..., 0]
+
+        params, ends = self._params(), _ends(text)
+        of_pairs = types.auto_sharded(of_pairs, splits_rows=True)
+        index = text_index, image_index
+        return of_pairs(image.tokens, self._read_once(params, text, ends), ends, params, *index)
+
+    def _read_once(
+        self, params: Mapping[str, Any], text: types.TextFeatures, ends: Int[Array, " texts"]
+    ) -> Array:
+        """`_read` of texts whose features are those of training."""
+        return self._read(params, text.ids, ends)
+
     def _params(self) -> dict[str, Any]:
         """Parameters of the text encoder and of the logits, which are then called as pure
         functions: lax.map cannot call a bound module."""
@@ -174,13 +232,23 @@ class BLIP(heads.Head):
         """The score of each image with its own texts; tokens and embeddings of images, and texts
         of `_read`, their ends and embeddings, image by image."""
         (tokens, of_image), (read, ends, of_text) = image, texts
-        x = self._fused(params, read, ends, tokens)[:, 0]
-        logits = self._matcher(parent=None).apply({"params": params["match"]}, x)
-        logits = logits.reshape(len(tokens), -1, 2)
+        logits = self._logits(params, read, ends, tokens)
         if self.scores == "itm":
             return logits[..., 1] - logits[..., 0]
         match = logits[..., 1]
         return match if self.scores == "logit" else match + heads.dot_options(of_image, of_text)
+
+    def _logits(
+        self,
+        params: Mapping[str, Any],
+        read: Array,
+        ends: Int[Array, " texts"],
+        tokens: Float[Array, "images patches width"],
+    ) -> Float[Array, "images options 2"]:
+        """Logits of no match and of a match of each image with its own texts."""
+        x = self._fused(params, read, ends, tokens)[:, 0]
+        logits = self._matcher(parent=None).apply({"params": params["match"]}, x)
+        return logits.reshape(len(tokens), -1, 2)
 
     def _alone(
         self, params: Mapping[str, Any], ids: Int[Array, "texts length"], ends: Int[Array, " texts"]
@@ -208,3 +276,24 @@ class BLIP(heads.Head):
 def _ends(text: types.TextFeatures) -> Int[Array, " texts"]:
     """Position of the last token of each text."""
     return text.mask.sum(axis=1) - 1
+
+
+def negatives(
+    key: Array,
+    logits: Float[Array, "images texts"],
+    is_other: Bool[Array, "images texts"],
+    floor: float = 0.0,
+) -> tuple[Int[Array, " images"], Int[Array, " texts"]]:
+    """Hard negatives of ITM: for each image the index of a text, for each text that of an image.
+
+    They are drawn by the softmax of the logits over the batch, plus `floor`, among the pairs of
+    `is_other`: an easy negative of a sure model has a chance, too. An image or text without any
+    gets index 0. They depend on key and batch, not on devices.
+    """
+
+    def draw(key: Array, logits: Array, is_other: Array) -> Array:
+        shares = jnp.logaddexp(jax.nn.log_softmax(logits, axis=1), jnp.log(floor))
+        return jax.random.categorical(key, jnp.where(is_other, shares, -jnp.inf), axis=1)
+
+    logits, keys = jax.lax.stop_gradient(logits), jax.random.split(key)
+    return draw(keys[0], logits, is_other), draw(keys[1], logits.T, is_other.T)

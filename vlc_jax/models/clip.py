@@ -71,6 +71,9 @@ class CLIP(nn.Module):
         flat = {kind: jax.tree.map(_flat, text) for kind, text in hard.items()}
         scores, more = self.head.outputs(image, {"text": texts["text"], **flat})
         more |= hard
+        scale = jnp.exp(log_scale)
+        drawn = (batch.get("id"), batch.get("mask"))
+        more["matching"] = self.head.matching(image, texts["text"], scale, *drawn)
         for kind in hard:
             name, (all_pairs, own_pairs) = kind.replace("text", "scores"), scores[kind]
             more[name] = all_pairs.reshape(-1, *batch[kind].shape[:2])
@@ -79,7 +82,7 @@ class CLIP(nn.Module):
             image=image,
             text=texts["text"],
             scores=scores["text"][0],
-            logit_scale=jnp.exp(log_scale),
+            logit_scale=scale,
             logit_bias=bias,
             own_scores=scores["text"][1][:, 0],
             **more,

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from vlc_jax import types
 from vlc_jax.models import continuation, lm
@@ -30,8 +30,8 @@ class Head(nn.Module):
 
     A head scores: `requests`, `image`, `text`, `score` and `score_options`. The other members have
     a default that most heads keep: `reads_pooled` and `embed` describe its features, `patch_maps`
-    explains its scores, `outputs`, `is_row_wise` and `reads_marks` are for training. A head with a
-    decoder also implements the protocol `Decoding`, one that writes text `Generating`.
+    explains its scores, `outputs`, `matching`, `is_row_wise` and `reads_marks` are for training. A
+    head with a decoder also implements the protocol `Decoding`, one that writes text `Generating`.
     """
 
     # a field of DCSM: words with a vector of their own
@@ -105,6 +105,20 @@ class Head(nn.Module):
         """Scores of image i with its own k texts, rows `i * k` to `i * k + k - 1` of `text`."""
         del is_training
         return dot_options(image.pooled, text.pooled)
+
+    def matching(
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        logit_scale: Float[Array, ""],
+        ids: UInt32[Array, "images 2"] | None,
+        mask: Bool[Array, " images"] | None,
+    ) -> types.Matching | None:
+        """Pairs of image-text matching in a training batch; None for a head that matches none.
+
+        ids: of images; None: all differ.   mask: False on padding; None: there is none.
+        """
+        del image, text, logit_scale, ids, mask
 
     def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
         """Patch-level weights behind the evaluation score of image i with text i, for

@@ -117,8 +117,7 @@ class Swin(nn.Module, kw_only=True):
     """Swin Transformer over normalised pixels: stages of blocks whose attention stays in windows,
     every second one in shifted windows; between stages 2 x 2 tokens become one of twice the width.
 
-    image_size: side of the square input, pixels, a multiple of patch_size times window. Biases of
-      relative positions are not resampled for another window.
+    image_size: side of the square input, pixels, a multiple of patch_size times window.
     width: of the first stage, doubled by each further one.   stages: blocks of each stage.
     heads: of the first stage, doubled by each further one.   window: side of a window, tokens.
     patch_size: side of a token of the last stage, pixels.

@@ -37,6 +37,7 @@ class XVLM(blip.BLIP):
     has_class_token: bool = False
 
     token_types: ClassVar[int] = 2
+    floor: ClassVar[float] = 1e-5  # of the authors' get_matching_loss
 
     def _crosses(self, depth: int) -> tuple[int, ...]:
         return tuple(range(depth // 2, depth))
@@ -70,6 +71,13 @@ class XVLM(blip.BLIP):
         """The same, once for all images, a few texts at a time."""
         texts = super()._read(params, ids, ends), ends
         return heads.map_chunks(lambda part: self._alone(params, *part), texts, self.chunk)
+
+    def _read_once(
+        self, params: Mapping[str, Any], text: types.TextFeatures, ends: Int[Array, " texts"]
+    ) -> Array:
+        """The features of ITC, which are those of the first half."""
+        del params, ends
+        return text.tokens
 
     def _fused(
         self,

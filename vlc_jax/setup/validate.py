@@ -163,7 +163,7 @@ def check_numbers(config: ConfigDict) -> None:
 def check_pairs(config: ConfigDict) -> None:
     """Raises UsageError for batches of one pair with a loss that contrasts pairs."""
     pairs = config.batch_size // config.sub_batches
-    contrasts = [name for name in ("infonce", "sigmoid") if name in config.losses]
+    contrasts = [name for name in ("infonce", "sigmoid", "itc", "itm") if name in config.losses]
     if contrasts and pairs < 2:
         raise UsageError(
             f"config.batch_size={config.batch_size} with config.sub_batches={config.sub_batches} "

@@ -90,6 +90,18 @@ class TextFeatures(NamedTuple):
     shared: Int[Array, "images _"] | None = None
 
 
+class Matching(NamedTuple):
+    """The pairs of image-text matching in a training batch, three of each example: its own, its
+    image with the text of example `text[i]`, its text with the image of example `image[i]`.
+
+    log_odds: of a match, in this order.
+    """
+
+    log_odds: Float[Array, "images 3"]
+    text: Int[Array, " images"]
+    image: Int[Array, " images"]
+
+
 class Outputs(NamedTuple):
     """Everything a loss may need from one forward pass; None if the model or the batch lacks it.
 
@@ -104,6 +116,7 @@ class Outputs(NamedTuple):
 
     token_groups: SPARC's language-grouped patch embedding of each token of the image's caption, of
       unit length.
+    matching: pairs of BLIP and X-VLM, drawn with the random numbers "dropout" of `apply`.
     """
 
     image: ImageFeatures
@@ -119,6 +132,7 @@ class Outputs(NamedTuple):
     positive_scores: Float[Array, "images texts positives"] | None = None
     own_positive_scores: Float[Array, "images positives"] | None = None
     token_groups: Float[Array, "texts length embed"] | None = None
+    matching: Matching | None = None
 
 
 class State(NamedTuple):

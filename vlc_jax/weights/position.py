@@ -1,4 +1,5 @@
-"""Position embeddings resampled to another resolution, or cut to a shorter context."""
+"""Position embeddings and biases resampled to another resolution or window, or cut to a shorter
+context."""
 
 import math
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 
 IMAGE, TEXT = "image/position_embedding", "text/position_embedding"
+BIAS = "attention/position_bias"  # end of the paths of a Swin Transformer's tables
 
 
 def fit(
@@ -20,8 +22,9 @@ def fit(
     """`params` with position embeddings of the lengths in `shapes`.
 
     Image positions are resampled as a square grid (`resample`); the row of the class token stays as
-    it is. Text positions are cut, and only with `may_cut_text`: a causal tower with end-of-text
-    pooling never reads positions after the end. Raises WeightsError otherwise.
+    it is. Tables of relative positions are resampled to another window (`resample_biases`). Text
+    positions are cut, and only with `may_cut_text`: a causal tower with end-of-text pooling never
+    reads positions after the end. Raises WeightsError otherwise.
     """
     for path in [path for path in (IMAGE, TEXT) if path in shapes]:
         old, new = params[path].shape, shapes[path]
@@ -30,6 +33,8 @@ def fit(
     fitted = dict(params)
     if IMAGE in shapes:
         fitted[IMAGE] = _fit_image(params, shapes[IMAGE][0], antialias=antialias)
+    for path in [path for path in shapes if path.endswith(BIAS)]:
+        fitted[path] = _fit_biases(params[path], shapes[path], path)
     if TEXT not in shapes:
         return fitted
     old, new = len(params[TEXT]), shapes[TEXT][0]
@@ -57,6 +62,42 @@ def _fit_image(params: Mapping[str, np.ndarray], new: int, *, antialias: bool) -
     grid = table[class_tokens:].reshape(old_side, old_side, -1)
     patches = resample(grid, new_side, antialias=antialias).reshape(new_side**2, -1)
     return np.concatenate([table[:class_tokens], patches])
+
+
+def _fit_biases(table: np.ndarray, shape: tuple[int, ...], path: str) -> np.ndarray:
+    if table.shape == shape:
+        return table
+    sides = [math.isqrt(rows) for rows in (len(table), shape[0])]
+    # a spline needs four points
+    is_grid = [side**2 for side in sides] == [len(table), shape[0]] and sides[0] > 3
+    if table.ndim != 2 or table.shape[1:] != shape[1:] or not is_grid:
+        raise WeightsError(f"{path} has shape {table.shape}, the model's {shape}")
+    grid = table.reshape(sides[0], sides[0], -1)
+    return resample_biases(grid, sides[1]).reshape(shape)
+
+
+def resample_biases(grid: np.ndarray, side: int) -> np.ndarray:
+    """Biases of relative positions of a window as those of another one, (rows, columns, heads) ->
+    (side, side, heads), float32; both sides are odd, with offset 0 in the middle.
+
+    As BEiT and X-VLM (interpolate_relative_pos_embed): the old offsets are moved to a geometric
+    progression that ends at the new largest offset, so that near ones stay in place, and a cubic
+    spline runs through them (not-a-knot, of both axes).
+    """
+    from scipy import interpolate  # here: few weights need it, and it is slow
+
+    reach, new = len(grid) // 2, side // 2
+    low, high = 1.01, 1.5
+    while high - low > 1e-6:
+        ratio = (low + high) / 2
+        is_long = (1 - ratio**reach) / (1 - ratio) > new
+        low, high = (low, ratio) if is_long else (ratio, high)
+    steps = np.cumsum(ratio ** np.arange(reach))
+    places = np.concatenate([-steps[::-1], [0.0], steps])
+    # the last offset may lie beyond the last place by the tolerance above
+    offsets = np.clip(np.arange(-new, new + 1.0), places[0], places[-1])
+    weights = interpolate.CubicSpline(places, np.eye(len(places)))(offsets)
+    return np.einsum("ir,jc,rch->ijh", weights, weights, grid.astype(np.float64)).astype(np.float32)
 
 
 def resample(grid: np.ndarray, side: int, *, antialias: bool = True) -> np.ndarray:

@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 from tests.support import miniature
+from vlc_jax.input_pipeline import batch
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import Conversation, DataError
@@ -114,6 +115,10 @@ def test_ids_differ_where_files_name_the_same_images(folder):
     assert ids[0] == "00000/000001000.jpg#1"
     assert ids[4] == "00000/000001000.jpg#5"
     assert len(set(ids)) == 8
+    # which a training batch tells by its image's name
+    images = [batch.image_id(record) for record in every(training(folder, LCS, LCS))]
+    assert images[:4] == images[4:]
+    assert len({*images}) == 4
 
 
 def test_fingerprints_follow_files_their_order_and_the_answers(folder):
