@@ -45,6 +45,9 @@ def test_sizes_and_what_is_trained(decoder):
         assert size(parameters.shapes) == expected + projector + IMAGE + 1  # the logit scale
         own = adapters if stage == "stage2" else 0
         assert size(parameters.trained_shapes()) == projector + own
+    parameters = planned("stage2", f"decoder={decoder},train=all")[0].parameters
+    assert size(parameters.trained_shapes()) == projector + expected
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(parameters.trained_shapes())} == {"float32"}
 
 
 def test_the_class_token_alone_leaves_room_for_longer_texts():
