@@ -101,7 +101,7 @@ class LlavaSource(PublishedSource):
         )
         if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
             raise self._wrong_file(path, json_annotations.describe(document))
-        rows = [_of_pair(row) if row.keys() >= {"path", "bbox"} else row for row in rows]
+        rows = [_of_pair(row) for row in rows]
         numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
         left_out = len(rows) - len(numbers)
         if self._text_only:
@@ -151,7 +151,9 @@ class LlavaSource(PublishedSource):
 
 
 def _of_pair(row: dict[str, Any]) -> dict[str, Any]:
-    """An entry of Img-Diff as one of LLaVA, whose image is the pair."""
+    """An entry of Img-Diff as one of LLaVA, whose image is the pair; others as they are."""
+    if "image" in row or not row.keys() >= {"path", "bbox"}:
+        return row
     return {"id": row["path"], **row, "image": f"{row['path']}{_PAIR}"}
 
 

@@ -45,9 +45,13 @@ def test_sizes_and_what_is_trained(decoder):
         assert size(parameters.shapes) == expected + projector + IMAGE + 1  # the logit scale
         own = adapters if stage == "stage2" else 0
         assert size(parameters.trained_shapes()) == projector + own
-    parameters = planned("stage2", f"decoder={decoder},train=all")[0].parameters
-    assert size(parameters.trained_shapes()) == projector + expected
-    assert {leaf.dtype.name for leaf in jax.tree.leaves(parameters.trained_shapes())} == {"float32"}
+
+
+def test_the_whole_language_model_is_trained_in_float32():
+    trained = planned("stage2", "train=all,decoder=phi3_mini")[0].parameters.trained_shapes()
+    assert size(trained["head"]["lm"]) == size(trained) - size(trained["head"]["projector"])
+    assert size(trained["head"]["lm"]) == DECODERS["phi3_mini"][0]
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(trained)} == {"float32"}
 
 
 def test_the_class_token_alone_leaves_room_for_longer_texts():
