@@ -15,10 +15,17 @@ DEMO := runs/demo
 CLIP := quickstart
 STEPS := 150
 MORE :=
+# Two steps of every row of the papers' tables on the scenes: about ten CPU minutes (28 of the 37
+# runs took 421 seconds), too long for CI.
+PAPERS := acl2025 erroneous_agreements hard_positives aro dcsm
+SHORT := --config.steps=2 --config.batch_size=32 --config.optimizer.warmup_steps=1 \
+  --config.input.scenes.count=64 --config.input.preview=4 --config.log_every=1 \
+  --config.eval.every=2 --config.eval.batch_size=16 \
+  "--config.evals={'scenes_relation_swap': {'split': 'test', 'count': 16}}"
 # Hundreds of processes of tests import the same files: their bytecode is kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-here parity lint site lock help
+.PHONY: demo test test-all test-here parity recipes lint site lock help
 
 help:  ## This list.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -43,6 +50,9 @@ test-here: $(VENV)/.built  ## Everything but parity.
 
 parity: $(VENV)/.built $(PARITY)/.built  ## Our numbers against torch, open_clip and transformers.
 	VLC_PARITY_PYTHON=$(PARITY)/bin/python $(RUN) -m pytest tests/parity -m "not devices"
+
+recipes: $(VENV)/.built  ## Every row of the papers' tables on the scenes, two steps each: runs/recipes
+	$(RUN) studies/papers.py $(PAPERS) --miniature --out runs/recipes $(SHORT)
 
 lint: $(VENV)/.built  ## Style of every file, types of the library.
 	$(RUN) -m ruff check .

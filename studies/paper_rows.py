@@ -1,7 +1,7 @@
 """Rows of the tables of the papers: a published model, and the run that reproduces it.
 
-The tables themselves, their columns and numbers, are vlc_jax/report/published/values.csv. A row
-without a config is a system that is not built here. A run that several papers print is made once.
+The tables themselves, their columns and numbers, are vlc_jax/report/published/values.csv.
+A run that several papers print is made once.
 """
 
 from typing import NamedTuple
@@ -85,6 +85,7 @@ class Files(NamedTuple):
 
 
 B32, OF_L14 = "weights=ViT-B-32.pt", "weights=ViT-L-14-336px.pt"
+LCS, VICUNA = "path=lcs558k.json,image_folder=lcs558k", "tokenizer=vicuna-7b-v1.5"
 LLAVA = "path=lcs558k.json+mix665k.json,image_folder=lcs558k+images"
 JOINED = "path=prepared/llava_joined,vectors=llm2vec.safetensors"
 CC3M = f"{B32},language_model=distilroberta-base"
@@ -120,10 +121,14 @@ GIVEN = {
     ),
     "phi3": Files("path=LLaVA-Phi-3-mini-4k-instruct"),
     "llama3": Files("path=LLaVA-Meta-Llama-3-8B-Instruct"),
-    "stage1": Files(
-        f"{OF_L14},language_model=vicuna-7b-v1.5,path=lcs558k.json,image_folder=lcs558k", 558_128
+    "stage1": Files(f"{OF_L14},language_model=vicuna-7b-v1.5,{LCS}", 558_128),
+    "stage2": Files(f"{VICUNA},path=mix665k.json,image_folder=images", 665_298),
+    "diva": Files(f"weights=OpenAI-ViT-L-14-336.pth,language_model=vicuna-7b-v1.5,{LCS}", 558_128),
+    "rp": Files(
+        f"{VICUNA},path=mix665k.json+img_diff_object_replacement.json,"
+        "image_folder=images+object_replacement",
+        677_986,
     ),
-    "stage2": Files("tokenizer=vicuna-7b-v1.5,path=mix665k.json,image_folder=images", 665_298),
     "vlm2vec": Files(f"weights=llava-1.5-7b-hf,{LLAVA}", 1_180_000),
     "negclip": Files(f"{B32},path=train_neg_clip.tsv", 110_000),
     "coco": Files(f"{B32},path=captions_train2017.json,image_folder=train2017", 118_287),
@@ -144,7 +149,7 @@ class Row(NamedTuple):
 
     model: in values.csv; "" for a run that others start from, or for a row of our own.
     run: name of the run. label: of a row of our own.
-    given: what its files are, a key of GIVEN. config: at full size, with arguments; "": not built.
+    given: what its files are, a key of GIVEN. config: at full size, with arguments.
     scenes: config of --miniature; "" without one.
     base: row that it starts from at full size; in miniature it is the scenes' CLIP.
     flags: further flags, with {NAME} for an argument of `given`. without: arguments of `given`
@@ -202,13 +207,18 @@ def _head(model: str, run: str, head: str, arguments: str, label: str = "") -> R
 
 
 def _lora(model: str, run: str, select: str) -> tuple[Row, ...]:
-    """Both stages of a LLaVA, and its evaluation."""
-    first, second = f"{run}_stage1", f"{run}_stage2"
+    """Both stages of a LLaVA."""
+    first = f"{run}_stage1"
     return (
         Row("", first, "stage1", f"llava/stage1:select={select}", papers=("acl2025",)),
-        Row("", second, "stage2", f"llava/stage2:select={select}", base=first, papers=("acl2025",)),
-        Row(model, run, "stage2", "eval/llava:", base=second),
+        Row(model, run, "stage2", f"llava/stage2:select={select}", base=first),
     )
+
+
+def _whole(model: str, run: str, given: str, base: str) -> Row:
+    """A LLaVA whose language model is trained whole; answers graded by hand, here by the letter."""
+    config = "llava/stage2:train=all,sets=mmvp,protocols=written"
+    return Row(f"LLaVA-1.5-7B + {model}", run, given, config, base=base)
 
 
 def _hp(model: str, run: str, arguments: str, *without: str) -> Row:
@@ -230,6 +240,9 @@ OF_LLAVA = (
         "llava",
         "eval/llava:protocols=m3id,sets=mmvp",
     ),
+    _whole("RP", "llava_rp", "rp", "llava_lora_stage1"),
+    Row("", "llava_diva_stage1", "diva", "llava/stage1:", papers=("erroneous_agreements",)),
+    _whole("DIVA", "llava_diva", "stage2", "llava_diva_stage1"),
     Row("VLM2Vec LLaVA-1.5-7B", "vlm2vec", "vlm2vec", "llava/vlm2vec:"),
     Row(
         "VLM2Vec LLaVA-1.5-7B, no question in the prompt",
@@ -383,5 +396,4 @@ OF_DCSM = (  # in the wordings of its evaluation
         label="DCSM, opposite captions",
     ),
 )
-NOT_BUILT = (Row("LLaVA-1.5-7B + RP", "llava_rp"), Row("LLaVA-1.5-7B + DIVA", "llava_diva"))
-ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_BLIP, *OF_XVLM, *OF_DCSM, *NOT_BUILT)
+ROWS = (*OF_CLIP, *OF_LLAVA, *OURS, *OF_HARD_TEXTS, *OF_BLIP, *OF_XVLM, *OF_DCSM)

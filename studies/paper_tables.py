@@ -1,11 +1,13 @@
 """Tables of a paper in Markdown: its numbers, and those of the runs of a sweep."""
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from studies import study_results
 from studies.paper_rows import PAPERS, Row
+from vlc_jax.configs.common import classification
 from vlc_jax.report import published, read_workdir
 from vlc_jax.report.table import markdown_table, percent
 
@@ -17,6 +19,11 @@ INTRO = (
     "one seed over cases. Ours has the protocol of the paper and its number of cases, where it is "
     "printed. –: no such number.\n"
 )
+NOTES = {  # protocol -> how ours differs
+    "mean": "Ours is the mean over the 19 tasks of VTAB in CLIP_benchmark; the paper's 20 tasks "
+    "are not listed, so the two are no comparison.\n",
+    "linear_probe": "Ours is logistic regression by L-BFGS; the paper prints no protocol.\n",
+}
 
 
 @functools.cache
@@ -52,6 +59,7 @@ def page(paper: str, rows: Sequence[Row], runs: Mapping[str, str], out: Path, se
     sections = [f"# {PAPERS[paper].title}\n", INTRO]
     for (source, name), values in tables.items():
         sections += [f"## {name or published.sources()[source]['name']}\n", _table(values, ours)]
+        sections += [NOTES[p] for p in dict.fromkeys(v.protocol for v in values) if p in NOTES]
     # first the models that the runs start from
     labels = {run: run for run in ("clip", "relations", "siglip") if run in runs.values()}
     labels |= {run: row.label or row.model for row, run in done}
@@ -72,16 +80,44 @@ class Ours:
 
     def cell(self, value: published.Value) -> str:
         """Our number for a published value, in bold; "" without one."""
-        found = [published.find(value, results) for results in self._results]
-        estimates = [
-            (row.value, row.low or row.value, row.high or row.value) for row in found if row
-        ]
-        if not estimates or len(estimates) < len(found):
+        estimates = [found for results in self._results if (found := _estimate(value, results))]
+        if not estimates or len(estimates) < len(self._results):
             return ""
         number = study_results.summary(estimates)
         digits = max(value.decimals, 1 if value.unit == "percent" else 3)
         mean, half = (one / published.SCALES[value.unit] for one in number)
         return f" **{mean:.{digits}f}** ±{half:.{digits}f}"
+
+
+Estimate = tuple[float, float, float]  # value, and its interval's ends
+
+
+def _estimate(value: published.Value, results: Sequence[dict]) -> Estimate | None:
+    """Our number for a published value; None without one."""
+    if value.benchmark in classification.GROUPS:
+        return _mean(value, results)
+    if value.protocol == "linear_probe":
+        value = value._replace(benchmark=f"{value.benchmark}_probe")
+    row = published.find(value, results)
+    return (row.value, row.low or row.value, row.high or row.value) if row else None
+
+
+def _mean(value: published.Value, results: Sequence[dict]) -> Estimate | None:
+    """The mean over a group's tasks with the metric (few classes have no top 5), if none lacks a
+    result; their errors are independent."""
+    tasks = classification.GROUPS[value.benchmark]
+    metric = value.metric.removeprefix("mean_")
+
+    def of_tasks(metric: str) -> list[Estimate]:
+        each = (value._replace(benchmark=t, metric=metric, protocol="zeroshot") for t in tasks)
+        return [found for one in each if (found := _estimate(one, results))]
+
+    if len(of_tasks("accuracy")) < len(tasks):
+        return None
+    estimates = of_tasks(metric)
+    mean = sum(estimate[0] for estimate in estimates) / len(estimates)
+    half = math.hypot(*((high - low) / 2 for _, low, high in estimates)) / len(estimates)
+    return mean, mean - half, mean + half
 
 
 def _table(values: Sequence[published.Value], ours: Mapping[str, Ours]) -> str:

@@ -11,9 +11,10 @@ the configs of its rows: weights, data, with paths that are absolute or relative
 this project; @FILE reads options from a file, one a line. --root is the folder of the published
 sets (vlc-jax benchmarks --root lists them), --sets those of it that are evaluated. A row for which
 nothing is given is left out. --dry-run only prints the commands, and what the other rows need;
-without --given all commands, with examples of files. --plan prints the time of each training before
-its command: on an NVIDIA A100 at 30 % of its bfloat16 peak, by the FLOPs of the model, if the data
-come that fast.
+without --given all commands, with examples of files. --plan prints the time of each run before its
+command, on an NVIDIA A100 at 30 % of its bfloat16 peak, if the data come that fast: of training by
+the FLOPs of a step, of evaluation by those of an image with a caption and the published numbers of
+cases, five such pairs in each.
 
 --miniature trains the rows on the embedded scenes, from CLIP or from the relations model (--base).
 
@@ -48,7 +49,8 @@ KNOWN = (*suite.SETS, *SHUFFLED)
 CLASSIFIED = (*classification.SETS, *classification.GROUPS)  # of configs/eval/zero_shot.py
 # Arguments of configs/eval/all.py among those of a training.
 OF_WEIGHTS = ("weights", "tokenizer", "family", "variant", "size")
-STAGES = ("llava/stage1", "llava/stage2")  # evaluated by a run of its own
+FIRST_STAGE = "llava/stage1"  # not evaluated
+ANSWERING = ("eval/llava", "llava/stage2")  # configs of models that answer
 
 
 class Todo(NamedTuple):
@@ -69,7 +71,7 @@ def rows_of(papers: Sequence[str]) -> list[Row]:
 def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
     """Sets that a row is evaluated on, and the protocols of a model that answers."""
     sets, protocols = dict[str, None](), dict[str, None]()
-    answers = row.config.startswith("eval/llava")
+    answers = row.config.startswith(ANSWERING)
     for name in papers:
         found = dict[str, None]()
         for value in paper_tables.values_of_model(name, row.model):
@@ -88,17 +90,14 @@ def evaluated(row: Row, papers: Sequence[str]) -> tuple[list[str], list[str]]:
     return [*sets], [*protocols]
 
 
-def classified(row: Row, papers: Sequence[str]) -> list[str]:
-    """Sets that a row classifies, in a run of its own; the mean over VTAB is not compared."""
-    of_papers = (paper_tables.values_of_model(name, row.model) for name in papers)
-    return [
-        *dict.fromkeys(
-            value.benchmark
-            for values in of_papers
-            for value in values
-            if value.protocol in ("zeroshot", "mean") and value.benchmark in CLASSIFIED
-        )
-    ]
+def classified(row: Row, papers: Sequence[str]) -> dict[str, list[str]]:
+    """Sets whose images a row classifies, in a run of its own: zero-shot, and by linear probes."""
+    chosen: dict[str, dict[str, None]] = {"sets": {}, "probe": {}}
+    for value in (v for name in papers for v in paper_tables.values_of_model(name, row.model)):
+        if value.benchmark in CLASSIFIED and value.protocol in ("zeroshot", "mean", "linear_probe"):
+            kind = "probe" if value.protocol == "linear_probe" else "sets"
+            chosen[kind][value.benchmark] = None
+    return {kind: [*names] for kind, names in chosen.items()}
 
 
 def at_full_size(
@@ -116,31 +115,33 @@ def at_full_size(
     for row in rows:
         sets, protocols = evaluated(row, papers)
         classes = classified(row, papers)
-        sets, classes = ([s for s in of if not allowed or s in allowed] for of in (sets, classes))
-        if not row.config:
-            todo.missing[row.run] = "not built"
-        elif row.base in todo.missing:
+        chosen = {
+            kind: [name for name in names if not allowed or name in allowed]
+            for kind, names in {"own": sets, **classes}.items()
+        }
+        sets = chosen.pop("own")
+        if row.base in todo.missing:
             todo.missing[row.run] = f"starts from {row.base}"
         elif row.given not in given:
             todo.missing[row.run] = f"--given {row.given}:{GIVEN[row.given].arguments}"
         elif not sets and allowed and row.config.startswith("eval/"):
             todo.missing[row.run] = "--sets has none of its sets"
         else:
-            todo.runs.append(_full_run(row, given[row.given], root, sets, protocols))
-            if classes:
+            own = {"sets": sets, "protocols": protocols}
+            todo.runs.append(_full_run(row, given[row.given], root, own))
+            if any(chosen.values()):
                 is_trained = not row.config.startswith("eval/")
                 name = paper_tables.ZERO_SHOT.format(row.run)
                 config = "" if is_trained else row.config.partition(":")[2]
-                own = row._replace(
+                other = row._replace(
                     run=name, config=f"eval/zero_shot:{config}", base=row.run if is_trained else ""
                 )
-                todo.runs.append(_full_run(own, given[row.given], root, classes, ()))
+                todo.runs.append(_full_run(other, given[row.given], root, chosen))
     return todo
 
 
-def _full_run(
-    row: Row, given: str, root: str, sets: Sequence[str], protocols: Sequence[str]
-) -> study.Run:
+def _full_run(row: Row, given: str, root: str, chosen: Mapping[str, Sequence[str]]) -> study.Run:
+    """chosen: argument of the config, such as sets, -> names."""
     name, _, own = row.config.partition(":")
     flags = list(row.flags)
     pairs = (word.partition("=")[::2] for word in given.split(",") if word)
@@ -153,10 +154,13 @@ def _full_run(
     if row.base and name.startswith("eval/"):
         values = {}  # the base has them
     words = [own, *(f"{key}={value}" for key, value in values.items())]
-    if name not in STAGES:
+    if name != FIRST_STAGE:
         words.append(f"root={root}")
-        words += [f"sets={'+'.join(sets)}"] if sets and "sets=" not in own else []
-        words += [f"protocols={'+'.join(protocols)}"] if protocols else []
+        words += [
+            f"{key}={'+'.join(names)}"
+            for key, names in chosen.items()
+            if names and f"{key}=" not in own
+        ]
     tool = "evaluate" if name.startswith("eval/") else "train"
     config = f"{name}:{','.join(filter(None, words))}"
     return study.Run(row.run, config, row.base, tool=tool, split="", flags=tuple(flags))

@@ -71,19 +71,12 @@ PROTOCOLS: tuple[tuple[str, tuple[str, ...] | None, dict], ...] = (
 )
 DEFAULT = ("vqascore", "keywords", "letters", "options", "written", "m3id")
 
+# arguments of `evaluations`
+ARGUMENTS = {"root": "", "sets": "", "protocols": "", "count": 0, "tie": "strict"}
+
 
 def get_config(argument: str | None = None) -> ConfigDict:
-    args = arguments.parse(
-        argument,
-        path="",
-        tokenizer="",
-        root="",
-        sets="",
-        protocols="",
-        count=0,
-        world="scenes-mini",
-        tie="strict",
-    )
+    args = arguments.parse(argument, path="", tokenizer="", world="scenes-mini", **ARGUMENTS)
     if not args.path or not args.sets:
         raise ValueError("path=... (the model) and sets=... (names joined by +) are missing")
     config = default.get_config()

@@ -4,12 +4,19 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+from PIL import Image
+
 from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import Caption, Conversation, DataError, Record
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.published import PublishedSource, joined_names
 
 ANSWERS = ("first", "each", "joined", "conversation")
+# Ends of the names of Img-Diff's two images, and of the record of both.
+_LEFT, _RIGHT, _PAIR = "_0.jpg", "_1.jpg", "_{0,1}.jpg"
+_BAR = 20  # black columns between them (arXiv:2408.04594, section 15.1)
 
 
 class LlavaSource(PublishedSource):
@@ -24,6 +31,8 @@ class LlavaSource(PublishedSource):
       draws one at each reading; joined: one caption of all answers; conversation: all turns as a
       Conversation, without the first "<image>".
     text_only: whether entries without an image, 40,688 of mix-665K, are records, too.
+    The image of an entry of Img-Diff (Jiao et al. 2024, arXiv:2408.04594), {"path", "bbox",
+    "conversations"}, is PATH_0.jpg and PATH_1.jpg side by side with a black bar between them.
     With first and each, the question of an answer is the turn before it, without "<image>".
     `meta` has `id`, which is not unique in the files, `conversations` and `image`, a name. Ids are
     the image's name and the entry's number in the lists.
@@ -65,6 +74,8 @@ class LlavaSource(PublishedSource):
     def __getitem__(self, index: int) -> Record:
         """Raises DataError, naming the row, for a row that does not make a record."""
         record = super().__getitem__(index)
+        if isinstance(record.image, Path) and record.id.rpartition("#")[0].endswith(_PAIR):
+            record = dataclasses.replace(record, image=_side_by_side(record.image))
         if record.image is not None:
             # no column of `_columns`: fingerprints would change. Several entries have an image
             image = record.id.rpartition("#")[0]
@@ -94,6 +105,7 @@ class LlavaSource(PublishedSource):
         )
         if not rows or len(rows) < len(document) or "conversations" not in rows[0]:
             raise self._wrong_file(path, json_annotations.describe(document))
+        rows = [_of_pair(row) for row in rows]
         numbers = [number for number, row in enumerate(rows, start=1) if row.get("image")]
         left_out = len(rows) - len(numbers)
         if self._text_only:
@@ -117,6 +129,8 @@ class LlavaSource(PublishedSource):
         return f"text_only#{self._table.number(row_index)}"
 
     def _candidate_paths(self, image: str) -> list[Path]:
+        if image.endswith(_PAIR):
+            image = image.removesuffix(_PAIR) + _LEFT
         return [folder / image for folder in self._folders]
 
     def _fingerprint(self, *further: Any) -> str:
@@ -138,6 +152,26 @@ class LlavaSource(PublishedSource):
         if self._answers == "joined":
             return [" ".join(answer.strip() for answer in answers)]
         return answers[:1] if self._answers == "first" else answers
+
+
+def _of_pair(row: dict[str, Any]) -> dict[str, Any]:
+    """An entry of Img-Diff as one of LLaVA, whose image is the pair; others as they are."""
+    if "image" in row or not row.keys() >= {"path", "bbox"}:
+        return row
+    return {"id": row["path"], **row, "image": f"{row['path']}{_PAIR}"}
+
+
+def _side_by_side(left: Path) -> np.ndarray:
+    """Pixels of a pair, uint8 (height, 2 width + 20, 3); the right image gets the left one's size.
+
+    left: path of the left image.
+    """
+    right = left.with_name(left.name.removesuffix(_LEFT) + _RIGHT)
+    one, other = image_ops.open_rgb(left), image_ops.open_rgb(right)
+    both = Image.new("RGB", (2 * one.width + _BAR, one.height))
+    both.paste(one)
+    both.paste(other.resize(one.size), (one.width + _BAR, 0))
+    return np.asarray(both)
 
 
 def _question(turn: dict[str, Any]) -> str:

@@ -47,6 +47,13 @@ def test_sizes_and_what_is_trained(decoder):
         assert size(parameters.trained_shapes()) == projector + own
 
 
+def test_the_whole_language_model_is_trained_in_float32():
+    trained = planned("stage2", "train=all,decoder=phi3_mini")[0].parameters.trained_shapes()
+    assert size(trained["head"]["lm"]) == size(trained) - size(trained["head"]["projector"])
+    assert size(trained["head"]["lm"]) == DECODERS["phi3_mini"][0]
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(trained)} == {"float32"}
+
+
 def test_the_class_token_alone_leaves_room_for_longer_texts():
     setup, config = planned("stage2", "select=cls")
     assert setup.model.head.select == "cls"

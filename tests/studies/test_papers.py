@@ -10,7 +10,8 @@ import pytest
 
 from studies import paper_plan, paper_rows, paper_tables, papers, study, study_plan
 from tests.support import helpers
-from vlc_jax.configs.common import pretrained
+from vlc_jax import __main__ as entry
+from vlc_jax.configs.common import classification, pretrained
 from vlc_jax.report import published
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,8 +22,6 @@ EXAMPLES = {name: files.arguments for name, files in paper_rows.GIVEN.items()}
 def config_of(run):
     name, _, arguments = run.config.partition(":")
     module = importlib.import_module(f"vlc_jax.configs.{name.replace('/', '.')}")
-    if run.base and name == "eval/llava":
-        arguments = f"path={run.base},{arguments}"
     if run.base and name == "eval/zero_shot":
         arguments += ",weights=of_the_base"
     return module.get_config(arguments)
@@ -41,9 +40,7 @@ def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
     assert len(rows) == len({*rows})
     runs = [row.run for row in paper_rows.ROWS]
     assert len(runs) == len({*runs})
-    not_built = {row.run for row in paper_rows.NOT_BUILT}
-    assert {*full_size().missing} == not_built
-    assert {*full_size().missing.values()} == {"not built"}
+    assert full_size().missing == {}
 
 
 @pytest.mark.parametrize("paper", ALL)
@@ -63,6 +60,8 @@ def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
                 assert f"{value.benchmark}_{answers or 'vqascore'}" in evals, (run, value)
             elif value.protocol in (*papers.PROTOCOLS, "zeroshot"):
                 assert value.benchmark in evals, (run, value)
+            elif value.protocol == "linear_probe":
+                assert evals[f"{value.benchmark}_probe"].reader == "linear_probe"
         assert all(options.get("root", "sets") == "sets" for options in evals.values())
 
 
@@ -88,9 +87,14 @@ def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     assert all([*config_of(run).evals] == ["coco_order"] for run in few.runs)
 
 
+def files_of(page):
+    """Paths of Python files that a page names."""
+    return [name for name in re.findall(r"`([\w/.]+\.py)\b", page) if name != "studies/papers.py"]
+
+
 def test_the_page_of_systems_names_files_that_exist_and_rows_that_are_there():
     page = (ROOT / "docs" / "systems.md").read_text()
-    files = [name for name in re.findall(r"`([\w/.]+\.py)`", page) if name != "studies/papers.py"]
+    files = files_of(page)
     assert len(files) > 60
     for name in files:
         assert (ROOT / name).is_file() or (ROOT / "tests" / "parity" / name).is_file(), name
@@ -99,6 +103,32 @@ def test_the_page_of_systems_names_files_that_exist_and_rows_that_are_there():
         run.name for part in study_plan.PARTS for run in study_plan.runs(part)
     }
     assert {name for name in miniatures if name.isidentifier()} <= known
+
+
+def test_the_page_of_experiments_counts_them_and_names_rows_commands_and_sections_that_are_there():
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    sections = page.split("\n## ")
+    table = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    rows = [cells for cells in table if cells[0] != "| experiment"]
+    assert {len(cells) for cells in rows} == {5}
+    kinds = [re.match(r"yes|partly(?=: )|no(?=: )", cells[3])[0] for cells in rows]
+    number, *counts = map(int, re.findall(r"\d+", sections[0].split("None has")[0]))
+    assert number == len(rows)
+    assert counts == [kinds.count(kind) for kind in ("yes", "partly", "no")]
+    for section in sections[1:]:
+        (paper,) = re.findall(r"studies/papers\.py (\w+)", section) or ["aro"]
+        named = {
+            name for names in re.findall(r"--rows ([\w.,]+)", section) for name in names.split(",")
+        }
+        assert named <= {row.run for row in papers.rows_of([paper])}, section[:20]
+    assert {*re.findall(r"vlc-jax (\w+)", page)} <= {*entry.COMMANDS}
+    assert all((ROOT / name).is_file() for name in files_of(page))
+    for name, anchor in re.findall(r"\]\((\w+\.md)#([\w-]+)\)", page):
+        titles = re.findall(r"^#+ (.*)", (ROOT / "docs" / name).read_text(), re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
+    # every row of a paper is in its experiments
+    missing = {row.run for row in paper_rows.ROWS if row.model} - {*re.findall(r"[\w.]+", page)}
+    assert missing == set()
 
 
 def test_a_row_on_the_scenes_is_the_recipe_of_its_row_at_full_size():
@@ -151,14 +181,28 @@ def test_rows_for_which_nothing_is_given_say_what_they_need():
     assert [run.name for run in stages.runs] == ["llava_lora_stage1", "llava_cls_stage1"]
 
 
-def test_a_llava_is_trained_in_two_stages_and_evaluated(tmp_path):
-    names = ["llava_cls_stage1", "llava_cls_stage2", "llava_cls"]
-    runs = [run for run in papers.of_seeds(full_size().runs, 2) if run.name[:-2] in names]
-    first, _, second, _, last, _ = (study.command(run, tmp_path, ()) for run in runs)
-    assert all("select=cls" in " ".join(words) for words in (first, second))
-    assert f"--config.init_from={tmp_path}/llava_cls_stage1-0" in second
-    assert f"configs/eval/llava.py:path={tmp_path}/llava_cls_stage2-0,root=sets" in " ".join(last)
-    assert all(run.base.endswith(f"-{run.seed}") for run in runs if run.base)
+def test_a_llava_is_trained_in_two_stages_of_which_the_second_is_evaluated(tmp_path):
+    runs = papers.of_seeds(full_size().runs, 2)
+    commands = {run.name: study.command(run, tmp_path, ()) for run in runs}
+    for name, first in (("llava_cls", "llava_cls_stage1"), ("llava_rp", "llava_lora_stage1")):
+        words = commands[f"{name}-1"]
+        assert f"--config.init_from={tmp_path}/{first}-1" in words
+        assert [*commands].index(f"{first}-1") < [*commands].index(f"{name}-1")
+        assert "root=sets" in " ".join(words)
+        assert "root=" not in " ".join(commands[f"{first}-1"])
+    configs = {run.name: config_of(run) for run in full_size(["acl2025"]).runs}
+    assert configs["llava_cls"].model.head.select == configs["llava_cls_stage1"].model.head.select
+    assert configs["llava_cls"].model.head.select == "cls"
+
+
+def test_the_two_changed_llavas_are_trained_whole_and_asked_mmvp():
+    configs = {run.name: config_of(run) for run in full_size(["erroneous_agreements"]).runs}
+    for name in ("llava_rp", "llava_diva"):
+        assert not configs[name].lora.targets
+        assert configs[name].evals.mmvp_written.decoding == "greedy"
+    assert "img_diff" in configs["llava_rp"].input.source_options.annotations
+    assert configs["llava_diva_stage1"].init_from == "OpenAI-ViT-L-14-336.pth"
+    assert configs["llava_lora_stage1"].init_from == "ViT-L-14-336px.pt"
 
 
 def write_result(out, run, benchmark, count=8, protocol="choice", **values):
@@ -178,7 +222,7 @@ def write_result(out, run, benchmark, count=8, protocol="choice", **values):
 def cells(text, title):
     """First cell -> the others, of the table under a title."""
     lines = text.partition(f"## {title}\n")[2].partition("\n## ")[0].strip().splitlines()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
     return {first: rest for first, *rest in rows}
 
 
@@ -207,6 +251,32 @@ def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp
     for name in ALL:
         page = paper_tables.page(name, papers.rows_of([name]), {}, tmp_path, 1)
         assert page.count("\n## ") == 1 + len({v.table for v in paper_tables.values_of(name)})
+
+
+def test_the_mean_over_vtab_is_of_all_its_tasks_and_probes_stand_beside_the_papers(tmp_path):
+    def table_10():
+        page = paper_tables.page(
+            "hard_positives", papers.rows_of(["hard_positives"]), {}, tmp_path, 1
+        )
+        assert "no comparison" in page
+        table = cells(page, "table 10")
+        return dict(zip(table[""], table["CLIP ViT-B/32"], strict=True))
+
+    (tmp_path / "b32-0").mkdir()
+    (tmp_path / "b32-0/DONE").touch()
+    for number, task in enumerate(classification.VTAB):
+        if task == classification.VTAB[-1]:  # which is not there
+            assert table_10()["vtab mean_accuracy"] == "39.00"
+        few = {} if task in ("pcam", "kitti_closest_vehicle_distance") else {"accuracy_top5": 0.75}
+        result = {"accuracy": 0.3 + 0.01 * number, **few}
+        write_result(tmp_path, "b32_zero_shot", task, protocol="zeroshot", **result)
+    half = 2 / len(classification.VTAB) ** 0.5  # of each 2
+    assert table_10()["vtab mean_accuracy"] == f"39.00 **39.00** ±{half:.2f}"
+    assert "**75.00**" in table_10()["vtab mean_accuracy_top5"]
+    write_result(tmp_path, "b32_zero_shot", "cifar10_probe", protocol="linear_probe", accuracy=0.95)
+    page = paper_tables.page("aro", papers.rows_of(["aro"]), {}, tmp_path, 1)
+    row = next(line for line in page.splitlines() if line.startswith("| CLIP ViT-B/32"))
+    assert "0.95 **0.950** ±0.020" in row
 
 
 def test_the_page_of_a_miniature_begins_with_its_bases(tmp_path):
@@ -276,14 +346,26 @@ def test_a_dry_run_prints_commands_and_needs_and_starts_nothing(tmp_path, capsys
     assert not out.exists()
 
 
-def test_the_time_of_a_run_is_that_of_its_steps(monkeypatch):
+def test_the_time_of_a_run_is_that_of_its_steps_and_its_cases(monkeypatch):
     monkeypatch.setattr(paper_plan, "SHARE", 1e-6)
     run = study.Run("clip", "scenes/clip:steps=100,pooling=mean")
-    hours, steps, flops = (paper_plan.time(run, 0).split()[index] for index in (0, 6, 9))
+    training, *_ = paper_plan.time(run, 0).split("; ")
+    hours, steps, flops = (training.split()[index] for index in (0, 6, 9))
     assert steps == "100"
     assert float(hours) > 1
     assert float(hours) == pytest.approx(100 * float(flops) / 312e6 / 3600, abs=0.05)
-    assert paper_plan.time(run._replace(tool="evaluate"), 0) == "an evaluation"
+    of_pairs = {True: 7e9, False: 0}  # per row; a trace of B/32 takes seconds
+    monkeypatch.setattr(paper_plan, "_flops", lambda p: of_pairs[p.is_scored] * p.batch_size)
+    given = "eval/all:variant=B/32,weights=a.pt,root=sets,sets="
+    known = run._replace(config=f"{given}replace+swap+bla", tool="evaluate")
+    words, _, end = paper_plan.time(known, 0).replace(",", "").rpartition(" cases")
+    assert end == " and 1 sets of unknown size"
+    hours, flops, cases = (float(words.split()[index]) for index in (3, 14, -1))
+    assert cases == 10_575 + 16_868 + 28_748
+    assert flops == 7e9
+    assert hours == pytest.approx(5 * cases * flops / 312e6 / 3600, rel=0.001)
+    of_another = known._replace(base="negclip")
+    assert paper_plan.time(of_another, 0) == "no time, the model is that of another run"
     missing = study.Run("v", "llava/llm2vec:weights=a.pt,path=folder,vectors=none.npy")
     assert "none.npy" in paper_plan.time(missing, 8)
 

@@ -1,11 +1,13 @@
 """Tables of names: round trips on random arrays, and what does not fit is refused by name."""
 
+import collections
 import functools
 
 import jax
 import numpy as np
 import pytest
 
+from tests.support import archives
 from tests.support.small_models import normal
 from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
@@ -210,6 +212,22 @@ def test_half_precision_comes_back_as_float32(tmp_path):
     for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(params), strict=True):
         assert x.dtype == np.float32
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3)
+
+
+def test_a_state_dict_of_diva_is_openais_and_its_trainers_is_refused(torch_save):
+    # BAAI/DIVA's OpenAI-ViT-L-14-336.pth; its code saves the diffusion model, too
+    params = parameters("clip")
+    arrays = weights.save(params, "openai", ARCHITECTURE)
+    tensors = {name: archives.tensor(array) for name, array in arrays.items()}
+    path = torch_save(collections.OrderedDict(tensors), "OpenAI-ViT-L-14-336.pth")
+    back, name = weights.load(path, params, ARCHITECTURE)
+    assert name == "openai"
+    assert_same(back, params)
+    trained = {f"class_model.model.{key}": value for key, value in tensors.items()}
+    trained |= {f"unet.{key}": value for key, value in tensors.items()}
+    path = torch_save(trained, "CLIP_after_GenFT.pth")
+    with pytest.raises(WeightsError, match=r"no known format.*class_model\.model\."):
+        weights.load(path, params, ARCHITECTURE)
 
 
 def test_names_of_no_format_are_shown(tmp_path):

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+from PIL import Image
 
 from tests.support import miniature
 from vlc_jax.input_pipeline import batch
@@ -108,6 +109,43 @@ def test_several_files_are_one_source_in_their_order(folder, caplog):
     assert every(pickle.loads(pickle.dumps(source))) == records
     assert set(source.digests) == {str(folder / LCS), str(folder / MIX)}
     assert every(training(folder, LCS)) == every(training(folder, answers="first"))[:4]
+
+
+def write_pairs(folder):
+    """Two entries in the form of Img-Diff's object replacement; the boxes are in its images."""
+    entries, pictures = [], folder / "filtered_new_edit_data"
+    pictures.mkdir()
+    for number in (1, 2):
+        path = f"./filtered_new_edit_data/{number}_0"
+        for side, size in (("0", (40, 30)), ("1", (20, 10))):
+            color = (100 * number, 50, 200 * int(side))
+            Image.new("RGB", size, color).save(folder / f"{path}_{side}.jpg", quality=95)
+        entry = {"bbox": "[0.10, 0.20, 0.30, 0.40]", "captions1": "a", "captions2": "b"}
+        turns = miniature.talk("What differs?", f"The left one has {number}.")
+        entries.append({"conversations": turns, **entry, "path": path})
+    (folder / "pairs.json").write_text(json.dumps(entries))
+
+
+def test_a_pair_of_img_diff_is_one_image_with_a_black_bar(folder):
+    write_pairs(folder)
+    folders = f"{folder / 'images'}+{folder / 'data'}+{folder}"
+    for text_only in (False, True):  # never a conversation without an image
+        files = f"{folder / MIX}+{folder / 'pairs.json'}"
+        more = {"answers": "conversation", "text_only": text_only}
+        source = make_source("llava", "train", annotations=files, images=folders, **more)
+        record = source[len(source) - 1]
+        assert record.captions == [Conversation((("What differs?", "The left one has 2."),))]
+        pixels = image_ops.decode(record.image).astype(int)
+        assert pixels.shape == (30, 40 + 20 + 40, 3)
+        for columns, color in ((slice(40), (200, 50, 0)), (slice(60, None), (200, 50, 200))):
+            assert abs(pixels[:, columns] - color).max() < 9
+        assert not pixels[:, 40:60].any()
+    assert len({record.id for record in every(source)}) == len(source)
+    alone = make_source("llava", "train", annotations=folder / "pairs.json", images=folder)
+    assert alone[0].captions == ["The left one has 1."]
+    (folder / "filtered_new_edit_data/2_0_1.jpg").unlink()
+    with pytest.raises(DataError, match=r"2_0_1\.jpg"):
+        alone[1]
 
 
 def test_ids_differ_where_files_name_the_same_images(folder):
