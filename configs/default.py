@@ -210,7 +210,8 @@ def _model() -> ConfigDict:
         {
             # Head that scores the features: a key of vlc_jax.models.HEADS. init_from: model, texts
             # and preprocessing are read from the weights at config.init_from and written to
-            # config.json; fields that differ from this file keep their values.
+            # config.json; fields that differ from this file keep their values. init_from:NAME: the
+            # same, and their head must be NAME.
             "name": "clip",
             "variant": "mini",  # a key of vlc_jax.models.variants.VARIANTS
             "vocab_size": placeholder(int),  # rows of the text embedding; None: the variant's

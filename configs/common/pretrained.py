@@ -120,7 +120,7 @@ def use_family(config: ConfigDict, args: SimpleNamespace) -> None:
     """Model, preprocessing and tokenizer of args.family at args.size pixels; those of BLIP and
     X-VLM, pixels too, come from their weights."""
     if args.family in OF_WEIGHTS:
-        config.init_from, config.model.name = args.weights or None, "init_from"
+        config.init_from, config.model.name = args.weights or None, f"init_from:{args.family}"
         if args.tokenizer:
             config.text.tokenizer_options = ConfigDict({"path": args.tokenizer})
         read(config, source_of(args.path, args.image_folder))

@@ -55,6 +55,12 @@ def config_of(folder, **head):
     return completed(config)
 
 
+def test_a_folder_of_blip_is_refused_as_xvlm(folder):
+    config = zero_shot.get_config(f"family=xvlm,weights={folder},path=x.jsonl")
+    with pytest.raises(UsageError, match=r"family=xvlm takes weights of xvlm, but .* of blip"):
+        completed(config)
+
+
 def test_a_folder_gives_the_whole_model_which_scores_pairs(folder):
     model = vlc_jax.load(folder)
     head, image = model._setup.model.head, model._setup.model.image

@@ -55,6 +55,12 @@ def test_a_checkpoint_gives_the_whole_model_which_scores_pairs(file):
     assert np.ptp(scores, axis=1).min() > 1e-4
 
 
+def test_weights_of_xvlm_are_refused_as_blip(file):
+    config = zero_shot.get_config(f"family=blip,weights={file},path=x.jsonl")
+    with pytest.raises(UsageError, match=r"family=blip takes weights of blip, but .* of xvlm"):
+        completed(config)
+
+
 def test_a_window_too_small_to_be_resampled_is_refused(file):
     config = completed(zero_shot.get_config(f"family=xvlm,weights={file},path=x.jsonl"))
     with config.unlocked():

@@ -46,7 +46,7 @@ def check(config: ConfigDict, mode: str) -> None:
     if mode in ("train", "plan"):
         losses.check(configured_losses(config))
         check_pairs(config)
-        if config.model.name != weights_config.OF_WEIGHTS:  # else the weights set the tokenizer
+        if not weights_config.is_of_weights(config):  # else the weights set the tokenizer
             data.check_options(config)
     if mode != "weights":
         check_evals(config)

@@ -39,19 +39,20 @@ FORMAT_FAMILIES = {
     "open_clip_eva02": ("eva02",),
     "open_clip_roberta": ("roberta", "xlm_roberta"),
 }
-OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"
+OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"; also with ":HEAD"
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
 WORLDWIDE_TOKENS = (250_100, 901_629)  # MetaCLIP 2's vocabularies, of mT5 and XLM-V
 
 
 def completed(config: ConfigDict) -> ConfigDict:
-    """The config itself, or with config.model.name=init_from one completed from the weights.
+    """The config itself, or with config.model.name=init_from[:HEAD] one completed from the weights.
 
     Fields of model, texts and pixels that have the default of configs/default.py are then set from
     the weights or the run at config.init_from.
-    Raises UsageError without config.init_from, or for a path that does not exist.
+    Raises UsageError without config.init_from, for a path that does not exist, or for weights with
+    another head than the one named.
     """
-    if config.model.name != OF_WEIGHTS:
+    if not is_of_weights(config):
         return config
     if not config.init_from:
         raise UsageError("config.model.name=init_from takes the model of weights: set init_from")
@@ -63,8 +64,14 @@ def completed(config: ConfigDict) -> ConfigDict:
     else:
         options = config.text.tokenizer_options
         theirs = config_of_weights(path, tokenizer=options.get("path"))
+    head = config.model.name.partition(":")[2]
+    if head and theirs.model.name != head:
+        raise UsageError(
+            f"family={head} takes weights of {head}, but {path} has those of {theirs.model.name}: "
+            "set the family of these weights, or name others"
+        )
     plain = default.get_config()
-    plain.model.name = OF_WEIGHTS
+    plain.model.name = config.model.name
     made = config.copy_and_resolve_references()
     with made.unlocked():
         of_model = {
@@ -77,6 +84,11 @@ def completed(config: ConfigDict) -> ConfigDict:
         _fill(made.text, of_text, plain.text)
         _fill(made.input, {name: theirs.input[name] for name in pretrained.OF_MODEL}, plain.input)
     return made.lock()
+
+
+def is_of_weights(config: ConfigDict) -> bool:
+    """True if the weights at config.init_from determine the model."""
+    return config.model.name.partition(":")[0] == OF_WEIGHTS
 
 
 def _fill(ours: ConfigDict, theirs: Mapping[str, Any], plain: ConfigDict) -> None:
