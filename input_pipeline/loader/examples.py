@@ -265,9 +265,9 @@ def _drawn_caption(record: Record, rng: np.random.Generator) -> int:
 
 
 def check_hard_images(source: Source) -> None:
-    """Raises ValueError unless the source has lookup by id and its records name hard images.
+    """Raises ValueError unless the source has lookup by id and its records name hard images in it.
 
-    Checks 1,000 records, spread over the source; at least one must name some.
+    Checks 1,000 records, spread over the source; at least one must name another record.
     """
     if not isinstance(source, Findable):
         raise ValueError(
@@ -275,14 +275,32 @@ def check_hard_images(source: Source) -> None:
             "from shards that vlc-jax prepare wrote of it"
         )
     checked = range(0, len(source), max(1, len(source) // _MAX_CHECKED))
+    count, example = 0, ()
     for index in checked:
         try:
-            named = source[index].hard_images
+            record = source[index]
         except DataError:
             continue
-        if named:
-            return
+        for name in record.hard_images:
+            if name != record.id:
+                count, example = count + 1, example or (name, record.id)
+                if _is_found(source, name):
+                    return
+    if example:
+        raise ValueError(
+            f"hard_images: no readable record has one of the {count:,} hard images looked at, "
+            f"such as {example[0]!r}; a record has an id like {example[1]!r}. Of a table of yours, "
+            "set the option id_column to the column whose ids hard_images_column names"
+        )
     raise ValueError(
         f"hard_images: none of {len(checked):,} records looked at names any; the source needs "
         "them (NegCLIP's tables have them; a table of yours: option hard_images_column)"
     )
+
+
+def _is_found(source: Findable, name: str) -> bool:
+    try:
+        source.find(name)
+    except DataError:
+        return False
+    return True
