@@ -234,6 +234,19 @@ def test_a_second_call_at_the_same_time_is_refused(root, tmp_path):
     vlc_jax.evaluate(Model(), "winoground", root=root, workdir=tmp_path / "begun")
 
 
+def test_a_damaged_image_does_not_call_for_a_download_and_a_missing_one_for_images_alone(tmp_path):
+    sugarcrepe.write(tmp_path)
+    image = tmp_path / "coco" / "val2017" / "000000000000.jpg"
+    image.write_bytes(image.read_bytes()[:60])
+    with pytest.raises(DataError, match=r"000000000000\.jpg") as damaged:
+        vlc_jax.evaluate(Model(), "sugarcrepe", root=tmp_path, workdir=tmp_path / "run")
+    assert "put " not in str(damaged.value)
+    image.unlink()
+    hint = "does not exist; put the images into ROOT/coco/val2017; they come from"
+    with pytest.raises(DataError, match=hint):
+        vlc_jax.evaluate(Model(), "sugarcrepe", root=tmp_path, workdir=tmp_path / "run")
+
+
 def test_the_options_of_the_page_are_read(root, tmp_path, monkeypatch):
     page = (helpers.ROOT / "docs/library.md").read_text()
     mapping = ast.literal_eval(re.search(r'`(\{"winoground".*?\}\})`', page)[1])

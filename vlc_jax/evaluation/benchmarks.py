@@ -76,8 +76,10 @@ class Evaluation:
         """
         tokenizer = self.setup.tokenizer
         for name in self._options.benchmarks:
-            with of_benchmark(name, self._options.benchmarks[name].reader):
+            reader = self._options.benchmarks[name].reader
+            with of_benchmark(name, reader):
                 benchmark = self._read(name)
+            with of_benchmark(name, reader, is_read=True):
                 for case in benchmark.cases[: self._options.preview]:
                     for image in case.images:
                         self._encoder.transform(image, None)
@@ -316,12 +318,19 @@ def open_vectors(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def of_benchmark(name: str, reader: str = "") -> Iterator[None]:
-    """Context manager: adds the benchmark's name and download hint to a DataError."""
+def of_benchmark(name: str, reader: str = "", is_read: bool = False) -> Iterator[None]:
+    """Context manager: adds the benchmark's name and download hint to a DataError.
+
+    is_read: the annotations are there, so only a missing image has a hint, that of the images.
+    """
     try:
         yield
     except DataError as error:
         hint = ""
-        if reader in PUBLISHED and (how := PUBLISHED[reader][1].how_to_get) not in str(error):
-            hint = f"; {how}"
+        # the cause that image_ops leaves out of its message
+        is_missing = isinstance(error.__context__, FileNotFoundError | NotADirectoryError)
+        if reader in PUBLISHED and (is_missing or not is_read):
+            origin = PUBLISHED[reader][1]
+            how = origin.instruction(()) if is_read else origin.how_to_get
+            hint = "" if how in str(error) else f"; {how}"
         raise DataError(f"benchmark {name}: {error}{hint}") from error

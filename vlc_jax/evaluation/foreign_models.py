@@ -106,6 +106,7 @@ def read(name: str, setup: BenchmarkSetup) -> Benchmark:
     """Reads a benchmark and decodes its first image: missing files are refused before any call."""
     with of_benchmark(name, setup.reader):
         benchmark = setup.read()
+    with of_benchmark(name, setup.reader, is_read=True):
         if benchmark.cases:
             for image in benchmark.cases[0].images:
                 image_ops.open_rgb(image)
