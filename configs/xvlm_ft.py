@@ -33,6 +33,7 @@ sets (as in configs/clip_ft.py; default: those of the numbers above); batch; siz
 from types import SimpleNamespace
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, pretrained
@@ -65,7 +66,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         pretrained.use_random_crops(config)
         config.input.crop_scale = (0.5, 1.0)
         config.losses = ConfigDict({name: default.loss(weight=1.0) for name in ("itc", "itm")})
-        config.batch_size, config.steps = args.batch, None
+        config.batch_size, config.steps = args.batch, placeholder(int)
         config.epochs, config.optimizer.warmup_steps = DURATION[args.data]
         config.optimizer.update({"learning_rate": 3e-5, "schedule": "linear", "eps": 1e-8})
         config.optimizer.update({"weight_decay": 0.01, "clip_norm": None})
