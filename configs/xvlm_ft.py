@@ -8,7 +8,7 @@
 data=llava must reproduce the row "XVLM-16M + finetuning" of "On Erroneous Agreements of CLIP Image
 Embeddings" (2024, table 11): What'sUp 46.4 (A) and 34.6 (B), COCO-spatial 66.8 and 65.2,
 GQA-spatial 61.3 and 51.2, from 50.0, 32.8, 65.4, 64.6, 63.2 and 53.3 before, with
---config.model.head.scores=both. Not yet run at full size here. The paper's recipe for X-VLM is not
+config.model.head.scores=both. Not yet run at full size here. The paper's recipe for X-VLM is not
 known here: data and epochs of data=llava are those of its CLIP, all else is X-VLM's own retrieval.
 
 That is (zengyan-97/X-VLM, Retrieval_coco.yaml): AdamW at 3e-5 with decay .01 and b2 .98, a tenth of
