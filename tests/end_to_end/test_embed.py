@@ -9,7 +9,7 @@ import vlc_jax
 from tests.support import helpers
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.stores import row_file
-from vlc_jax.tools import embed
+from vlc_jax.tools import command, embed
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_shards_are_parts_of_the_whole_and_texts_one_row_per_line(model, photos,
 
 
 def test_wrong_requests_are_refused_in_one_line(model, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(embed.runtime, "connect", lambda *_: None)
+    monkeypatch.setattr(command.runtime, "connect", lambda *_: None)
     out, empty = ("--out", tmp_path / "x.npy"), tmp_path / "empty"
     empty.mkdir()
     for words, code, message in (

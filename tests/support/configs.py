@@ -69,7 +69,8 @@ SMALL = {"width": 16, "heads": 2, "depth": 1}
 def load(case: str, folder: Path, more: str = "") -> ConfigDict:
     """The config of one of CASES; more: further arguments of a config of published weights."""
     tokenizer = folder / "tokenizer.json"
-    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3, "<unk>": 4, "[SEP]": 5, "[PAD]": 6}
+    words = {"</s>": 0, "<pad>": 1, "picture": 2, "number": 3, "<unk>": 4}
+    words |= {"[SEP]": 5, "[PAD]": 6} if "xvlm" in case else {}  # of BERT
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
     made.save(str(tokenizer))
     path, _, data = case.partition(":")
