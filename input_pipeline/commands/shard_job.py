@@ -108,7 +108,7 @@ class Job:
             return None
 
     def entry(self, index: int) -> Entry:
-        """What becomes of a source record: a pure function of source, index and request."""
+        """The encoded record of a source record: a pure function of source, index and request."""
         name = f"record {index}"
         try:
             record = self.source[index]

@@ -168,7 +168,7 @@ class Examples:
         raise DataError(f"none of the {len(self.source):,} records can be used here")
 
     def epochs(self, step: int) -> dict[str, float]:
-        """How often each part of a mixture was read before a step; {} for other sources."""
+        """Epochs of each part of a mixture before a step; {} for other sources."""
         if not isinstance(self._order, MixtureOrder):
             return {}
         epochs = self._order.epochs(step * self.records_per_step)

@@ -215,7 +215,7 @@ class Loader:
         return taken
 
     def epochs(self) -> dict[str, float]:
-        """How often each part of a mixture was read by all hosts; {} for other sources."""
+        """Epochs of each part of a mixture, over all hosts; {} for other sources."""
         return self._batches.examples.epochs(self.step)
 
     def record_ids(self, step: int) -> list[str]:

@@ -70,7 +70,7 @@ class MixtureOrder:
         return [sum(pair) + count for pair, count in zip(earlier, counts.tolist(), strict=True)]
 
     def epochs(self, position: int) -> list[float]:
-        """How often each source was read before a position."""
+        """Epochs of each source before a position: records drawn over its size."""
         draws = zip(self.draws(position), self._sizes, strict=True)
         return [count / size for count, size in draws]
 

@@ -8,7 +8,10 @@ from vlc_jax.weights.rename import Rule, rule
 # Buffers and settings in OpenAI's TorchScript archives and state dicts that are no parameters.
 # num_batches_tracked: torch's counter of training batches, which no ResNet reads.
 IGNORED = (
-    *(r".*attn_mask", "input_resolution", "context_length", "vocab_size"),
+    r".*attn_mask",
+    "input_resolution",
+    "context_length",
+    "vocab_size",
     r"visual\..*\.num_batches_tracked",
 )
 
