@@ -1,9 +1,9 @@
-"""Apache Beam as the engine of `vlc-jax prepare`: many workers, on this machine or a cluster.
+"""Apache Beam as the engine of a work in parts: many workers, on this machine or a cluster.
 
-The pipeline is Create(numbers of the shards) | Reshuffle | Map(write_shard). This process opens the
-source, which worker processes read from OUT (`job_file`), and counts the finished shards there.
-Source and OUT are therefore on a file system of all workers. Beam may try a shard several times, or
-twice at once: its bytes are the same (`shard_job`).
+The pipeline is Create(numbers of the parts) | Reshuffle | Map(write_part). This process opens the
+source, which worker processes read from OUT (`job_file`), and counts the finished parts there.
+Source and OUT are therefore on a file system of all workers. Beam may try a part several times, or
+twice at once: its bytes are the same (`parts.Work`).
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline.commands import job_file, shard_job, shard_writer
+from vlc_jax.input_pipeline.commands import job_file, parts
 
-# seconds between two looks at the finished shards, and how many times as long as a look takes
+# seconds between two looks at the finished parts, and how many times as long as a look takes
 _PAUSE, _TIMES = 0.5, 10
 _DIRECT = "DirectRunner"
 # what a thread of that runner says when a worker process is killed; the runner itself would wait
 _LOST = "Worker subprocess exited"
 
 
-def engine(runner: str, flags: Sequence[str]) -> shard_writer.Engine:
+def engine(runner: str, flags: Sequence[str]) -> parts.Engine:
     """The engine of a runner by its name in Beam, with Beam's own flags.
 
     Raises ValueError if Beam is not installed or has no such runner; the engine raises
@@ -40,11 +40,11 @@ def engine(runner: str, flags: Sequence[str]) -> shard_writer.Engine:
     options = pipeline_options.PipelineOptions(words, runner=runner)
     made = _runner(runner, options)
 
-    def run(job: shard_job.Job, report: shard_writer.Report, advance: shard_writer.Advance) -> None:
-        with _permit(job) as (permit, digest):
-            write = functools.partial(write_shard, str(permit), digest)
-            pipeline = _Thread(lambda: _run(made, options, job.count, write))
-            for done in _watched(job, pipeline, advance):
+    def run(work: parts.Work, report: parts.Report, advance: parts.Advance) -> None:
+        with _permit(work) as (permit, digest):
+            write = functools.partial(write_part, str(permit), digest)
+            pipeline = _Thread(lambda: _run(made, options, work.count, write))
+            for done in _watched(work, pipeline, advance):
                 if not report(done):
                     permit.unlink(missing_ok=True)
         if pipeline.error is not None:
@@ -54,32 +54,32 @@ def engine(runner: str, flags: Sequence[str]) -> shard_writer.Engine:
     return run
 
 
-def write_shard(permit: str, digest: str, number: int) -> None:
-    """Writes a shard of a job, as long as the file `permit` exists.
+def write_part(permit: str, digest: str, number: int) -> None:
+    """Writes a part of a work, as long as the file `permit` exists.
 
     It is removed when too many records are bad, and when the next run in the folder begins: workers
-    whose parent was killed may still be there.   digest: of the file of the job beside it.
+    whose parent was killed may still be there.   digest: of the file of the work beside it.
     """
     is_wanted = Path(permit).exists
     if is_wanted():
-        _job(permit, digest).write(number, is_wanted)
+        _work(permit, digest).write(number, is_wanted)
 
 
 @functools.lru_cache(maxsize=1)
-def _job(permit: str, digest: str) -> shard_job.Job:
+def _work(permit: str, digest: str) -> parts.Work:
     return job_file.read(_data(Path(permit)), digest)
 
 
 def _data(permit: Path) -> Path:
-    return permit.with_suffix(f".data{shard_job.PARTIAL}")
+    return permit.with_suffix(f".data{parts.PARTIAL}")
 
 
 @contextmanager
-def _permit(job: shard_job.Job) -> Iterator[tuple[Path, str]]:
-    """The permit of a job, and the digest of its file."""
-    job = dataclasses.replace(job, out=job.out.absolute())
-    permit = job.out / f"{shard_writer.JOB}{uuid.uuid4().hex}{shard_job.PARTIAL}"
-    digest = job_file.write(_data(permit), job)
+def _permit(work: Any) -> Iterator[tuple[Path, str]]:
+    """The permit of a work, and the digest of its file."""
+    work = dataclasses.replace(work, out=work.out.absolute())
+    permit = work.out / f"{parts.JOB}{uuid.uuid4().hex}{parts.PARTIAL}"
+    digest = job_file.write(_data(permit), work)
     permit.touch()
     try:
         yield permit, digest
@@ -160,20 +160,18 @@ class _Thread(threading.Thread):
             threading.excepthook = before
 
 
-def _watched(
-    job: shard_job.Job, pipeline: _Thread, advance: Callable[[int], None]
-) -> Iterator[shard_job.Done]:
-    """Every shard once it is finished, until the pipeline has ended."""
+def _watched(work: parts.Work, pipeline: _Thread, advance: Callable[[int], None]) -> Iterator[Any]:
+    """Every part once it is finished, until the pipeline has ended."""
     seen, records = set[str](), 0
     with pipeline.started():
         is_running = True
         while is_running:
             is_running, start = pipeline.is_running(), time.monotonic()
-            for path in job.out.glob(f"*{shard_job.DONE}"):
+            for path in work.out.glob(f"*{parts.DONE}"):
                 number = int(path.name.split("-")[1])
-                if path.name not in seen and (done := job.done(number)) is not None:
+                if path.name not in seen and (done := work.done(number)) is not None:
                     seen.add(path.name)
-                    records += len(job.indices(number))
+                    records += len(work.indices(number))
                     yield done
             advance(records)
             if is_running:

@@ -40,6 +40,7 @@ from vlc_jax.input_pipeline.commands import (
     caption_filters,
     command_line,
     generated_texts,
+    parts,
     shard_job,
     shard_writer,
 )
@@ -47,7 +48,7 @@ from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
-from vlc_jax.input_pipeline.stores import copies, progress
+from vlc_jax.input_pipeline.stores import progress
 
 _NO_OPTIONS = "{}"
 _FILTERS = ("min_words", "max_words", "languages")
@@ -114,9 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    end = words.index("--") if "--" in words else len(words)
-    options, name, split, source_options = _parse(words[:end])
-    engine = _engine(options.runner, words[:end], words[end + 1 :])
+    words, flags = parts.split(words)
+    options, name, split, source_options = _parse(words)
+    engine = parts.engine(options.runner, words, flags)
     source = make_source(name, split, **source_options)
     if getattr(source, "finds_more", False):
         raise ValueError(
@@ -186,24 +187,6 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
         columns = source_options.get("meta_columns", [])
         source_options["meta_columns"] = [*columns, options.language_field]
     return options, name, split, source_options
-
-
-def _engine(
-    runner: str | None, words: Sequence[str], flags: Sequence[str]
-) -> shard_writer.Engine | None:
-    if runner is None:
-        if flags:
-            raise ValueError(f"{flags[0]} behind -- is a flag of a runner; name it in --runner")
-        return None
-    copied = [word for word in words if str(copies.root()) in word]
-    if copied and runner != "DirectRunner":
-        raise ValueError(
-            f"{copied[0]} is a copy of an address on this machine, which workers of {runner} do "
-            "not see; name a path of a file system that all of them mount"
-        )
-    from vlc_jax.input_pipeline.commands import beam_engine
-
-    return beam_engine.engine(runner, flags)
 
 
 def _filtered(source: Source, options: argparse.Namespace, request: dict[str, Any]) -> Source:
@@ -292,11 +275,7 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         type=command_line.positive,
         help="of every process; default: the number of cores, with --runner 1",
     )
-    parser.add_argument(
-        "--runner",
-        help="of Apache Beam: DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; its "
-        "flags follow --",
-    )
+    parts.add_arguments(parser)
     positive = command_line.positive
     parser.add_argument("--min-words", type=positive, help="shorter captions are left out")
     parser.add_argument("--max-words", type=positive, help="longer captions are left out")

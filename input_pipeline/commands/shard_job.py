@@ -27,6 +27,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline import record_validation, stores
 from vlc_jax.input_pipeline.commands.caption_filters import LeftOut
+from vlc_jax.input_pipeline.commands.parts import DONE, PARTIAL
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.sources import id_index, shards
@@ -34,7 +35,7 @@ from vlc_jax.input_pipeline.sources import id_index, shards
 JPEG_QUALITY = 95
 NO_IMAGE = b""  # in place of the encoded image of a text-only record
 # of files that are there until the manifest is complete
-DONE, AGAIN, IMAGES, PARTIAL = ".done", ".again", ".images", ".partial"
+AGAIN, IMAGES = ".again", ".images"
 _RECORDS, _IDS = ".array_record", ".ids"
 # Records encoded at a time: `pool.map` submits all of its items at once, and holds their results.
 _BLOCK = 64
@@ -68,7 +69,7 @@ class Done(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The shards of `source` in the folder `out`; pickles to other processes.
+    """The shards of `source` in the folder `out`, a `parts.Work`.
 
     request: of `shard_writer`: size, format, shard_size.   threads: that encode records of a shard.
     """

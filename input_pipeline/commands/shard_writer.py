@@ -5,32 +5,21 @@ records, captions and different images, and the skipped records with reasons.
 """
 
 import errno
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vlc_jax.input_pipeline import record_validation, stores
-from vlc_jax.input_pipeline.commands import shard_job
+from vlc_jax.input_pipeline.commands import parts, shard_job
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 from vlc_jax.input_pipeline.sources import shards
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
-# beginning of the names of files that engines need
-JOB = "job-"
-_TEMPORARY = (shard_job.DONE, shard_job.AGAIN, shard_job.IMAGES, shard_job.PARTIAL)
-
-Advance = Callable[[int], None]  # called with the number of records that are done
-# told of every finished shard; False: stop, too many records are bad
-Report = Callable[[shard_job.Done], bool]
-# writes all shards of a job
-Engine = Callable[[shard_job.Job, Report, Advance], None]
+_TEMPORARY = (parts.DONE, shard_job.AGAIN, shard_job.IMAGES, parts.PARTIAL)
 
 
 def write(
@@ -43,8 +32,8 @@ def write(
     max_bad_share: float = 0.01,
     threads: int = 1,
     request: dict[str, Any] | None = None,
-    advance: Advance = lambda done: None,
-    engine: Engine | None = None,
+    advance: parts.Advance = lambda done: None,
+    engine: parts.Engine | None = None,
 ) -> dict[str, Any]:
     """Writes the shards of `source` into the folder `out` and returns the manifest.
 
@@ -64,38 +53,13 @@ def write(
         raise ValueError(f"max_bad_share is a share from 0 to 1; got {max_bad_share}")
     request = _whole_request(source, request or {}, size, image_format, shard_size)
     out.mkdir(parents=True, exist_ok=True)
-    with _locked(out):
+    with parts.locked(out):
         job = shard_job.Job(source, out, request, threads)
-        return _write(job, max_bad_share, engine or in_this_process, advance)
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Locks the folder. Raises ValueError if another process writes to it."""
-    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
-    path = out / "lock.partial"
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The other process may have removed the file between our `open` and our `flock`.
-            is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
-        except OSError as error:
-            raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
-        if not is_ours:
-            raise ValueError(f"another process has just written to {out}; start again")
-        yield
-        Path(file.name).unlink()
-
-
-def in_this_process(job: shard_job.Job, report: Report, advance: Advance) -> None:
-    """Writes the shards one after the other."""
-    for number in range(job.count):
-        if not report(job.write(number, advance=advance)):
-            return
+        return _write(job, max_bad_share, engine or parts.in_this_process, advance)
 
 
 def _write(
-    job: shard_job.Job, max_bad_share: float, engine: Engine, advance: Advance
+    job: shard_job.Job, max_bad_share: float, engine: parts.Engine, advance: parts.Advance
 ) -> dict[str, Any]:
     manifest = _begin(job.out, job.request)
     total = len(job.source)
@@ -104,7 +68,7 @@ def _write(
         _remove(job.out, _TEMPORARY)
         record_validation.check_share(manifest["skipped"], limit, total)
         return manifest
-    _remove(job.out, (shard_job.PARTIAL,))
+    _remove(job.out, (parts.PARTIAL,))
     _save(job.out, manifest)
     bad: dict[str, str] = {}
 
@@ -166,7 +130,7 @@ def _reasons(done: shard_job.Done) -> dict[str, str]:
 
 def _remove(out: Path, kinds: Sequence[str]) -> None:
     """Removes files of engines and shards: a worker without the file of its job stops."""
-    for prefix in (JOB, "shard-"):
+    for prefix in (parts.JOB, "shard-"):
         for path in out.glob(f"{prefix}*"):
             if path.suffix in kinds:
                 path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Shards have the same bytes whoever writes them, in whatever order, and after every kill."""
 
+import dataclasses
 import functools
 import pickle
 import random
@@ -8,13 +9,21 @@ import sys
 import tarfile
 import time
 from concurrent import futures
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
 from tests.support import helpers, miniature
-from vlc_jax.input_pipeline.commands import addresses, beam_engine, job_file, prepare, shard_writer
+from vlc_jax.input_pipeline.commands import (
+    addresses,
+    beam_engine,
+    job_file,
+    parts,
+    prepare,
+    shard_writer,
+)
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.stores import fetch
 
@@ -106,7 +115,7 @@ def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins
         assert job.write(0, is_wanted=lambda: False) is None
         orphan["permit"] = beam_engine._permit(job)  # left open, as by a kill
         path, digest = orphan["permit"].__enter__()
-        orphan["write"] = functools.partial(beam_engine.write_shard, str(path), digest)
+        orphan["write"] = functools.partial(beam_engine.write_part, str(path), digest)
         orphan["write"](1)
         raise KeyboardInterrupt
 
@@ -121,6 +130,31 @@ def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins
     write(tmp_path / "out")
     write(tmp_path / "whole")
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def squares(records):
+    if 9 in records and not Path("mended").exists():
+        raise DataError("record 9 is damaged")
+    return np.square(records, dtype="<i8").tobytes()
+
+
+def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    work = parts.Parts(squares, tmp_path / "out", total=30, size=4, request={"kind": "squares"})
+    parts.run(work, workers)
+    with pytest.raises(DataError, match="record 9 is damaged"):
+        [*parts.contents(work)]
+    Path("mended").touch()
+    path, before = work.path(5), work.path(1).stat().st_mtime_ns
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert work.content(5) is None
+    parts.run(work)
+    assert np.frombuffer(b"".join(parts.contents(work)), "<i8").tolist() == [
+        number**2 for number in range(30)
+    ]
+    assert work.path(1).stat().st_mtime_ns == before
+    with pytest.raises(ValueError, match="out was begun with size 4, not 5; use the same options"):
+        parts.run(dataclasses.replace(work, size=5))
 
 
 def test_the_arrays_of_a_job_stay_in_its_file(tmp_path):
@@ -162,6 +196,10 @@ def test_beam_writes_the_same_bytes(tmp_path):
     write(tmp_path / "one")
     write(tmp_path / "beam", engine=beam)
     assert content(tmp_path / "beam") == content(tmp_path / "one")
+    for name, runner in (("parts", None), ("beam_parts", beam)):
+        work = parts.Parts(squares, tmp_path / name, total=30, size=4, request={})
+        parts.run(work, runner)
+    assert content(tmp_path / "beam_parts") == content(tmp_path / "parts")
 
 
 def command(folder, *runner):

@@ -214,7 +214,7 @@ def no_room(request, monkeypatch):
     """A file system that is full: for the manifest, or for a shard."""
     if request.param == "manifest":
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        monkeypatch.setattr(shard_writer.os, "fsync", mock.Mock(side_effect=full))
+        monkeypatch.setattr(shard_job.os, "fsync", mock.Mock(side_effect=full))
         yield "No space left on device"
         return
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

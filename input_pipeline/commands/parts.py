@@ -1,0 +1,270 @@
+"""Work in numbered parts, each a pure function of its number, and the engines that write them.
+
+`Job` of `shard_job` is such a work, and so is `Parts`: a function of a range of records, whose
+result for each range is a small file with its own sha256. A part that has its file is not computed
+again, whoever wrote it: this process or workers of Apache Beam (`beam_engine`).
+
+  work = parts.Parts(function, out, total=len(source), size=16_384, request={"source": ...})
+  parts.run(work, parts.engine(options.runner, words, flags), advance)
+  merged = functools.reduce(merge, map(parse, parts.contents(work)))
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import json
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import copies
+
+# end of the names of finished parts, and of files that are there while a process writes
+DONE, PARTIAL = ".done", ".partial"
+# beginning of the names of files that engines need
+JOB = "job-"
+REQUEST = "request.json"
+
+Advance = Callable[[int], None]  # called with the number of records that are done
+# told of every finished part; False: stop
+Report = Callable[[Any], bool]
+
+
+class Work(Protocol):
+    """Parts 0 to count - 1 in the folder `out`; pickles to other processes.
+
+    A finished part has a file NAME-NUMBER-of-COUNT.done in `out`, written last. It is a dataclass.
+    """
+
+    out: Path
+
+    @property
+    def count(self) -> int: ...
+    def indices(self, number: int) -> range:
+        """Records of a part, for the progress."""
+        ...
+
+    def done(self, number: int) -> Any:
+        """The finished part, None if it is not; read in little time."""
+        ...
+
+    def write(
+        self,
+        number: int,
+        is_wanted: Callable[[], bool] = lambda: True,
+        advance: Advance = lambda done: None,
+    ) -> Any:
+        """Writes a part unless it is finished and whole, and returns it. Any number of processes
+        may do so at once.
+
+        is_wanted: asked before files get their names; if it is False, None is returned.
+        """
+        ...
+
+
+# writes all parts of a work
+Engine = Callable[[Work, Report, Advance], None]
+
+
+def in_this_process(work: Work, report: Report, advance: Advance) -> None:
+    """Writes the parts one after the other."""
+    for number in range(work.count):
+        if not report(work.write(number, advance=advance)):
+            return
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--runner."""
+    parser.add_argument(
+        "--runner",
+        help="of Apache Beam: DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; its "
+        "flags follow --",
+    )
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of a command line before and behind `--`: the command's and the runner's."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end]], [*words[end + 1 :]]
+
+
+def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> Engine | None:
+    """The engine of --runner; None without one. Raises ValueError.
+
+    words: of the command line, whose paths all workers must see.   flags: of the runner.
+    """
+    if runner is None:
+        if flags:
+            raise ValueError(f"{flags[0]} behind -- is a flag of a runner; name it in --runner")
+        return None
+    copied = [word for word in words if str(copies.root()) in word]
+    if copied and runner != "DirectRunner":
+        raise ValueError(
+            f"{copied[0]} is a copy of an address on this machine, which workers of {runner} do "
+            "not see; name a path of a file system that all of them mount"
+        )
+    from vlc_jax.input_pipeline.commands import beam_engine
+
+    return beam_engine.engine(runner, flags)
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Locks the folder. Raises ValueError if another process writes to it."""
+    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
+    path = out / f"lock{PARTIAL}"
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The other process may have removed the file between our `open` and our `flock`.
+            is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
+        except OSError as error:
+            raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
+        if not is_ours:
+            raise ValueError(f"another process has just written to {out}; start again")
+        yield
+        Path(file.name).unlink()
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Files of `function` of each `size` of `total` records; a `Work`.
+
+    function: range of records -> bytes; a pure function, which pickles. A DataError that it raises
+      is the part's result, which `contents` raises.
+    request: what determines the results; a folder of another request is refused.
+    """
+
+    function: Callable[[range], bytes]
+    out: Path
+    total: int
+    size: int
+    request: Mapping[str, Any]
+
+    @property
+    def count(self) -> int:
+        return math.ceil(self.total / self.size)
+
+    def indices(self, number: int) -> range:
+        return range(number * self.size, min((number + 1) * self.size, self.total))
+
+    def done(self, number: int) -> Mapping[str, Any] | None:
+        """The head of a part's file: sha256, size and error ("") of its content."""
+        with contextlib.suppress(OSError, ValueError), self.path(number).open("rb") as file:
+            head = json.loads(file.readline())
+            if file.seek(0, os.SEEK_END) >= head["bytes"]:
+                return head
+        return None
+
+    def content(self, number: int) -> bytes | None:
+        """The result of a part; None if it is not finished, or damaged. Raises its DataError."""
+        with contextlib.suppress(OSError, ValueError):
+            head, _, content = self.path(number).read_bytes().partition(b"\n")
+            said = json.loads(head)
+            if said["sha256"] == hashlib.sha256(content).hexdigest():
+                if said["error"]:
+                    raise DataError(said["error"])
+                return content
+        return None
+
+    def write(
+        self,
+        number: int,
+        is_wanted: Callable[[], bool] = lambda: True,
+        advance: Advance = lambda done: None,
+    ) -> Mapping[str, Any] | None:
+        # a part with an error is tried again: the data may be mended
+        with contextlib.suppress(DataError):
+            if self.content(number) is not None:
+                advance(self.indices(number).stop)
+                return self.done(number)
+        content, error = b"", ""
+        try:
+            content = self.function(self.indices(number))
+        except DataError as raised:
+            error = str(raised)
+        head = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        head |= {"error": error}
+        partial = self.path(number).with_suffix(f".{uuid.uuid4().hex}{PARTIAL}")
+        if not is_wanted():
+            return None
+        try:
+            with partial.open("xb") as file:
+                file.write(json.dumps(head).encode() + b"\n" + content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path(number))
+        finally:
+            partial.unlink(missing_ok=True)
+        advance(self.indices(number).stop)
+        return head
+
+    def path(self, number: int) -> Path:
+        """The file of a part."""
+        return self.out / f"part-{number:05d}-of-{self.count:05d}{DONE}"
+
+
+def run(work: Parts, engine: Engine | None = None, advance: Advance = lambda done: None) -> None:
+    """Writes all parts that are not finished; None: in this process.
+
+    Raises ValueError for a folder of another request or in use, ConnectionError for a lost worker.
+    """
+    if work.out.exists() and not work.out.is_dir():
+        raise ValueError(f"{work.out} is a file; name a folder for the parts")
+    work.out.mkdir(parents=True, exist_ok=True)
+    with locked(work.out):
+        _begin(work)
+        # permits and unfinished files of a run that was killed
+        for path in work.out.glob(f"*{PARTIAL}"):
+            if path.name != f"lock{PARTIAL}":
+                path.unlink(missing_ok=True)
+        (engine or in_this_process)(work, lambda done: True, advance)
+
+
+def contents(work: Parts) -> Iterator[bytes]:
+    """The results of all parts in order, one in memory at a time.
+
+    Raises OSError for a missing or damaged one, DataError for one that could not be computed.
+    """
+    for number in range(work.count):
+        content = work.content(number)
+        if content is None:
+            path = work.path(number)
+            raise OSError(errno.EIO, f"{path} is missing or damaged; the same command writes it")
+        yield content
+
+
+def _begin(work: Parts) -> None:
+    """Raises ValueError if the folder holds anything but parts of the same request."""
+    # tuples become lists, as in the file
+    request = json.loads(json.dumps({**work.request, "total": work.total, "size": work.size}))
+    path = work.out / REQUEST
+    if not path.exists():
+        others = [entry.name for entry in work.out.iterdir() if entry.suffix != PARTIAL]
+        if others:
+            raise ValueError(
+                f"{work.out} is not empty (it holds {others[0]}); choose another folder"
+            )
+        with stores.replacing(path) as file:
+            json.dump(request, file, indent=1)
+        return
+    try:
+        before = json.loads(path.read_text("utf-8"))
+        differing = [key for key in request | before if request.get(key) != before.get(key)]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is damaged: {error!r}; remove {work.out}") from error
+    if differing:
+        key = differing[0]
+        raise ValueError(
+            f"{work.out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; use "
+            "the same options or another folder"
+        )
