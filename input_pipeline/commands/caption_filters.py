@@ -1,8 +1,9 @@
-"""Captions that are left out when data are prepared, by length and language, and their numbers."""
+"""Captions that are left out when data are prepared, by length, language and list, with numbers."""
 
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.hard_texts import sampling
@@ -14,6 +15,8 @@ from vlc_jax.input_pipeline.record import (
     Source,
     has_text_only,
 )
+from vlc_jax.input_pipeline.sources.table_index import sha256
+from vlc_jax.input_pipeline.stores import text_file
 
 # lists of a record with an item per caption, or none
 _PER_CAPTION = (
@@ -48,6 +51,7 @@ class FilteredSource:
     min_words, max_words: parts between white space, of all turns of a conversation; None: any.
     languages: codes; "en" takes "EN" and "en-GB", too. Empty: any.   language_field: field of
     `Record.meta` with the language: one, or one per caption.
+    exclude: a text file of ids of records, one per line, as `vlc-jax leaks --pixels` writes it.
 
     Reading a record raises LeftOut if no caption is left, DataError for a record without its
     language. `request` has the filters. Raises ValueError for numbers that leave nothing.
@@ -61,6 +65,7 @@ class FilteredSource:
         max_words: int | None = None,
         languages: Sequence[str] = (),
         language_field: str = "",
+        exclude: str | Path | None = None,
     ) -> None:
         if max_words is not None and max_words < max(min_words or 0, 1):
             raise ValueError(f"captions of {min_words or 0} to {max_words} words: there are none")
@@ -69,6 +74,12 @@ class FilteredSource:
         self._field = language_field
         self.request = {"min_words": min_words, "max_words": max_words}
         self.request |= {"languages": [*languages], "language_field": language_field}
+        self._excluded = frozenset[str]()
+        if exclude is not None:
+            if not Path(exclude).is_file():
+                raise ValueError(f"exclude: no file {exclude}")
+            self._excluded = frozenset(map(str.strip, text_file.lines(Path(exclude))))
+            self.request["exclude"] = sha256(Path(exclude))
         self.has_text_only = has_text_only(source)
         self.text_versions = sampling.stored_versions(source)
         # without the filters, which `request` names
@@ -79,6 +90,8 @@ class FilteredSource:
 
     def __getitem__(self, index: int) -> Record:
         record = self._source[index]
+        if record.id in self._excluded:
+            raise LeftOut({"excluded": len(record.captions)})
         reasons = [self._reason(*each) for each in self._with_languages(record)]
         counts = Counter(filter(None, reasons))
         if not counts:

@@ -7,6 +7,14 @@ counts as an image; each of Karpathy's splits is a separate set, and CREPE's tab
 Visual Genome by `image_id`. A folder stands for all such files below it. Images are equal if they
 have the same id of COCO or Visual Genome, or else the same file name.
 
+  vlc-jax leaks --pixels --train prepared/cc12m --root benchmarks --write leaks.txt
+
+looks at the pixels instead, whatever the names: for prepared folders or tables of training it finds
+images of published sets (--root, --sets) and of folders or tables (--eval) that are the same, or
+resized, recompressed, cut by a few percent, brighter, darker or mirrored. --distance is the largest
+number of bits, of 64, in which their perceptual hashes differ. The list is of ids of records, for
+`prepare --exclude`. --runner distributes the work (docs/data.md).
+
 Exit code 0: no overlap; 1: some; 2: wrong request; 3: a file cannot be read.
 """
 
@@ -17,8 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlc_jax.input_pipeline.commands import addresses, command_line
-from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.commands import addresses, command_line, near_leaks, parts
+from vlc_jax.input_pipeline.images import image_ops, perceptual_hash
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, tables
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
@@ -138,10 +146,20 @@ def read_coco_of(path: Path) -> dict[int, int]:
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    return command_line.exit_code(_run, _parser().parse_args(arguments))
+    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(words: list[str]) -> int:
+    words, flags = parts.split(words)
+    options = _parser().parse_args(words)
+    engine = parts.engine(options.runner, words, flags)
+    if options.pixels:
+        return near_leaks.run(options, engine)
+    for flag in ("root", "sets", "runner", "parts"):
+        if getattr(options, flag):
+            raise ValueError(f"--{flag} belongs to --pixels: names are compared without it")
+    if not options.eval:
+        raise ValueError("name annotations of evaluations in --eval, or compare --pixels")
     coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
     of_train, of_sets = (
         Identities(coco_of, Path(folder) if folder else None)
@@ -215,7 +233,7 @@ def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[s
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("leaks", __doc__)
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--eval", nargs="+", required=True, metavar="FILE_OR_FOLDER")
+    parser.add_argument("--eval", nargs="+", metavar="FILE_OR_FOLDER")
     parser.add_argument(
         "--train-split", default="train+restval", help="of Karpathy's; default: train+restval"
     )
@@ -227,8 +245,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     for side in ("train", "eval"):
         parser.add_argument(
-            f"--{side}-images", metavar="FOLDER", help="compares the bytes of the files, too"
+            f"--{side}-images",
+            metavar="FOLDER",
+            help="compares the bytes of the files, too; with --pixels: of the images of a table",
         )
+    parser.add_argument("--pixels", action="store_true", help="compares pixels, not names")
+    parser.add_argument("--root", metavar="DIR", help="folder of published sets, for --pixels")
+    parser.add_argument("--sets", nargs="+", metavar="SET", help="of --root; default: all")
+    parser.add_argument(
+        "--distance",
+        type=command_line.number(int, 0, perceptual_hash.MOST),
+        default=near_leaks.DISTANCE,
+        metavar="BITS",
+        help=f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}",
+    )
+    parser.add_argument("--threads", type=command_line.positive, help="of every process")
+    parts.add_arguments(parser)
     return parser
 
 

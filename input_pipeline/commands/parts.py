@@ -18,6 +18,7 @@ import hashlib
 import json
 import math
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.commands import command_line
+from vlc_jax.input_pipeline.record import DataError, ShardError
 from vlc_jax.input_pipeline.stores import copies
 
 # end of the names of finished parts, and of files that are there while a process writes
@@ -33,6 +35,8 @@ DONE, PARTIAL = ".done", ".partial"
 # beginning of the names of files that engines need
 JOB = "job-"
 REQUEST = "request.json"
+# records of a part, and number of parts, unless --part-size says otherwise
+_LEAST, _MOST = 256, 10_000
 
 Advance = Callable[[int], None]  # called with the number of records that are done
 # told of every finished part; False: stop
@@ -82,13 +86,47 @@ def in_this_process(work: Work, report: Report, advance: Advance) -> None:
             return
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_runner(parser: argparse.ArgumentParser) -> None:
     """--runner."""
     parser.add_argument(
         "--runner",
         help="of Apache Beam: DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; its "
         "flags follow --",
     )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--runner, and the folder and the size of its parts."""
+    add_runner(parser)
+    parser.add_argument(
+        "--parts",
+        metavar="FOLDER",
+        help="finished parts, which the same command does not compute again; on a file system of "
+        "all workers; default: a temporary folder",
+    )
+    parser.add_argument(
+        "--part-size",
+        type=command_line.positive,
+        metavar="RECORDS",
+        help="default: 256, or as many as make 10,000 parts",
+    )
+
+
+@contextmanager
+def folder(options: argparse.Namespace) -> Iterator[Path]:
+    """The folder of --parts, or a temporary one. Raises ValueError if workers would not see it."""
+    if options.parts:
+        yield Path(options.parts).absolute()
+    elif options.runner not in (None, "DirectRunner"):
+        raise ValueError(f"--runner {options.runner} needs --parts, a folder of all workers")
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+
+
+def size_of(options: argparse.Namespace, total: int) -> int:
+    """Records per part."""
+    return options.part_size or max(_LEAST, math.ceil(total / _MOST))
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -139,8 +177,8 @@ def locked(out: Path) -> Iterator[None]:
 class Parts:
     """Files of `function` of each `size` of `total` records; a `Work`.
 
-    function: range of records -> bytes; a pure function, which pickles. A DataError that it raises
-      is the part's result, which `contents` raises.
+    function: range of records -> bytes; a pure function, which pickles. A DataError (or ShardError)
+      that it raises is the part's result, which `contents` raises.
     request: what determines the results; a folder of another request is refused.
     """
 
@@ -190,7 +228,7 @@ class Parts:
         content, error = b"", ""
         try:
             content = self.function(self.indices(number))
-        except DataError as raised:
+        except (DataError, ShardError) as raised:
             error = str(raised)
         head = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         head |= {"error": error}

@@ -51,7 +51,7 @@ from vlc_jax.input_pipeline.sources.llava import ANSWERS
 from vlc_jax.input_pipeline.stores import progress
 
 _NO_OPTIONS = "{}"
-_FILTERS = ("min_words", "max_words", "languages")
+_FILTERS = ("min_words", "max_words", "languages", "exclude")
 # Pixels, of the named datasets: enough for crops of 224.
 _SIZE = 256
 
@@ -175,15 +175,17 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
         names = (*dataset.files, *dataset.choices)
         source_options = {option: getattr(options, option) for option in names}
         source_options |= {flag: True for flag in dataset.flags if getattr(options, flag)}
-        if getattr(options, "exclude", None):
-            source_options["exclude"] = options.exclude
         split = options.split if dataset.divided else "all"
     else:
         options = _source_parser().parse_args(arguments)
         name, split = options.source, options.split
         source_options = command_line.parse_options(options.option)
+    known = inspect.signature(SOURCES[name]).parameters
+    # by the images' names, in other sources by the ids of records
+    if options.exclude and "exclude" in known:
+        source_options["exclude"], options.exclude = options.exclude, None
     # the filter needs the language in `meta`
-    if options.languages and "meta_columns" in inspect.signature(SOURCES[name]).parameters:
+    if options.languages and "meta_columns" in known:
         columns = source_options.get("meta_columns", [])
         source_options["meta_columns"] = [*columns, options.language_field]
     return options, name, split, source_options
@@ -226,10 +228,6 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
         parser.add_argument(f"--{option}", choices=values, default=values[0], help=help_text)
     for flag in dataset.flags:
         parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help="see above")
-    if "annotations" in dataset.files:
-        parser.add_argument(
-            "--exclude", metavar="TXT", help="images to leave out (vlc-jax leaks --write)"
-        )
     parser.add_argument("--split", default="train", help=dataset.splits)
     parser.add_argument("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")
     return _with_common(parser)
@@ -275,7 +273,10 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         type=command_line.positive,
         help="of every process; default: the number of cores, with --runner 1",
     )
-    parts.add_arguments(parser)
+    parts.add_runner(parser)
+    parser.add_argument(
+        "--exclude", metavar="TXT", help="images or records to leave out (vlc-jax leaks --write)"
+    )
     positive = command_line.positive
     parser.add_argument("--min-words", type=positive, help="shorter captions are left out")
     parser.add_argument("--max-words", type=positive, help="longer captions are left out")
