@@ -29,13 +29,18 @@ def captions(record: Record) -> list[int]:
 
 def check_share(bad: Mapping[str, str], limit: float, total: int) -> None:
     """Raises DataError, naming the last bad record, if more than `limit` of `total` are bad."""
-    if len(bad) <= limit:
-        return
-    last = next(reversed(bad))
-    raise DataError(
-        f"{len(bad)} of {total:,} records cannot be used, more than the limit of {limit:g} "
-        f"(max_bad_share); the last is {last}: {bad[last]}"
-    )
+    if len(bad) > limit:
+        last = next(reversed(bad))
+        check_count(len(bad), f"{last}: {bad[last]}", limit, total)
+
+
+def check_count(bad: int, last: str, limit: float, total: int) -> None:
+    """As `check_share`, by the number of bad records and the id and reason of the last."""
+    if bad > limit:
+        raise DataError(
+            f"{bad} of {total:,} records cannot be used, more than the limit of {limit:g} "
+            f"(max_bad_share); the last is {last}"
+        )
 
 
 def wordless(classes: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ Below each picture are its captions, the hard negatives and positives of its rec
 classifier of the two texts alone tells the caption, in the first 1,000 records; chance is 50 %. Of
 fewer than 50 pairs it is not measured.
 --phrases counts captions with "on the left" and similar phrases, or with phrases of your own.
+--runner distributes the work over processes or machines (docs/data.md).
 Training runs the same check on its first records (`preview`). Exit code 0: training would accept
 the data; 3: it would not, or they cannot be read; 2: wrong request.
 """
@@ -16,22 +17,21 @@ import argparse
 import collections
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.commands import addresses, command_line
-from vlc_jax.input_pipeline.hard_texts import balance, edit, sampling, word_tables
+from vlc_jax.input_pipeline.commands import addresses, check_parts, command_line, parts
+from vlc_jax.input_pipeline.hard_texts import balance, sampling, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.loader.inspection import Sample
-from vlc_jax.input_pipeline.record import DataError, Record, Source
+from vlc_jax.input_pipeline.record import Record, Source
 from vlc_jax.input_pipeline.sources import make_source, shards, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.tokenizers import word_level
 
 # Share of the images for validation: the default of configs/records.py, so that the counts of both
 # splits are those of a run.
@@ -119,13 +119,18 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    return command_line.exit_code(_run, _parser().parse_args(arguments))
+    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(words: list[str]) -> int:
+    words, flags = parts.split(words)
+    options = _parser().parse_args(words)
+    engine = parts.engine(options.runner, words, flags)
+    # with a runner the workers are the processes of the cores
+    threads = options.threads or (1 if engine else os.cpu_count() or 1)
     path, generators = Path(options.path), _generators(options)
     if path.is_dir():
-        source: Source = _open_prepared(path)
+        source: Source = _open_prepared(path, options, engine)
     else:
         source_options = command_line.parse_options(options.option)
         for column in ("image_folder", "image_column", "caption_column"):
@@ -133,10 +138,11 @@ def _run(options: argparse.Namespace) -> int:
                 source_options[column] = getattr(options, column)
         source = _open_table(path, source_options)
     number = len(source) if options.count is None else min(options.count, len(source))
-    with progress.bar("checking", number) as advance:
-        report = inspection.inspect(
-            source, count=options.count, threads=options.threads, progress=advance
-        )
+    phrases = [*dict.fromkeys(filter(None, (options.phrases or "").split(",")))]
+    look = check_parts.Look(source, number, threads, tuple(phrases), bool(options.words))
+    with parts.folder(options) as out:
+        found = check_parts.look(look, out, options, engine)
+    report = found.report
     print(report)
     if isinstance(source, RecordsSource):
         if source.rows > len(source):
@@ -146,17 +152,18 @@ def _run(options: argparse.Namespace) -> int:
             )
         counts = source.images_per_split().items()
         print("different images:", ", ".join(f"{split} {number:,}" for split, number in counts))
-    if options.picture and report.samples:
-        samples = [(s.record.id, s.pixels, lines(s, generators)) for s in report.samples]
+    if options.picture and (read := inspection.samples(source, report)):
+        samples = [(s.record.id, s.pixels, lines(s, generators)) for s in read]
         draw_samples(samples, Path(options.picture))
         print(f"samples: {options.picture}")
     if table := blind_table(source, min(number, BLIND), generators):
         print(table)
     if options.words:
-        _write_words(source, number, Path(options.words), options.min_count)
+        words = word_level.frequent(found.words, options.min_count)
+        Path(options.words).write_text("\n".join(words) + "\n", "utf-8")
+        print(f"{len(words):,} words: {options.words}")
     if options.phrases:
-        phrases = [phrase for phrase in options.phrases.split(",") if phrase]
-        print(phrase_table(_captions(source, number), phrases))
+        print(phrase_table(found.phrases, found.captions, phrases))
     # last: the pictures and counts above explain the refusal
     inspection.check_report(report, options.max_bad_share)
     return 0
@@ -168,7 +175,7 @@ def blind_table(
     """Separability of each kind of hard text, a line each, from the first caption of each of the
     first `number` records; "" if no stored kind has enough texts and there is no generator."""
     pairs: dict[tuple[str, str], dict[str, tuple[str, str]]] = collections.defaultdict(dict)
-    for record, captions in _usable(source, number):
+    for record, captions in check_parts.usable(source, range(number)):
         caption = record.captions[captions[0]]
         if isinstance(caption, str):  # and no conversation
             for side, name, text in _hard_texts(record, captions[0], generators):
@@ -187,19 +194,13 @@ def blind_table(
     return "\n".join(["hard texts:", *lines]) if lines else ""
 
 
-def phrase_table(captions: Iterable[str], phrases: Sequence[str]) -> str:
-    """Number of captions with each phrase, and with any phrase, as whole words in any case.
+def phrase_table(counts: Mapping[str, int], total: int, phrases: Sequence[str]) -> str:
+    """Number of captions, of `total`, with each phrase, and with any phrase.
 
     Appendix B.2 of "On erroneous agreements of CLIP image embeddings" counts left and right so.
+    counts: of `check_parts.count_phrases`.
     """
-    patterns = {phrase: edit.whole([phrase]) for phrase in phrases}
-    counts, total, with_any = dict.fromkeys(phrases, 0), 0, 0
-    for caption in captions:
-        matches = [phrase for phrase, pattern in patterns.items() if pattern.search(caption)]
-        for phrase in matches:
-            counts[phrase] += 1
-        total, with_any = total + 1, with_any + bool(matches)
-    rows = [*counts.items(), ("any of them", with_any)]
+    rows = [*((phrase, counts[phrase]) for phrase in phrases), ("any of them", counts[""])]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}} {n:>9,} {n / max(total, 1):8.3%}" for name, n in rows]
     return "\n".join([f"captions with a phrase, of {total:,}:", *lines])
@@ -224,43 +225,14 @@ def _open_table(path: Path, source_options: dict[str, Any]) -> Source:
     return make_source("records", **{**defaults, **source_options})
 
 
-def _open_prepared(path: Path) -> Source:
+def _open_prepared(path: Path, options: argparse.Namespace, engine: parts.Engine | None) -> Source:
     manifest = shards.read_manifest(path)
-    wrong = shards.damaged_shards(path, manifest)
-    if wrong:
-        name, reason = next(iter(wrong.items()))
-        raise DataError(
-            f"{len(wrong)} of {len(manifest['shards'])} shards: {path / name}: {reason}"
-        )
+    with parts.folder(options) as out:
+        check_parts.compare_shards(path, manifest, out, engine)
     print(f"sha256 of {len(manifest['shards'])} shards: as in the manifest")
     if manifest["skipped"]:
-        print(f"{len(manifest['skipped'])} records were left out when it was prepared")
+        print(f"{manifest['skipped']:,} records were left out when it was prepared")
     return shards.ShardsSource(path=path)
-
-
-def _write_words(source: Source, number: int, path: Path, min_count: int) -> None:
-    """Writes a word list for the tokenizer "words", from the captions of the usable records."""
-    from vlc_jax.input_pipeline.tokenizers import word_level
-
-    words = word_level.words_of(_captions(source, number), min_count)
-    path.write_text("\n".join(words) + "\n", "utf-8")
-    print(f"{len(words):,} words: {path}")
-
-
-def _captions(source: Source, number: int) -> Iterator[str]:
-    for record, captions in _usable(source, number):
-        yield from (str(record.captions[position]) for position in captions)
-
-
-def _usable(source: Source, number: int) -> Iterator[tuple[Record, list[int]]]:
-    """Readable records among the first `number`, with the positions of their usable captions."""
-    for index in range(number):
-        try:
-            record = source[index]
-            captions = record_validation.captions(record)
-        except DataError:
-            continue
-        yield record, captions
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -309,7 +281,8 @@ def _parser() -> argparse.ArgumentParser:
         help="count captions with these phrases, joined by commas; default: left/right phrases",
     )
     parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
-    parser.add_argument("--threads", type=command_line.positive, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=command_line.positive, help="of every process")
+    parts.add_arguments(parser)
     return parser
 
 

@@ -180,7 +180,8 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
         options = _source_parser().parse_args(arguments)
         name, split = options.source, options.split
         source_options = command_line.parse_options(options.option)
-    known = inspect.signature(SOURCES[name]).parameters
+    # `make_source` refuses an unknown name
+    known = inspect.signature(SOURCES[name]).parameters if name in SOURCES else {}
     # by the images' names, in other sources by the ids of records
     if options.exclude and "exclude" in known:
         source_options["exclude"], options.exclude = options.exclude, None

@@ -1,9 +1,11 @@
 """Inspection of a source: counts, caption lengths, image sizes, samples, bad records."""
 
 import collections
+import dataclasses
 import itertools
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
-from vlc_jax.input_pipeline.record import Caption, DataError, Mixed, Record, Source, has_text_only
+from vlc_jax.input_pipeline.record import DataError, Mixed, Record, Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer, tokenize
 
 _BAR_WIDTH = 40  # characters of the longest bar of the histogram
@@ -29,6 +31,12 @@ _CUT_WARNING = 0.01
 _LINES_WARNING = 0.01
 
 
+# samples of a report
+_SAMPLES = 4
+# fields of a report of which the first one that is not empty stands for all parts
+_FIRST = ("wordless", "first_bad", "first_several")
+
+
 class Sample(NamedTuple):
     """A usable record for display. captions: positions of its usable captions."""
 
@@ -39,15 +47,20 @@ class Sample(NamedTuple):
 
 @dataclass
 class Report:
-    """Result of an inspection; `str(report)` is the printed text."""
+    """Result of an inspection; `str(report)` is the printed text. Its size does not depend on the
+    number of records. first_, last_bad: "id: reason".
+    """
 
     total: int  # records of the source
     wordless: str = ""  # a class that is no word, if most are (record_validation.wordless)
     looked_at: int = 0
-    bad: dict[str, str] = field(default_factory=dict)  # record id -> reason
+    bad: int = 0  # records
+    first_bad: str = ""
+    last_bad: str = ""
     captions: int = 0
     words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
-    several_lines: list[str] = field(default_factory=list)  # ids of records, one per such caption
+    several_lines: int = 0  # captions
+    first_several: str = ""  # id of its record
     sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
     without_image: int = 0  # records
     with_negatives: int = 0
@@ -56,8 +69,32 @@ class Report:
     unknown_tokens: int = 0
     full_captions: int = 0  # reach the context length: cut, or just as long
     context_length: int = 0
-    samples: list[Sample] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)  # usable records spread over the source
+    spare: list[int] = field(default_factory=list)  # other ones, in place of bad ones
     text_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of stored texts
+
+    def merged(self, later: "Report") -> "Report":
+        """The report of these records and of later ones of the same source."""
+        sums = {
+            name: value + getattr(later, name)
+            for name, value in vars(self).items()
+            if isinstance(value, int | list | collections.Counter)
+        }
+        sums["spare"] = sums["spare"][:_SAMPLES]
+        same = {"total": self.total, "context_length": self.context_length}
+        first = {name: getattr(self, name) or getattr(later, name) for name in _FIRST}
+        last = {"last_bad": later.last_bad or self.last_bad}
+        return dataclasses.replace(self, **sums | same | first | last)
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self))
+
+    @classmethod
+    def of_json(cls, text: str) -> "Report":
+        values = json.loads(text)
+        counts = {int(number): count for number, count in values["words"].items()}
+        values |= {"words": collections.Counter(counts)}
+        return cls(**values | {"sizes": collections.Counter(values["sizes"])})
 
     def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
         """Checks the stored hard texts against the sides that training draws from.
@@ -89,9 +126,9 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{self.looked_at:,} of {self.total:,} records looked at: "
-            f"{self.looked_at - len(self.bad):,} usable, {len(self.bad):,} bad"
+            f"{self.looked_at - self.bad:,} usable, {self.bad:,} bad"
         ]
-        usable_records = self.looked_at - len(self.bad)
+        usable_records = self.looked_at - self.bad
         if usable_records:
             lines.append(
                 f"{self.captions:,} captions ({self.captions / usable_records:.2f} per record), "
@@ -105,8 +142,7 @@ class Report:
             lines += ["words per caption:", *histogram(self.words)]
         lines += [f"warning: {warning}" for warning in self.warnings()]
         if self.bad:
-            name, reason = next(iter(self.bad.items()))
-            lines.append(f"first bad record: {name}: {reason}")
+            lines.append(f"first bad record: {self.first_bad}")
         return "\n".join(lines)
 
     def warnings(self) -> list[str]:
@@ -129,11 +165,11 @@ class Report:
                 f"{self.full_captions / self.captions:.0%} of the captions reach the "
                 f"context length of {self.context_length} tokens and may be cut"
             )
-        count = len(self.several_lines)
+        count = self.several_lines
         if 0 < count <= max(1, _LINES_WARNING * self.captions):
             lines.append(
                 f"{count:,} of {self.captions:,} captions have several lines, the first that of "
-                f"{self.several_lines[0]}; if a quotation mark is not closed there, set "
+                f"{self.first_several}; if a quotation mark is not closed there, set "
                 "quoting=False"
             )
         return lines
@@ -163,57 +199,74 @@ def inspect(
     *,
     count: int | None = None,
     threads: int = 2,
-    progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Reads the first `count` records (default: all) in order, images decoded; of a mixture, the
     first ones of every part.
+    """
+    return look(source, _first(source, count), tokenizer, image_transform, threads)
 
-    `progress` is called with the number of records done so far.
+
+def look(
+    source: Source,
+    indices: Sequence[int],
+    tokenizer: Tokenizer | None = None,
+    image_transform: ImageTransform | None = None,
+    threads: int = 2,
+    number: int | None = None,
+) -> Report:
+    """The report of these records.
+
+    number: of records of all parts, of which these are one; their reports are `merged`.
     """
     wordless = record_validation.wordless(getattr(source, "classes", ()))
     report = Report(len(source), wordless, text_versions=sampling.stored_versions(source))
-    indices = _first(source, count)
-    number = len(indices)
+    number = len(indices) if number is None else number
     # Four samples, spread evenly; spare ones replace samples that turn out bad.
-    sampled = {round(i * max(0, number - 1) / 3) for i in range(4)}
-    spare: list[Sample] = []
+    spread = [round(i * max(0, number - 1) / (_SAMPLES - 1)) for i in range(_SAMPLES)]
+    of_all = range(number) if isinstance(indices, range) else indices
+    sampled = {of_all[position] for position in spread} if number else set[int]()
 
-    def pixels_of(record: Record) -> np.ndarray:
-        if record.image is None and has_text_only(source):
-            return np.zeros((1, 1, 3), np.uint8)
-        if image_transform is None:
-            return image_ops.decode(record.image)
-        # random crops need random numbers; any will do here
-        return image_transform(record.image, np.random.default_rng(0))
-
-    def look(index: int) -> tuple[str, Record | None, np.ndarray | None, list[int], str]:
+    def read(index: int) -> tuple[str, Sample | None, str]:
         name = f"record {index}"
         try:
             record = source[index]
             name = record.id
-            captions = record_validation.captions(record)
-            return name, record, pixels_of(record), captions, ""
+            return name, _sample(source, record, image_transform), ""
         except DataError as error:
-            return name, None, None, [], str(error)
+            return name, None, str(error)
 
     # Threads read ahead, but the report is filled in order: the same data give the same report.
-    for index, (name, record, pixels, captions, reason) in enumerate(
-        _ahead(look, indices, threads)
-    ):
+    for index, (name, sample, reason) in zip(indices, _ahead(read, indices, threads), strict=True):
         report.looked_at += 1
-        if progress is not None:
-            progress(index + 1)
-        if record is None or pixels is None:
-            report.bad[name] = reason
+        if sample is None:
+            report.bad += 1
+            report.last_bad = f"{name}: {reason}"
+            report.first_bad = report.first_bad or report.last_bad
             continue
-        texts = [record.captions[position] for position in captions]
-        _count(report, record, pixels, texts, tokenizer)
+        _count(report, sample, tokenizer)
         if index in sampled:
-            report.samples.append(Sample(record, pixels, captions))
-        elif len(spare) < 4:
-            spare.append(Sample(record, pixels, captions))
-    report.samples = (report.samples + spare)[:4]
+            report.sampled.append(index)
+        elif len(report.spare) < _SAMPLES:
+            report.spare.append(index)
     return report
+
+
+def samples(source: Source, report: Report) -> list[Sample]:
+    """Four usable records spread over the source, read again."""
+    indices = (report.sampled + report.spare)[:_SAMPLES]
+    return [_sample(source, source[index], None) for index in indices]
+
+
+def _sample(source: Source, record: Record, image_transform: ImageTransform | None) -> Sample:
+    """Raises DataError for a record that cannot be used."""
+    captions = record_validation.captions(record)
+    if record.image is None and has_text_only(source):
+        return Sample(record, np.zeros((1, 1, 3), np.uint8), captions)
+    if image_transform is None:
+        return Sample(record, image_ops.decode(record.image), captions)
+    # random crops need random numbers; any will do here
+    pixels = image_transform(record.image, np.random.default_rng(0))
+    return Sample(record, pixels, captions)
 
 
 def _first(source: Source, count: int | None) -> Sequence[int]:
@@ -251,20 +304,16 @@ def check_report(report: Report, max_bad_share: float) -> None:
         # mean and, nearly, variance of a binomial
         expected = max_bad_share * report.looked_at
         limit = min(limit, expected + 3 * math.sqrt(expected))
-    record_validation.check_share(report.bad, limit, report.looked_at)
+    record_validation.check_count(report.bad, report.last_bad, limit, report.looked_at)
 
 
-def _count(
-    report: Report,
-    record: Record,
-    pixels: np.ndarray,
-    texts: list[Caption],
-    tokenizer: Tokenizer | None,
-) -> None:
+def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
+    record, pixels, captions = sample
+    texts = [record.captions[position] for position in captions]
     report.captions += len(texts)
-    report.several_lines += [
-        record.id for text in texts if isinstance(text, str) and "\n" in text.strip()
-    ]
+    if several := sum(isinstance(text, str) and "\n" in text.strip() for text in texts):
+        report.several_lines += several
+        report.first_several = report.first_several or record.id
     report.words.update(len(str(text).split()) for text in texts)
     # a single number for pooled features
     size = "x".join(map(str, pixels.shape[1::-1]))

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vlc_jax.input_pipeline.stores import text_file
@@ -94,10 +95,16 @@ def digits_tokenizer(context_length: int) -> WordTokenizer:
 
 def words_of(captions: Iterable[str], min_count: int = 1) -> tuple[str, ...]:
     """The words of the captions that occur at least `min_count` times, sorted: a word list."""
-    counts: dict[str, int] = {}
-    for caption in captions:
-        for word in _split(caption):
-            counts[word] = counts.get(word, 0) + 1
+    return frequent(count_words(captions), min_count)
+
+
+def count_words(captions: Iterable[str]) -> Counter[str]:
+    """Number of occurrences of each word."""
+    return Counter(word for caption in captions for word in _split(caption))
+
+
+def frequent(counts: Mapping[str, int], min_count: int) -> tuple[str, ...]:
+    """The words of `count_words` that occur at least `min_count` times, sorted."""
     return tuple(sorted(word for word, count in counts.items() if count >= min_count))
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.input_pipeline.commands.test_engines import workers
 from tests.support import generators, helpers
 from vlc_jax.configs import records
-from vlc_jax.input_pipeline.commands import check
+from vlc_jax.input_pipeline.commands import check, check_parts, parts, prepare
 from vlc_jax.input_pipeline.hard_texts import word_tables
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
@@ -188,9 +189,40 @@ def test_the_samples_are_spread_over_the_data_and_usable(photos):
         "records", "train", path=photos / "captions.jsonl", image_folder=photos / "images"
     )
     report = inspection.inspect(source)
-    assert len(report.samples) == 4
-    assert "p11.jpg#12" in [sample.record.id for sample in report.samples]
-    assert "p00.jpg#1" not in [sample.record.id for sample in report.samples]
+    samples = [sample.record.id for sample in inspection.samples(source, report)]
+    assert samples == ["p04.jpg#5", "p07.jpg#8", "p11.jpg#12", "p01.jpg#2"]
+
+
+def test_parts_of_any_size_by_any_workers_say_what_one_process_says(photos, capsys, monkeypatch):
+    truncate(photos / "images" / "p04.jpg")
+    truncate(photos / "images" / "p06.jpg")
+    out = photos / "shards"
+    words = ["--source", "records", "--option", f"path={photos}/captions.jsonl"]
+    words += ["--option", f"image_folder={photos}/images", "--size", "32", "--shard-size", "2"]
+    prepare.main([*words, "--out", str(out), "--max-bad-share", "1", "--split", "all"])
+    more = ["--phrases", "photos,GREY photo", "--max-bad-share", "1"]
+    drawn = []
+    monkeypatch.setattr(check, "draw_samples", lambda samples, path: drawn.append(samples))
+    for data in (arguments(photos), [str(out)]):
+        said = []
+        for number, parts_of in enumerate(([], ["--parts", str(photos / "p"), "--part-size", "3"])):
+            monkeypatch.setattr(parts, "engine", lambda *_, n=number: (None, workers)[n])
+            words = [*data, *more, *parts_of, "--picture", "x.png", "--words", f"{photos}/{number}"]
+            capsys.readouterr()
+            assert check.main(words) == 0
+            said.append(capsys.readouterr().out.replace(f"{photos}/{number}", ""))
+        assert said[0] == said[1]
+        assert (photos / "0").read_text() == (photos / "1").read_text()
+        assert [sample[0] for sample in drawn[-1]] == [sample[0] for sample in drawn[-2]]
+        assert len(drawn[-1]) == 4
+    assert not [*(photos / "p").iterdir()]  # the next check looks again
+
+
+def test_the_summary_of_a_part_does_not_grow_with_bad_records():
+    texts = [check_parts.Look(Records(n, 2), n, 2)(range(n)) for n in (200, 2000)]
+    assert abs(len(texts[0]) - len(texts[1])) < 20
+    found = check_parts.Found.of_json(texts[1])
+    assert (found.report.bad, found.report.first_bad[:3]) == (1000, "r1:")
 
 
 def test_wrong_requests_exit_with_2_and_say_what_to_do(photos, capsys):
@@ -237,7 +269,7 @@ def previewed(source, **options):
 
 def test_preview_reads_the_first_records_only():
     report = previewed(Records(1_000, 15), count=20)
-    assert (report.looked_at, report.total, len(report.bad)) == (20, 1_000, 1)
+    assert (report.looked_at, report.total, report.bad) == (20, 1_000, 1)
 
 
 def test_preview_stops_what_training_would_stop():
@@ -252,7 +284,7 @@ def test_preview_stops_what_training_would_stop():
 
 def test_preview_allows_an_unlucky_beginning_of_an_acceptable_source():
     report = previewed(Records(100_000, 50), count=256)  # 5 of 256 where 2.6 are allowed on average
-    assert len(report.bad) == 5
+    assert report.bad == 5
 
 
 def test_preview_warns_of_unknown_words_and_cut_captions():

@@ -121,6 +121,6 @@ def test_a_record_without_an_image_is_bad_where_the_source_says_there_are_none()
 
 def test_a_preview_counts_texts_alone_by_themselves():
     report = preview(TextOnly(10), WORDS, ImageTransform(4))
-    assert (report.bad, report.sizes) == ({}, {"4x4": 5})
+    assert (report.bad, report.sizes) == (0, {"4x4": 5})
     assert report.without_image == 5
     assert "5 records without an image" in str(report)
