@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path, PurePath
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,15 +23,30 @@ class Crop:
     box: tuple[int, int, int, int]
 
 
+class ReadableFile(Protocol):
+    """A Path, or a file in an object store (`stores/placed.py`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def stem(self) -> str: ...
+    def open(self, mode: Literal["rb"]) -> BinaryIO:
+        """The file, to be read from any position."""
+        ...
+
+
 @dataclass(frozen=True)
 class PackedImage:
     """An encoded image in a Parquet file, in Hugging Face's layout: a cell holds bytes or
     {bytes, path}.   item: index into the cell, if it is a list of these."""
 
-    file: Path
+    file: "ReadableFile"
     row: int
     column: str
     item: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file.stem}/{self.row}"
 
 
 @dataclass(frozen=True)

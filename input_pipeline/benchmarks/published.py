@@ -18,7 +18,7 @@ from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.benchmarks import fields as kinds
 from vlc_jax.input_pipeline.benchmarks import wordings
 from vlc_jax.input_pipeline.case import Average, Benchmark, Case
-from vlc_jax.input_pipeline.images import packed_images
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, PackedImage, path_below
 from vlc_jax.input_pipeline.sources import json_annotations
 from vlc_jax.input_pipeline.stores import text_file
@@ -176,7 +176,7 @@ class Files:
         packed = []
         for path in self.paths(pattern):
             self.remember(path)
-            rows = packed_images.read_rows(path, tuple(dict.fromkeys((*fields, *others))))
+            rows = parquet_file.read_rows(path, [*dict.fromkeys((*fields, *others))])
             # relative to the folder if it is there, as in the other messages
             self.check(os.path.relpath(path, self.folder), rows, fields, **others)
             packed += [(path, number, row) for number, row in enumerate(rows)]

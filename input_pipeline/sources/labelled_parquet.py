@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlc_jax.input_pipeline.images import packed_images
+import numpy as np
+
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, PackedImage, Record
 
 _LABEL = "label"  # of several class labels the one that counts: CIFAR-100 has coarse ones, too
@@ -20,7 +23,8 @@ class _Columns(NamedTuple):
 
 
 class LabelledParquet:
-    """A record per row of Parquet files, in their order (`files_of`).
+    """A record per row of Parquet files, in their order (`files_of`). No row stays in memory:
+    a record reads its row group.
 
     image, label: columns; None: by the data set's features, which the file names: its only image,
     and its only class label or the one called "label". A label is a number, or a list of them
@@ -42,25 +46,35 @@ class LabelledParquet:
                 f"{files[0]} names no classes in the column {columns.label!r}: write a name per "
                 "line into classnames.txt in `path`"
             )
-        self._rows: list[tuple[Path, int, int | tuple[int, ...]]] = []
+        self._files, self._label, self._limit = files, columns.label, limit
+        self._ends = np.cumsum([parquet_file.num_rows(file) for file in files])
+        contents = [(file.name, file.stat().st_size) for file in files]
+        # the JSON of [contents, labels, classes], whose labels are not all in memory
+        digest, end = hashlib.sha256(f"[{json.dumps(contents)}, [".encode()), ""
+        kinds = set[type]()
         for file in files:
             if _columns(file, image, label) != columns:
                 raise DataError(f"{file} has other columns or classes than {files[0]}")
-            rows = packed_images.read_rows(file, (columns.label,))
-            labels = [_label(file, n, row[columns.label], limit) for n, row in enumerate(rows)]
-            self._rows += [(file, n, value) for n, value in enumerate(labels)]
-        if not self._rows or len({type(row[2]) for row in self._rows}) != 1:
+            for labels in _labels(file, columns.label, limit):
+                kinds |= set(map(type, labels))
+                digest.update(f"{end}{json.dumps(labels)[1:-1]}".encode())
+                end = ", "
+        if len(kinds) != 1:
             raise DataError(f"{files[0].parent} has no rows, or labels and lists of them")
-        contents = [(file.name, file.stat().st_size) for file in files]
-        labels = [label for _, _, label in self._rows]
-        digest = hashlib.sha256(json.dumps([contents, labels, self.classes]).encode())
+        digest.update(f"], {json.dumps(self.classes)}]".encode())
         self.fingerprint = digest.hexdigest()[:16]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return int(self._ends[-1])
 
     def __getitem__(self, index: int) -> Record:
-        file, row, label = self._rows[index]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"record {index} of {len(self)}")
+        number = int(np.searchsorted(self._ends, index % len(self), side="right"))
+        file, row = self._files[number], index % len(self) - int(self._ends[number])
+        row += parquet_file.num_rows(file)
+        value = parquet_file.row(file, (self._label,), row)[self._label]
+        label = _label(file, row, value, self._limit)
         meta = {"label": label} if isinstance(label, int) else {"labels": label}
         return Record(f"{file.stem}/{row}", PackedImage(file, row, self._image), (), meta=meta)
 
@@ -89,7 +103,7 @@ def _columns(file: Path, image: str | None, label: str | None) -> _Columns:
         if len(names) != 1:
             raise ValueError(
                 f"set {option}, the column of the {option}: {file} names {names or 'none'} of its "
-                f"columns {packed_images.columns(file)} as {kind}"
+                f"columns {parquet_file.names(file)} as {kind}"
             )
         return names[0]
 
@@ -103,7 +117,7 @@ def _columns(file: Path, image: str | None, label: str | None) -> _Columns:
 def _features(file: Path) -> dict[str, Any]:
     """The data set's features in the metadata that Hugging Face's library writes; {} without."""
     try:
-        document = json.loads(packed_images.metadata(file).get(b"huggingface", b"{}"))
+        document = json.loads(parquet_file.metadata(file).get(b"huggingface", b"{}"))
         features = document.get("info", {}).get("features", {})
     except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{file} has damaged metadata (huggingface): {error}") from error
@@ -115,6 +129,17 @@ def _is_of_kind(feature: Any, kind: str) -> bool:
     if not isinstance(feature, dict):
         return False
     return feature.get("_type") == kind or _is_of_kind(feature.get("feature"), kind)
+
+
+def _labels(file: Path, column: str, limit: int) -> Iterator[list[int | tuple[int, ...]]]:
+    """The labels of a file, some thousand at a time."""
+    first = 0
+    for rows in parquet_file.batches(file, [column]):
+        if None in rows:
+            raise DataError(f"{file} is damaged: a label of its row {first + rows.index(None)}")
+        values = [row[column] for row in rows if row is not None]
+        yield [_label(file, first + n, value, limit) for n, value in enumerate(values)]
+        first += len(rows)
 
 
 def _label(file: Path, row: int, value: Any, limit: int) -> int | tuple[int, ...]:

@@ -33,10 +33,12 @@ HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 class RecordsSource(RowRecords):
     """Source of your own data: a record per image of a table, or of COCO captions.
 
-    path: the table: JSONL, TSV, CSV or JSON, by the suffix of its name (`sources/tables.py`).
+    path: the table: JSONL, TSV, CSV, JSON or Parquet, by the suffix of its name
+      (`sources/tables.py`), or a folder of Parquet files.
     image_folder: where relative image names start; default: the folder of the table. The table is
       your own: its names may be absolute, or lead out of the folder with "..".
-    image_column: the image's file name.
+    image_column: the image's file name; of Parquet also the image itself, as bytes or as Hugging
+      Face's {bytes, path}. Then a row is a record.
     caption_column: the caption, or a list of captions of the image; several columns may be named.
       COCO captions JSON has the columns id, image and caption (all captions of an image).
     caption_weights: of each column of `caption_column`: how often training draws a caption of it.
@@ -106,7 +108,7 @@ class RecordsSource(RowRecords):
         self._split, self._split_column, self._holdout = split, split_column, holdout
         self._has_holdout = holdout > 0 and split_column is None
         super().__init__(
-            Path(path).parent if image_folder is None else Path(image_folder),
+            _folder(Path(path)) if image_folder is None else Path(image_folder),
             image_column=image_column,
             caption_column=caption_column,
             id_column=id_column,
@@ -131,9 +133,9 @@ class RecordsSource(RowRecords):
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
         self._check_columns(split_column=self._split_column)
         # rows of the records; position of each record's first row, None: each row is a record
-        self._index: np.ndarray
+        self._index: np.ndarray | range
         self._first: np.ndarray | None = None
-        self._select(excluded, join_rows and self._joins_rows)
+        self._select(excluded, join_rows and self._joins_rows and not self._is_packed)
         self.rows = len(self._index)
         self.fingerprint = self._fingerprint()
         self.image_sizes = image_files.sizes(
@@ -234,7 +236,8 @@ class RecordsSource(RowRecords):
         if by_split:
             self._check_split(chosen, keys[divides])
         json_annotations.mention(self._table.path, left_out, len(self._table), "rows are excluded")
-        self._index = np.flatnonzero(chosen)
+        # all rows need no list of them
+        self._index = np.flatnonzero(chosen) if key_names else range(len(chosen))
         if join_rows:
             index, first = joined_rows.order(keys["image"], self._index)
             if len(first) <= len(index):
@@ -322,6 +325,10 @@ class RecordsSource(RowRecords):
                 "unique: choose another id_column or leave it out"
             )
 
+    @property
+    def _is_packed(self) -> bool:
+        return self._image in self._table.packed
+
     def _fingerprint(self, *further: Any) -> str:
         """further: options of a subclass that determine its records."""
         options = [
@@ -345,6 +352,12 @@ class RecordsSource(RowRecords):
         for row_index in self._index[:: max(1, len(self._index) // _CHECKED_IMAGES)]:
             try:
                 row, name = self._table[int(row_index)], self._table.name(int(row_index))
-                yield self._image_name(row, name) if self._has_image(row) else None
+                is_file = self._has_image(row) and not self._is_packed
+                yield self._image_name(row, name) if is_file else None
             except DataError as error:
                 yield error
+
+
+def _folder(path: Path) -> Path:
+    """Where image names of a table start."""
+    return path if path.is_dir() else path.parent

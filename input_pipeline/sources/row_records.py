@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.record import Caption, DataError, Record, check_text, read_caption
+from vlc_jax.input_pipeline.record import (
+    Caption,
+    DataError,
+    PackedImage,
+    Record,
+    check_text,
+    read_caption,
+)
 from vlc_jax.input_pipeline.sources import cells, tables
 
 # Column names of published tables, suggested if the default column is missing.
@@ -81,7 +88,7 @@ class RowRecords:
         positives, positive_kinds = cell.hard_texts(self._positives, self._positive_kinds, count)
         return Record(
             id=self._record_id(row, row_index),
-            image=self._locate(self._image_name(row, name)) if self._has_image(row) else None,
+            image=self._image_of(row, name) if self._has_image(row) else None,
             captions=captions,
             negatives=negatives,
             positives=positives,
@@ -92,6 +99,10 @@ class RowRecords:
             meta={column: row.get(column) for column in self._meta},
             caption_weights=self._weights(row, name),
         )
+
+    def _image_of(self, row: dict[str, Any], name: str) -> Path | PackedImage:
+        cell = row.get(self._image)
+        return cell if isinstance(cell, PackedImage) else self._locate(self._image_name(row, name))
 
     def _candidate_paths(self, image: str) -> list[Path]:
         """Possible paths of a named image, the likeliest first."""

@@ -1,4 +1,4 @@
-"""Random-access tables on disk: JSONL, CSV and TSV files, JSON lists, COCO captions JSON.
+"""Random-access tables on disk: JSONL, CSV and TSV files, JSON lists, COCO captions JSON, Parquet.
 
 Only the position of each row is in memory (16 bytes a row), so that a table of millions of rows is
 small and quick to pickle to a worker process; a row is parsed when it is read. An index beside the
@@ -23,7 +23,7 @@ from vlc_jax.input_pipeline.sources import delimited, json_annotations
 from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 from vlc_jax.input_pipeline.stores import text_file
 
-FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".tsv")
+FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv")
 # bytes read at a time while looking for line ends
 _CHUNK = 1 << 24
 # rows read at a time in a pass over all, and between two updates of the progress
@@ -41,6 +41,8 @@ class Table:
     """
 
     index: TableIndex | None = None
+    # columns whose cells are images
+    packed: frozenset[str] = frozenset()
 
     def __init__(self, path: Path, index: TableIndex | None = None) -> None:
         self.path, self.index = path, index
@@ -376,15 +378,21 @@ class JoinedTable(Table):
 
 
 def open_table(path: Path, quoting: bool = True) -> Table:
-    """Opens a table in the format of its suffix.
+    """Opens a table in the format of its suffix; a folder of Parquet files is one table.
 
     Raises ValueError for a missing file or an unknown suffix, DataError for a table without rows.
     """
-    if not path.is_file():
+    # here: it is a table
+    from vlc_jax.input_pipeline.sources import parquet_table
+
+    is_folder = path.is_dir() and any(path.glob(f"*{parquet_table.SUFFIX}"))
+    if not path.is_file() and not is_folder:
         raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
-    suffix = path.suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        rows: Table = JsonLinesTable(path)
+    suffix = parquet_table.SUFFIX if is_folder else path.suffix.lower()
+    if suffix == parquet_table.SUFFIX:
+        rows: Table = parquet_table.ParquetTable(path)
+    elif suffix in (".jsonl", ".ndjson"):
+        rows = JsonLinesTable(path)
     elif suffix in (".csv", ".tsv"):
         rows = DelimitedTable(path, delimited.separator(path), quoting)
     elif suffix == ".json":

@@ -61,7 +61,10 @@ class Folder(Protocol):
         """None if there is no such object."""
         ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        """The bytes from `start` to `stop`; None: the end."""
+        ...
+
     def write(self, name: str, data: bytes) -> None: ...
     def create(self, name: str, data: bytes) -> bool:
         """Writes a new object; returns False and writes nothing if it exists."""
@@ -75,6 +78,10 @@ class Folder(Protocol):
     def upload(self, path: Path, name: str) -> None: ...
     def download(self, name: str, path: Path) -> None: ...
     def pieces(self, name: str) -> Iterator[bytes]: ...
+    def open(self, name: str, block: int) -> BinaryIO:
+        """An object that is read from any position, `block` bytes at a time."""
+        ...
+
     def below(self, name: str) -> "Folder": ...
 
 
@@ -138,9 +145,10 @@ class LocalFolder:
         status = path.stat()
         return Object(status.st_size, f"{status.st_mtime_ns}.{status.st_ino}")
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         with open_regular(self.path / name) as file:
-            return file.read()
+            file.seek(start)
+            return file.read(-1 if stop is None else stop - start)
 
     def write(self, name: str, data: bytes) -> None:
         path = self.path / name
@@ -174,6 +182,9 @@ class LocalFolder:
         with open_regular(self.path / name) as file:
             while piece := file.read(_PIECE):
                 yield piece
+
+    def open(self, name: str, block: int) -> BinaryIO:
+        return open_regular(self.path / name)
 
     def below(self, name: str) -> "LocalFolder":
         return LocalFolder(self.path / name)
@@ -268,9 +279,10 @@ class StoreFolder:
                 return None
         return Object(int(facts["size"]), _tag(facts)) if facts["type"] == "file" else None
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         with _errors(self.name):
-            return self._files.cat_file(self._path(name))
+            ends = {} if (start, stop) == (0, None) else {"start": start, "end": stop}
+            return self._files.cat_file(self._path(name), **ends)
 
     def write(self, name: str, data: bytes) -> None:
         with _errors(self.name):
@@ -308,6 +320,10 @@ class StoreFolder:
         with _errors(self.name), self._files.open(self._path(name), "rb") as file:
             while piece := file.read(_PIECE):
                 yield piece
+
+    def open(self, name: str, block: int) -> BinaryIO:
+        with _errors(self.name):
+            return self._files.open(self._path(name), "rb", block_size=block)
 
     def below(self, name: str) -> "StoreFolder":
         return StoreFolder(f"{self.name}/{name}")

@@ -5,10 +5,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 from PIL import Image
+from pyarrow import parquet
 
 CAPTIONS = [f"photo number {i}, with a comma and a “quote”" for i in range(12)]
-KINDS = ["jsonl", "csv", "tsv", "json"]
+KINDS = ["jsonl", "csv", "tsv", "json", "parquet"]
 
 
 def write_images(folder: Path) -> Path:
@@ -58,11 +60,15 @@ def write_coco(path):
     return path
 
 
-def write(folder, kind):
-    path = folder / f"captions.{kind}"
+def write(folder, kind, rows=None):
+    """captions.KIND with the rows; default: those of `table`."""
+    path, rows = folder / f"captions.{kind}", rows or table()
     if kind == "jsonl":
-        return write_jsonl(path, table())
+        return write_jsonl(path, rows)
     if kind == "json":
-        path.write_text(json.dumps(table()), "utf-8")
+        path.write_text(json.dumps(rows), "utf-8")
         return path
-    return write_delimited(path, table())
+    if kind == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        return path
+    return write_delimited(path, rows)

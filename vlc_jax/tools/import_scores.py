@@ -21,7 +21,7 @@ from typing import Any
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluation import library
 from vlc_jax.input_pipeline.commands import addresses, command_line
-from vlc_jax.input_pipeline.images import packed_images
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.tools import command
@@ -64,7 +64,7 @@ def read(path: Path, benchmark: str, run: str = "") -> dict[str, dict[str, Any]]
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix.lower() == ".parquet":
-        return packed_images.read_rows(path)
+        return parquet_file.read_rows(path)
     table = tables.open_table(path)
     # by index, which raises for a damaged row
     return [table[index] for index in range(len(table))]

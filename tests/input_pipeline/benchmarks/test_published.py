@@ -12,7 +12,7 @@ from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, PUBLISHED, published
 from vlc_jax.input_pipeline.commands import benchmarks as overview
-from vlc_jax.input_pipeline.images import image_ops, packed_images
+from vlc_jax.input_pipeline.images import image_ops, parquet_file
 from vlc_jax.input_pipeline.record import DataError
 
 NAMES = list(PUBLISHED)
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_refused_by_name_or_read_right(name, sets_to_harm):
         path = paths[rng.integers(len(paths))]
         content = path.read_bytes()
         path.write_bytes(damage.damaged(path, rng))
-        packed_images._open.cache_clear()
+        parquet_file._open.cache_clear()
         try:
             message = check_reading(name, sets_to_harm)
         finally:

@@ -7,7 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from vlc_jax.input_pipeline.images import packed_images
+from vlc_jax.input_pipeline.images import packed_images, parquet_file
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 
 
@@ -16,7 +16,7 @@ def test_threads_read_a_file_one_at_a_time(tmp_path, monkeypatch):
     images = [bytes([i]) * 10 for i in range(40)]
     path = tmp_path / "images.parquet"
     parquet.write_table(pyarrow.table({"image": images}), path, row_group_size=5)
-    read, inside, most = packed_images._group, [], []
+    read, inside, most = parquet_file._images, [], []
 
     def watched(*place):
         inside.append(1)
@@ -25,7 +25,7 @@ def test_threads_read_a_file_one_at_a_time(tmp_path, monkeypatch):
         inside.pop()
         return read(*place)
 
-    monkeypatch.setattr(packed_images, "_group", watched)
+    monkeypatch.setattr(parquet_file, "_images", watched)
     with ThreadPoolExecutor(8) as pool:
         packed = [PackedImage(path, row, "image") for row in range(40)]
         assert list(pool.map(packed_images.read_packed, packed)) == images
@@ -36,9 +36,9 @@ def test_a_table_is_not_unpacked_without_end(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": ["a photo " * 100] * 9_000}), path)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(packed_images, "MAX_BYTES", 10**6)
+    monkeypatch.setattr(parquet_file, "MAX_BYTES", 10**6)
     with pytest.raises(DataError, match=r"a\.parquet unpacks to more than 1,000,000 bytes"):
-        packed_images.read_rows(path, ("text",))
+        parquet_file.read_rows(path, ("text",))
 
 
 def test_a_cell_of_another_type_or_a_missing_row_is_a_bad_record(tmp_path):

@@ -1,12 +1,11 @@
 """The rows of a table that are records: splits, holdouts, rows of one image, ids."""
 
-import json
 import pickle
 
 import pytest
 
 from tests.support import helpers, table_files
-from tests.support.table_files import KINDS, table, write, write_delimited, write_jsonl
+from tests.support.table_files import KINDS, table, write, write_jsonl
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import holdout
 from vlc_jax.input_pipeline.sources.records import RecordsSource
@@ -122,14 +121,7 @@ def flat(rows):
 def test_a_row_per_caption_gives_the_records_of_lists_of_captions(folder, kind):
     rows = [row | {"caption": [f"{row['caption']} a", "b"]} for row in table()]
     lists = RecordsSource(path=write_jsonl(folder / "lists.jsonl", rows))
-    path = folder / f"flat.{kind}"
-    if kind in ("csv", "tsv"):
-        write_delimited(path, flat(rows))
-    elif kind == "json":
-        path.write_text(json.dumps(flat(rows)))
-    else:
-        write_jsonl(path, flat(rows))
-    source = RecordsSource(path=path)
+    source = RecordsSource(path=write(folder, kind, flat(rows)))
     assert [source[i] for i in range(len(source))] == [lists[i] for i in range(12)]
     assert source.rows == 24
     assert pickle.loads(pickle.dumps(source))[11] == source[11] == source[-1]

@@ -1,0 +1,209 @@
+"""Parquet files by row groups: the footer is read once, then the groups of the rows in use.
+
+A ParquetFile is not thread-safe, and several threads read records: one of them reads at a time.
+"""
+
+import functools
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlc_jax.input_pipeline.record import DataError, ReadableFile
+
+# bytes of the texts of a file or row group; the largest published have some megabytes
+MAX_BYTES = 2**30
+_ROWS = 4_096  # unpacked at a time
+_END = 8  # bytes: the length of the footer, and "PAR1"
+_reading = threading.RLock()
+
+
+def names(file: ReadableFile) -> list[str]:
+    """Names of the columns. Raises DataError for a file that is not Parquet."""
+    return list(_open(file).schema_arrow.names)
+
+
+def metadata(file: ReadableFile) -> dict[bytes, bytes]:
+    """Metadata of the schema; {} without. Raises DataError for a file that is not Parquet."""
+    return dict(_open(file).schema_arrow.metadata or {})
+
+
+def binary_columns(file: ReadableFile) -> list[str]:
+    """Columns of bytes, or of structures and lists with them: images."""
+    return [field.name for field in _open(file).schema_arrow if _has_bytes(field.type)]
+
+
+def num_rows(file: ReadableFile) -> int:
+    """Number of rows. Raises DataError for a file that is not Parquet."""
+    return _open(file).metadata.num_rows
+
+
+def digest(file: ReadableFile) -> str:
+    """sha256 of the size and the footer, which has place, size, lowest and highest value of every
+    column of a row group; the rows are not read."""
+    with file.open("rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - _END))
+        length = int.from_bytes(opened.read(_END)[:4], "little")
+        opened.seek(max(0, size - _END - length))
+        return hashlib.sha256(f"{size} ".encode() + opened.read(length)).hexdigest()
+
+
+def row(file: ReadableFile, columns: tuple[str, ...], number: int) -> dict[str, Any]:
+    """Cells of a row. Raises DataError for a row that is missing or damaged."""
+    with _reading:
+        group, in_group = _locate(file, number)
+        table = _group(file, columns, group)
+        try:
+            return {name: table.column(name)[in_group].as_py() for name in columns}
+        # fewer rows than the footer says; text that is not UTF-8
+        except (IndexError, ValueError) as error:
+            raise DataError(f"row {number} of {file}: {error}") from error
+
+
+def cell(file: ReadableFile, column: str, number: int) -> Any:
+    """One cell of a column of images, whose groups are large: a few of them are kept."""
+    with _reading:
+        group, in_group = _locate(file, number)
+        cells = _images(file, column, group)
+    try:
+        return cells[in_group].as_py()
+    except (IndexError, ValueError) as error:
+        raise DataError(f"row {number} of {file}: {error}") from error
+
+
+def read_rows(file: ReadableFile, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """All rows of a file, only the named columns if any are named.
+
+    Raises DataError for a missing column and for a damaged file.
+    """
+    rows: list[dict[str, Any]] = []
+    unpacked = 0
+    with _damage(file):
+        for part in _parts(file, columns or names(file)):
+            unpacked += part.nbytes
+            _check_size(file, unpacked)
+            rows += part.to_pylist()
+    return rows
+
+
+def batches(file: ReadableFile, columns: Sequence[str]) -> Iterator[list[dict[str, Any] | None]]:
+    """All rows in order, some thousand at a time; None for one whose text is damaged.
+
+    Raises DataError for a missing column and for a damaged file.
+    """
+    with _damage(file):
+        for part in _parts(file, columns):
+            _check_size(file, part.nbytes)
+            try:
+                yield part.to_pylist()
+            except ValueError:
+                yield [_row_of(part, index) for index in range(part.num_rows)]
+
+
+def _parts(file: ReadableFile, columns: Sequence[str], **groups: list[int]) -> Iterator[Any]:
+    known = names(file)
+    for column in columns:
+        if column not in known:
+            raise DataError(f"{file} has no column {column!r}; it has {known}")
+    # in parts: 1 KB of Parquet can repeat a text a billion times
+    parts = _open(file).iter_batches(_ROWS, columns=list(columns), **groups)
+    while True:
+        with _reading:
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+def _check_size(file: ReadableFile, unpacked: int) -> None:
+    if unpacked > MAX_BYTES:
+        raise DataError(f"{file} unpacks to more than {MAX_BYTES:,} bytes of annotations")
+
+
+@contextmanager
+def _damage(file: ReadableFile) -> Iterator[None]:
+    import pyarrow
+
+    try:
+        yield
+    # ValueError: texts and names that are not UTF-8
+    except (pyarrow.ArrowException, OSError, ValueError, IndexError) as error:
+        raise DataError(f"{file} is damaged: {error}") from error
+
+
+def _row_of(part: Any, index: int) -> dict[str, Any] | None:
+    try:
+        return part.slice(index, 1).to_pylist()[0]
+    except ValueError:
+        return None
+
+
+def _has_bytes(kind: Any) -> bool:
+    import pyarrow
+
+    is_bytes = pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
+    children = (kind.field(number) for number in range(kind.num_fields))
+    return is_bytes or any(_has_bytes(child.type) for child in children)
+
+
+# workers of training read all files of a data set in turn
+@functools.lru_cache(maxsize=64)
+def _open(file: ReadableFile) -> Any:
+    # here, because its import is slow
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(file if isinstance(file, Path) else file.open("rb"))
+    except FileNotFoundError:
+        raise DataError(f"{file} does not exist") from None
+    # ValueError: names that are not UTF-8
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{file} is no Parquet file: {error}") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _ends(file: ReadableFile) -> np.ndarray:
+    """Index of the row behind the last one of each group, int64 (groups,)."""
+    footer = _open(file).metadata
+    rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    return np.cumsum(np.array(rows, np.int64))
+
+
+def _locate(file: ReadableFile, number: int) -> tuple[int, int]:
+    """Row group of a row, and the row's index in the group."""
+    ends = _ends(file)
+    group = int(np.searchsorted(ends, number, side="right"))
+    if group == len(ends):
+        raise DataError(f"{file} has {num_rows(file):,} rows; there is no row {number:,}")
+    return group, number - (int(ends[group - 1]) if group else 0)
+
+
+# neighbouring rows share a group; a few groups fit in memory
+@functools.lru_cache(maxsize=4)
+def _images(file: ReadableFile, column: str, group: int) -> Any:
+    import pyarrow
+
+    try:
+        return _open(file).read_row_group(group, columns=[column]).column(0)
+    except (pyarrow.ArrowException, OSError, IndexError) as error:
+        raise DataError(f"{file} has no images in column {column!r}: {error}") from error
+
+
+@functools.lru_cache(maxsize=4)
+def _group(file: ReadableFile, columns: tuple[str, ...], group: int) -> Any:
+    import pyarrow
+
+    parts, unpacked = [], 0
+    with _damage(file):
+        for part in _parts(file, columns, row_groups=[group]):
+            unpacked += part.nbytes
+            _check_size(file, unpacked)
+            parts.append(part)
+        return pyarrow.Table.from_batches(parts)

@@ -1,0 +1,136 @@
+"""Parquet tables are read by row groups, with images beside them or inside."""
+
+import datetime
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from tests.support import miniature
+from vlc_jax.input_pipeline.images import image_ops, parquet_file
+from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.sources import make_source, row_keys, table_index, tables
+
+ROWS, GROUP = 24, 5
+
+
+def write(path, rows=ROWS, group=GROUP, start=0, **columns):
+    numbers = range(start, start + rows)
+    pictures = [{"bytes": miniature.picture(n), "path": f"{n}.jpg"} for n in numbers]
+    columns = {"image": pictures, "caption": [f"picture {n}" for n in numbers], **columns}
+    path.parent.mkdir(exist_ok=True)
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=group)
+    return path
+
+
+def records(path, **options):
+    return make_source("records", "all", path=path, **options)
+
+
+@pytest.fixture
+def groups(monkeypatch):
+    """Row groups that are read, as (file's name, group)."""
+    seen, read = [], parquet_file._group.__wrapped__
+    for cached in (parquet_file._open, parquet_file._group, parquet_file._images):
+        cached.cache_clear()
+
+    def watched(file, columns, group):
+        seen.append((file.name, group))
+        return read(file, columns, group)
+
+    monkeypatch.setattr(parquet_file, "_group", watched)
+    return seen
+
+
+def test_a_row_reads_its_row_group_alone_and_its_picture_is_inside(tmp_path, groups):
+    source = records(write(tmp_path / "a.parquet"))
+    assert len(source) == ROWS
+    groups.clear()
+    for number in (13, 0, 23):
+        record = source[number]
+        assert record.captions == [f"picture {number}"]
+        same = image_ops.decode(miniature.picture(number)) == image_ops.decode(record.image)
+        assert same.all()
+    assert groups == [("a.parquet", 2), ("a.parquet", 0), ("a.parquet", 4)]
+    assert source[13].id == "a/13#14"
+
+
+def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
+    folder = tmp_path / "set"
+    write(folder / "train-1.parquet", 7, start=10)
+    write(folder / "train-0.parquet", 10)
+    source = records(folder)
+    captions = [source[n].captions[0] for n in range(len(source))]
+    assert captions == [f"picture {n}" for n in range(17)]
+    assert (source[9].id, source[10].id) == ("train-0/9#10", "train-1/0#11")
+    assert [row["caption"] for row in tables.open_table(folder).rows()] == captions
+    before = source.fingerprint
+    write(folder / "train-1.parquet", 7, start=11)
+    assert records(folder).fingerprint != before
+    parquet.write_table(pyarrow.table({"other": [1]}), folder / "train-2.parquet")
+    with pytest.raises(DataError, match=r"train-2\.parquet has other columns"):
+        records(folder)
+
+
+def test_what_a_source_holds_does_not_grow_with_the_rows(tmp_path):
+    sizes = []
+    for rows in (100, 40_000):
+        columns = {"image": [b"1"] * rows, "caption": ["a"] * rows}
+        path = tmp_path / "a.parquet"
+        parquet.write_table(pyarrow.table(columns), path, row_group_size=rows // 10)
+        parquet_file._open.cache_clear(), parquet_file._ends.cache_clear()
+        source = records(path)
+        assert len(source) == rows
+        sizes.append(len(pickle.dumps(source)))
+    assert abs(sizes[0] - sizes[1]) < 50
+
+
+def test_threads_and_copies_of_a_source_share_a_file(tmp_path):
+    source = pickle.loads(pickle.dumps(records(write(tmp_path / "a.parquet"))))
+    order = np.random.default_rng(0).integers(0, ROWS, 200).tolist()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: source[number].captions[0], order))
+    assert found == [f"picture {number}" for number in order]
+
+
+def test_cells_that_json_lacks_are_text_and_a_damaged_text_is_a_bad_row(tmp_path, caplog):
+    texts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).view(pyarrow.string())
+    columns = {"image": ["0.jpg", "1.jpg", "2.jpg"], "caption": texts}
+    columns["day"] = [datetime.date(2026, 1, number) for number in (1, 2, 3)]
+    parquet.write_table(pyarrow.table(columns), path := tmp_path / "a.parquet")
+    (tmp_path / "0.jpg").write_bytes(miniature.picture(0))
+    source = records(path, meta_columns=["day"])
+    assert source[2].meta == {"day": "2026-01-03"}
+    with pytest.raises(DataError, match=r"row 1 of .*a\.parquet"):
+        source[1]
+    assert [row and row["caption"] for row in tables.open_table(path).rows()] == ["a", None, "c"]
+
+
+@pytest.mark.parametrize("cut", [0, 4, 200])
+def test_a_file_that_is_cut_is_named(tmp_path, cut):
+    path = write(tmp_path / "a.parquet")
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(DataError, match=r"a\.parquet is no Parquet file"):
+        records(path)
+
+
+def test_keys_of_a_folder_are_read_again_once_a_file_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_index, "_SMALL", 0)
+    monkeypatch.setattr(table_index, "_SETTLED", 0)
+
+    def keys():
+        parquet_file._open.cache_clear(), parquet_file._ends.cache_clear()
+        table = tables.open_table(tmp_path / "set")
+        return row_keys.read(table, {"caption": lambda row, _: row["caption"]})["caption"]
+
+    write(tmp_path / "set/a.parquet")
+    first = keys()
+    monkeypatch.setattr(row_keys, "_compute", lambda *_: pytest.fail("read again"))
+    assert (keys() == first).all()
+    monkeypatch.undo()
+    monkeypatch.setattr(table_index, "_SMALL", 0)
+    write(tmp_path / "set/a.parquet", start=1)
+    assert (keys() != first).all()
