@@ -29,8 +29,12 @@ _PUSH = "--push"  # a repository to write to
 _OUT = "--out"
 
 
-def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
+def allowed(
+    main: Callable[[Sequence[str]], Any], stay_with: str | None = None
+) -> Callable[..., Any]:
     """Decorator of `main(arguments)`: replaces URLs among the arguments by local paths.
+
+    stay_with: a flag with which they stay: the command reads and writes them in place.
 
     Files written at --out are copied to the store while they grow and at the end; files that an
     earlier call left there are downloaded first, so that the command can resume. The exit code is
@@ -57,7 +61,8 @@ def allowed(main: Callable[[Sequence[str]], Any]) -> Callable[..., Any]:
         words = sys.argv[1:] if arguments is None else [*arguments]
         # what follows -- is another program's
         end = words.index("--") if "--" in words else len(words)
-        if not any(map(_WORD.fullmatch, words[:end])):
+        stays = any(word.partition("=")[0] == stay_with for word in words[:end])
+        if stays or not any(map(_WORD.fullmatch, words[:end])):
             return main(arguments)
         try:
             with ExitStack() as outputs:

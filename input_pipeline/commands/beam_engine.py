@@ -2,8 +2,8 @@
 
 The pipeline is Create(numbers of the parts) | Reshuffle | Map(write_part). This process opens the
 source, which worker processes read from OUT (`job_file`), and counts the finished parts there.
-Source and OUT are therefore on a file system of all workers. Beam may try a part several times, or
-twice at once: its bytes are the same (`parts.Work`).
+Source and OUT are therefore on a file system of all workers, or in an object store. Beam may try a
+part several times, or twice at once: its bytes are the same (`parts.Work`).
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline.commands import job_file, parts
+from vlc_jax.input_pipeline.stores import placed
+from vlc_jax.input_pipeline.stores.placed import Place
 
 # seconds between two looks at the finished parts, and how many times as long as a look takes
 _PAUSE, _TIMES = 0.5, 10
-_DIRECT = "DirectRunner"
 # what a thread of that runner says when a worker process is killed; the runner itself would wait
 _LOST = "Worker subprocess exited"
 
@@ -60,22 +60,22 @@ def write_part(permit: str, digest: str, number: int) -> None:
     It is removed when too many records are bad, and when the next run in the folder begins: workers
     whose parent was killed may still be there.   digest: of the file of the work beside it.
     """
-    is_wanted = Path(permit).exists
+    is_wanted = placed.of(permit).exists
     if is_wanted():
         _work(permit, digest).write(number, is_wanted)
 
 
 @functools.lru_cache(maxsize=1)
 def _work(permit: str, digest: str) -> parts.Work:
-    return job_file.read(_data(Path(permit)), digest)
+    return job_file.read(_data(placed.of(permit)), digest)
 
 
-def _data(permit: Path) -> Path:
+def _data(permit: Place) -> Place:
     return permit.with_suffix(f".data{parts.PARTIAL}")
 
 
 @contextmanager
-def _permit(work: Any) -> Iterator[tuple[Path, str]]:
+def _permit(work: Any) -> Iterator[tuple[Place, str]]:
     """The permit of a work, and the digest of its file."""
     work = dataclasses.replace(work, out=work.out.absolute())
     permit = work.out / f"{parts.JOB}{uuid.uuid4().hex}{parts.PARTIAL}"
@@ -91,7 +91,7 @@ def _permit(work: Any) -> Iterator[tuple[Path, str]]:
 def _runner(name: str, options: Any) -> Any:
     from apache_beam import runners
 
-    if name == _DIRECT:
+    if name == parts.DIRECT:
         return _direct_runner(options)
     try:
         return runners.create_runner(name)

@@ -10,17 +10,21 @@ import hashlib
 import mmap
 import pickle
 import struct
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+from vlc_jax.input_pipeline.stores import placed
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+
 _ALIGNMENT = 64
 _SIZE = struct.Struct("<Q")
 
 
-def write(path: Path, value: Any) -> str:
+def write(path: Place, value: Any) -> str:
     """Writes the file of a value and returns the sha256 of its beginning, all but the arrays."""
     arrays: list[memoryview] = []
     data = cloudpickle.dumps(
@@ -28,20 +32,30 @@ def write(path: Path, value: Any) -> str:
     )
     parts = [memoryview(data), *arrays]
     head = b"".join(map(_SIZE.pack, [len(parts), *(part.nbytes for part in parts)]))
-    with path.open("xb") as file:
-        file.write(head)
-        for start, part in zip(_starts([part.nbytes for part in parts]), parts, strict=True):
-            file.seek(start)
-            file.write(part)
-        # an empty last part is in the file, too
-        file.truncate(max(file.tell(), start))
+    with placed.drafts([path]) as (draft,):
+        with draft.open("xb") as file:
+            file.write(head)
+            for start, part in zip(_starts([part.nbytes for part in parts]), parts, strict=True):
+                file.seek(start)
+                file.write(part)
+            # an empty last part is in the file, too
+            file.truncate(max(file.tell(), start))
+        placed.put(draft, path)
     return hashlib.sha256(head + data).hexdigest()
 
 
-def read(path: Path, digest: str) -> Any:
-    """The value; its arrays stay in the file. Raises OSError if it is not the file of `digest`."""
-    with path.open("rb") as file:
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def read(path: Place, digest: str) -> Any:
+    """The value; its arrays stay in the file, or in a copy of it if it is in an object store.
+
+    Raises OSError if it is not the file of `digest`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        local = path
+        if isinstance(path, StorePath):
+            path.download(local := Path(folder) / path.name)
+        # a copy needs no name once it is mapped
+        with local.open("rb") as file:
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     (count,) = _SIZE.unpack_from(content)
     head = content[: _SIZE.size * (1 + count)]
     sizes = [size for (size,) in _SIZE.iter_unpack(head[_SIZE.size :])]

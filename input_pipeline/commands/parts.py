@@ -28,10 +28,12 @@ from typing import Any, Protocol
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError, ShardError
-from vlc_jax.input_pipeline.stores import copies
+from vlc_jax.input_pipeline.stores import copies, fetch
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 
 # end of the names of finished parts, and of files that are there while a process writes
 DONE, PARTIAL = ".done", ".partial"
+DIRECT = "DirectRunner"  # on this machine
 # beginning of the names of files that engines need
 JOB = "job-"
 REQUEST = "request.json"
@@ -49,8 +51,8 @@ class Work(Protocol):
     A finished part has a file NAME-NUMBER-of-COUNT.done in `out`, written last. It is a dataclass.
     """
 
-    out: Path
-
+    @property
+    def out(self) -> Place: ...
     @property
     def count(self) -> int: ...
     def indices(self, number: int) -> range:
@@ -145,7 +147,7 @@ def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> En
             raise ValueError(f"{flags[0]} behind -- is a flag of a runner; name it in --runner")
         return None
     copied = [word for word in words if str(copies.root()) in word]
-    if copied and runner != "DirectRunner":
+    if copied and runner != DIRECT:
         raise ValueError(
             f"{copied[0]} is a copy of an address on this machine, which workers of {runner} do "
             "not see; name a path of a file system that all of them mount"
@@ -156,8 +158,16 @@ def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> En
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Locks the folder. Raises ValueError if another process writes to it."""
+def locked(out: Place) -> Iterator[None]:
+    """Locks the folder, one in an object store on this machine only. Raises ValueError if another
+    process writes to it."""
+    if isinstance(out, StorePath):
+        # another machine that writes the same folder writes the same bytes
+        here = fetch.cache_folder(str(out), "outputs")
+        here.mkdir(parents=True, exist_ok=True)
+        with locked(here):
+            yield
+        return
     # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
     path = out / f"lock{PARTIAL}"
     with path.open("a") as file:

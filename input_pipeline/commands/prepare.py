@@ -19,7 +19,8 @@ records without any other one; the last line counts them.
       -- --direct_num_workers=8 --direct_running_mode=multi_processing
 
 writes the same bytes with several workers, by a runner of Apache Beam and its own flags (behind
-`--`). The source and OUT are on a file system of all workers.
+`--`). The source and OUT are on a file system of all workers, or in an object store: then tars, and
+Parquet with images inside, are read in place, and OUT gets whole shards.
 Exit code 0: done; 2: wrong request; 3: too many records cannot be used; 30: the disk is
 full or broken, or a worker is lost (the same command continues); 130: interrupted.
 """
@@ -27,6 +28,7 @@ full or broken, or a worker is lost (the same command continues); 130: interrupt
 import argparse
 import dataclasses
 import difflib
+import functools
 import inspect
 import os
 import sys
@@ -35,6 +37,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import (
     addresses,
     caption_filters,
@@ -46,12 +49,14 @@ from vlc_jax.input_pipeline.commands import (
 )
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import Source
-from vlc_jax.input_pipeline.sources import SOURCES, make_source
+from vlc_jax.input_pipeline.sources import SOURCES, make_source, parquet_table
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.stores import fetch, placed, progress
 
 _NO_OPTIONS = "{}"
 _FILTERS = ("min_words", "max_words", "languages", "exclude")
+# (source, option) of addresses that workers read in parts
+_IN_PLACE = (("img2dataset", "tars"), ("records", "path"))
 # Pixels, of the named datasets: enough for crops of 224.
 _SIZE = 256
 
@@ -104,7 +109,7 @@ DATASETS = {
 }
 
 
-@addresses.allowed
+@functools.partial(addresses.allowed, stay_with="--runner")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     try:
@@ -118,6 +123,8 @@ def _run(words: list[str]) -> int:
     words, flags = parts.split(words)
     options, name, split, source_options = _parse(words)
     engine = parts.engine(options.runner, words, flags)
+    if engine is not None:
+        source_options = _placed(name, source_options, options.runner)
     source = make_source(name, split, **source_options)
     if getattr(source, "finds_more", False):
         raise ValueError(
@@ -147,7 +154,7 @@ def _run(words: list[str]) -> int:
     with progress.bar("preparing", len(source)) as advance:
         manifest = shard_writer.write(
             source,
-            Path(options.out),
+            placed.of(options.out) if engine else Path(options.out),
             size=options.size,
             image_format=options.format,
             shard_size=options.shard_size,
@@ -190,6 +197,25 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
         columns = source_options.get("meta_columns", [])
         source_options["meta_columns"] = [*columns, options.language_field]
     return options, name, split, source_options
+
+
+def _placed(name: str, options: dict[str, Any], runner: str) -> dict[str, Any]:
+    """Options of a source whose addresses workers read, or which are copies on this machine."""
+    new = dict(options)
+    for option, value in options.items():
+        if not stores.is_url(value):
+            continue
+        is_table = name == "records" and Path(value).suffix not in ("", parquet_table.SUFFIX)
+        if (name, option) in _IN_PLACE and not is_table and not stores.is_hub(value):
+            continue
+        if runner != parts.DIRECT:
+            raise ValueError(
+                f"{option}={value} would be copied to this machine, which workers of {runner} do "
+                "not see: of an object store they read tars of img2dataset and Parquet with "
+                "images inside; or name a path of a file system that all of them mount"
+            )
+        new[option] = str(fetch.local(value))
+    return new
 
 
 def _filtered(source: Source, options: argparse.Namespace, request: dict[str, Any]) -> Source:

@@ -25,12 +25,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax.input_pipeline import record_validation, stores
+from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands.caption_filters import LeftOut
 from vlc_jax.input_pipeline.commands.parts import DONE, PARTIAL
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.sources import id_index, shards
+from vlc_jax.input_pipeline.stores import placed
+from vlc_jax.input_pipeline.stores.placed import Place
 
 JPEG_QUALITY = 95
 NO_IMAGE = b""  # in place of the encoded image of a text-only record
@@ -75,7 +77,7 @@ class Job:
     """
 
     source: Source
-    out: Path
+    out: Place
     request: Mapping[str, Any]
     threads: int = 1
 
@@ -99,7 +101,7 @@ class Job:
         for number in range(self.count):
             done = self.done(number)
             if done is not None and done.skipped:
-                self._path(number, DONE).rename(self._path(number, AGAIN))
+                placed.rename(self._path(number, DONE), self._path(number, AGAIN).name)
 
     def _marked(self, number: int, kind: str) -> Done | None:
         try:
@@ -140,8 +142,9 @@ class Job:
             return done
         # names of this try: another process may write the same shard
         end = f".{uuid.uuid4().hex}{PARTIAL}"
-        parts = {kind: self._path(number, kind + end) for kind in (_RECORDS, _IDS, IMAGES)}
-        try:
+        places = {kind: self._path(number, kind) for kind in (_RECORDS, _IDS, IMAGES)}
+        with placed.drafts([*places.values()], end) as paths:
+            parts = dict(zip(places, paths, strict=True))
             entries, skipped = self._write_records(number, parts[_RECORDS], advance)
             left_out = sum((Counter(entry.left_out) for entry in entries), Counter())
             left_out["records"] = sum(not entry.captions for entry in entries)
@@ -150,23 +153,18 @@ class Job:
             parts[_IDS].write_bytes(ids.astype("<u8").tobytes())
             hashes = np.array([entry.image_hash for entry in entries], "<u8")
             parts[IMAGES].write_bytes(hashes.tobytes())
-            paths = {kind: self._path(number, kind) for kind in parts}
-            files = {kind: {"name": paths[kind].name, **_sealed(parts[kind])} for kind in parts}
+            files = {kind: {"name": places[kind].name, **_sealed(parts[kind])} for kind in parts}
             captions = sum(entry.captions for entry in entries)
-            shard = {"name": paths[_RECORDS].name, "count": len(entries), "captions": captions}
+            shard = {"name": places[_RECORDS].name, "count": len(entries), "captions": captions}
             shard |= files[_RECORDS] | {"ids": files[_IDS]}
             shard |= {"left_out": +left_out} if +left_out else {}  # `+` drops zeros
             if not is_wanted():
                 return None
             for kind, part in parts.items():
-                os.replace(part, paths[kind])
-        finally:
-            for part in parts.values():
-                part.unlink(missing_ok=True)
+                placed.put(part, places[kind])
         done = Done(number, shard, skipped, files[IMAGES])
         # the marker last: the files that it names are on the disk
-        with stores.replacing(self._path(number, DONE), end) as file:
-            json.dump(done._asdict(), file)
+        placed.write_json(self._path(number, DONE), done._asdict(), end)
         return done
 
     def _write_records(
@@ -212,7 +210,7 @@ class Job:
             return None
         # another process may have been faster
         with contextlib.suppress(FileNotFoundError):
-            self._path(number, AGAIN).rename(self._path(number, DONE))
+            placed.rename(self._path(number, AGAIN), self._path(number, DONE).name)
         return done
 
     def _is_whole(self, done: Done) -> bool:
@@ -223,7 +221,7 @@ class Job:
             return False
         return True
 
-    def _path(self, number: int, end: str) -> Path:
+    def _path(self, number: int, end: str) -> Place:
         return self.out / f"shard-{number:05d}-of-{self.count:05d}{end}"
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import record_validation, stores
+from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import parts, shard_job
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 from vlc_jax.input_pipeline.sources import shards
+from vlc_jax.input_pipeline.stores import placed
+from vlc_jax.input_pipeline.stores.placed import Place
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
@@ -24,7 +26,7 @@ _TEMPORARY = (parts.DONE, shard_job.AGAIN, shard_job.IMAGES, parts.PARTIAL)
 
 def write(
     source: Source,
-    out: Path,
+    out: Place,
     *,
     size: int,
     image_format: str = "auto",
@@ -35,7 +37,8 @@ def write(
     advance: parts.Advance = lambda done: None,
     engine: parts.Engine | None = None,
 ) -> dict[str, Any]:
-    """Writes the shards of `source` into the folder `out` and returns the manifest.
+    """Writes the shards of `source` into the folder `out`, of a disk or of an object store, and
+    returns the manifest.
 
     image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the source's
       bytes, unchanged.
@@ -45,7 +48,7 @@ def write(
     Raises ValueError for such a folder, DataError if too many records are unusable; the next run
     reads these again and writes the shards of those that can be used by then.
     """
-    if out.exists() and not out.is_dir():
+    if isinstance(out, Path) and out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder for the shards")
     if threads < 1:
         raise ValueError(f"threads must be at least 1; got {threads}")
@@ -86,7 +89,8 @@ def _write(
         _refuse(job, manifest, limit)
     _save(job.out, whole)
     # makes the index of a long one, so that no run has to
-    shards.read_manifest(job.out)
+    if isinstance(job.out, Path):
+        shards.read_manifest(job.out)
     _remove(job.out, _TEMPORARY)
     return whole
 
@@ -119,7 +123,7 @@ def _complete(job: shard_job.Job, manifest: dict[str, Any]) -> dict[str, Any]:
         whole["skipped"] |= _reasons(done)
         for sum_of in ("count", "captions"):
             whole[sum_of] += done.shard[sum_of]
-        hashes.append(np.fromfile(job.out / done.images["name"], "<u8"))
+        hashes.append(np.frombuffer((job.out / done.images["name"]).read_bytes(), "<u8"))
     images = shard_job.num_images(np.concatenate(hashes))
     return whole | {"images": images, "complete": True}
 
@@ -128,7 +132,7 @@ def _reasons(done: shard_job.Done) -> dict[str, str]:
     return {name: reason for _, name, reason in done.skipped}
 
 
-def _remove(out: Path, kinds: Sequence[str]) -> None:
+def _remove(out: Place, kinds: Sequence[str]) -> None:
     """Removes files of engines and shards: a worker without the file of its job stops."""
     for prefix in (parts.JOB, "shard-"):
         for path in out.glob(f"{prefix}*"):
@@ -153,7 +157,7 @@ def _whole_request(
     return complete | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
 
 
-def _begin(out: Path, request: dict[str, Any]) -> dict[str, Any]:
+def _begin(out: Place, request: dict[str, Any]) -> dict[str, Any]:
     """The manifest of an earlier run of the same request, or a new one."""
     path = out / shards.MANIFEST
     if not path.exists():
@@ -190,6 +194,5 @@ def _empty(request: Mapping[str, Any]) -> dict[str, Any]:
     return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
 
 
-def _save(out: Path, manifest: dict[str, Any]) -> None:
-    with stores.replacing(out / shards.MANIFEST) as file:
-        json.dump(manifest, file, indent=1)
+def _save(out: Place, manifest: dict[str, Any]) -> None:
+    placed.write_json(out / shards.MANIFEST, manifest, indent=1)

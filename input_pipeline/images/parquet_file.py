@@ -3,6 +3,7 @@
 A ParquetFile is not thread-safe, and several threads read records: one of them reads at a time.
 """
 
+import errno
 import functools
 import hashlib
 import os
@@ -134,7 +135,14 @@ def _damage(file: ReadableFile) -> Iterator[None]:
         yield
     # ValueError: texts and names that are not UTF-8
     except (pyarrow.ArrowException, OSError, ValueError, IndexError) as error:
+        _raise_of_store(file, error)
         raise DataError(f"{file} is damaged: {error}") from error
+
+
+def _raise_of_store(file: ReadableFile, error: Exception) -> None:
+    """Raises an error of an object store again: a record is not bad because its store is away."""
+    if not isinstance(file, Path) and getattr(error, "errno", None) == errno.EIO:
+        raise error
 
 
 def _row_of(part: Any, index: int) -> dict[str, Any] | None:
@@ -165,6 +173,7 @@ def _open(file: ReadableFile) -> Any:
         raise DataError(f"{file} does not exist") from None
     # ValueError: names that are not UTF-8
     except (pyarrow.ArrowException, OSError, ValueError) as error:
+        _raise_of_store(file, error)
         raise DataError(f"{file} is no Parquet file: {error}") from error
 
 
@@ -193,6 +202,7 @@ def _images(file: ReadableFile, column: str, group: int) -> Any:
     try:
         return _open(file).read_row_group(group, columns=[column]).column(0)
     except (pyarrow.ArrowException, OSError, IndexError) as error:
+        _raise_of_store(file, error)
         raise DataError(f"{file} has no images in column {column!r}: {error}") from error
 
 

@@ -5,34 +5,39 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import tar_samples
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
-from vlc_jax.input_pipeline.stores import text_file
+from vlc_jax.input_pipeline.stores import placed, text_file
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
 # letters; numpy pads every key to the longest
 _MAX_KEY = 255
 _TEXT, _JSON = "txt", "json"
+# that read the headers of tars in a store
+_THREADS = 16
 _CUT = "a download that was stopped? img2dataset continues with the same command"
 
 
 class Img2datasetSource:
     """A record per image of the tar files that img2dataset wrote (`--output_format webdataset`).
 
-    tars: their folder, or one tar. The caption is KEY.txt, else `caption` in KEY.json; `meta` has
-    the JSON's url, sha256 and original size. KEY ends at the first dot, as in webdataset, or at the
-    last one if nothing is called KEY.jpg, KEY.txt or KEY.json ("photo.1.jpg"). Samples whose status
-    is not "success", without an image or with a key of more than 255 letters are left out and
-    counted in the log. Ids are the tar's name and the key. A sample that has a part twice, or whose
-    JSON is not an object, is a bad record: reading it raises DataError. meta_columns: further
-    fields of the JSON for `meta`.
+    tars: their folder, or one tar; in an object store they are read in place. The caption is
+    KEY.txt, else `caption` in KEY.json; `meta` has the JSON's url, sha256 and original size. KEY
+    ends at the first dot, as in webdataset, or at the last one if nothing is called KEY.jpg,
+    KEY.txt or KEY.json ("photo.1.jpg"). Samples whose status is not "success", without an image or
+    with a key of more than 255 letters are left out and counted in the log. Ids are the tar's name
+    and the key. A sample that has a part twice, or whose JSON is not an object, is a bad record:
+    reading it raises DataError. meta_columns: further fields of the JSON for `meta`.
 
     The first opening reads the headers and JSON of every tar, half a second per 10,000 samples, and
     caches an index of each beside it (`table_index`); the fingerprint hashes what was read. In
@@ -50,7 +55,8 @@ class Img2datasetSource:
             )
         self._fields = (*_META_FIELDS, *meta_columns)
         self._paths = _tar_files(tars)
-        found = [_samples(path) for path in self._paths]
+        with ThreadPoolExecutor(_THREADS if isinstance(self._paths[0], StorePath) else 1) as pool:
+            found = list(pool.map(_samples, self._paths))
         self._keys = np.concatenate([each.keys for each in found])
         self._spans = np.concatenate([each.spans for each in found])
         self._tars = np.repeat(np.arange(len(found)), [len(each.keys) for each in found])
@@ -71,12 +77,15 @@ class Img2datasetSource:
         if tar_samples.TWICE[0] in offsets_sizes[::2]:
             raise DataError(f"sample {record_id} of {path} has two images, two .txt or two .json")
         try:
-            image, text, document = tar_samples.read(path, offsets_sizes)
+            image, text, document = placed.read(path, offsets_sizes)
             meta = json.loads(document) if document else {}
             if not isinstance(meta, dict):
                 raise ValueError(f"its .json holds a {type(meta).__name__} and no object")
             written = text.decode(text_file.encoding(text)).removeprefix("\ufeff")
             caption = written if offsets_sizes[2] else meta.get("caption")
+        except stores.StoreError:
+            # no bad record: its store is away
+            raise
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"sample {record_id} of {path} cannot be read: {error}") from error
         if not isinstance(caption, str):
@@ -134,9 +143,9 @@ def _unpack(values: np.ndarray, size: int) -> _Samples | None:
     return samples if len(samples.keys) == count and is_inside.all() else None
 
 
-def _samples(path: Path) -> _Samples:
+def _samples(path: Place) -> _Samples:
     """The samples of a tar by its index, or else by its headers, which are then indexed."""
-    size = path.stat().st_size
+    size = path.stamp().size if isinstance(path, StorePath) else path.stat().st_size
     index = TableIndex(path, " ".join(("samples", *image_ops.suffixes())), is_hashed=False)
     stored = index.read("samples", size // 4)
     if stored is not None and (samples := _unpack(stored, size)) is not None:
@@ -166,18 +175,18 @@ def _reason_to_leave_out(sample: tar_samples.Sample) -> str:
     return f"with a key of more than {_MAX_KEY} letters" if len(sample.key) > _MAX_KEY else ""
 
 
-def _tar_files(tars: str | Path) -> list[Path]:
+def _tar_files(tars: str | Path) -> Sequence[Place]:
     advice = "tars is the folder that img2dataset --output_format webdataset wrote"
     if not str(tars):
         raise ValueError(f"source 'img2dataset' needs `tars`; {advice}")
-    path = Path(tars)
+    path = placed.of(tars)
     if path.is_file():
         return [path]
-    if not path.is_dir():
+    if isinstance(path, Path) and not path.is_dir():
         raise ValueError(f"no folder {path}; {advice}")
     tar_files = sorted(path.glob("*.tar"))
     if not tar_files:
-        others = sorted(entry.name for entry in path.iterdir())[:8]
+        others = sorted(entry.name for entry in path.iterdir())[:8] or "nothing"
         raise ValueError(f"{path} holds no .tar but {others}; {advice}")
     return tar_files
 

@@ -31,7 +31,7 @@ class ParquetTable(tables.Table):
     def __init__(self, path: placed.Place) -> None:
         self.path = path
         is_file = str(path).lower().endswith(SUFFIX)
-        self._files = [path] if is_file else placed.below(path, SUFFIX)
+        self._files = [path] if is_file else sorted(path.glob(f"*{SUFFIX}"))
         if not self._files:
             raise ValueError(f"{path} holds no {SUFFIX} files")
         self._columns = parquet_file.names(self._files[0])
@@ -46,8 +46,8 @@ class ParquetTable(tables.Table):
         digests = [parquet_file.digest(file) for file in self._files]
         joined = hashlib.sha256(" ".join(digests).encode()).hexdigest()
         self.digest = digests[0] if is_file else joined
-        if isinstance(path, Path):
-            # the files of a folder change without a trace in it: their digest is in the name
+        # the files of a folder change without a trace in it: their digest is in the name
+        if is_file or isinstance(path, Path):
             self.index = TableIndex(path, f"parquet {self.digest}", is_hashed=False)
         self._file = None
 

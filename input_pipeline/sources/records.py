@@ -24,6 +24,8 @@ from vlc_jax.input_pipeline.sources import (
     tables,
 )
 from vlc_jax.input_pipeline.sources.row_records import RowRecords
+from vlc_jax.input_pipeline.stores import placed
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 
 # images, spread over the source, that are looked up before a run starts
 _CHECKED_IMAGES = 100
@@ -108,7 +110,7 @@ class RecordsSource(RowRecords):
         self._split, self._split_column, self._holdout = split, split_column, holdout
         self._has_holdout = holdout > 0 and split_column is None
         super().__init__(
-            _folder(Path(path)) if image_folder is None else Path(image_folder),
+            _folder(placed.of(path)) if image_folder is None else Path(image_folder),
             image_column=image_column,
             caption_column=caption_column,
             id_column=id_column,
@@ -123,7 +125,12 @@ class RecordsSource(RowRecords):
         )
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
-        self._table = self._open(Path(path), quoting)
+        self._table = self._open(placed.of(path), quoting)
+        if isinstance(self._table.path, StorePath) and not self._is_packed:
+            raise ValueError(
+                f"{path}: of a table in an object store images are read that are inside, as bytes; "
+                f"the column {self._image!r} has names"
+            )
         self.digests[str(path)] = self._table.digest
         excluded: frozenset[str] = frozenset()
         if exclude:
@@ -191,7 +198,7 @@ class RecordsSource(RowRecords):
         (keys,) = row_keys.read(self._table, self._texts("id")).values()
         return id_index.IdIndex(keys[self._index])
 
-    def _open(self, path: Path, quoting: bool) -> tables.Table:
+    def _open(self, path: Place, quoting: bool) -> tables.Table:
         """Opens the table and sets the columns that depend on the file."""
         rows = tables.open_table(path, quoting)
         if self._id is None and isinstance(rows, tables.MemoryTable):
@@ -358,6 +365,8 @@ class RecordsSource(RowRecords):
                 yield error
 
 
-def _folder(path: Path) -> Path:
-    """Where image names of a table start."""
+def _folder(path: Place) -> Path:
+    """Where image names of a table start; of one in an object store, which has none, anywhere."""
+    if isinstance(path, StorePath):
+        return Path()
     return path if path.is_dir() else path.parent

@@ -27,6 +27,7 @@ from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
 from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 
 MANIFEST = "manifest.json"
 PREPARE = "vlc-jax prepare"  # the command that writes such folders
@@ -126,15 +127,25 @@ def check_version(path: Path, version: int) -> None:
         )
 
 
-def damaged_shards(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
-    """Damaged files of a folder with the reason, by the manifest's sha256. Reads every byte."""
+def damaged_shards(folder: Place, manifest: dict[str, Any]) -> dict[str, str]:
+    """Damaged files of a folder with the reason (`damaged_files`)."""
     files = [file for shard in manifest["shards"] for file in (shard, shard["ids"])]
     return damaged_files(folder, files)
 
 
-def damaged_files(folder: Path, files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Those of the files (`name`, `sha256`) that are not as they were, with the reason."""
+def damaged_files(folder: Place, files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Those of the files (`name`, `bytes`, `sha256`) that are not as they were, with the reason.
+
+    Reads every byte, in an object store only the sizes: an object is written whole, or not.
+    """
     wrong = {}
+    if isinstance(folder, StorePath):
+        sizes = folder.sizes(file["name"] for file in files)
+        for file in files:
+            if (size := sizes.get(file["name"])) != file["bytes"]:
+                has = "missing" if size is None else f"{size} bytes"
+                wrong[file["name"]] = f"{has}, should be {file['bytes']} bytes"
+        return wrong
     for file in files:
         path = path_below(folder, file["name"])
         if not path.is_file():

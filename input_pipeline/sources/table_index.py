@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 from vlc_jax.input_pipeline.stores.progress import Progress
 
 # of the files; raised when an array of the same name would hold something else
@@ -39,7 +40,7 @@ class TableIndex:
     """
 
     def __init__(
-        self, path: Path, how: str, least: int | None = None, is_hashed: bool = True
+        self, path: Place, how: str, least: int | None = None, is_hashed: bool = True
     ) -> None:
         """how: everything on which the rows depend besides the bytes, such as the separator.
 
@@ -49,7 +50,8 @@ class TableIndex:
         self._path, self._how, self.progress = path, how, Progress(path)
         self._stamp, opened = _stamp(path), time.time()
         self._is_cached = self._stamp["size"] >= (_SMALL if least is None else least)
-        changed = max(self._stamp["mtime_ns"], self._stamp["ctime_ns"]) / 1e9
+        # an object of a store is written once
+        changed = max(self._stamp.get("mtime_ns", 0), self._stamp.get("ctime_ns", 0)) / 1e9
         self.digest: str
         if not is_hashed:
             self.digest = json.dumps(self._stamp)
@@ -96,11 +98,12 @@ class TableIndex:
         return hashlib.blake2b(f"{self._how} {name}".encode(), digest_size=8).hexdigest()
 
     def _folders(self) -> Iterator[Path]:
-        yield self._path.parent / f".{self._path.name}.index"
+        if is_path := isinstance(self._path, Path):
+            yield self._path.parent / f".{self._path.name}.index"
         # the user has no home
         with contextlib.suppress(RuntimeError):
             cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            path = str(self._path.resolve()).encode()
+            path = str(os.path.realpath(self._path) if is_path else self._path).encode()
             path_hash = hashlib.blake2b(path, digest_size=8).hexdigest()
             yield Path(cache) / "vlc_jax" / "tables" / f"{self._path.name}-{path_hash}"
 
@@ -138,12 +141,14 @@ class TableIndex:
         )
 
 
-def sha256(path: Path, progress: Progress | None = None) -> str:
+def sha256(path: Place, progress: Progress | None = None) -> str:
     """sha256 of a file's content in hexadecimal digits."""
     progress = progress or Progress(path)
-    digest, size = hashlib.sha256(), max(path.stat().st_size, 1)
+    digest = hashlib.sha256()
     progress.begin()
     with path.open("rb") as file:
+        size = max(file.seek(0, os.SEEK_END), 1)
+        file.seek(0)
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
             progress.show(min(file.tell() / size, 1))
@@ -151,7 +156,9 @@ def sha256(path: Path, progress: Progress | None = None) -> str:
     return digest.hexdigest()
 
 
-def _stamp(path: Path) -> dict[str, int]:
+def _stamp(path: Place) -> dict[str, Any]:
+    if isinstance(path, StorePath):
+        return path.stamp()._asdict()
     status = path.stat()
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
 

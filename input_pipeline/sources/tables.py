@@ -22,6 +22,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import delimited, json_annotations
 from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 from vlc_jax.input_pipeline.stores import text_file
+from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv")
 # bytes read at a time while looking for line ends
@@ -43,6 +44,8 @@ class Table:
     index: TableIndex | None = None
     # columns whose cells are images
     packed: frozenset[str] = frozenset()
+
+    path: Place
 
     def __init__(self, path: Path, index: TableIndex | None = None) -> None:
         self.path, self.index = path, index
@@ -377,7 +380,7 @@ class JoinedTable(Table):
         return self.__dict__
 
 
-def open_table(path: Path, quoting: bool = True) -> Table:
+def open_table(path: Place, quoting: bool = True) -> Table:
     """Opens a table in the format of its suffix; a folder of Parquet files is one table.
 
     Raises ValueError for a missing file or an unknown suffix, DataError for a table without rows.
@@ -385,12 +388,16 @@ def open_table(path: Path, quoting: bool = True) -> Table:
     # here: it is a table
     from vlc_jax.input_pipeline.sources import parquet_table
 
-    is_folder = path.is_dir() and any(path.glob(f"*{parquet_table.SUFFIX}"))
-    if not path.is_file() and not is_folder:
-        raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
-    suffix = parquet_table.SUFFIX if is_folder else path.suffix.lower()
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        if not any(path.glob(f"*{parquet_table.SUFFIX}")):
+            is_folder = isinstance(path, Path) and path.is_dir()
+            raise ValueError(f"no file {path}" + (" (it is a folder)" if is_folder else ""))
+        suffix = parquet_table.SUFFIX
     if suffix == parquet_table.SUFFIX:
         rows: Table = parquet_table.ParquetTable(path)
+    elif isinstance(path, StorePath):
+        raise ValueError(f"{path}: of tables in an object store only Parquet is read there")
     elif suffix in (".jsonl", ".ndjson"):
         rows = JsonLinesTable(path)
     elif suffix in (".csv", ".tsv"):

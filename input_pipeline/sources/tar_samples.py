@@ -3,11 +3,11 @@
 import os
 import tarfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores.placed import Place
 
 IMAGE = "image"  # the part that has a suffix of an image
 # in place of (offset, size): two files of a sample are the same part
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 def samples(
-    path: Path, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
+    path: Place, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
 ) -> Iterator[Sample]:
     """Samples of a tar, in order. KEY ends at the first dot, as in webdataset, or at the last one
     if nothing is called KEY.SUFFIX ("photo.1.jpg").
@@ -39,7 +39,7 @@ def samples(
     # parts by the last dot of their name: of a sample unless the first dot makes one, as in
     # 7.jpg, 7.txt, 7.mask.png
     by_last_dot: list[tuple[str, str, str, tarfile.TarInfo]] = []
-    end, length = 0, path.stat().st_size
+    end = 0
 
     def kind_of(suffix: str) -> str:
         if f".{suffix.lower()}" in image_ops.suffixes():
@@ -51,13 +51,17 @@ def samples(
         sample.parts[kind] = TWICE if kind in sample.parts else (member.offset_data, member.size)
         digest.update(f"{name} {member.offset_data} {member.size}\n".encode())
         if kind in documents:
-            content = os.pread(file.fileno(), member.size, member.offset_data)
+            file.seek(member.offset_data)
+            content = file.read(member.size)
             digest.update(content)
             sample.documents[kind] = content
 
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(0)
     try:
         # "r:" refuses compressed tars, in which offsets would mean nothing.
-        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
+        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
                 end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
                 # before that many bytes are read
@@ -82,15 +86,3 @@ def samples(
     if length < end + _END:
         raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {advice}")
     yield from found.values()
-
-
-def read(path: Path, offsets_sizes: Sequence[int]) -> list[bytes]:
-    """Reads the bytes at (offset, size, offset, size, ...)."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return [
-            os.pread(descriptor, size, offset)
-            for offset, size in zip(offsets_sizes[::2], offsets_sizes[1::2], strict=True)
-        ]
-    finally:
-        os.close(descriptor)

@@ -78,10 +78,6 @@ class Folder(Protocol):
     def upload(self, path: Path, name: str) -> None: ...
     def download(self, name: str, path: Path) -> None: ...
     def pieces(self, name: str) -> Iterator[bytes]: ...
-    def open(self, name: str, block: int) -> BinaryIO:
-        """An object that is read from any position, `block` bytes at a time."""
-        ...
-
     def below(self, name: str) -> "Folder": ...
 
 
@@ -182,9 +178,6 @@ class LocalFolder:
         with open_regular(self.path / name) as file:
             while piece := file.read(_PIECE):
                 yield piece
-
-    def open(self, name: str, block: int) -> BinaryIO:
-        return open_regular(self.path / name)
 
     def below(self, name: str) -> "LocalFolder":
         return LocalFolder(self.path / name)
@@ -320,10 +313,6 @@ class StoreFolder:
         with _errors(self.name), self._files.open(self._path(name), "rb") as file:
             while piece := file.read(_PIECE):
                 yield piece
-
-    def open(self, name: str, block: int) -> BinaryIO:
-        with _errors(self.name):
-            return self._files.open(self._path(name), "rb", block_size=block)
 
     def below(self, name: str) -> "StoreFolder":
         return StoreFolder(f"{self.name}/{name}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import pickle
 import random
 import subprocess
@@ -13,9 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.support import helpers, miniature
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import (
     addresses,
     beam_engine,
@@ -25,7 +29,8 @@ from vlc_jax.input_pipeline.commands import (
     shard_writer,
 )
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.stores import fetch, placed
 
 NEEDS_BEAM = "Apache Beam is not installed: pip install 'vlc_jax[beam]'"
 
@@ -45,6 +50,10 @@ class Noise:
         pixels = np.random.default_rng(index).integers(0, 256, (9, 8, 3), dtype=np.uint8)
         image = b"broken" if index in self.bad else pixels
         return Record(id=f"r{index}", image=image, captions=[f"caption {index}"])
+
+
+class Other(Noise):
+    fingerprint = "other"
 
 
 def write(out, source=None, share=0.1, engine=None):
@@ -76,14 +85,18 @@ def half(job, report, advance):
     raise KeyboardInterrupt
 
 
-def test_bytes_do_not_depend_on_workers_tries_and_stops(tmp_path):
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_bytes_do_not_depend_on_workers_tries_and_stops(tmp_path, kind, request):
+    out = tmp_path if kind == "disk" else placed.of(request.getfixturevalue("store"))
     write(tmp_path / "one")
-    assert write(tmp_path / "four", engine=workers)["skipped"].keys() == {"r3", "r17", "r18"}
+    assert write(out / "four", engine=workers)["skipped"].keys() == {"r3", "r17", "r18"}
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "stopped", engine=half)
-    write(tmp_path / "stopped", engine=workers)
+        write(out / "stopped", engine=half)
+    write(out / "stopped", engine=workers)
     for other in ("four", "stopped"):
-        assert content(tmp_path / other) == content(tmp_path / "one"), other
+        assert content(out / other) == content(tmp_path / "one"), other
+    with pytest.raises(ValueError, match="was begun with source_fingerprint 'noise', not 'other'"):
+        write(out / "four", Other())
 
 
 def test_a_shard_that_is_damaged_after_it_was_finished_is_written_again(tmp_path, caplog):
@@ -97,18 +110,25 @@ def test_a_shard_that_is_damaged_after_it_was_finished_is_written_again(tmp_path
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("engine", [None, workers])
+@pytest.mark.parametrize("engine", [None, workers, "store"])
 def test_the_share_of_bad_records_is_that_of_all_workers_and_mended_ones_are_taken_in(
-    tmp_path, engine
+    tmp_path, engine, request
 ):
+    out = tmp_path / "out"
+    if engine == "store":
+        out, engine = placed.of(request.getfixturevalue("store")), workers
     with pytest.raises(DataError, match=r"3 of 30 records cannot be used.*last is r18"):
-        write(tmp_path / "out", share=0.09, engine=engine)
+        write(out, share=0.09, engine=engine)
     write(tmp_path / "fresh", Noise(bad=(17,)), share=0.09)
-    write(tmp_path / "out", Noise(bad=(17,)), share=0.09, engine=engine)
-    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+    write(out, Noise(bad=(17,)), share=0.09, engine=engine)
+    assert content(out) == content(tmp_path / "fresh")
 
 
-def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins(tmp_path):
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins(
+    tmp_path, kind, request
+):
+    out = (tmp_path if kind == "disk" else placed.of(request.getfixturevalue("store"))) / "out"
     orphan = {}
 
     def killed(job, report, advance):
@@ -125,11 +145,12 @@ def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins
 
     for engine in (killed, another):
         with pytest.raises(KeyboardInterrupt):
-            write(tmp_path / "out", engine=engine)
-    assert {path.name[:11] for path in tmp_path.glob("out/shard-*")} == {"shard-00001"}
-    write(tmp_path / "out")
+            write(out, engine=engine)
+    assert {path.name[:11] for path in out.glob("shard-*")} == {"shard-00001"}
+    orphan["permit"].__exit__(None, None, None)  # while the store of this test is there
+    write(out)
     write(tmp_path / "whole")
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert content(out) == content(tmp_path / "whole")
 
 
 def squares(records):
@@ -183,6 +204,68 @@ def test_flags_behind_two_dashes_belong_to_the_runner(tmp_path, capsys, monkeypa
     assert prepare.main([*words, "--runner", "DirectRunner", *flags]) == 2
     assert "needs Apache Beam: pip install 'vlc_jax[beam]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def in_a_store(folder, store, kind):
+    """Options of `prepare` that read the same 12 records from a folder and from a store."""
+    if kind == "tars":
+        miniature.write_tars(folder / "set", tars=2, samples=6)
+    else:
+        (folder / "set").mkdir()
+        columns = {"image": [], "caption": []}
+        for number in range(12):
+            columns["image"].append({"bytes": miniature.picture(number), "path": "a.jpg"})
+            columns["caption"].append(f"picture {number}")
+        parquet.write_table(pyarrow.table(columns), folder / "set/a.parquet", row_group_size=5)
+    for path in (folder / "set").iterdir():
+        if path.is_file():
+            stores.folder(f"{store}/set").upload(path, path.name)
+    if kind == "tars":
+        return ["img2dataset", "--tars"]
+    return ["--source", "records", "--size", "256", "--split", "all", "--option"]
+
+
+@pytest.mark.parametrize("kind", ["tars", "parquet"])
+def test_workers_read_a_store_in_place_and_write_whole_shards_to_it(
+    tmp_path, store, kind, monkeypatch
+):
+    words = in_a_store(tmp_path, store, kind)
+    prefix = "path=" if kind == "parquet" else ""
+    common = ["--shard-size", "5", "--runner", "DirectRunner"]
+    monkeypatch.setattr(parts, "engine", lambda *_: workers)
+    monkeypatch.setattr(fetch, "local", lambda *_: pytest.fail("copied"))
+    for where, out in ((f"{store}/set", f"{store}/out"), (tmp_path / "set", tmp_path / "out")):
+        assert prepare.main([*words, f"{prefix}{where}", *common, "--out", str(out)]) == 0
+    there, here = content(placed.of(f"{store}/out")), content(tmp_path / "out")
+    # the request names the place
+    manifests = [json.loads(each.pop("manifest.json")) for each in (there, here)]
+    assert there == here
+    for name in ("shards", "count", "images", "complete"):
+        assert manifests[0][name] == manifests[1][name]
+    assert manifests[0]["request"]["source_fingerprint"] in str(manifests[1])
+
+
+def test_other_addresses_are_copied_to_this_machine_or_refused(store, monkeypatch, capsys):
+    monkeypatch.setattr(parts, "engine", lambda *_: workers)
+    stores.folder(store).write("a.jsonl", b'{"image": "a.jpg", "caption": "a"}')
+    words = ["--source", "records", "--size", "8", "--option", f"path={store}/a.jsonl"]
+    words += ["--out", f"{store}/out", "--runner"]
+    assert prepare.main([*words, "FlinkRunner"]) == 2
+    assert f"path={store}/a.jsonl would be copied to this machine" in capsys.readouterr().err
+    assert prepare.main([*words, "DirectRunner"]) == 3  # its image is not there
+    assert "a.jpg" in capsys.readouterr().err
+
+
+def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, monkeypatch):
+    in_a_store(tmp_path, store, "tars")
+    tars = make_source("img2dataset", "train", tars=f"{store}/set")
+
+    def away(self, *words):
+        raise stores.StoreError("away")
+
+    monkeypatch.setattr(stores.StoreFolder, "read", away)
+    with pytest.raises(stores.StoreError, match="away"):
+        tars[0]
 
 
 def test_beam_writes_the_same_bytes(tmp_path):
