@@ -1,13 +1,18 @@
 """Embeddings of many images in a file that a killed run goes on with."""
 
 import json
+import pickle
+import tempfile
 
+import cloudpickle
 import numpy as np
 import pytest
 
 import vlc_jax
 from tests.support import helpers
+from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline.commands.parts import in_this_process
 from vlc_jax.input_pipeline.stores import row_file
 from vlc_jax.tools import command, embed
 
@@ -28,8 +33,8 @@ def photos(tmp_path):
     return folder
 
 
-def run(*words):
-    return embed.embed(embed.command_line_parser().parse_args([*map(str, words)]))
+def run(*words, engine=None):
+    return embed.embed(embed.command_line_parser().parse_args([*map(str, words)]), engine)
 
 
 def lines(path):
@@ -99,6 +104,61 @@ def test_a_killed_run_goes_on_and_equals_one_that_was_not(model, photos, tmp_pat
             whole = (tmp_path / "whole").with_suffix(suffix)
             assert out.with_suffix(suffix).read_bytes() == whole.read_bytes(), (when, suffix)
     assert not list(tmp_path.glob("*.partial"))
+
+
+def worker(work, numbers):
+    """Gets the pickled work, and writes these of its parts."""
+    copy = pickle.loads(cloudpickle.dumps(work))
+    return [copy.write(number) for number in numbers]
+
+
+def half(work, report, advance):
+    worker(work, [1])
+    raise Kill
+
+
+def workers(work, report, advance):
+    before = work.path(1).stat()
+    worker(work, reversed(range(work.count)))
+    assert work.path(1).stat() == before  # finished before
+
+
+@pytest.mark.parametrize("kind", ["--images", "--texts"])
+def test_parts_of_workers_are_the_rows_of_one_process_and_none_is_computed_twice(
+    model, photos, tmp_path, monkeypatch, kind
+):
+    monkeypatch.setattr(embed, "BATCHES", 2)
+    (tmp_path / "texts.txt").write_text("".join(f"text {n}\n" for n in range(11)))
+    source = photos if kind == "--images" else tmp_path / "texts.txt"
+    words = ("--model", model, kind, source, "--batch_size", "2")
+    run(*words, "--out", tmp_path / "one.npy")
+    out = tmp_path / "parts.npy"
+    with pytest.raises(Kill):
+        run(*words, "--out", out, engine=half)
+    run(*words, "--out", out, engine=workers)
+    for path in tmp_path.glob("one.*"):
+        assert out.with_name(f"parts{path.name[3:]}").read_bytes() == path.read_bytes(), path
+    assert not out.with_name("parts.npy.parts").exists()
+
+
+def test_an_accelerator_has_one_process(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(command.parts, "engine", lambda *_: in_this_process)
+    flags = ["--direct_running_mode=multi_processing"]
+    assert command.engine("DirectRunner", [], flags) is in_this_process  # on CPUs
+    monkeypatch.setattr(runtime, "is_cpu", lambda: False)
+    monkeypatch.setattr(runtime, "_CLAIMED", [])
+    runtime.claim.cache_clear()
+    with pytest.raises(UsageError, match="one process per accelerator, and this one has them"):
+        command.engine("DirectRunner", [], flags)
+    runtime.claim.cache_clear()  # as in another process
+    with pytest.raises(UsageError, match="start one worker process per accelerator"):
+        runtime.claim(seconds=0.0)
+    (file,) = runtime._CLAIMED
+    file.close()
+    runtime.claim(seconds=0.0)
+    runtime._CLAIMED[-1].close()
+    runtime.claim.cache_clear()
 
 
 def test_another_input_or_model_is_refused(model, photos, tmp_path):

@@ -1,13 +1,17 @@
 """Hardware of a run: connects its processes, lists devices, their peak FLOP/s and memory."""
 
 import ctypes
+import fcntl
+import functools
 import importlib.util
 import os
 import platform
 import socket
 import stat
+import tempfile
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +29,9 @@ _NO_TPU = {
     "TPU_STDERR_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
 }
+
+
+_CLAIMED: list[TextIO] = []  # files that are open until the process ends
 
 
 def connect(
@@ -57,6 +64,36 @@ def connect(
         # loss hangs or computes garbage; freshly compiled it is right.
         jax.config.update("jax_enable_compilation_cache", False)
     _keep_freed_memory()
+
+
+@functools.cache
+def claim(seconds: float = 30.0) -> None:
+    """Claims the accelerators of this process, before JAX is used; CPUs are shared.
+
+    JAX takes most of an accelerator's memory, so a second process there would fail later.
+    Raises UsageError if another process has claimed them and keeps them for `seconds`.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("TPU_VISIBLE_CHIPS", "all"))
+    path = Path(tempfile.gettempdir()) / f"vlc_jax-{os.getuid()}-{visible.replace('/', '_')}.lock"
+    file, end = path.open("a"), time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > end:
+                file.close()
+                raise UsageError(
+                    f"another process of this machine computes on its accelerators ({visible}): "
+                    "start one worker process per accelerator, each with its own "
+                    "CUDA_VISIBLE_DEVICES"
+                ) from None
+            time.sleep(0.1)
+    if is_cpu():
+        file.close()
+    else:
+        # locked until the process ends
+        _CLAIMED.append(file)
 
 
 def check_cache() -> None:

@@ -1,7 +1,9 @@
 """The command line of every tool: it ends with one line, a summary or an error."""
 
 import argparse
+import json
 import sys
+import threading
 from collections.abc import Callable, Sequence
 
 from absl import app
@@ -9,11 +11,14 @@ from absl import app
 from vlc_jax import errors
 from vlc_jax.devices import runtime
 from vlc_jax.encode import inference
-from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.input_pipeline.commands import addresses, parts
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.run import terminal
 from vlc_jax.setup import command_line
 
+_PROCESSES = "multi_processing"  # of Beam's DirectRunner
+_MODELS: dict[str, inference.Model] = {}
+_loading = threading.Lock()
 # Arguments of inference.load.
 WEIGHTS = ("tokenizer", "family", "variant", "image_size", "activation")
 
@@ -33,6 +38,36 @@ def model(args: argparse.Namespace) -> inference.Model:
     if hasattr(args, "batch_size"):
         named["batch_size"] = args.batch_size
     return inference.load(args.model, **named)
+
+
+def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> parts.Engine | None:
+    """The engine of --runner for parts that compute with JAX; None without one.
+
+    words, flags: of the command line, before and behind --. Raises UsageError, also for worker
+    processes that would share an accelerator with this one, which loads the model, too.
+    """
+    with errors.usage_errors():
+        made = parts.engine(runner, words, flags)
+    if made is None:
+        return None
+    runtime.claim()
+    if runner == parts.DIRECT and not runtime.is_cpu() and any(_PROCESSES in f for f in flags):
+        raise errors.UsageError(
+            f"{_PROCESSES}: JAX has one process per accelerator, and this one has them; leave the "
+            "flag out, so that its threads compute, or set JAX_PLATFORMS=cpu"
+        )
+    return made
+
+
+def shared_model(args: argparse.Namespace) -> inference.Model:
+    """`model`, loaded once by the threads of a process, the last one only."""
+    key = json.dumps([str(args.model), *(getattr(args, name) for name in WEIGHTS)])
+    with _loading:
+        if key not in _MODELS:
+            runtime.claim()
+            _MODELS.clear()
+            _MODELS[key] = model(args)
+        return _MODELS[key]
 
 
 def start(do: Callable[[], str]) -> None:
@@ -78,6 +113,9 @@ def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
         if isinstance(error, BrokenPipeError) and commands.has_reader_left():
             sys.exit(commands.UNREAD)
         code = errors.exit_code(error)
+        # of --runner
+        if isinstance(error, ConnectionError):
+            code = errors.ExitCode.INFRASTRUCTURE
         # such as a missing file or a forbidden folder; a full disk has a code
         if code is None and isinstance(error, OSError):
             code = errors.ExitCode.USAGE

@@ -16,14 +16,24 @@ vlc_jax.load(MODEL)), and beside it
 Rows are appended to X.npy.partial; the same command continues it, and is refused if the model, the
 names of the images or the sizes of their files changed. --shard I/N computes the I-th of N equal
 parts, on independent hosts or devices, and writes X-0000I-of-0000N.npy; concatenated in order, the
-shards are X.npy. Exit codes are those of vlc_jax.main; 130: interrupted.
+shards are X.npy.
+
+  vlc-jax embed --model runs/clip --images all.jsonl --out all.npy --runner DirectRunner \\
+      -- --direct_num_workers=4 --direct_running_mode=multi_processing
+
+writes the same file with several workers, by a runner of Apache Beam and its own flags (behind
+`--`): parts of it lie in X.npy.parts, and those that are finished are not computed again. All
+workers see the model, the input and X.npy; one process per accelerator. Exit codes are those of
+vlc_jax.main; 130: interrupted.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +45,7 @@ import numpy as np
 from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError, usage_errors
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import addresses, command_line, parts
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
@@ -45,6 +55,8 @@ from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.run import workdir_files
 from vlc_jax.tools import command
 
+# Batches of a part of --runner.
+BATCHES = 16
 # Embeddings of a batch, and {row: reason} of the items that cannot be read.
 Rows = tuple[np.ndarray, dict[int, str]]
 
@@ -52,19 +64,24 @@ Rows = tuple[np.ndarray, dict[int, str]]
 class Input(NamedTuple):
     """Items to embed: names of images, or texts, and the fingerprint of the input.
 
-    embed: (model, batch size, first item) -> iterator of the rows of each batch from that item on.
+    embed: (model, batch size, range of items) -> iterator of the rows of each batch.
     """
 
     kind: str
     names: list[str]
     fingerprint: str
-    embed: Callable[[Model, int, int], Iterator[Rows]]
+    embed: Callable[[Model, int, range], Iterator[Rows]]
 
 
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    command.compute(embed, command_line_parser(), arguments)
+    words, flags = parts.split(sys.argv[1:] if arguments is None else arguments)
+
+    def do(args: argparse.Namespace) -> str:
+        return embed(args, command.engine(args.runner, words, flags))
+
+    command.compute(do, command_line_parser(), words)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
@@ -79,16 +96,17 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="counted from 0")
     parser.add_argument("--batch_size", type=command_line.positive, default=256)
     command.add_model(parser)
+    parts.add_arguments(parser)
     return parser
 
 
-def embed(args: argparse.Namespace) -> str:
-    """Runs or resumes the command; returns the summary line."""
+def embed(args: argparse.Namespace, engine: parts.Engine | None = None) -> str:
+    """Runs or resumes the command; returns the summary line. engine: of --runner."""
     if args.out.suffix != ".npy":
         raise UsageError(f"--out is a file X.npy; got {args.out}")
     with usage_errors():
         items = images(args) if args.images else texts(args)
-    model = command.model(args)
+    model = command.shared_model(args) if engine else command.model(args)
     out = shard_path(args.out, args.shard)
     request = {
         "model": model.fingerprint,
@@ -98,12 +116,56 @@ def embed(args: argparse.Namespace) -> str:
         "width": (model.embed_images if args.images else model.embed_texts)([]).shape[1],
     }
     is_resumed = check_request(out, request)
+    work = parts.Parts(
+        functools.partial(part_rows, args, items, model.fingerprint),
+        out.with_name(f"{out.name}.parts"),
+        total=len(items.names),
+        size=BATCHES * args.batch_size,
+        request={**request, "batch_size": args.batch_size},
+    )
+    if engine and not out.exists():
+        with progress.bar(items.kind, work.total) as advance, usage_errors():
+            parts.run(work, engine, advance)
+        items = items._replace(embed=functools.partial(stored, work))
     if not out.exists():
         write(out, items, model, args.batch_size, {"path": str(args.model), **request}, is_resumed)
+    if (work.out / parts.REQUEST).exists():
+        shutil.rmtree(work.out)
     summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
     if bad := read_bad(out):
         summary += f"; {len(bad):,} cannot be read, see {bad_file(out)}, and are NaN"
     return summary
+
+
+def part_rows(args: argparse.Namespace, items: Input, fingerprint: str, rows: range) -> bytes:
+    """Some rows, computed by a worker: a line of JSON with the reasons of bad ones by their number
+    in the part, and the rows. The batches are those of one process, so that the bits are, too.
+
+    fingerprint: of the model. Raises DataError if the worker finds another one.
+    """
+    model = command.shared_model(args)
+    if model.fingerprint != fingerprint:
+        raise DataError(f"{args.model} is another model on a worker than where the command started")
+    reasons, arrays, done = dict[int, str](), [], 0
+    for batch, bad in items.embed(model, args.batch_size, rows):
+        reasons |= {done + row: reason for row, reason in bad.items()}
+        arrays.append(np.ascontiguousarray(batch, np.float32))
+        done += len(batch)
+    return json.dumps(reasons).encode() + b"\n" + b"".join(array.tobytes() for array in arrays)
+
+
+def stored(work: parts.Parts, model: Model, batch_size: int, rows: range) -> Iterator[Rows]:
+    """The rows of finished parts, as `Input.embed` computes them."""
+    del model, batch_size
+    for number, content in enumerate(parts.contents(work)):
+        indices = work.indices(number)
+        skip = max(0, rows.start - indices.start)
+        if skip >= len(indices):
+            continue
+        head, _, data = content.partition(b"\n")
+        array = np.frombuffer(data, np.float32).reshape(len(indices), -1)
+        reasons = {int(row) - skip: reason for row, reason in json.loads(head).items()}
+        yield array[skip:], {row: reason for row, reason in reasons.items() if row >= 0}
 
 
 def write(
@@ -128,7 +190,7 @@ def write(
         known = [each for each in read_bad(out) if each["row"] < file.done]
         bad_file(out).unlink(missing_ok=True)
         add_bad(out, known)
-        for rows, bad in items.embed(model, batch_size, file.done):
+        for rows, bad in items.embed(model, batch_size, range(file.done, count)):
             # before the rows: a row of NaN without a reason would stay without one
             add_bad(
                 out,
@@ -205,20 +267,25 @@ def images(args: argparse.Namespace) -> Input:
     for name in names:
         digest.update(b"%d," % file_size(listing.path(name)))
 
-    def rows(model: Model, batch_size: int, first: int) -> Iterator[Rows]:
-        paths = [listing.path(name) for name in names[first:]]
-        size = model.config["input"]["image_size"]
-        blank = np.zeros((size, size, 3), np.uint8)
-        for batch in read_ahead(decoded(model, paths, batch_size)):
-            bad = {row: str(x) for row, x in enumerate(batch) if isinstance(x, DataError)}
-            pixels = [blank if row in bad else x for row, x in enumerate(batch)]
-            # pad to whole batches: one shape, one compilation
-            rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
-            # NaN instead of no row: row i is item i
-            rows[list(bad)] = np.nan
-            yield rows, bad
+    embed = functools.partial(image_rows, listing, names)
+    return Input("images", names, digest.hexdigest()[:32], embed)
 
-    return Input("images", names, digest.hexdigest()[:32], rows)
+
+def image_rows(
+    listing: image_list.ImageList, names: Sequence[str], model: Model, batch_size: int, items: range
+) -> Iterator[Rows]:
+    """Embeddings of the images of `items`, a batch at a time."""
+    paths = [listing.path(names[item]) for item in items]
+    size = model.config["input"]["image_size"]
+    blank = np.zeros((size, size, 3), np.uint8)
+    for batch in read_ahead(decoded(model, paths, batch_size)):
+        bad = {row: str(x) for row, x in enumerate(batch) if isinstance(x, DataError)}
+        pixels = [blank if row in bad else x for row, x in enumerate(batch)]
+        # pad to whole batches: one shape, one compilation
+        rows = model.embed_images(pixels + [blank] * (batch_size - len(batch)))[: len(batch)]
+        # NaN instead of no row: row i is item i
+        rows[list(bad)] = np.nan
+        yield rows, bad
 
 
 def texts(args: argparse.Namespace) -> Input:
@@ -227,13 +294,15 @@ def texts(args: argparse.Namespace) -> Input:
     names = all_texts[part(args.shard, len(all_texts))]
     digest = hashlib.sha256(json.dumps(all_texts).encode()).hexdigest()[:32]
 
-    def rows(model: Model, batch_size: int, first: int) -> Iterator[Rows]:
-        for start in range(first, len(names), batch_size):
-            batch = names[start : start + batch_size]
-            rows = model.embed_texts(batch + [""] * (batch_size - len(batch)))
-            yield rows[: len(batch)], {}
+    return Input("texts", names, digest, functools.partial(text_rows, names))
 
-    return Input("texts", names, digest, rows)
+
+def text_rows(names: Sequence[str], model: Model, batch_size: int, items: range) -> Iterator[Rows]:
+    """Embeddings of the texts of `items`, a batch at a time."""
+    for start in range(items.start, items.stop, batch_size):
+        batch = [*names[start : min(start + batch_size, items.stop)]]
+        rows = model.embed_texts(batch + [""] * (batch_size - len(batch)))
+        yield rows[: len(batch)], {}
 
 
 def decoded(
