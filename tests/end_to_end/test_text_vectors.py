@@ -1,6 +1,7 @@
 """Text vectors from a run to a file to another run; features of the image tower alone."""
 
 import json
+import pickle
 import shutil
 
 import numpy as np
@@ -18,7 +19,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
 from vlc_jax.setup import data, init_from, resolve
-from vlc_jax.tools import cache_features, embed_text, export
+from vlc_jax.tools import cache_features, embed_text, export, features_of
 from vlc_jax.train import loop
 
 pytestmark = pytest.mark.slow
@@ -240,9 +241,24 @@ def with_text_tower(base):
 def stored(file, base, tmp_path_factory):
     """Features of the frozen image tower, stored for a run on vectors."""
     folder = tmp_path_factory.mktemp("stored") / "features"
-    manifest = cache_features.store(resolve(of_vectors(file, base)), folder, "float32", 4096)
+    manifest = cache_features.store(resolve(of_vectors(file, base)), folder, "float32", 20)
     assert manifest["count"] == 48  # and hard images
     return folder
+
+
+def test_features_of_workers_that_load_the_towers_are_those_of_one_process(
+    file, base, stored, tmp_path
+):
+    def engine(work, report, advance):
+        for number in reversed(range(work.count)):
+            features_of._made.cache_clear()
+            assert report(pickle.loads(pickle.dumps(work)).write(number))
+
+    setup = resolve(of_vectors(file, base))
+    cache_features.store(setup, tmp_path / "out", "float32", 20, engine)
+    assert len([*stored.iterdir()]) == 7
+    for path in stored.iterdir():
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def on_features(config, folder):

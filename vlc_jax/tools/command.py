@@ -82,6 +82,14 @@ def start(do: Callable[[], str]) -> None:
         sys.exit(code)
 
 
+def start_in_parts(do: Callable[[Sequence[str], Sequence[str]], str]) -> None:
+    """`start` of a tool with --runner. do: of the words of the command line before and behind --,
+    which are flags of the runner."""
+    words, behind = parts.split(sys.argv[1:])
+    sys.argv[1:] = words
+    start(lambda: do(words, behind))
+
+
 def compute(
     do: Callable[[argparse.Namespace], str],
     parser: argparse.ArgumentParser,
