@@ -249,7 +249,7 @@ def test_files_of_hard_positives_are_kept_with_prepared_images(tmp_path, monkeyp
     lines = [json.dumps(f"other {each['caption']}") for each in captions["annotations"]]
     for kind in ("replace", "swap"):
         Path(f"{kind}_hp.jsonl").write_text("\n".join([*lines[:-1], '"None"']) + "\n")
-    words = indented("docs/data.md", "vlc-jax prepare --source coco")
+    words = indented("docs/texts.md", "vlc-jax prepare --source coco")
     assert prepare.main(words[2:]) == 0
     source = shards.ShardsSource("train", path="prepared/coco_hp")
     record = source[0]
