@@ -63,6 +63,10 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": OWN,
+    # of few records
+    "python -m vlc_jax.main --config configs/records.py:path=prepared": (
+        *("--config.epochs=3", *SMALL[1:]),
+    ),
     "vlc-jax --config records": OWN,
     "vlc-jax --config hp_hn": (  # this one trains CLIP first
         *SHORT,
