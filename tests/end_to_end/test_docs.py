@@ -63,6 +63,10 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "python -m vlc_jax.main --mode eval --config configs": PRETRAINED,
     "python -m vlc_jax.main --mode eval --workdir runs/suite": ("--config.eval.batch_size=8",),
     "python -m vlc_jax.main --config configs/records.py": OWN,
+    # of few records
+    "python -m vlc_jax.main --config configs/records.py:path=prepared": (
+        *("--config.epochs=3", *SMALL[1:]),
+    ),
     "vlc-jax --config records": OWN,
     "vlc-jax --config hp_hn": (  # this one trains CLIP first
         *SHORT,
@@ -249,7 +253,7 @@ def test_files_of_hard_positives_are_kept_with_prepared_images(tmp_path, monkeyp
     lines = [json.dumps(f"other {each['caption']}") for each in captions["annotations"]]
     for kind in ("replace", "swap"):
         Path(f"{kind}_hp.jsonl").write_text("\n".join([*lines[:-1], '"None"']) + "\n")
-    words = indented("docs/data.md", "vlc-jax prepare --source coco")
+    words = indented("docs/texts.md", "vlc-jax prepare --source coco")
     assert prepare.main(words[2:]) == 0
     source = shards.ShardsSource("train", path="prepared/coco_hp")
     record = source[0]

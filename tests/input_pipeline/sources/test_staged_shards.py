@@ -4,16 +4,20 @@ import logging
 import pickle
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from array_record.python import array_record_module
 
 from tests.support.numbered import Numbered, loader, take
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.sources import order, shard_files, shards, staged_shards
+from vlc_jax.input_pipeline.sources.shard_files import ShardFiles
+from vlc_jax.input_pipeline.sources.shard_table import ShardTable
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
 from vlc_jax.input_pipeline.sources.stage import Stage
 from vlc_jax.input_pipeline.stores import fetch
@@ -180,6 +184,25 @@ def test_few_files_are_open_at_a_time(folder, tmp_path, monkeypatch, stage):
             ours = [path for path in open_files() if str(tmp_path) in path]
             opened = [path for path in ours if path.endswith(".array_record")]
             assert 1 <= len(opened) <= 3
+
+
+def bytes_read():
+    """By this process so far, from files and caches."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@pytest.mark.parametrize(("count", "size", "most"), [(3, 600_000, 800_000), (20_000, 9, 500_000)])
+def test_a_record_is_read_without_the_rest_of_its_shard(tmp_path, count, size, most):
+    path, entries = tmp_path / "shard", [bytes([i % 251]) * size for i in range(count)]
+    writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+    for each in entries:
+        writer.write(each)
+    writer.close()
+    file = {"name": "shard", "bytes": path.stat().st_size, "sha256": 64 * "0"}
+    table = ShardTable.of(tmp_path, [{**file, "count": count, "ids": file}])
+    files, before = ShardFiles(tmp_path, table), bytes_read()
+    assert files[count - 2] == entries[count - 2]
+    assert bytes_read() - before < most
 
 
 def test_shards_that_are_read_ahead_are_no_misses(folder, tmp_path):
