@@ -12,8 +12,10 @@ from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.record import Caption, DataError
 
 FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
+OTHER_CAPTIONS = "other_captions"  # alike: the record's captions besides this one, as positives
+OWN = (FROM_RECORD, OTHER_CAPTIONS)
 UNKNOWN_KIND = "given"  # the kind, in prepared data, of texts that came with the records
-FALLBACKS = ("skip", "replace", "self")
+FALLBACKS = ("skip", "replace", "self", "one_each")
 # calls per text of a generator whose calls give one: they may repeat a text
 _TRIES = 4
 
@@ -23,11 +25,13 @@ class HardTexts:
     """Settings of one side: the hard negatives, or the hard positives, of every caption.
 
     count: texts per caption; 0: none.
-    shares: name -> share of the texts. "from_record": texts of the record, of any kind. A
-      generator's name: the record's texts of that kind; if it has none, the generator makes them
+    shares: name -> share of the texts. "from_record": texts of the record, of any kind;
+      "other_captions" (positives only): captions of the record besides this one. A generator's
+      name: the record's texts of that kind; if it has none, the generator makes them
       now. A generator with share 0 is a fallback only, for fallback="replace".
     fallback: if a generator has no (further) text: "skip" (masked), "replace" (another generator,
-      drawn by the remaining shares, share 0 last) or "self" (the caption).
+      drawn by the remaining shares, share 0 last) or "self" (the caption). "one_each": text k is
+      of the k-th name, masked if it has none.
     generators: name -> generator, for every name except "from_record".
     of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
       sentences of a bag. They follow the caption's negatives, in the order of the positives.
@@ -64,7 +68,7 @@ def make_hard_texts(
         for name in options:
             if name not in shares:
                 raise ValueError(f"{side}: options for {name!r}, which is not among {[*shares]}")
-        names = [name for name in shares if name != FROM_RECORD]
+        names = [name for name in shares if name not in OWN]
         known = generator_table(side) if table is None and names else table or {}
         built = {name: make_generator(side, known, name, options.get(name, {})) for name in names}
     texts = HardTexts(count, shares, fallback, built, of_positives)
@@ -189,12 +193,20 @@ def check(side: str, texts: HardTexts) -> None:
         raise ValueError(f"{side}: fallback is one of {FALLBACKS}; got {texts.fallback!r}")
     if texts.fallback == "self" and side != "positives":
         raise ValueError(f"{side}: fallback='self' is for positives: a caption is right, not wrong")
+    if OTHER_CAPTIONS in texts.shares and side != "positives":
+        raise ValueError(f"{side}: {OTHER_CAPTIONS!r} is for positives: they are right, not wrong")
     _check_shares(side, texts)
+    is_one_each = texts.count and texts.fallback == "one_each"
+    if is_one_each and (texts.count != len(texts.shares) or texts.of_positives):
+        raise ValueError(
+            f"{side}: fallback='one_each' needs a count of {len(texts.shares)}, the number of "
+            f"generators, and no of_positives; got {texts.count} and {texts.of_positives}"
+        )
     if texts.count and texts.fallback == "replace" and len(texts.shares) < 2:
         raise ValueError(
             f"{side}: fallback='replace' needs a second generator; got {[*texts.shares]}"
         )
-    lacking = [name for name in texts.shares if name not in (FROM_RECORD, *texts.generators)]
+    lacking = [name for name in texts.shares if name not in (*OWN, *texts.generators)]
     if texts.count and lacking:
         raise ValueError(f"{side}: no generator was made for {lacking[0]!r}")
     if texts.of_positives and not texts.generators:
@@ -241,32 +253,37 @@ def draw(
     stored_kinds: Sequence[str],
     rng: np.random.Generator,
     scene: Mapping[str, Any] | None,
+    others: Sequence[Caption] = (),
 ) -> list[str]:
-    """At most `texts.count` distinct texts; only the caption itself ("self") may repeat.
+    """At most `texts.count` distinct texts; only the caption itself ("self") may repeat. With
+    "one_each" exactly so many, "" in the place of a missing one.
 
     stored, stored_kinds: the record's texts for this caption, and the kind of each (the name of its
       generator, or another); no kinds if unknown. Texts equal to the caption are skipped.
-    scene: scene graph for generators (`Generator`). Raises a generator's DataError.
+    scene: scene graph for generators (`Generator`).   others: the record's other captions.
+    Raises a generator's DataError.
     """
     pools: dict[str, list[str]] = {}  # generator -> its unused texts, the next one last
     drawn: list[str] = []
 
     def take(name: str) -> str | None:
         if name not in pools:
-            pools[name] = _pool(texts, name, caption, stored, stored_kinds, rng, scene)
+            own = others if name == OTHER_CAPTIONS else stored
+            pools[name] = _pool(texts, name, caption, own, stored_kinds, rng, scene)
         while pools[name]:
             if (text := pools[name].pop()) not in drawn:
                 return text
         return None
 
-    for _ in range(texts.count):
-        order = _order(texts.shares, rng)
+    is_one_each = texts.fallback == "one_each"
+    for index in range(texts.count):
+        order = [*texts.shares][index:] if is_one_each else _order(texts.shares, rng)
         names = order if texts.fallback == "replace" else order[:1]
         text = next((text for name in names if (text := take(name)) is not None), None)
         if text is None and texts.fallback == "self":
             text = caption
-        if text is not None:
-            drawn.append(text)
+        if text is not None or is_one_each:
+            drawn.append(text or "")
     return drawn
 
 
@@ -290,8 +307,8 @@ def _pool(
     scene: Mapping[str, Any] | None,
 ) -> list[str]:
     """The texts of one generator for the caption, in random order, the next one last."""
-    if name == FROM_RECORD:
-        pool = list(stored)
+    if name in OWN:
+        pool = list(map(str, stored))
     else:
         pairs = zip(stored, stored_kinds, strict=True) if stored_kinds else ()
         pool = [text for text, kind in pairs if kind == name]
@@ -299,7 +316,7 @@ def _pool(
     pool = list(dict.fromkeys(text for text in pool if text.strip() not in useless))
     if pool:
         return [pool[index] for index in rng.permutation(len(pool))]
-    if name == FROM_RECORD:
+    if name in OWN:
         return []
     # reversed: a generator returns its best text first, and `take` pops from the end
     return [*texts.generators[name](text_of(caption), rng, texts.count, scene)][::-1]

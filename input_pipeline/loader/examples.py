@@ -200,6 +200,7 @@ class Examples:
                 kinds[caption] if kinds else (),
                 rng[side],
                 scene,
+                [*record.captions[:caption], *record.captions[caption + 1 :]],
             )
             for side, (texts, stored, kinds) in sides.items()
         )

@@ -107,11 +107,14 @@ class Report:
         )
         stored = {"negatives": self.with_negatives, "positives": self.with_positives}
         for side, texts in sides.items():
-            if texts.count and not texts.generators and self.looked_at and not stored[side]:
+            has = {"from_record": stored[side], "other_captions": self.captions > self.looked_at}
+            names = [*texts.shares]
+            is_without = not texts.generators and not any(has[name] for name in names)
+            if texts.count and self.looked_at and is_without:
                 raise DataError(
-                    f"{side}: {texts.count} texts 'from_record' are required, but none of the "
-                    f"{self.looked_at:,} records looked at has any; name a generator in "
-                    "`generators`, or a column that holds them"
+                    f"{side}: {texts.count} texts {' or '.join(map(repr, names))} are required, "
+                    f"but none of the {self.looked_at:,} records looked at has any; name a "
+                    "generator in `generators`, or a column that holds them"
                 )
 
     def check_tokenizer(self) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
+from tests.losses import oracle
 from vlc_jax import losses, types
 from vlc_jax.losses import masks
 
@@ -43,6 +44,9 @@ def batch(arrays):
         more[kind] = unit(rng.normal(size=(24, count, 6))).astype(np.float32)
         more[f"{kind}_mask"] = mask
         more[f"{kind}_text"] = rng.integers(0, 99, (24, count, 5)).astype(np.int32)
+    for key in ("image", "text", "negative"):
+        shape = (24, 3, 6) if key == "negative" else (24, 6)
+        more[f"teacher_{key}"] = unit(rng.normal(size=shape)).astype(np.float32)
     tokens = rng.integers(0, 99, (24, 5)).astype(np.int32)
     record_id = rng.integers(0, 2**32, (24, 2)).astype(np.uint32)
     return {**arrays, **more, "tokens": tokens, "id": record_id}
@@ -92,6 +96,14 @@ def outputs(batch):
         matching=types.Matching(
             jnp.concatenate([own, others[:, :2]], axis=1), (index + 8) % 24, (index + 11) % 24
         ),
+        teacher=types.Outputs(
+            image=types.ImageFeatures(batch["teacher_image"]),
+            text=types.TextFeatures(batch["teacher_text"]),
+            scores=None,
+            logit_scale=batch["logit_scale"],
+            negative_text=types.TextFeatures(batch["teacher_negative"]),
+        ),
+        thresholds=jnp.array(oracle.THRESHOLDS),
     )
 
 

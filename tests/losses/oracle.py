@@ -2,6 +2,8 @@
 
 import numpy as np
 
+THRESHOLDS = (0.5, -1.0, 20.0)  # of cross_modal_rank, in the step before
+
 
 def log_sum(values):
     values = np.asarray(list(values))
@@ -22,6 +24,7 @@ class Oracle:
             key: np.asarray(batch[key], np.float64)
             for key in ("image", "text", "negative", "positive")
         }
+        self.teacher = np.asarray(batch["teacher_text"], np.float64)
         self.has = {key: np.asarray(batch[f"{key}_mask"]) for key in ("negative", "positive")}
         self.scale, self.bias = float(batch["logit_scale"]), float(batch["logit_bias"])
         self.is_masking = duplicates == "mask"
@@ -94,6 +97,28 @@ class Oracle:
             label = (1 - label_smoothing) * (c == 0) + label_smoothing / len(logits)
             value -= label * (1 - np.exp(log_p)) ** gamma * log_p
         return value
+
+    def cross_modal_rank(self, i):
+        own = self.logit("image", i, "text", i)
+        costs = np.zeros(self.has["negative"].shape[1])
+        for k in self.own("negative", i):
+            margin = min(max(THRESHOLDS[k], 0.0), 10.0)
+            costs[k] = max(margin + self.logit("image", i, "negative", i, k) - own, 0.0)
+        return costs.mean()
+
+    def intra_modal(self, i):
+        own = self.logit("image", i, "text", i)
+        row = [self.logit("text", i, "negative", i, k) for k in self.own("negative", i)]
+        return log_sum([own, *row]) - own
+
+    def text_grounded(self, i):
+        text = self.vectors["text"][i]
+        own = 10 * float(text @ self.teacher[i])
+        row = [10 * float(text @ self.vectors["negative"][i, k]) for k in self.own("negative", i)]
+        return log_sum([own, *row]) - own
+
+    def paraphrase(self, i):
+        return self._analogies(i, [("text", True)])
 
     def _analogies(self, i, ways):
         """The mean over own hard positives k of the mean over `ways` (a, is_turned)."""

@@ -12,7 +12,19 @@ from jaxtyping import Array, Bool, Float
 
 from vlc_jax import errors, types
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.losses import caption, hn_focal, infonce, masks, matching, sigmoid, sparc, svlc, tiles
+from vlc_jax.losses import (
+    caption,
+    ce_clip,
+    degla,
+    hn_focal,
+    infonce,
+    masks,
+    matching,
+    sigmoid,
+    sparc,
+    svlc,
+    tiles,
+)
 
 Values = Callable[..., Float[Array, " batch"]]
 Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
@@ -87,12 +99,55 @@ def _bags(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
 
 
-def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+def _text_scores(o: types.Outputs) -> jax.Array:
     # cosines for every head: its own score compares an image with a text, never two texts
-    text_scores = jnp.einsum(
-        "ie,tpe->itp", o.text.pooled, o.positive_text.pooled, precision="highest"
-    )
-    return o.positive_scores, text_scores, o.logit_scale, masks.positives(m)
+    return jnp.einsum("ie,tpe->itp", o.text.pooled, o.positive_text.pooled, precision="highest")
+
+
+def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    return o.positive_scores, _text_scores(o), o.logit_scale, masks.positives(m)
+
+
+def _ranked(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    if o.thresholds is None:
+        raise errors.UsageError(
+            "the loss cross_modal_rank needs the thresholds of the step before: in a loop of your "
+            "own, add jnp.zeros(negatives) to the first outputs, outputs._replace(thresholds=...), "
+            "and losses.thresholds(config_losses, outputs, batch) to the next"
+        )
+    scores = o.own_scores, o.own_negative_scores
+    return *scores, o.logit_scale, o.thresholds, masks.own_negatives(m)
+
+
+def _intra_modal(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    texts = o.text.pooled, o.negative_text.pooled
+    return *texts, o.own_scores, o.logit_scale, masks.own_negatives(m)
+
+
+def _teacher(o: types.Outputs) -> types.Outputs:
+    if o.teacher is None:
+        raise errors.UsageError(
+            "the losses distill and text_grounded need a teacher, which distill keeps: set "
+            "config.losses.distill, with weight 0 for the teacher alone (in a loop of your own, "
+            "add the teacher's outputs: outputs._replace(teacher=...))"
+        )
+    return o.teacher
+
+
+def _text_grounded(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    texts = o.text.pooled, _teacher(o).text.pooled, o.negative_text.pooled
+    return *texts, masks.own_negatives(m)
+
+
+def _distilled(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    both = (o, _teacher(o))
+    pairs = [x.image.pooled for x in both] + [x.text.pooled for x in both]
+    image, teacher_image, text, teacher_text = pairs
+    given = image, text, teacher_image, teacher_text
+    if o.negative_text is None:
+        return given
+    negatives = (x.negative_text.pooled for x in both)
+    return *given, *negatives, masks.own_negatives(m)
 
 
 def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
@@ -178,6 +233,24 @@ LOSSES: dict[str, Loss] = {
     ),
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
+    "paraphrase": _ANALOGY._replace(
+        dense=svlc.paraphrase,
+        inputs=lambda o, m: (_text_scores(o), o.logit_scale, masks.positives(m)),
+        contrasts_all=(),
+    ),
+    "cross_modal_rank": Loss(
+        ce_clip.cross_modal_rank, _ranked, needs=("negative",), check_options=ce_clip.check
+    ),
+    "intra_modal": Loss(
+        ce_clip.intra_modal, _intra_modal, needs=("negative",), mean_over="examples_with_hard_texts"
+    ),
+    "text_grounded": Loss(
+        degla.text_grounded,
+        _text_grounded,
+        needs=("negative",),
+        mean_over="examples_with_hard_texts",
+    ),
+    "distill": Loss(degla.distill, _distilled, check_options=degla.check),
     "dac_mil": Loss(
         svlc.mil,
         lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
@@ -245,6 +318,30 @@ def _total(
         # at least 1: a batch in which no example has such texts costs 0, not 0 / 0
         value += options["weight"] * parts[name][0] / jnp.maximum(parts[name][1], 1)
     return value, parts
+
+
+def thresholds(
+    config_losses: Mapping[str, Mapping[str, Any]],
+    outputs: types.Outputs,
+    batch: Mapping[str, Array] | None = None,
+) -> Float[Array, " negatives"] | None:
+    """Thresholds of the loss `cross_modal_rank` for the next step; None without that loss.
+
+    Arguments as of `total`; `outputs.thresholds` are those of this step.
+    """
+    options = config_losses.get("cross_modal_rank")
+    if options is None:
+        return None
+    kept = {key: options[key] for key in ("duplicates", "negative_range") if key in options}
+    pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
+    return ce_clip.gaps(*_ranked(outputs, pair_masks))
+
+
+def teacher_decay(config_losses: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Decay per step of the teacher of the loss `distill`; None without that loss."""
+    if "distill" not in config_losses:
+        return None
+    return (_option_defaults(LOSSES["distill"]) | dict(config_losses["distill"]))["decay"]
 
 
 def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, Array]:

@@ -1,9 +1,10 @@
 """The losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) and DAC (by the same
 authors, 2023, section 3.3) add to CLIP's.
 
-SVLC's are `negative` and `analogy`. In both, s is the logit scale, x_i an image, t_i its caption,
-n_ik and p_ik its hard negatives and hard positives, all of unit length. Hard Positive Truth (Kamath
-et al. 2024, appendix D.1) trains with the same two, one text of each kind per example.
+SVLC's are `negative` and `analogy`, of which `paraphrase` is READ-CLIP's variant. In all, s is the
+logit scale, x_i an image, t_i its caption, n_ik and p_ik its hard negatives and hard positives, all
+of unit length. Hard Positive Truth (Kamath et al. 2024, appendix D.1) trains with SVLC's two, one
+text of each kind per example.
 
 DAC's are `mil` and `negative_bag`, for a bag of sentences per image: the hard positives of an
 example. a_ijk is the logit scale times the cosine similarity of image i and sentence k of example
@@ -75,6 +76,22 @@ def analogy_symmetric(
         transposed = jnp.swapaxes(scores, 0, 1)
         losses.append(_one_direction(transposed, logit_scale, jnp.swapaxes(mask, 0, 1)))
     return _mean(functools.reduce(jnp.add, losses) / 4, mask)
+
+
+def paraphrase(
+    text_scores: Float[Array, "batch batch positives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch batch positives"] | None = None,
+) -> Float[Array, " batch"]:
+    """READ-CLIP's alignment of sentences (Kwon et al. 2025): a positive retrieves its caption.
+
+        loss_i = logsumexp_j(s p_i.t_j) - s p_i.t_i
+
+    The half of `analogy` between texts, with captions and hard positives exchanged. `text_scores`,
+    several hard positives and `mask` as there.
+    """
+    mask, turned = or_ones(mask, text_scores), jnp.swapaxes(text_scores, 0, 1)
+    return _mean(_one_direction(turned, logit_scale, jnp.swapaxes(mask, 0, 1)), mask)
 
 
 def mil(

@@ -47,7 +47,8 @@ def program(planned: Planned) -> Program:
         parts = {"parameters": params, "moments": {}, "frozen": {}, "batch": batch}
         return Program(encoder.pair_scores(setup), (params, batch), parts)
     state, frozen = shapes(setup)
-    parts = {"parameters": state.params, "moments": state.opt_state, "frozen": frozen}
+    trained = state.params, state.memory  # a teacher is as large as they are
+    parts = {"parameters": trained, "moments": state.opt_state, "frozen": frozen}
     return Program(train_step.make_step(setup), (state, frozen, batch), parts | {"batch": batch})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt8
 from ml_collections import ConfigDict
 
-from vlc_jax import models
+from vlc_jax import losses, models
 from vlc_jax.errors import known, usage_errors
 from vlc_jax.evaluators import Abilities
 from vlc_jax.input_pipeline.images import image_ops
@@ -127,7 +127,9 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
     """
     shapes = parameters.trained_shapes()
     schedule = learning_rate(config, steps)
-    c = config.optimizer
+    c, terms = config.optimizer, configured_losses(config)
+    hard = config.input.negatives
+    negatives = hard.count + hard.of_positives * config.input.positives.count
     return Optimization(
         optimizer=optimizer.make(
             shapes,
@@ -142,13 +144,15 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
             mu_dtype=c.mu_dtype,
         ),
         schedule=schedule,
-        losses=configured_losses(config),
+        losses=terms,
         sub_batches=config.sub_batches,
         rows_per_example=1 + config.input.hard_images,
         microbatch=config.microbatch,
         logit_scale_max=config.model.logit_scale_max,
         seed=config.seed,
         spike_guard=tuple(c.spike_guard),
+        teacher_decay=losses.teacher_decay(terms),
+        thresholds=negatives if "cross_modal_rank" in terms else 0,
     )
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from vlc_jax.devices import sharding
 from vlc_jax.types import State
-from vlc_jax.types.setup import Setup
+from vlc_jax.types.setup import Optimization, Setup
 
 GUARD_WINDOW = 100  # norms, of steps without a spike
 
@@ -23,6 +23,20 @@ def guard_state() -> dict[str, jax.Array]:
     return {"norms": jnp.zeros(GUARD_WINDOW, jnp.float32), **counts}
 
 
+def initial_memory(optimization: Optimization, params: Any) -> dict[str, Any]:
+    """What losses keep between steps (`State.memory`), before the first one.
+
+    The thresholds start at 0, the teacher as a copy of the trained parameters `params`.
+    """
+    memory: dict[str, Any] = {}
+    if optimization.thresholds:
+        memory["thresholds"] = jnp.zeros(optimization.thresholds, jnp.float32)
+    if optimization.teacher_decay is not None:
+        # copies: the step donates the whole state, and no array may be donated twice
+        memory["teacher"] = jax.tree.map(jnp.copy, params)
+    return memory
+
+
 def init_state(setup: Setup, frozen: Any) -> State:
     """The state before the first step; with LoRA, the adapter of the `frozen` parameters."""
     params = setup.parameters.init_trained(frozen)
@@ -32,6 +46,7 @@ def init_state(setup: Setup, frozen: Any) -> State:
         opt_state=setup.optimization.optimizer.init(params),
         batch_stats=setup.parameters.init_batch_stats(),
         guard=guard_state() if setup.optimization.spike_guard else {},
+        memory=initial_memory(setup.optimization, params),
     )
 
 

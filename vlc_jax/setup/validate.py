@@ -275,6 +275,12 @@ def check_lora(config: ConfigDict) -> None:
     """Raises UsageError for an adapter without weights, or with an invalid alpha or dropout."""
     if not config.lora.targets:
         return
+    if "distill" in config.losses:
+        raise UsageError(
+            "the teacher of the loss distill averages parameters, and an average of the factors of "
+            "an adapter is no average of its matrices: set config.lora.targets='' or leave out the "
+            "loss"
+        )
     if not (config.init_from or config.pretrain):
         raise UsageError("config.lora adapts pretrained weights: set config.init_from")
     if not 0 < config.lora.alpha < float("inf"):

@@ -13,7 +13,7 @@ from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import addresses, init_from
 from vlc_jax.setup.data import check_features
-from vlc_jax.setup.state import guard_state, init_state, state_shapes
+from vlc_jax.setup.state import guard_state, init_state, initial_memory, state_shapes
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
@@ -55,6 +55,8 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
             # the guard was switched on after that checkpoint
             guard = jax.tree.map(np.asarray, guard_state())
             state = state._replace(guard=sharding.put_like(guard, shapes.guard))
+        if shapes.memory and not state.memory:  # as the guard
+            state = _with_memory(setup, state, shapes)
         return state, checkpoints
     loaded, batch_stats = {}, {}
     # read before the state is allocated
@@ -68,7 +70,16 @@ def restore_or_init(setup: Setup, workdir: Workdir, frozen: Any) -> tuple[State,
         params=merge_trees(state.params, loaded),
         batch_stats=merge_trees(state.batch_stats, batch_stats),
     )
+    if loaded and shapes.memory:  # the teacher starts from the loaded parameters, too
+        state = _with_memory(setup, state, shapes)
     if setup.origin.path:
         parts = sorted(frozen.keys() | loaded.keys())
         workdir.event("weights", path=str(setup.origin.path), parts=parts)
     return state, checkpoints
+
+
+def _with_memory(setup: Setup, state: State, shapes: State) -> State:
+    """The state with the memory of losses before their first step, for its parameters."""
+    shardings = jax.tree.map(lambda x: x.sharding, shapes.memory)
+    initial = partial(initial_memory, setup.optimization)
+    return state._replace(memory=jax.jit(initial, out_shardings=shardings)(state.params))

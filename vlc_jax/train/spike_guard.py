@@ -42,7 +42,7 @@ def judge(
 
 
 def without_update(is_spike: Bool[Array, ""], after: State, before: State) -> State:
-    """The state after a step, with parameters, moments and statistics of `before` if it is a spike.
+    """The state after a step; of a spike, all but step, schedule and guard are of `before`.
 
     Step and schedule advance: data and learning rate are those of the step number.
     """
@@ -55,6 +55,6 @@ def without_update(is_spike: Bool[Array, ""], after: State, before: State) -> St
 
     chosen = {
         name: jax.tree.map(choose, getattr(after, name), getattr(before, name), is_leaf=is_schedule)
-        for name in ("params", "opt_state", "batch_stats")
+        for name in ("params", "opt_state", "batch_stats", "memory")
     }
     return after._replace(**chosen)

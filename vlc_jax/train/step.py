@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import NamedSharding
 
 from vlc_jax import losses, types
-from vlc_jax.devices import sharding
+from vlc_jax.losses import degla
 from vlc_jax.train import flops, spike_guard
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
@@ -28,23 +29,28 @@ def make_step(setup: Setup) -> Step:
     optimization, sub_batches = setup.optimization, setup.optimization.sub_batches
 
     def loss(
-        trained: Any, frozen: Any, batch_stats: Any, batch: Batch, key: jax.Array
+        trained: Any, frozen: Any, state: State, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, tuple]:
-        params = setup.parameters.for_step(frozen, trained)
-        variables = {"params": params, "batch_stats": batch_stats}
+        def variables_of(trained: Any) -> dict[str, Any]:
+            params = setup.parameters.for_step(frozen, trained)
+            return {"params": params, "batch_stats": state.batch_stats}
+
+        variables, memory = variables_of(trained), dict(state.memory)
+        if "teacher" in memory:
+            memory["teacher"] = variables_of(memory["teacher"])
         if sub_batches == 1:
-            return sub_batch_loss(setup, variables, batch, key)
+            return sub_batch_loss(setup, variables, memory, batch, key)
         parts = split_batch(batch, sub_batches, optimization.rows_per_example)
         # rematerialised, so that only one sub-batch's activations are alive at a time
-        body = jax.checkpoint(lambda part: sub_batch_loss(setup, variables, *part))
+        body = jax.checkpoint(lambda part: sub_batch_loss(setup, variables, memory, *part))
         keys = jax.random.split(key, sub_batches)
         return jax.tree.map(lambda x: x.mean(axis=0), jax.lax.map(body, (parts, keys)))
 
     def step(state: State, frozen: Any, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
         # a function of (seed, step), so that a resumed run draws the same numbers
         key = jax.random.fold_in(jax.random.key(optimization.seed), state.step)
-        (value, (metrics, batch_stats)), grads = jax.value_and_grad(loss, has_aux=True)(
-            state.params, frozen, state.batch_stats, batch, key
+        (value, (metrics, batch_stats, memory)), grads = jax.value_and_grad(loss, has_aux=True)(
+            state.params, frozen, state, batch, key
         )
         norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(value) & jnp.isfinite(norm)
@@ -53,7 +59,10 @@ def make_step(setup: Setup) -> Step:
         # after the update, as open_clip does: a clamp inside the loss would have no gradient at
         # the bound
         params = clamp_logit_scale(params, optimization.logit_scale_max)
-        new = State(state.step + 1, params, opt_state, batch_stats)
+        if "teacher" in state.memory:
+            teacher = degla.average(state.memory["teacher"], params, optimization.teacher_decay)
+            memory = {**memory, "teacher": teacher}
+        new = State(state.step + 1, params, opt_state, batch_stats, memory=memory)
         if optimization.spike_guard:
             is_spike, guard, of_guard = spike_guard.judge(
                 state.guard, norm, optimization.spike_guard[0]
@@ -75,22 +84,42 @@ def make_step(setup: Setup) -> Step:
 
 
 def sub_batch_loss(
+    setup: Setup, variables: Any, memory: Mapping[str, Any], batch: Batch, key: jax.Array
+) -> tuple[jax.Array, tuple[dict[str, jax.Array], Any, dict[str, jax.Array]]]:
+    """(loss, (metrics, running statistics of the head, next thresholds)) of a sub-batch.
+
+    memory: as in the state, with the teacher's variables as "teacher".
+    """
+    config_losses = setup.optimization.losses
+    outputs, batch_stats = forward(setup, variables, batch, key)
+    if "teacher" in memory:
+        teacher, _ = forward(setup, memory["teacher"], batch, key)
+        outputs = outputs._replace(teacher=teacher)
+    outputs = outputs._replace(thresholds=memory.get("thresholds"))
+    value, sums = losses.total(config_losses, outputs, batch, setup.mesh)
+    parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
+    metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
+    kept = {}
+    if "thresholds" in memory:
+        kept["thresholds"] = losses.thresholds(config_losses, outputs, batch)
+        metrics["threshold"] = kept["thresholds"].mean()
+    return value, (metrics, batch_stats, kept)
+
+
+def forward(
     setup: Setup, variables: Any, batch: Batch, key: jax.Array
-) -> tuple[jax.Array, tuple[dict[str, jax.Array], Any]]:
-    """(loss, (metrics, running statistics of the head)) of a sub-batch."""
-    parameters, optimization = setup.parameters, setup.optimization
-    if optimization.microbatch is None:
+) -> tuple[types.Outputs, Any]:
+    """Outputs of the model in training, and the running statistics of its head."""
+    rows = setup.optimization.microbatch
+    if rows is None:
         inputs = normalised(setup, batch)
     else:
-        inputs = with_features(setup, variables, batch, optimization.microbatch, key)
-    variables = {**variables, "params": parameters.with_dropout(variables["params"], key)}
+        inputs = with_features(setup, variables, batch, rows, key)
+    variables = {**variables, "params": setup.parameters.with_dropout(variables["params"], key)}
     outputs, updated = setup.model.apply(
         variables, inputs, rngs={"dropout": key}, mutable=["batch_stats"]
     )
-    value, sums = losses.total(optimization.losses, outputs, batch, setup.mesh)
-    parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
-    metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
-    return value, (metrics, updated.get("batch_stats", {}))
+    return outputs, updated.get("batch_stats", {})
 
 
 def normalised(setup: Setup, batch: Batch) -> Batch:
@@ -206,7 +235,7 @@ def compile_step(
     shardings = jax.tree.map(lambda x: x.sharding, state)
     step = jax.jit(
         make_step(setup),
-        out_shardings=(shardings, sharding.replicated(setup.mesh)),
+        out_shardings=(shardings, NamedSharding(setup.mesh, jax.P())),
         donate_argnums=0,
     )
     # a mesh context is per thread, and this may run in another one

@@ -117,6 +117,9 @@ class Outputs(NamedTuple):
     token_groups: SPARC's language-grouped patch embedding of each token of the image's caption, of
       unit length.
     matching: pairs of BLIP and X-VLM, drawn with the random numbers "dropout" of `apply`.
+    teacher: of the same batch, by the teacher of the loss `distill` (`State.memory`), without
+      gradient; no model sets it.
+    thresholds: of the loss `cross_modal_rank`, from the step before (`losses.thresholds`).
     """
 
     image: ImageFeatures
@@ -133,6 +136,8 @@ class Outputs(NamedTuple):
     own_positive_scores: Float[Array, "images positives"] | None = None
     token_groups: Float[Array, "texts length embed"] | None = None
     matching: Matching | None = None
+    teacher: "Outputs | None" = None
+    thresholds: Float[Array, " negatives"] | None = None
 
 
 class State(NamedTuple):
@@ -142,6 +147,8 @@ class State(NamedTuple):
     (`models.lora`) of frozen ones. `batch_stats` are the running statistics of the model (Flax's
     mutable collection of that name), which the optimizer does not update; {} if there are none.
     `guard` is the state of the spike guard (`train.spike_guard`); {} without one.
+    `memory` holds what losses keep between steps; {} if they keep nothing. "teacher": an average of
+    `params` over steps, for the loss `distill`; "thresholds": (negatives,), for `cross_modal_rank`.
     """
 
     step: Array
@@ -149,6 +156,7 @@ class State(NamedTuple):
     opt_state: Any
     batch_stats: Any
     guard: Mapping[str, Array] = {}
+    memory: Mapping[str, Any] = {}
 
 
 BATCH_AXES = ("data", "fsdp")  # mesh axes that axis 0 of every batch is split over

@@ -33,6 +33,10 @@ class Optimization(NamedTuple):
     seed: of dropout.
     spike_guard: (factor, steps): a step is skipped if its gradient norm is above `factor` times the
       running median; after `steps` of them in a row the run ends. (): no guard.
+    teacher_decay: decay per step of the teacher, a moving average of the trained parameters, of the
+      loss `distill`; None: no teacher.
+    thresholds: hard negatives per example, each with a threshold of the loss `cross_modal_rank`;
+      0: without that loss.
     """
 
     optimizer: optax.GradientTransformation
@@ -44,6 +48,8 @@ class Optimization(NamedTuple):
     logit_scale_max: float | None
     seed: int
     spike_guard: tuple[float, int] | tuple[()] = ()
+    teacher_decay: float | None = None
+    thresholds: int = 0
 
 
 class BenchmarkSetup(NamedTuple):

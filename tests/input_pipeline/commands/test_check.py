@@ -352,3 +352,8 @@ def test_given_texts_that_no_record_has_are_noticed_before_training():
     report.check_hard_texts({"negatives": made})
     with pytest.raises(DataError, match="negatives: 2 texts 'from_record' are required, but none"):
         report.check_hard_texts({"positives": asked, "negatives": asked})
+    others = {"positives": HardTexts(1, {"other_captions": 1.0})}
+    with pytest.raises(DataError, match="positives: 1 texts 'other_captions' are required, but"):
+        report.check_hard_texts(others)
+    report.captions = 10
+    report.check_hard_texts(others)

@@ -57,6 +57,24 @@ def test_what_is_missing_is_skipped_replaced_or_the_caption_itself():
     assert draw(themselves, stored=["a"], kinds=["x"]) == ["a", "one two three"]
 
 
+def test_one_of_each_kind_stands_in_its_place_and_a_missing_one_leaves_it_empty():
+    shares = {"z": 1.0, "x": 3.0, "y": 1.0}
+    texts = make(count=3, generators=shares, fallback="one_each")
+    for seed in range(8):
+        first, second, third = draw(texts, seed)
+        assert (first, second in ("a", "b"), third) == ("three two one", True, "c")
+    # y repeats what z and x gave, and a second text of a kind is another kind's place
+    assert draw(texts, stored=["a"], kinds=["x"]) == ["three two one", "a", ""]
+
+
+def test_other_captions_of_the_record_are_positives():
+    texts = make("positives", count=2, generators={"other_captions": 1.0})
+    rng, others = np.random.default_rng(0), ["one", "one two", "two"]
+    drawn = [sampling.draw(texts, "one two", STORED, KINDS, rng, None, others) for _ in range(20)]
+    assert {tuple(sorted(each)) for each in drawn} == {("one", "two")}
+    assert draw(texts) == []  # the only caption
+
+
 def test_a_held_text_that_equals_its_caption_is_not_taken():
     held = [" one two three", "a", "one two three"]
     assert draw(HardTexts(3), stored=held, kinds=()) == ["a"]
@@ -103,6 +121,9 @@ X = {"generators": {"x": 1.0}}
         ("negatives", {"fallback": "self"}, "is for positives"),
         ("negatives", {"fallback": "replace"}, "needs a second generator"),
         ("negatives", {"fallback": "drop"}, "fallback is one of"),
+        ("negatives", X | {"count": 2, "fallback": "one_each"}, "needs a count of 1, .* got 2 and"),
+        ("negatives", X | {"of_positives": 1, "fallback": "one_each"}, "and no of_positives; got"),
+        ("negatives", {"generators": {"other_captions": 1.0}}, "is for positives: they are right"),
         ("positives", {"generators": {"x": 1, "z": 0}, "fallback": "self"}, "only stands in for"),
         ("negatives", {"count": -1}, "count is an integer, at least 0"),
         ("negatives", {"count": 1.5}, "count is an integer, .* got 1.5"),

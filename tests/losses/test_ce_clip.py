@@ -1,0 +1,59 @@
+"""CE-CLIP's losses: thresholds that follow the gaps, and the released intra-modal loss.
+
+Their oracles, masks and permutations: tests/losses/test_hard_texts.py.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from tests.losses import conftest
+from vlc_jax import errors, losses
+from vlc_jax.losses import ce_clip
+
+RANK = {"cross_modal_rank": {"weight": 1.0, "negative_range": (0, 2)}}
+
+
+def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(batch):
+    batch = {**batch, "negative_mask": batch["negative_mask"].copy()}
+    batch["negative_mask"][:19, 1] = False  # only padding is left
+    found = jax.jit(
+        lambda batch: losses.thresholds(RANK, conftest.outputs(batch), conftest.contract(batch))
+    )(batch)
+    has = batch["mask"] & batch["negative_mask"][:, 0]
+    own, negative = batch["text"][has], batch["negative"][has, 0]
+    gap = 7.0 * np.einsum("ie,ie->i", batch["image"][has], own - negative).mean()
+    # without examples, and outside of negative_range, those of the step before
+    np.testing.assert_allclose(found, [gap, -1.0, 20.0], rtol=1e-5)
+    assert losses.thresholds({"infonce": {"weight": 1.0}}, conftest.outputs(batch)) is None
+
+
+def test_at_its_threshold_a_gap_costs_nothing_and_a_nearer_negative_its_difference():
+    own, negative = jnp.array([0.5, 0.5]), jnp.array([[0.3, 0.1], [0.45, 0.1]])
+    values = ce_clip.cross_modal_rank(
+        own, negative, 100.0, jnp.array([20.0, 50.0]), upper_bound=30.0
+    )
+    np.testing.assert_allclose(values, [0.0, 15.0 / 2], atol=1e-4)
+
+
+def test_as_released_every_caption_has_the_first_negative_of_the_first_example_as_target(batch):
+    text, negative, mask = (batch[key] for key in ("text", "negative", "negative_mask"))
+    mask = mask & batch["mask"][:, None]
+    mask[0, 0] = True
+    given = text, negative, np.zeros(24, np.float32), np.float32(7.0), mask
+    found = jax.jit(lambda *given: ce_clip.intra_modal(*given, as_released=True))(*given)
+    logits = 7.0 * text @ negative[mask].T
+    np.testing.assert_allclose(
+        found, special.logsumexp(logits, axis=1) - logits[:, 0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_loss_without_thresholds_or_with_an_invalid_bound_is_refused(batch):
+    outputs = conftest.outputs(batch)
+    with pytest.raises(errors.UsageError, match=r"thresholds of the step before.*zeros\(negatives"):
+        losses.total(RANK, outputs._replace(thresholds=None))
+    for bound in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(errors.UsageError, match=f"number from 0 on; got {bound}"):
+            losses.check({"cross_modal_rank": {"weight": 1.0, "upper_bound": bound}})
