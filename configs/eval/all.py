@@ -36,6 +36,7 @@ SETS = (
     "crepe_systematicity",
     "crepe_productivity",
     "eqben",
+    "eqben_subset",
     "half_truths",
     "replace",
     "swap",

@@ -75,6 +75,7 @@ _PUBLISHED: tuple[Callable[..., Benchmark], ...] = (
     crepe.crepe_systematicity,
     crepe.crepe_productivity,
     eqben.eqben,
+    eqben.eqben_subset,
     half_truths.half_truths,
     hard_positives.replace,
     hard_positives.swap,

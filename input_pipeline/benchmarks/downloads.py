@@ -290,6 +290,7 @@ BY_HAND: dict[str, str] = {
     "clevr_bind": "the README of github.com/marthaflinderslewis/clip-binding says how it is made",
     "docci": f"images: {_DOCCI}/docci_images.tar.gz (7.6 GB), unpacked into ROOT/docci",
     "eqben": "dataset.py of github.com/linzhiqiu/t2v_metrics names the archive on Google Drive",
+    "eqben_subset": f"{_DRIVE} github.com/Wangt-CN/EqBen",
     "ncd_squares": f"{_DRIVE} github.com/Raphoo/DCSM_Ideal_CLIP",
     "negbench": "annotations: datasets.md of github.com/m1k2zoo/negbench; images of VOC 2007: "
     "host.robots.ox.ac.uk/pascal/VOC",
