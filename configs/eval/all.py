@@ -28,6 +28,7 @@ SETS = (
     "flickr30k_order",
     "bivlc",
     "bla",
+    "ccneg",
     "clevr_bind",
     "coco_counterfactuals",
     "cola",

@@ -67,6 +67,12 @@ DOWNLOADS: dict[str, tuple[Download, ...]] = {
     **dict.fromkeys(("coco_order", "coco_retrieval"), (_COCO_KARPATHY, VAL2014)),
     **dict.fromkeys(("flickr30k_order", "flickr30k_retrieval"), (_FLICKR30K,)),
     "bivlc": (Download(f"{_HUB}/imirandam/BiVLC/data", "bivlc"),),
+    "ccneg": (
+        Download(f"{_HUB}/jaisidhsingh/ccneg/ccneg_preprocessed.pt", "ccneg/ccneg_preprocessed.pt"),
+        Download(
+            f"{_HUB}/jaisidhsingh/ccneg/ccneg_images.zip", "ccneg/ccneg_images", is_archive=True
+        ),
+    ),
     "coco_counterfactuals": (
         *_github(
             *_EMBEDS,

@@ -44,6 +44,29 @@ def test_bla_four_sentences_count_as_one_beside_the_pairs(all_sets):
     assert len(read("bla", all_sets, first_group=True).cases) == 3 * 2 * 2
 
 
+@pytest.mark.parametrize("edition", ["hub", "github"])
+def test_ccneg_the_caption_stands_against_its_negation_without_commas(tmp_path, edition):
+    sets.ccneg.write(tmp_path, sets.ccneg.document(edition))
+    cases = read("ccneg", tmp_path).cases
+    assert cases[0].captions == ("a cup on a table", "a cup but not on a table")
+    assert [case.images[0].name for case in cases] == [f"{n:09d}.jpg" for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros(2), "it asks to run numpy"),
+        ({"image_paths": [], "annotations": []}, "is a list of 0 entries"),
+        ({"image_paths": ["a.jpg"], "annotations": []}, "shorter"),
+        ({"image_paths": ["a.jpg"], "annotations": [{"caption": "a"}]}, "'sop_data'"),
+    ],
+)
+def test_ccneg_a_file_of_something_else_is_refused_and_runs_no_code(tmp_path, content, message):
+    sets.ccneg.write(tmp_path, content)
+    with pytest.raises(DataError, match=rf"ccneg_preprocessed\.pt .*{message}"):
+        read("ccneg", tmp_path)
+
+
 def test_clevr_bind_every_text_has_the_prompt(all_sets):
     case = read("clevr_bind", all_sets, subsets=("gen",)).cases[1]
     assert case.captions[:2] == ("An image of a gen cone 1", "An image of a gen cube 1 0")
