@@ -43,6 +43,7 @@ def _github(repository: str, commit: str, folder: str, files: str) -> tuple[Down
 _COCO = "http://images.cocodataset.org"
 VAL2017 = Download(f"{_COCO}/zips/val2017.zip", "coco/val2017", is_archive=True)
 VAL2014 = Download(f"{_COCO}/zips/val2014.zip", "coco/val2014", is_archive=True)
+TRAIN2017 = Download(f"{_COCO}/zips/train2017.zip", "coco/train2017", is_archive=True)
 TRAIN2014 = Download(f"{_COCO}/zips/train2014.zip", "coco/train2014", is_archive=True)
 _CAPTIONS = Download(
     f"{_COCO}/annotations/annotations_trainval2017.zip", "coco/annotations", is_archive=True
@@ -56,6 +57,7 @@ GENOME = (
 _BLIP = "https://storage.googleapis.com/sfr-vision-language-research/datasets"
 _COCO_KARPATHY = Download(f"{_BLIP}/coco_karpathy_test.json", "coco/coco_karpathy_test.json")
 _FLICKR30K = Download(f"{_BLIP}/flickr30k_test.json", "flickr30k/flickr30k_test.json")
+_DOCCI = "https://storage.googleapis.com/docci/data"
 _CREPE = "https://raw.githubusercontent.com/RAIVNLab/CREPE/1fa81c425f442396fe304f170c8eb6dc0747c814"
 _HARD = ("amitakamath/hard_positives", "33addaae84b58d96dc8e9251b61d497c536ed23d")
 _EMBEDS = ("lst627/CLIP-Embeds", "1c73a50a153ccc9d89e2eddabb69f8cc05f1a0be")
@@ -65,6 +67,12 @@ DOWNLOADS: dict[str, tuple[Download, ...]] = {
     **dict.fromkeys(("coco_order", "coco_retrieval"), (_COCO_KARPATHY, VAL2014)),
     **dict.fromkeys(("flickr30k_order", "flickr30k_retrieval"), (_FLICKR30K,)),
     "bivlc": (Download(f"{_HUB}/imirandam/BiVLC/data", "bivlc"),),
+    "ccneg": (
+        Download(f"{_HUB}/jaisidhsingh/ccneg/ccneg_preprocessed.pt", "ccneg/ccneg_preprocessed.pt"),
+        Download(
+            f"{_HUB}/jaisidhsingh/ccneg/ccneg_images.zip", "ccneg/ccneg_images", is_archive=True
+        ),
+    ),
     "coco_counterfactuals": (
         *_github(
             *_EMBEDS,
@@ -109,6 +117,9 @@ DOWNLOADS: dict[str, tuple[Download, ...]] = {
             digest="e73068643923319ab8bd38a43404a34221d41b41",
         ),
         *GENOME,
+    ),
+    "docci": (
+        Download(f"{_DOCCI}/docci_descriptions.jsonlines", "docci/docci_descriptions.jsonlines"),
     ),
     "half_truths": (Download(f"{_HUB}/kbora/Half-Truths/data", "half_truths"),),
     "replace": (
@@ -166,6 +177,30 @@ DOWNLOADS: dict[str, tuple[Download, ...]] = {
         ),
     ),
     **dict.fromkeys(("negbench", "negbench_retrieval"), (VAL2017,)),
+    "negrefcocog": (
+        *_github(
+            "parkquasar/NegationCLIP",
+            "6f858ee490d5c17d54cbc1862dfd44f74f36324d",
+            "negrefcocog",
+            """
+            NegRefCOCOg/NegRefCOCOg.json 2b851551d1a48492c11d6b723333e68de91f7c0c
+            """,
+        ),
+        TRAIN2014,
+    ),
+    "pope": (
+        *_github(
+            "AoiDragon/POPE",
+            "08d957b917e5a378a2f99d35b6293c536a66298b",
+            "pope",
+            """
+            output/coco/coco_pope_adversarial.json 4eb7fc57596b955756a94bc63d1f967c2afb692a
+            output/coco/coco_pope_popular.json eecb09ee9c68becd95e6b18d48433ec68cc261b1
+            output/coco/coco_pope_random.json cd2b137f786675decb7442675929885125eeb083
+            """,
+        ),
+        VAL2014,
+    ),
     **dict.fromkeys(("coco_spatial_one", "coco_spatial_two"), (VAL2017,)),
     **dict.fromkeys(("gqa_spatial_one", "gqa_spatial_two"), GENOME),
     "spec": (Download(f"{_HUB}/wjpoom/SPEC/data.zip", "spec", is_archive=True),),
@@ -220,6 +255,19 @@ DOWNLOADS: dict[str, tuple[Download, ...]] = {
     ),
     "vismin": (Download(f"{_HUB}/mair-lab/vismin-bench@refs/convert/parquet", "vismin"),),
     "vl_checklist": GENOME,
+    "vsr": (
+        *_github(
+            "cambridgeltl/visual-spatial-reasoning",
+            "b27a0af0ee1462d2b6b92c8c83e869d9254a241a",
+            "vsr/",
+            """
+            data/splits/random/test.jsonl 5d9ee349707b99bbef726d6898cf2f0419923d7d
+            data/splits/zeroshot/test.jsonl ef6a41c54859fa141c25f67de429514c4339fd7f
+            """,
+        ),
+        TRAIN2017,
+        VAL2017,
+    ),
     "winoground": (
         Download(
             f"{_HUB}/facebook/winoground/data/examples.jsonl", "winoground/data/examples.jsonl"
@@ -246,7 +294,9 @@ BY_HAND: dict[str, str] = {
     ),
     "bla": f"{_DRIVE} github.com/shin-ee-chen/BLA",
     "clevr_bind": "the README of github.com/marthaflinderslewis/clip-binding says how it is made",
+    "docci": f"images: {_DOCCI}/docci_images.tar.gz (7.6 GB), unpacked into ROOT/docci",
     "eqben": "dataset.py of github.com/linzhiqiu/t2v_metrics names the archive on Google Drive",
+    "eqben_subset": f"{_DRIVE} github.com/Wangt-CN/EqBen",
     "ncd_squares": f"{_DRIVE} github.com/Raphoo/DCSM_Ideal_CLIP",
     "negbench": "annotations: datasets.md of github.com/m1k2zoo/negbench; images of VOC 2007: "
     "host.robots.ox.ac.uk/pascal/VOC",
@@ -260,6 +310,7 @@ BY_HAND: dict[str, str] = {
         f"{_DRIVE} github.com/amitakamath/whatsup_vlms",
     ),
     "svo_probes": "images: each at its own address, pos_url and neg_url in svo_probes.csv",
+    "urban1k": "the archive of huggingface.co/datasets/BeichenZhang/Urban1k, unpacked into ROOT",
     "valse": "images of SWiG, Visual7W and VisDial: from their sites, after their terms",
     "vl_checklist": "annotations: copy data/ of github.com/om-ai-lab/VL-CheckList; images of HAKE "
     "and SWiG: DATASETS.md there",

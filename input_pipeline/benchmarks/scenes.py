@@ -210,6 +210,22 @@ def attribute_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
 
 
 @_reader
+def confusion(scene: Scene, stream: Stream, number: int) -> _Question | None:
+    """Choice: a list caption against two with less in them, in which a colour ("a red circle and a
+    red square") or a shape ("a red circle and a blue circle") is repeated; the kinds alternate.
+
+    After the confusion benchmark of Auto-Comp (2602.02043), as far as its abstract describes it. A
+    model that saw such texts in training needs no image: the right caption repeats nothing.
+    """
+    kind = ("colour", "shape")[number % 2]
+    caption = _list(scene, stream)
+    wrong = [contrast.repeat(caption, scene, kind, phrase) for phrase in (0, 1)]
+    if not all(wrong):
+        return None
+    return _Question((caption.text, *(each.text for each in wrong if each)), kind)
+
+
+@_reader
 def relation_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
     """Choice: a relation caption against the caption with swapped objects (as VG-Relation)."""
     caption = _relation(scene, stream)
@@ -395,6 +411,7 @@ READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader,
     "scenes_zero_shot_objects": (zero_shot_objects, "zeroshot"),
     "scenes_zero_shot_colours": (zero_shot_colours, "zeroshot"),
     "scenes_attribute_swap": (attribute_swap, "choice"),
+    "scenes_confusion": (confusion, "choice"),
     "scenes_relation_swap": (relation_swap, "choice"),
     "scenes_replace": (replace, "triplet"),
     "scenes_replace_unseen": (replace_unseen, "triplet"),

@@ -42,6 +42,16 @@ def swap(
     return _negative(caption._replace(phrases=tuple(phrases)), scene)
 
 
+def repeat(caption: Caption, scene: Scene, role: str, phrase: int) -> Caption | None:
+    """Hard negative: phrase 0 or 1 of two takes the word of the other, "a red circle and a blue
+    square" -> "a red circle and a red square". `role` as in `swap`.
+    """
+    other = getattr(caption.phrases[1 - phrase], role)
+    phrases = list(caption.phrases)
+    phrases[phrase] = phrases[phrase]._replace(**{role: other})
+    return _negative(caption._replace(phrases=tuple(phrases)), scene)
+
+
 def reverse(caption: Caption, scene: Scene) -> Caption | None:
     """Hard negative: the two sides of a relation exchanged, "X left of Y" -> "Y left of X"."""
     if caption.kind != "relation":

@@ -293,6 +293,13 @@ def test_zero_shot_is_the_score_of_the_mean_of_the_prompts(tiny):
     assert model.zero_shot([], ["red"]).shape == (0, 1)
 
 
+def test_negation_changes_the_scores_of_texts_that_negate_alone(tiny):
+    model, texts = vlc_jax.load(tiny[0]), ["red cat", "red and no cat"]
+    plain, found = model.score(GREYS, texts), model.score(GREYS, texts, negation=True)
+    np.testing.assert_array_equal(found[:, 0], plain[:, 0])
+    assert (found[:, 1] != plain[:, 1]).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -44,9 +44,11 @@ def damaged(path: Path, rng: np.random.Generator) -> bytes:
     data = path.read_bytes()
     if rng.random() < 0.3:
         return _bytes(data, rng)
-    if path.suffix == ".json":
+    # POPE has objects line by line in .json
+    is_lines = path.suffix == ".jsonl" or b"}\n{" in data
+    if path.suffix == ".json" and not is_lines:
         return _encoded(_document(json.loads(data), rng))
-    if path.suffix == ".jsonl":
+    if is_lines:
         lines = data.splitlines()
         at = int(rng.integers(len(lines)))
         lines[at] = _encoded(_document(json.loads(lines[at]), rng))

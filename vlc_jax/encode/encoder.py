@@ -150,14 +150,16 @@ class Encoder:
         score, score_options = (
             _on_host(function, variables) for function in (self.score, self.score_options)
         )
+        is_cosine = all(self._setup.model.head.reads_pooled)
         if not self._once:
-            return Scorer(images, texts, score, score_options, *tokens)
+            return Scorer(images, texts, score, score_options, *tokens, is_cosine=is_cosine)
         for encode in (self.images, self.texts):
             encode.cache.use(variables)
         head = self._setup.model.head
-        if all(head.reads_pooled):
+        if is_cosine:
             score = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
-            return Scorer(images, texts, score, partial(_score_pairs, score_options), *tokens)
+            of_pairs = partial(_score_pairs, score_options)
+            return Scorer(images, texts, score, of_pairs, *tokens, is_cosine=True)
         # heads, which take longer than the towers; the blocks above have copies, and take no time
         score, score_options = self._counted(score), self._counted(score_options)
         if head.requests[1].tokens != "ids":

@@ -25,6 +25,7 @@ from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
+from vlc_jax.evaluators import negation as negations
 from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.images import image_ops
@@ -242,7 +243,11 @@ class Model:
         return self._pooled(self._encodable(texts), "embed_texts")
 
     def score(
-        self, images: Sequence[AnyImage], texts: Sequence[Caption]
+        self,
+        images: Sequence[AnyImage],
+        texts: Sequence[Caption],
+        *,
+        negation: bool | Mapping[str, Any] = False,
     ) -> Float[np.ndarray, "images texts"]:
         """Scores of every image with every text, before `logit_scale` and `logit_bias`.
 
@@ -251,14 +256,20 @@ class Model:
         without a head). So a call compiles one shape at most, and calls of similar size share it.
         For a head, tokens of eight batches of images and of texts are in memory at a time; more
         texts than that are embedded again for the next images.
+        negation: takes what a text negates out of its embedding, without training: True, or some of
+          the fields of `evaluators.negation.Negation` as a mapping. Other texts keep their scores.
+        Raises UsageError for negation with a head that scores tokens.
         """
-        inputs, texts = _images(images), self._encodable(texts)
+        inputs, texts, how = _images(images), _texts(texts), negations.options(negation)
+        self._encodable([*texts, *(negations.texts(texts, how) if how else ())])
         scores = np.zeros((len(inputs), len(texts)), np.float32)
         if not scores.size:
             return scores
         has_head = self._setup.model.has_head
         in_memory = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
         of_images, of_texts = self._scorer(len(inputs)), self._scorer(len(texts))
+        if how:
+            of_texts = negations.correcting(of_texts, how)
         in_blocks, text = self._in_blocks(*scores.shape), None
         for top in range(0, len(inputs), in_memory):
             image = of_images.embed_images(inputs[top : top + in_memory])

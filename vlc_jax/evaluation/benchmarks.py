@@ -19,7 +19,7 @@ from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.interrupt import Interrupt
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluation import text_nulls
-from vlc_jax.evaluators import EvalResult, Scorer, patch_maps, questions
+from vlc_jax.evaluators import EvalResult, Scorer, negation, patch_maps, questions
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, Benchmark, protocol_of
 from vlc_jax.input_pipeline.case import image_file, maps_file
 from vlc_jax.input_pipeline.images import image_ops
@@ -83,7 +83,9 @@ class Evaluation:
                 for case in benchmark.cases[: self._options.preview]:
                     for image in case.images:
                         self._encoder.transform(image, None)
-                tokenizer.require(benchmark.texts)
+                how = negation.options(self._options.benchmarks[name].options.get("negation"))
+                more = negation.texts(benchmark.texts, how) if how else []
+                tokenizer.require([*benchmark.texts, *more])
 
     def into(self, folder: str) -> "Evaluation":
         """A copy that writes its results into `folder` of the workdir."""

@@ -16,6 +16,7 @@ from vlc_jax.evaluators import (
     linear_probe,
     multilabel,
     multiple_choice,
+    negation,
     pairs,
     retrieval,
     stats,
@@ -194,9 +195,9 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
 # Protocols that ask the model questions, and may take the place of a reader's own protocol: the
 # option `protocol` of a benchmark names one of them.
 ASKING = tuple(name for name, row in PROTOCOLS.items() if row.needs)
-# Options of every benchmark: the protocol, and the fields of vqascore.asking, which replaces the
-# scores of captions in every other protocol.
-OPTIONS = ("protocol", "vqascore")
+# Options of every benchmark: the protocol, the fields of vqascore.asking, which replaces the scores
+# of captions in every other protocol, and of negation.Negation, which corrects embeddings of texts.
+OPTIONS = ("protocol", "vqascore", "negation")
 # Prefix of a metric over the cases that a blind classifier of the texts does not get right.
 GROUNDED = "grounded_"
 
@@ -228,6 +229,8 @@ def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any)
     of_protocol = {key: value for key, value in options.items() if key not in OPTIONS}
     if options.get("vqascore") is not None:
         scorer = vqascore.asking(scorer, **options["vqascore"])
+    if how := negation.options(options.get("negation")):
+        scorer = negation.correcting(scorer, how)
     result = PROTOCOLS[name].evaluate(benchmark, scorer, **of_protocol)
     # protocols that ask have put their own question there
     if scorer.prompt and "prompt" not in result.details:
@@ -253,12 +256,17 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
         if name in ASKING:
             raise errors.UsageError(f"protocol {name!r} has questions of its own: no vqascore")
         vqascore.check(of_vqascore)
+    is_corrected = negation.options(options.get("negation")) is not None
+    if is_corrected and name in ASKING:
+        raise errors.UsageError(f"protocol {name!r} compares no embeddings: no negation")
     if abilities is None:
         return
     if of_vqascore is not None:
         abilities.require("scores_answers")
     elif row.needs:
         abilities.require(row.needs(**values))
+    if is_corrected:
+        abilities.require("is_cosine")
     if row.embeds and row.embeds(**values):
         abilities.require("embeds")
 

@@ -169,7 +169,8 @@ class _Encoder:
         self._rows: dict[bytes | str, np.ndarray] = {}  # item -> its embedding
 
     def scorer(self) -> Scorer:
-        return Scorer(self._embed_images, self._embed_texts, _cosines, _own_cosines)
+        functions = self._embed_images, self._embed_texts, _cosines, _own_cosines
+        return Scorer(*functions, is_cosine=True)
 
     def _embed_images(self, images: Sequence[ImageLike]) -> ImageFeatures:
         by_key = {self._calls.key(image): image for image in images}

@@ -12,7 +12,7 @@ from vlc_jax.types import ImageFeatures, TextFeatures
 
 Features = TypeVar("Features", ImageFeatures, TextFeatures)
 DecodingKind = Literal["greedy", "m3id"]
-Ability = Literal["writes", "scores_answers", "embeds"]
+Ability = Literal["writes", "scores_answers", "embeds", "is_cosine"]
 
 
 class Decoding(NamedTuple):
@@ -49,6 +49,10 @@ REFUSALS = {
         "this protocol reads embeddings, and this model has only scores: take an object with the "
         "methods embed_images and embed_texts, or leave the benchmark or its option out"
     ),
+    "is_cosine": (
+        "negation corrects embeddings of texts, and the score of this model is no dot product of "
+        "two embeddings: leave negation out"
+    ),
 }
 
 
@@ -56,12 +60,14 @@ class Abilities(NamedTuple):
     """Abilities of a model that some protocols need.
 
     writes: generates answers.   scores_answers: its scores are those of answers to questions.
-    embeds: has embeddings of images and texts, and not only scores.
+    embeds: has embeddings of images and texts, and not only scores.   is_cosine: a score is the dot
+    product of two embeddings.
     """
 
     writes: bool
     scores_answers: bool
     embeds: bool = True
+    is_cosine: bool = False
 
     def require(self, ability: Ability) -> None:
         """Raises UsageError if the model lacks the ability."""
@@ -86,6 +92,7 @@ class Scorer(NamedTuple):
                    caption with its answer ("question", "answer"); None if the model's scores are
                    not those of answers to questions
     embeds         False if `pooled` is no embedding, and only scores have a meaning
+    is_cosine      True if a score is the dot product of the two `pooled`
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
@@ -97,11 +104,13 @@ class Scorer(NamedTuple):
     answers: Callable[[ImageFeatures, Sequence[str], Decoding], list[str]] | None = None
     prompt: Mapping[str, str] | None = None
     embeds: bool = True
+    is_cosine: bool = False
 
     @property
     def abilities(self) -> Abilities:
         """Abilities of the model, from the functions that are not None."""
-        return Abilities(self.answers is not None, self.prompt is not None, self.embeds)
+        writes, scores_answers = self.answers is not None, self.prompt is not None
+        return Abilities(writes, scores_answers, self.embeds, self.is_cosine)
 
 
 def require_questions(scorer: Scorer) -> Mapping[str, str]:

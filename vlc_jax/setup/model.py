@@ -80,7 +80,7 @@ def _choose_attention(tower: Tower, implementation: str, platform: str) -> atten
 
 
 def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
-    """Abilities of the model for question benchmarks.
+    """Abilities of the model, for benchmarks that ask questions or correct embeddings.
 
     It writes text if its head decodes and the tokenizer turns ids into text. It scores answers if
     the tokenizer marks answer tokens and the head reads the marks.
@@ -88,6 +88,7 @@ def abilities(model: nn.Module, tokenizer: Tokenizer) -> Abilities:
     return Abilities(
         writes=isinstance(model.head, heads.Generating) and hasattr(tokenizer, "decode"),
         scores_answers=tokenizer.reads_conversations and model.head.reads_marks,
+        is_cosine=all(model.head.reads_pooled),
     )
 
 

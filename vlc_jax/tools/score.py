@@ -23,12 +23,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("score", __doc__)
     parser.add_argument("--images", required=True, nargs="+", metavar="FILE")
     parser.add_argument("--texts", required=True, nargs="+", metavar="TEXT")
+    parser.add_argument(
+        "--negation", action="store_true", help="take what a text negates out of it"
+    )
     parser.add_argument("--json", action="store_true", help="numbers instead of a table")
     command.add_model(parser)
     args = parser.parse_args(arguments)
 
     def score() -> str:
-        scores = command.model(args).score(args.images, args.texts)
+        model = command.model(args)
+        scores = model.score(args.images, args.texts, negation=args.negation)
         if args.json:
             result = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
             return json.dumps(result, ensure_ascii=False)

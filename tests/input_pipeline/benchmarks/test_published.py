@@ -86,6 +86,8 @@ def test_damaged_files_are_refused_by_name(name, all_sets, tmp_path, damage):
     options = {key: value for key, value in sets.options(name, all_sets).items() if key != "root"}
     if damage == "cut" and all(path.suffix in (".csv", ".tsv") for path in names):
         return  # a table that ends early has fewer rows, which the count then says
+    if damage != "empty" and all(path.suffix == ".txt" for path in names):
+        return  # each file is a caption, whatever it says
     with pytest.raises(DataError, match="|".join(path.name for path in names)):
         PUBLISHED[name][0](root=copy, **options)
 

@@ -250,6 +250,20 @@ def test_held_sets_show_held_out_pairs_and_the_others_never():
             assert held == ("held" in name), name
 
 
+def test_confusion_repeats_one_colour_or_one_shape_of_the_caption():
+    for case in READERS["scenes_confusion"](count=60).cases:
+        # "a red circle and a blue square"
+        at = {"colour": (1, 5), "shape": (2, 6)}[case.group]
+        right, *wrong = [caption.split() for caption in case.captions]
+        assert right[at[0]] != right[at[1]]
+        for repeated, words in zip((right[at[1]], right[at[0]]), wrong, strict=True):
+            assert [words[k] for k in at] == [repeated, repeated]
+            assert not is_true(" ".join(words), scene_of(case))
+            assert [w for k, w in enumerate(words) if k not in at] == [
+                w for k, w in enumerate(right) if k not in at
+            ]
+
+
 def test_negation_always_says_no_and_names_one_present_and_one_absent_shape():
     for case in READERS["scenes_negation"](count=100).cases:
         scene = scene_of(case)

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.support import sets
 from tests.support.sets.files import picture_bytes, write_parquet
@@ -41,6 +42,29 @@ def test_bla_four_sentences_count_as_one_beside_the_pairs(all_sets):
     assert not any("four=" in name for name in metrics)
     # the authors' first group of an image is an option
     assert len(read("bla", all_sets, first_group=True).cases) == 3 * 2 * 2
+
+
+@pytest.mark.parametrize("edition", ["hub", "github"])
+def test_ccneg_the_caption_stands_against_its_negation_without_commas(tmp_path, edition):
+    sets.ccneg.write(tmp_path, sets.ccneg.document(edition))
+    cases = read("ccneg", tmp_path).cases
+    assert cases[0].captions == ("a cup on a table", "a cup but not on a table")
+    assert [case.images[0].name for case in cases] == [f"{n:09d}.jpg" for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros(2), "it asks to run numpy"),
+        ({"image_paths": [], "annotations": []}, "is a list of 0 entries"),
+        ({"image_paths": ["a.jpg"], "annotations": []}, "shorter"),
+        ({"image_paths": ["a.jpg"], "annotations": [{"caption": "a"}]}, "'sop_data'"),
+    ],
+)
+def test_ccneg_a_file_of_something_else_is_refused_and_runs_no_code(tmp_path, content, message):
+    sets.ccneg.write(tmp_path, content)
+    with pytest.raises(DataError, match=rf"ccneg_preprocessed\.pt .*{message}"):
+        read("ccneg", tmp_path)
 
 
 def test_clevr_bind_every_text_has_the_prompt(all_sets):
@@ -108,6 +132,29 @@ def test_naturalbench_images_and_captions_of_a_row_are_a_pair(all_sets):
     case = read("naturalbench_retrieval", all_sets).cases[1]
     assert [path.name for path in case.images] == ["2.jpg", "3.jpg"]
     assert case.captions == ("A dog sits beside door 1.", "A dog stands beside door 1.")
+
+
+def test_docci_has_the_test_split_and_urban1k_the_first_lines(all_sets):
+    cases = read("docci", all_sets).cases
+    assert [case.images[0].name for case in cases] == ["test_00001.jpg", "test_00002.jpg"]
+    assert cases[0].captions == ("A photograph of 1 cups. They stand on a table.",)
+    assert len(read("docci", all_sets, split="train").cases) == 1
+    with pytest.raises(ValueError, match="split are some of"):
+        read("docci", all_sets, split="val")
+    streets = {case.images[0].name: case.captions for case in read("urban1k", all_sets).cases}
+    assert streets["10.jpg"] == ("A street with 10 cars. The sky is blue.",)
+    assert len(streets) == 3
+
+
+def test_negrefcocog_regions_are_cut_as_pillow_cuts_them(all_sets):
+    first, second = read("negrefcocog", all_sets).cases
+    for case, row in zip((first, second), sets.negrefcocog.ROWS, strict=True):
+        boxes = sorted(row["bbox_list"], key=lambda box: box != row["ref_bbox"])
+        for crop, (x, y, width, height) in zip(case.images, boxes, strict=True):
+            with Image.open(crop.image) as image:
+                expected = np.asarray(image.convert("RGB").crop((x, y, x + width, y + height)))
+            np.testing.assert_array_equal(image_ops.decode(crop), expected)
+    assert first.captions == ("a cup without a handle",)
 
 
 def test_ncd_squares_captions_are_made_of_the_name_of_the_image(all_sets, tmp_path):
@@ -180,6 +227,57 @@ def test_sugarcrepe_pp_the_second_caption_is_the_hard_positive(all_sets):
     assert "swap_obj: 2 cases; published are 245" in benchmark.notes
 
 
+def test_pope_the_right_answer_is_first_in_captions_and_short_answers(all_sets):
+    benchmark = read("pope", all_sets)
+    yes, no = benchmark.cases[:2]
+    assert yes.captions == ("There is a cup in the image.", "There is no cup in the image.")
+    assert no.captions == ("There is no apple in the image.", "There is an apple in the image.")
+    assert no.meta["short"] == {
+        "question": "Is there an apple in the image?",
+        "answers": ("no", "yes"),
+    }
+    assert {"accuracy/answer=yes", "accuracy/subset=popular"} <= set(metrics_of(benchmark))
+    assert "adversarial: 2 cases; published are 3,000" in benchmark.notes
+
+
+def test_vsr_a_caption_stands_against_its_negation(all_sets, tmp_path):
+    cases = read("vsr", all_sets, subsets=("random",)).cases
+    assert [case.captions for case in cases] == [
+        ("The cat is behind the laptop.", "The cat is not behind the laptop."),
+        ("The bowl does not contain the apple.", "The bowl contains the apple."),
+        ("The bed has as a part the couch.", "The bed does not have as a part the couch."),
+        ("The dogs are not near the cake.", "The dogs are near the cake."),
+    ]
+    assert cases[1].images[0].parent.name == "val2017"
+    assert cases[1].meta["short"]["answers"] == ("false", "true")
+    assert cases[1].meta["short"]["question"].endswith("false? The bowl contains the apple.")
+    flat = read("vsr", all_sets, subsets=("random",), images="coco/val2017", flat=True).cases
+    assert flat[1].images == cases[1].images
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("pope", {"label": "maybe"}, r"case 1 asks .*, 'maybe'"),
+        ("pope", {"text": "Is it raining?"}, "case 1 asks 'Is there a ... in the image.'"),
+        ("vsr", {"label": 2}, "case 1: label is 0 or 1; got 2"),
+        ("vsr", {"label": True}, "case 1: label is 0 or 1; got True"),
+        ("vsr", {"caption": "The cat sat."}, "case 1 has one of the verbs is, .*'The cat sat"),
+        ("vsr", {"image_link": "x/test2017/7.jpg"}, "case 1: image_link is the address of"),
+        ("docci", {"split": "val"}, "case 1: split is one of test, .*; got 'val'"),
+    ],
+)
+def test_a_wrong_line_is_named_by_file_and_case(all_sets, tmp_path, name, change, message):
+    origin = PUBLISHED[name][1]
+    shutil.copytree(all_sets / origin.folder, tmp_path / origin.folder)
+    path = tmp_path / origin.folder / origin.files[0]
+    first, second, *others = path.read_text().split("\n")
+    second = json.dumps(json.loads(second) | change)
+    path.write_text("\n".join([first, second, *others]))
+    with pytest.raises(DataError, match=f"{path.name}: {message}"):
+        read(name, tmp_path)
+
+
 @pytest.mark.parametrize("edition", vismin.EDITIONS)
 def test_vismin_captions_stand_beside_their_images_in_both_editions(tmp_path, edition):
     sets.vismin.write(tmp_path, edition)
@@ -224,6 +322,7 @@ def test_vismin_notes_a_solution_that_it_does_not_use(tmp_path):
 BLA = ("bla", "BLA_Benchmark/annotations/active_passive_captions.json")
 COLA = ("cola", "cola/COLA_multiobjects_matching_benchmark.json")
 EQBEN = ("eqben", "eqben_vllm/all_select.json")
+NEGREFCOCOG = ("negrefcocog", "negrefcocog/NegRefCOCOg.json")
 SPATIAL = ("coco_spatial_one", "whatsup/coco_qa_one_obj.json")
 SPEC = ("spec", "spec/count/image2text.json")
 SUGARCREPE = ("sugarcrepe_pp", "sugarcrepe_pp/swap_obj.json")
@@ -241,6 +340,11 @@ WRONG_ROWS = [  # set and file, change of its second row or another row in its p
     (*EQBEN, {"caption1": None}, "case 1 has no 'caption1'"),
     ("naturalbench_retrieval", "NaturalBench-Retrieval/metadata.json", {"image_1": None},
      "case 1 has no 'image_1'"),
+    (*NEGREFCOCOG, {"ref_bbox": [1, 2, 3]}, "case 1, 'ref_bbox': a region is a list of left"),
+    (*NEGREFCOCOG, {"bbox_list": 7}, "case 1, 'bbox_list': a region is a list of left"),
+    (*NEGREFCOCOG, {"bbox_list": [[0, 0, 4, 3]]}, "case 1: 'bbox_list' has 'ref_bbox' and"),
+    (*NEGREFCOCOG, {"ref_bbox": [0, 0, "x", 3], "bbox_list": [[0, 0, "x", 3], [0, 0, 4, 3]]},
+     "case 1: 'width' is a number; got 'x'"),
     (*SPATIAL, [7, "A photo of a lamp on the left"], "case 1 is not a list of image id, correct"),
     (*SPATIAL, [7, "A photo of a lamp somewhere", "B"], "case 1 does not end in one of .*'left'"),
     (*SPEC, {"keys": ["a", "b"], "label": 2}, "case 1 needs two or more texts"),

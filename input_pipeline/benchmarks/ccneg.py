@@ -1,0 +1,87 @@
+"""CC-Neg: an image of CC3M, its caption, and the caption with a part negated.
+
+Singh et al., "Learning the Power of 'No': Foundation Models with Negations" (WACV 2025); read like
+github.com/jaisidhsingh/CoN-CLIP. Unverified: the file was not available; its fields are those that
+the authors' code and other projects read.
+"""
+
+import pickle
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vlc_jax.input_pipeline.benchmarks import fields, published
+from vlc_jax.input_pipeline.case import Benchmark, Case
+from vlc_jax.input_pipeline.record import DataError
+
+FILE = "ccneg_preprocessed.pt"
+CASES = 40_000  # the authors evaluate on the last ones and train on the others
+ORIGIN = published.Origin(
+    protocol="choice",
+    folder="ccneg",
+    files=(FILE,),
+    images="ccneg/ccneg_images/cc3m_subset_images_extracted_final",
+    source="huggingface.co/datasets/jaisidhsingh/ccneg or github.com/jaisidhsingh/CoN-CLIP "
+    "(ccneg_dataset/)",
+    licence="MIT (of the authors' code)",
+    cases=CASES,
+    overlap="CC3M",
+)
+
+
+@published.reader(ORIGIN)
+def ccneg(files: published.Files) -> Benchmark:
+    """The last 40,000 captions, each against itself with a part negated; without commas in the
+    negated one, as in the authors' code."""
+    rows = files.check(FILE, _rows(files.path(FILE)), ("caption", "negated"), **_IMAGE)[-CASES:]
+    return files.benchmark(
+        Case(
+            published.case_id(number, row["image"]),
+            (files.image(row["image"]),),
+            (row["caption"], row["negated"].replace(",", "")),
+            None,
+            {"record": row["image"]},
+        )
+        for number, row in enumerate(rows)
+    )
+
+
+_IMAGE = {"image": fields.image_name}
+
+
+class _Plain(pickle.Unpickler):
+    """Reads lists, dicts, texts and numbers: a pickle from the internet could run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise DataError(f"it asks to run {module[:50]}.{name[:50]}; texts and numbers are read")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise DataError("it holds tensors; texts and numbers are read")
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """Rows with image, caption and negated; values that are no texts are refused later."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (member,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+            with archive.open(member) as file:
+                document = _Plain(file).load()
+        rows = zip(document["image_paths"], document["annotations"], strict=True)
+        # two editions: "caption" beside "sop_data", or in an object "json"
+        return [
+            {
+                "image": PurePosixPath(image).name,
+                "caption": row.get("json", row)["caption"],
+                "negated": row["sop_data"]["negative-prompt"],
+            }
+            for image, row in rows
+        ]
+    except (
+        *(pickle.UnpicklingError, zipfile.BadZipFile, EOFError, NotImplementedError),
+        *(AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError, MemoryError),
+        DataError,
+    ) as error:
+        raise DataError(
+            f"{path} is no file of torch.save with image_paths and annotations "
+            f"(caption, sop_data): {error!s:.200}; {ORIGIN.how_to_get}"
+        ) from error
