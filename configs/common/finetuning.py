@@ -97,6 +97,13 @@ def use_hard_images(config: ConfigDict, **kinds: float) -> None:
     config.input.scenes.count = 256_000
 
 
+def use_triplets(config: ConfigDict, **kinds: float) -> None:
+    """Hard images, whose captions are the hard negatives of their records' captions, and the other
+    way round."""
+    use_hard_images(config, **kinds)
+    pretrained.use_texts(config.input.negatives, 1, "skip", {"from_record": 1.0})
+
+
 def use_negatives(config: ConfigDict, count: int = 1, **generators: float) -> None:
     """`count` hard negatives per caption of these generators; replacing words follow DRAWS."""
     draw = {"draw": DRAWS.get(config.input.scenes.world, WORD_LIST)}

@@ -232,6 +232,14 @@ def use_texts(
     texts.generators, texts.options = ConfigDict(generators), ConfigDict(options)
 
 
+def use_triplets(config: ConfigDict) -> None:
+    """A hard negative and an image of it in each row, the columns `negatives` and `negative_image`;
+    images, and images of negatives, are the rows of the batch by turns."""
+    config.input.hard_images, config.batch_size = 1, 2 * config.batch_size
+    use_texts(config.input.negatives, 1, "skip", {"from_record": 1.0})
+    use_columns(config, negatives_column="negatives", negative_image_column="negative_image")
+
+
 def use_left_right(texts: ConfigDict) -> None:
     """One hard negative per caption with left and right exchanged, as its authors do."""
     use_texts(texts, 1, "skip", {"left_right": 1.0}, left_right=AUTHORS)

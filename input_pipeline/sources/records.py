@@ -21,9 +21,9 @@ from vlc_jax.input_pipeline.sources import (
     joined_rows,
     json_annotations,
     row_keys,
+    row_records,
     tables,
 )
-from vlc_jax.input_pipeline.sources.row_records import RowRecords
 from vlc_jax.input_pipeline.stores import placed
 from vlc_jax.input_pipeline.stores.placed import Place, StorePath
 
@@ -32,7 +32,7 @@ _CHECKED_IMAGES = 100
 HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
-class RecordsSource(RowRecords):
+class RecordsSource(row_records.RowRecords):
     """Source of your own data: a record per image of a table, or of COCO captions.
 
     path: the table: JSONL, TSV, CSV, JSON or Parquet, by the suffix of its name
@@ -54,6 +54,9 @@ class RecordsSource(RowRecords):
       selects it: one name for all, or lists of the same shape.
     hard_images_column: a list of ids. group_column: any value to split results by, one for all
       rows of an image.
+    negative_image_column: an image of the row's one hard negative, which becomes its hard image:
+      with the negative as caption and the caption as hard negative. It is found by its id and is
+      no record itself; each row is a record.
     meta_columns: columns that are copied to the record's `meta`, as a list where rows of its image
       differ.
     split_column: the column of split names; only rows of `split` are taken, and "train+restval"
@@ -94,6 +97,7 @@ class RecordsSource(RowRecords):
         negative_kinds_column: str | None = None,
         positive_kinds_column: str | None = None,
         hard_images_column: str | None = None,
+        negative_image_column: str | None = None,
         group_column: str | None = None,
         meta_columns: Sequence[str] = (),
         caption_weights: Sequence[float] | None = None,
@@ -122,7 +126,14 @@ class RecordsSource(RowRecords):
             group_column=group_column,
             meta_columns=meta_columns,
             caption_weights=caption_weights,
+            negative_image_column=negative_image_column,
         )
+        self.finds_more = negative_image_column is not None
+        if self.finds_more and hard_images_column is not None:
+            raise ValueError(
+                "hard images are those of hard_images_column or of negative_image_column; got "
+                f"{hard_images_column!r} and {negative_image_column!r}: leave one out"
+            )
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
         self._table = self._open(placed.of(path), quoting)
@@ -142,7 +153,8 @@ class RecordsSource(RowRecords):
         # rows of the records; position of each record's first row, None: each row is a record
         self._index: np.ndarray | range
         self._first: np.ndarray | None = None
-        self._select(excluded, join_rows and self._joins_rows and not self._is_packed)
+        is_joined = join_rows and self._joins_rows and not (self._is_packed or self.finds_more)
+        self._select(excluded, is_joined)
         self.rows = len(self._index)
         self.fingerprint = self._fingerprint()
         self.image_sizes = image_files.sizes(
@@ -167,11 +179,15 @@ class RecordsSource(RowRecords):
 
     def find(self, record_id: str) -> Record:
         """The record of a row's id. Raises DataError if there is none, or if it cannot be read."""
-        position = self._position(record_id)
+        is_negative = self.finds_more and record_id.endswith(row_records.NEGATIVE)
+        main = record_id.removesuffix(row_records.NEGATIVE) if is_negative else record_id
+        position = self._position(main)
         if position is None:
             raise DataError(
                 f"{self._table.path} has no record {record_id!r} in split {self._split!r}"
             )
+        if is_negative:
+            return self._record_of_negative(int(self._index[position]))
         return self[position]
 
     def _position(self, record_id: str) -> int | None:
@@ -351,6 +367,8 @@ class RecordsSource(RowRecords):
             options.append("joined")
         if self._caption_weights:
             options.append(self._caption_weights)
+        if self._negative_image:
+            options.append(["negative_image", self._negative_image])
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 

@@ -1,5 +1,6 @@
 """The record of a row: its columns, and the paths of its image."""
 
+import dataclasses
 import difflib
 import os
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ USUAL_NAMES = {
     ),
     "caption_column": ("title", "text", "captions", "sentence", "description", "txt"),
 }
+NEGATIVE = "~negative"  # after the id of a row: the record of its negative image
 
 
 class RowRecords:
@@ -62,8 +64,10 @@ class RowRecords:
         group_column: str | None,
         meta_columns: Sequence[str],
         caption_weights: Sequence[float] | None = None,
+        negative_image_column: str | None = None,
     ) -> None:
         self._folder = folder
+        self._negative_image = negative_image_column
         self._image = image_column
         self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
         self._id = id_column
@@ -94,7 +98,7 @@ class RowRecords:
             positives=positives,
             negative_kinds=negative_kinds,
             positive_kinds=positive_kinds,
-            hard_images=[str(other) for other in cell.as_list(self._hard_images)],
+            hard_images=self._hard_ids(cell, row, row_index),
             group=None if self._group is None else row.get(self._group),
             meta={column: row.get(column) for column in self._meta},
             caption_weights=self._weights(row, name),
@@ -103,6 +107,28 @@ class RowRecords:
     def _image_of(self, row: dict[str, Any], name: str) -> Path | PackedImage:
         cell = row.get(self._image)
         return cell if isinstance(cell, PackedImage) else self._locate(self._image_name(row, name))
+
+    def _record_of_negative(self, row_index: int) -> Record:
+        """The record of a row's negative image: the hard negative is its caption, and the caption
+        its hard negative."""
+        record, name = self._record(row_index), self._table.name(row_index)
+        if [len(texts) for texts in (record.captions, *record.negatives)] != [1, 1]:
+            raise DataError(
+                f"{name}: a negative image is of one caption with one hard negative; got "
+                f"{list(record.captions)} with {list(record.negatives)}"
+            )
+        image = _file_name(self._table[row_index], self._negative_image, name)
+        return dataclasses.replace(
+            record,
+            id=record.id + NEGATIVE,
+            image=self._locate(image),
+            captions=record.negatives[0],
+            negatives=[[str(record.captions[0])]],
+            positives=(),
+            positive_kinds=(),
+            hard_images=[record.id],
+            meta={},
+        )
 
     def _candidate_paths(self, image: str) -> list[Path]:
         """Possible paths of a named image, the likeliest first."""
@@ -144,13 +170,13 @@ class RowRecords:
         del row
         return True
 
+    def _hard_ids(self, cell: cells.Cells, row: dict[str, Any], row_index: int) -> list[str]:
+        if self._negative_image is not None:
+            return [self._record_id(row, row_index) + NEGATIVE]
+        return [str(other) for other in cell.as_list(self._hard_images)]
+
     def _image_name(self, row: dict[str, Any], name: str) -> str:
-        image = row.get(self._image)
-        if not isinstance(image, str) or not image.strip() or "\0" in image:
-            raise DataError(f"{name}: {self._image!r} is the name of a file; got {image!r}")
-        if "://" in image:
-            raise DataError(f"{name}: {image} is a URL; download the images first")
-        return image
+        return _file_name(row, self._image, name)
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
         if self._id is None:
@@ -174,6 +200,7 @@ class RowRecords:
             "negative_kinds",
             "positive_kinds",
             "hard_images",
+            "negative_image",
             "group",
         ):
             named[f"{option}_column"] = [getattr(self, f"_{option}")]
@@ -191,3 +218,12 @@ class RowRecords:
                         f"{self._table.path} has no column {column!r} ({option}); "
                         f"columns: {known}{hint}"
                     )
+
+
+def _file_name(row: dict[str, Any], column: str, name: str) -> str:
+    image = row.get(column)
+    if not isinstance(image, str) or not image.strip() or "\0" in image:
+        raise DataError(f"{name}: {column!r} is the name of a file; got {image!r}")
+    if "://" in image:
+        raise DataError(f"{name}: {image} is a URL; download the images first")
+    return image

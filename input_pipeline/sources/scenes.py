@@ -27,8 +27,9 @@ class ScenesSource:
 
     `hard_images` gives every record one hard image and lists (kind, share): "relation" and
     "attribute", see `scenes.hard_image`. A record then has one caption, which names two objects;
-    its hard image has the id "<id>~<kind>" and the counterpart of that caption. The records differ
-    from a source without hard images: scenes that allow no hard image are replaced.
+    its hard image has the id "<id>~<kind>" and the counterpart of that caption; each caption is the
+    hard negative of the other one. The records differ from a source without hard images: scenes
+    that allow no hard image are replaced.
 
     `conversations` lists (kind, share): "caption" is a share of the texts, the other kinds (see
     scenes/conversations.py) are shares of the turns of all other texts. Text k is then caption k,
@@ -108,7 +109,7 @@ class ScenesSource:
         if self._shares:
             pair = self._pair(index)
             hard = f"{record_id}~{pair.kind}"
-            return self._record(record_id, pair.scene, [pair.caption], hard)
+            return self._record(record_id, pair.scene, [pair.caption], hard, pair.hard_caption)
         scene = sample.sample_scene(self.world, self.split, index)
         stream = Stream(f"{record_id}/captions")
         captions = [grammar.describe(scene, stream, self.style) for _ in range(self._captions)]
@@ -127,7 +128,8 @@ class ScenesSource:
             if not mark:
                 return self[index]
             if self._shares and (pair := self._pair(index)).kind == kind:
-                return self._record(record_id, pair.hard_scene, [pair.hard_caption], main)
+                captions = [pair.hard_caption]
+                return self._record(record_id, pair.hard_scene, captions, main, pair.caption)
         raise DataError(f"source {self.fingerprint!r} has no record {record_id!r}")
 
     def _id(self, index: int) -> str:
@@ -141,11 +143,12 @@ class ScenesSource:
         record_id: str,
         scene: Scene,
         captions: Sequence[Caption],
-        *hard_images: str,
+        hard_image: str = "",
+        negative: Caption | None = None,
         shown: Scene | None = None,
     ) -> Record:
-        """hard_images: ids of the record's hard images.   shown: the scene of the image; default:
-        the scene of the captions."""
+        """hard_image: its id, and its caption, the hard negative of the only caption; none without
+        hard images.   shown: the scene of the image; default: the scene of the captions."""
         texts = [caption.text for caption in captions]
         if self._kinds:
             stream = Stream(f"{record_id}/conversations")
@@ -159,7 +162,8 @@ class ScenesSource:
             draw.draw(shown or scene),
             texts,
             questions=[questions.question(caption) for caption in captions],
-            hard_images=list(hard_images),
+            negatives=[[negative.text]] if negative and not self._kinds else (),
+            hard_images=[hard_image] if hard_image else [],
             meta={"scene": scene.to_json()},
         )
 

@@ -27,6 +27,7 @@ MODELS = {  # config -> models whose values its docstring has
         *(f"HP+HN, weight {weight}" for weight in ("0", ".25", ".5", ".75")),
     ),
     "fsc_clip": ("FSC-CLIP",),
+    "conclip": ("CoN-CLIP", B32),
     "labclip": ("LABCLIP ViT-B/32",),
     "leftright": (
         *(f"{model} + {NEGATIVES}" for model in (L14, SIGLIP)),
@@ -113,6 +114,7 @@ SETS = {  # word of a promise -> sets that have the number
     "REPLACE": "replace",
     "SWAP": "swap",
     "SugarCrepe": "sugarcrepe",
+    "NegBench": "negbench",
     "CREPE ": "crepe_productivity",
     "VALSE": "valse",
     "Winoground": "winoground",

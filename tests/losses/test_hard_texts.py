@@ -1,11 +1,14 @@
 """Every loss with hard negatives or positives: its formula, its symmetries, its masks."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 from scipy import special
 
 from tests.losses import oracle
+from tests.losses.conftest import contract, outputs
 from vlc_jax import losses
 from vlc_jax.losses import svlc
 
@@ -71,6 +74,18 @@ def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name
         some = float(total(name, batch, negative_range=negative_range))
         np.testing.assert_allclose(some, total(name, fewer), rtol=1e-6)
         assert abs(some - every) > 1e-3
+
+
+def test_a_loss_of_one_place_is_that_of_these_rows_alone(batch, total):
+    for place in (0, 1):
+        rows = {key: x[place::2] if x.ndim else x for key, x in batch.items()}
+        found = total("negclip", batch, place=(place, 2))
+        np.testing.assert_allclose(found, total("negclip", rows), rtol=1e-6)
+    own = {"loss": "negclip", "weight": 2.0, "place": (1, 2)}
+    both = {"negclip": {"weight": 1.0, "place": (0, 2)}, "other": own}
+    value, parts = jax.jit(functools.partial(losses.total, both))(outputs(batch), contract(batch))
+    assert {name: int(count) for name, (_, count) in parts.items()} == {"negclip": 10, "other": 9}
+    np.testing.assert_allclose(value, total("negclip", batch, place=(0, 2)) + 2 * found, rtol=1e-6)
 
 
 def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, per_example, total):

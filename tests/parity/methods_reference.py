@@ -141,6 +141,33 @@ def negclip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return (rows + F.cross_entropy(scale * text @ image.T, labels)) / 2, image @ text.T
 
 
+def tripletclip(model, batch: dict) -> torch.Tensor:
+    """NegCLIP's loss of the images, the even rows, and of the images of their negatives."""
+    parts = [negclip(model, {key: x[place::2] for key, x in batch.items()}) for place in (0, 1)]
+    return parts[0][0] + parts[1][0]
+
+
+def conclip(model, batch: dict) -> torch.Tensor:
+    """Images against captions and negatives, captions against images, distractors, the odd rows,
+    against their captions and negatives: the mean of three cross-entropies."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale, labels = model.logit_scale.exp(), torch.arange(BATCH // 2)
+    costs = [F.cross_entropy(scale * text[::2] @ image[::2].T, labels)]
+    for place in (0, 1):
+        has = batch["negative_mask"][place::2]
+        wrong = embed_text(model, batch["negative_text"][place::2][has])
+        logits = scale * image[place::2] @ torch.cat([text[place::2], wrong]).T
+        costs.append(F.cross_entropy(logits, labels))
+    return sum(costs) / 3
+
+
+def images(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """The losses of several methods, the first once, the second twice, ..."""
+    methods = enumerate((tripletclip, conclip), 1)
+    scores = embed_image(model, batch["image"]) @ embed_text(model, batch["text"]).T
+    return sum(k * method(model, batch) for k, method in methods), scores
+
+
 def hp_hn(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """CLIP, half the negative loss and the analogy loss, over the examples with such texts."""
     image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
@@ -212,6 +239,7 @@ def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
 
 CASES = {
     "negclip": negclip,
+    "images": images,
     "hp_hn": hp_hn,
     "sigmoid_negatives": sigmoid_negatives,
     "dac": dac,

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
-from vlc_jax.configs import dac, hp_hn, leftright, negclip, pacl, sparc
+from vlc_jax.configs import conclip, dac, hp_hn, leftright, negclip, pacl, sparc, tripletclip
 from vlc_jax.setup.init_from import architecture
 
 pytestmark = pytest.mark.slow
@@ -24,6 +24,9 @@ RECIPES = {
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
 }
+
+# their losses 1, 2, ... times, in one program
+TOGETHER = {"images": [(tripletclip, f"data=coco,{FILES}"), (conclip, f"data=coco,{FILES}")]}
 
 
 def build(config: ConfigDict):
@@ -45,10 +48,10 @@ def of_head(io, kind):
     return tree
 
 
-@pytest.mark.parametrize("case", RECIPES)
+@pytest.mark.parametrize("case", [*RECIPES, *TOGETHER])
 def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
-    recipe, arguments = RECIPES[case]
-    config = recipe.get_config(arguments)
+    recipes = TOGETHER.get(case) or [RECIPES[case]]
+    config, *others = (recipe.get_config(arguments) for recipe, arguments in recipes)
     there("methods_reference.py", case, tmp_path)
     with np.load(tmp_path / "io.npz") as saved:
         io = dict(saved)
@@ -67,7 +70,8 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
 
     def loss(params, batch):
         outputs = model.apply({"params": params}, batch)
-        return losses.total(config.losses.to_dict(), outputs, batch)[0]
+        weighted = enumerate((config, *others), 1)
+        return sum(k * losses.total(x.losses.to_dict(), outputs, batch)[0] for k, x in weighted)
 
     def evaluated(params, batch):
         def score(module):

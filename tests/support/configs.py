@@ -47,6 +47,7 @@ ARGUMENTS = {
             "configs/sparc.py:data=llava",
             "configs/labclip.py:data=coco",
             "configs/leftright.py:data=coco",
+            "configs/conclip.py:data=coco",
             "configs/siglip_ft.py",
             "configs/llava/clip_ft.py",
         ],

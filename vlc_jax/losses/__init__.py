@@ -270,7 +270,9 @@ LOSSES: dict[str, Loss] = {
     "itm": Loss(matching.itm, _drawn),
 }
 # Options of every loss, documented in `total`.
-COMMON_OPTIONS = ("weight", "implementation", "chunk", "duplicates", "negative_range")
+COMMON_OPTIONS = (
+    *("loss", "weight", "implementation", "chunk", "duplicates", "negative_range", "place"),
+)
 
 
 def total(
@@ -284,7 +286,10 @@ def total(
     config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
       | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
       absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
-      example's hard negatives that the loss uses (all when absent), and the loss's own options}.
+      example's hard negatives that the loss uses (all when absent), "place": (k, size), the loss
+      is that of the k-th rows of groups of `size` neighbours (all rows when absent): with one hard
+      image, (0, 2) are the records and (1, 2) their hard images, and the loss's own options}.
+      With the option "loss", a name of `LOSSES`, the entry may have any name: one loss, twice.
     batch: "mask", False on padding, "negative_mask" and "positive_mask", False on missing hard
       texts; all True where the batch has none. "id", of images, is for duplicates="mask", which
       also reads the texts, and for itc and itm.
@@ -359,14 +364,17 @@ def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, A
     return complete | dict(batch)
 
 
-def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch."""
+def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = None) -> None:
+    """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch.
+
+    group: rows of an example, 1 + its hard images, to compare with `place`; None: not known.
+    """
     for name, options in config_losses.items():
-        loss = _lookup(name)
         if not hasattr(options, "keys"):  # a ConfigDict is no Mapping
             raise errors.UsageError(
                 f"the loss {name} has a table of options, {{'weight': 1.0}}; got {options!r:.50}"
             )
+        loss = row(name, options)
         defaults = _option_defaults(loss)
         for option in options:
             errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))
@@ -384,12 +392,13 @@ def check(config_losses: Mapping[str, Mapping[str, Any]]) -> None:
                 "chunk, the images at a time, goes with implementation 'chunked' and with no "
                 f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
             )
-        masks.check(options.get("duplicates", "keep"))
+        masks.check(options.get("duplicates", "keep"), options.get("place", (0, 1)), group)
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
 
 
-def _lookup(name: str) -> Loss:
-    return LOSSES[errors.known("loss", name, LOSSES)]
+def row(name: str, options: Mapping[str, Any]) -> Loss:
+    """The row of LOSSES of an entry of config.losses. Raises UsageError for an unknown one."""
+    return LOSSES[errors.known("loss", options.get("loss", name), LOSSES)]
 
 
 def _option_defaults(loss: Loss) -> dict[str, Any]:
@@ -409,11 +418,13 @@ def _per_example(
     chunk: int | None = None,
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
+    place: tuple[int, int] = (0, 1),
     **options: Any,
 ) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
     """The loss of each example, and the mask of the examples that enter its mean."""
     del weight  # `total` applies it
-    loss = LOSSES[name]
+    loss = row(name, options)
+    options.pop("loss", None)
     for text in loss.needs:
         if getattr(outputs, f"{text}_text") is None:
             raise errors.UsageError(
@@ -430,7 +441,7 @@ def _per_example(
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
         options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
-    pair_masks = masks.pair_masks(batch, duplicates, negative_range)
+    pair_masks = masks.pair_masks(batch, duplicates, negative_range, place)
     values = loss.values(implementation, outputs, pair_masks, **options)
     return values, _is_counted(loss, pair_masks)
 

@@ -87,20 +87,31 @@ def or_ones(mask: Bool[Array, "..."] | None, scores: Float[Array, "..."]) -> Boo
     return jnp.ones(scores.shape, bool) if mask is None else mask
 
 
-def check(duplicates: str) -> None:
-    """Raises UsageError unless `duplicates` is "keep" or "mask"."""
+def check(duplicates: str, place: tuple[int, int] = (0, 1), group: int | None = None) -> None:
+    """Raises UsageError unless `duplicates` is "keep" or "mask", and `place` one of a group.
+
+    place: (k, size), row k of groups of `size` rows.   group: rows of an example; None: any.
+    """
     errors.known("value of duplicates", duplicates, DUPLICATES)
+    is_place = len(place) == 2 and 0 <= place[0] < place[1]
+    if not is_place or (group is not None and place[1] not in (1, group)):
+        raise errors.UsageError(
+            "place is (k, size), the k-th row from 0 of groups of size = 1 + "
+            f"config.input.hard_images = {group or 'any'} rows; got {tuple(place)}"
+        )
 
 
 def pair_masks(
     batch: Mapping[str, Array],
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
+    place: tuple[int, int] = (0, 1),
 ) -> PairMasks:
     """The masks of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
 
     Hard negatives outside [first, stop) of negative_range count as missing; a stop of None is their
-    number. Raises UsageError unless `duplicates` is "keep" or "mask".
+    number. With place = (k, size) all rows but the k-th of groups of `size` count as padding.
+    Raises UsageError unless `duplicates` is "keep" or "mask".
     """
     check(duplicates)
     hashes = None
@@ -118,8 +129,10 @@ def pair_masks(
         first, stop = negative_range
         is_in_range = (index >= first) & (index < (len(index) if stop is None else stop))
         negative_mask &= is_in_range[None]
-    hard = negative_mask, batch.get("positive_mask")
-    return PairMasks(mask, jnp.arange(len(mask)), *hard, hashes, batch.get("id"))
+    hard, index = (negative_mask, batch.get("positive_mask")), jnp.arange(len(mask))
+    if place[1] > 1:
+        mask = mask & (index % place[1] == place[0])
+    return PairMasks(mask, index, *hard, hashes, batch.get("id"))
 
 
 def text_hash(

@@ -122,7 +122,7 @@ def score_bytes(planned: Planned) -> int:
     rows = planned.batch_size // optimization.sub_batches
     local, sizes = rows // count, [0]
     for name, options in optimization.losses.items():
-        hard = (f"{kind}_mask" for kind in losses.LOSSES[name].contrasts_all)
+        hard = (f"{kind}_mask" for kind in losses.row(name, options).contrasts_all)
         texts = 1 + sum(planned.batch[key].shape[1] for key in hard if key in planned.batch)
         shape = {
             "dense": (local, rows),

@@ -40,11 +40,11 @@ def check(config: ConfigDict, mode: str) -> None:
     interpolation_shares(config)
     if mode == "train" and config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
-    for name in config.losses:
-        known("loss", name, losses.LOSSES)
+    for name, options in config.losses.items():
+        known("loss", options.get("loss", name), losses.LOSSES)
     # in training only: an evaluated run may be of a version whose losses had other options
     if mode in ("train", "plan"):
-        losses.check(configured_losses(config))
+        losses.check(configured_losses(config), 1 + config.input.hard_images)
         check_pairs(config)
         if not weights_config.is_of_weights(config):  # else the weights set the tokenizer
             data.check_options(config)

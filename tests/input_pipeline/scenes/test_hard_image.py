@@ -41,6 +41,7 @@ def test_each_caption_is_true_for_its_own_picture_only(name):
     for record, hard in pairs(source):
         main, other = scene_of(record, source.world), scene_of(hard, source.world)
         (caption,), (hard_caption,) = record.captions, hard.captions
+        assert (record.negatives, hard.negatives) == ([[hard_caption]], [[caption]])
         assert is_true(caption, main)
         assert is_true(hard_caption, other)
         assert not is_true(caption, other)

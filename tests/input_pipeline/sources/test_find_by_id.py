@@ -8,8 +8,12 @@ import pytest
 
 from tests.support import helpers, miniature
 from vlc_jax.input_pipeline.commands import check, shard_writer
+from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.input_pipeline.images.transforms import ImageTransform
+from vlc_jax.input_pipeline.loader.examples import Examples
 from vlc_jax.input_pipeline.record import DataError, Findable
 from vlc_jax.input_pipeline.sources import id_index, make_source
+from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
 
 
@@ -59,6 +63,33 @@ def test_a_row_that_cannot_be_read_hides_no_other(table):
     assert source.find("photo_0.jpg#18").captions == ["last"]
     joined = make_source("records", "train", path=table)
     assert joined.find("photo_0.jpg#18") == joined[0]
+
+
+def test_the_image_of_a_negative_follows_its_record_with_the_texts_exchanged(tmp_path):
+    names = helpers.write_photos(tmp_path, 8)
+    rows = [
+        {"image": names[k], "caption": f"a {k}", "not": f"no {k}", "other": names[-1 - k]}
+        for k in range(4)
+    ]
+    path = tmp_path / "a.jsonl"
+
+    def read(*rows):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return RecordsSource(path=path, negatives_column="not", negative_image_column="other")
+
+    source = read(*rows)
+    crop, texts = ImageTransform(32, "none"), sampling.make_hard_texts("negatives", count=1)
+    examples = Examples(source, crop, 0, np.inf, {}, hard_images=1, negatives=texts)
+    for main, hard in (examples.group(number, {}) for number in range(4)):
+        k = int(main.caption[-1])
+        assert (main.caption, main.negatives) == (f"a {k}", [f"no {k}"])
+        assert (hard.caption, hard.negatives) == (f"no {k}", [f"a {k}"])
+        assert hard.record.image == tmp_path / names[-1 - k]
+    assert len(source) == 4
+    source = read(rows[0] | {"not": ["no", "neither"]}, {**rows[1], "other": None})
+    for index, message in enumerate(("of one caption with one hard negative", "'other' is the")):
+        with pytest.raises(DataError, match=message):
+            source.find(source[index].hard_images[0])
 
 
 def test_hard_images_of_negclip_are_rows_of_its_table(tmp_path):
