@@ -10,8 +10,9 @@ flickr30k_shuffled and scenes_shuffled are retrieval under five shuffles of the 
 the images); run (the workdir of a run, its model and preprocessing) or weights, family, variant,
 tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
 tie (strict, first_index, last_index or half); wording (of published captions: dcsm, DCSM's for its
-head, or dcsm_baseline, its for other models; with tie=first_index its numbers); tagger (parts of
-speech for the order sets). A killed evaluation resumes; existing results are kept.
+head, or dcsm_baseline, its for other models; with tie=first_index its numbers); negation (strength
+of the correction of texts that negate, docs/methods.md; 0 for none); tagger (parts of speech for
+the order sets). A killed evaluation resumes; existing results are kept.
 """
 
 from types import SimpleNamespace
@@ -103,6 +104,7 @@ def get_config(argument: str | None = None) -> ConfigDict:
         count=0,
         tie="strict",
         wording="",
+        negation=0.0,
         tagger=pretrained.TAGGER,
     )
     if not args.sets:
@@ -138,7 +140,8 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
         else:
             arguments.known("set", name, (*SETS, *OTHERS))
             evals[name] = pretrained.published_set(name, shared, args.tagger)
-    return {name: {**options, "tie": args.tie} for name, options in evals.items()}
+    negation = {"negation": {"strength": args.negation}} if args.negation else {}
+    return {name: {**options, "tie": args.tie, **negation} for name, options in evals.items()}
 
 
 def _shuffled(reader: str, options: dict) -> dict[str, dict]:

@@ -119,6 +119,7 @@ def test_a_batch_of_one_pair_has_nothing_to_contrast(batch_size, sub_batches):
             "this model writes nothing",
         ),
         ("scenes_order", {"vqascore": {}}, "and this model cannot"),
+        ("scenes_order", {"negation": {"strenght": 1}}, "unknown option of negation 'strenght'"),
     ],
 )
 def test_a_protocol_that_evaluation_would_refuse_is_refused_before_training(
@@ -129,6 +130,15 @@ def test_a_protocol_that_evaluation_would_refuse_is_refused_before_training(
     with pytest.raises(UsageError, match=message):
         resolve(config, "train")
     resolve(config, "weights")  # which evaluates nothing
+
+
+def test_negation_is_for_models_whose_score_is_a_cosine():
+    config = clip.get_config()
+    config.evals = ConfigDict({"scenes_negation": {"negation": {"strength": 8, "phrase": "a {}"}}})
+    assert resolve(config, "eval").evaluation.benchmarks.keys() == {"scenes_negation"}
+    config.model.name = "pacl"
+    with pytest.raises(UsageError, match=r"evals\.scenes_negation: .* no dot product"):
+        resolve(config, "eval")
 
 
 def test_a_model_that_answers_may_be_asked():

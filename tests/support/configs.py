@@ -59,7 +59,7 @@ ARGUMENTS = {
     ),
     **dict.fromkeys(("configs/llava/stage1.py", "configs/llava/stage2.py"), ",weights=CLIP"),
     "configs/llava/vlm2vec.py": ",weights=llava",
-    "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets",
+    "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets,negation=1.9",
     "configs/eval/llava.py": ",sets=whatsup_a_two_way+mmvp+winoground,root=sets",
     "configs/negclip.py:data=coco": ",hard_images=0",  # a table has none
 }
