@@ -10,7 +10,8 @@ in configs/eval/all.py, and sets of the scenes by their name; protocols, joined 
   vqascore         the question "Does this figure show ...?" about every caption, all sets
   vqascore_no_end  the same without the end token after "Yes"
   score            the model's own score of a caption, such as log p(caption | image)
-  keywords         keywords in its answers: What'sUp, COCO- and GQA-spatial, sets of the scenes
+  keywords         keywords in its answers: What'sUp, COCO- and GQA-spatial, POPE, VSR, sets of
+                   the scenes
   letters          MMVP and MMVP-VLM: the likelier of "A" and "B"
   options          the likelier of "(a) Open" and "(b) Closed", and the relaxed pair
   written          the letter that it writes
@@ -50,6 +51,8 @@ SHORT = (  # sets whose cases have a question with short answers, one per captio
     "scenes_negation",
     "scenes_held_attribute_swap",
     "scenes_held_relation_swap",
+    "pope",
+    "vsr",
 )
 QUESTIONS = ("mmvp", "mmvp_vlm")  # sets whose cases have questions and options
 _KEYWORDS, _CHOICE = {"protocol": "keywords"}, {"protocol": "multiple_choice", "texts": "questions"}

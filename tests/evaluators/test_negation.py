@@ -101,6 +101,8 @@ def test_what_cannot_be_corrected_is_refused(bag):
     for scorer in (bag._replace(is_cosine=False), bag._replace(is_cosine=False, embeds=False)):
         with pytest.raises(UsageError, match="no dot product of two embeddings: leave negation"):
             evaluators.evaluate("choice", benchmark, scorer, negation=True)
+    with pytest.raises(UsageError, match="no dot product"):
+        negation.correcting(bag._replace(is_cosine=False), negation.Negation())
     for value, message in (
         ("yes", "negation is True, or some of .*; got 'yes'"),
         ({"strenth": 1}, "unknown option of negation 'strenth'"),

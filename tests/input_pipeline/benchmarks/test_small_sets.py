@@ -240,6 +240,22 @@ def test_pope_the_right_answer_is_first_in_captions_and_short_answers(all_sets):
     assert "adversarial: 2 cases; published are 3,000" in benchmark.notes
 
 
+@pytest.mark.parametrize(("name", "kind"), [("pope", "answer"), ("vsr", "label")])
+def test_a_generative_model_is_asked_the_authors_question(all_sets, name, kind):
+    asked = []
+
+    def answers(images, questions, how):
+        asked.extend(questions)
+        return ["Yes, that is true."] * len(questions)
+
+    scorer, benchmark = random_scorer()._replace(answers=answers), read(name, all_sets)
+    metrics = evaluators.evaluate("choice", benchmark, scorer, protocol="keywords").metrics
+    right, wrong = {"pope": ("yes", "no"), "vsr": ("true", "false")}[name]
+    assert metrics[f"accuracy/{kind}={right}"].value == 1
+    assert metrics[f"accuracy/{kind}={wrong}"].value == 0
+    assert asked == [case.meta["short"]["question"] for case in benchmark.cases]
+
+
 def test_vsr_a_caption_stands_against_its_negation(all_sets, tmp_path):
     cases = read("vsr", all_sets, subsets=("random",)).cases
     assert [case.captions for case in cases] == [
