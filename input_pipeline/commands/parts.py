@@ -37,7 +37,7 @@ DIRECT = "DirectRunner"  # on this machine
 # beginning of the names of files that engines need
 JOB = "job-"
 REQUEST = "request.json"
-# records of a part, and number of parts, unless --part-size says otherwise
+# least records of a part, and most parts, unless --part-size says otherwise
 _LEAST, _MOST = 256, 10_000
 
 Advance = Callable[[int], None]  # called with the number of records that are done
@@ -128,7 +128,12 @@ def folder(options: argparse.Namespace) -> Iterator[Path]:
 
 def size_of(options: argparse.Namespace, total: int) -> int:
     """Records per part."""
-    return options.part_size or max(_LEAST, math.ceil(total / _MOST))
+    return options.part_size or even_size(total, _LEAST)
+
+
+def even_size(total: int, least: int) -> int:
+    """Size of parts, at least `least`, of which there are not too many."""
+    return max(least, math.ceil(total / _MOST))
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
