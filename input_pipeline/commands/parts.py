@@ -192,8 +192,9 @@ def locked(out: Place) -> Iterator[None]:
 class Parts:
     """Files of `function` of each `size` of `total` records; a `Work`.
 
-    function: range of records -> bytes; a pure function, which pickles. A DataError (or ShardError)
-      that it raises is the part's result, which `contents` raises.
+    function: range of records -> bytes; a pure function, which pickles: its class is not of a
+      module that runs as a command, `__main__`. A DataError (or ShardError) that it raises is the
+      part's result, which `contents` raises.
     request: what determines the results; a folder of another request is refused.
     """
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.input_pipeline.commands import test_engines
 from tests.input_pipeline.hard_texts.test_bindings import COLOURS, RELATIONS, SHAPES
-from vlc_jax.input_pipeline.commands import count_bindings, parts, shard_writer
+from vlc_jax.input_pipeline.commands import binding_parts, count_bindings, parts, shard_writer
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.input_pipeline.record import Record
 from vlc_jax.report import __main__ as report
@@ -56,7 +56,7 @@ def test_counts_are_those_of_every_caption_and_serve_as_the_table_does(table, mo
         )
     ):
         if number:
-            monkeypatch.setattr(count_bindings, "_AT_ONCE", 999)
+            monkeypatch.setattr(binding_parts, "_AT_ONCE", 999)
             monkeypatch.setattr(parts, "engine", lambda *_: test_engines.workers)
         assert count_bindings.main([source, "--out", f"{number}.npy", *WORDS, *more]) == 0
         hashes, counts = np.load(f"{number}.npy")
@@ -79,9 +79,9 @@ def test_a_hundred_ranges_hold_what_one_holds(tmp_path, monkeypatch):
     contents = [np.array([5, *each, *np.ones_like(each)], "<i8").tobytes() for each in pieces]
     merged = []
     for at_once in (1 << 28, 300):
-        monkeypatch.setattr(count_bindings, "_AT_ONCE", at_once)
+        monkeypatch.setattr(binding_parts, "_AT_ONCE", at_once)
         size = sum(map(len, contents))
-        assert count_bindings.merge(contents, size, tmp_path, tmp_path / "x") == 45
+        assert binding_parts.merge(contents, size, tmp_path, tmp_path / "x") == 45
         merged.append(np.load(tmp_path / "x"))
     assert (merged[0] == merged[1]).all()
     assert merged[0][1].sum() == sum(map(len, pieces))
