@@ -72,10 +72,10 @@ def open_captions(path: Path, column: str) -> Captions:
 
     Raises ValueError for a missing file or column, DataError for unreadable content.
     """
-    if path.is_dir():
+    if (path / shards.MANIFEST).is_file():
         return _OfFolder(path)
-    if not path.is_file():
-        raise ValueError(f"no file {path}")
+    if not path.exists():
+        raise ValueError(f"there is no {path}; name a prepared folder or a table of captions")
     if path.suffix.lower() in (".txt", ".json"):
         return _OfList(path, column)
     return _OfTable(path, column)

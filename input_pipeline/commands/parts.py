@@ -119,7 +119,7 @@ def folder(options: argparse.Namespace) -> Iterator[Path]:
     """The folder of --parts, or a temporary one. Raises ValueError if workers would not see it."""
     if options.parts:
         yield Path(options.parts).absolute()
-    elif options.runner not in (None, "DirectRunner"):
+    elif options.runner not in (None, DIRECT):
         raise ValueError(f"--runner {options.runner} needs --parts, a folder of all workers")
     else:
         with tempfile.TemporaryDirectory() as name:
