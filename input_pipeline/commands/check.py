@@ -29,7 +29,7 @@ from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.loader.inspection import Sample
 from vlc_jax.input_pipeline.record import Record, Source
-from vlc_jax.input_pipeline.sources import make_source, shards, tables
+from vlc_jax.input_pipeline.sources import make_source, parquet_table, shards, tables
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.tokenizers import word_level
 
@@ -129,7 +129,8 @@ def _run(words: list[str]) -> int:
     # with a runner the workers are the processes of the cores
     threads = options.threads or (1 if engine else os.cpu_count() or 1)
     path, generators = Path(options.path), _generators(options)
-    if path.is_dir():
+    # a folder of Parquet files is a table
+    if path.is_dir() and not any(path.glob(f"*{parquet_table.SUFFIX}")):
         source: Source = _open_prepared(path, options, engine)
     else:
         source_options = command_line.parse_options(options.option)

@@ -23,7 +23,7 @@ from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.tokenizers import word_level
 
-# shards compared by one part: a worker's start takes as long as reading some
+# least shards that a part compares
 _SHARDS = 4
 
 
@@ -105,9 +105,8 @@ def compare_shards(
     """Raises DataError unless every file of a prepared folder has the manifest's sha256."""
     table = manifest["shards"]
     request = {"shards": table.content}
-    work = parts.Parts(
-        _Damaged(folder.absolute(), table), out / "sha256", len(table), _SHARDS, request
-    )
+    damaged, size = _Damaged(folder.absolute(), table), parts.even_size(len(table), _SHARDS)
+    work = parts.Parts(damaged, out / "sha256", len(table), size, request)
     with progress.bar("comparing shards", len(table)) as advance:
         parts.run(work, engine, advance)
     number, first = 0, ""

@@ -205,7 +205,7 @@ def _computed(
 
 
 def _training(path: Path, images: str | None) -> Source:
-    if path.is_dir():
+    if (path / shards.MANIFEST).is_file():
         return shards.ShardsSource(path=path)
     options = {"path": path, "image_folder": images} if images else {"path": path}
     return make_source("records", "all", **options)

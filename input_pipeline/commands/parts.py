@@ -37,7 +37,7 @@ DIRECT = "DirectRunner"  # on this machine
 # beginning of the names of files that engines need
 JOB = "job-"
 REQUEST = "request.json"
-# records of a part, and number of parts, unless --part-size says otherwise
+# least records of a part, and most parts, unless --part-size says otherwise
 _LEAST, _MOST = 256, 10_000
 
 Advance = Callable[[int], None]  # called with the number of records that are done
@@ -119,7 +119,7 @@ def folder(options: argparse.Namespace) -> Iterator[Path]:
     """The folder of --parts, or a temporary one. Raises ValueError if workers would not see it."""
     if options.parts:
         yield Path(options.parts).absolute()
-    elif options.runner not in (None, "DirectRunner"):
+    elif options.runner not in (None, DIRECT):
         raise ValueError(f"--runner {options.runner} needs --parts, a folder of all workers")
     else:
         with tempfile.TemporaryDirectory() as name:
@@ -128,7 +128,12 @@ def folder(options: argparse.Namespace) -> Iterator[Path]:
 
 def size_of(options: argparse.Namespace, total: int) -> int:
     """Records per part."""
-    return options.part_size or max(_LEAST, math.ceil(total / _MOST))
+    return options.part_size or even_size(total, _LEAST)
+
+
+def even_size(total: int, least: int) -> int:
+    """Size of parts, at least `least`, of which there are not too many."""
+    return max(least, math.ceil(total / _MOST))
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -187,8 +192,9 @@ def locked(out: Place) -> Iterator[None]:
 class Parts:
     """Files of `function` of each `size` of `total` records; a `Work`.
 
-    function: range of records -> bytes; a pure function, which pickles. A DataError (or ShardError)
-      that it raises is the part's result, which `contents` raises.
+    function: range of records -> bytes; a pure function, which pickles: its class is not of a
+      module that runs as a command, `__main__`. A DataError (or ShardError) that it raises is the
+      part's result, which `contents` raises.
     request: what determines the results; a folder of another request is refused.
     """
 

@@ -10,7 +10,8 @@ import functools
 import hashlib
 import importlib.util
 import itertools
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,8 @@ Binding = tuple[str, ...]  # attribute, object; or subject, relation, object
 WORDS = "words"  # the tagger without spaCy
 SPACY = "en_core_web_sm"
 _VERSION = 1  # of the rules below; raised when a caption has other bindings
-_AT_ONCE = 1 << 20  # hashes collected before they are merged: 8 MiB
+_AT_ONCE = 1 << 16  # captions counted before they are merged
+COUNTS = ".npy"  # suffix of the files of `vlc-jax bindings`
 _SINGULARS = {plural: noun for noun, plural in word_tables.IRREGULAR_PLURALS.items()}
 # "in front of", "on the left side of": spaCy has a noun phrase in the middle of them
 _PLACES = (
@@ -159,28 +161,32 @@ def make_tagger(spec: str = "") -> Tagger:
 
 
 class Training:
-    """The bindings of the captions of a table.
+    """The bindings of training captions.
 
-    One pass over the table, of which only hashes are held, 8 bytes per different binding. They are
-    kept in its index (`sources/table_index.py`) by its sha256, the column and the tagger.
+    One pass over a table, of which only hashes are held, 8 bytes per different binding. They are
+    kept in its index (`sources/table_index.py`) by its sha256, the column and the tagger. Counts
+    of `vlc-jax bindings` (COUNTS) are not read but mapped into memory.
 
     Args:
-      path: the table, as `hard_texts.llm.captions.rows` reads it.
+      path: the table, as `hard_texts.llm.captions.rows` reads it, or the counts.
       column: of the captions.   tagger: `make_tagger`.
-    Raises ValueError for a missing file or column, DataError for an unreadable table and for a
-    caption that the tagger cannot tag.
+    Raises ValueError for a missing file or column and counts of another tagger, DataError for an
+    unreadable table and for a caption that the tagger cannot tag.
     """
 
     def __init__(self, path: Path, column: str = "caption", tagger: str = "") -> None:
         if not path.is_file():
             raise ValueError(f"no file {path}" + (" (it is a folder)" if path.is_dir() else ""))
         self.path, self.tagger = path, make_tagger(tagger)
-        tags = f"{self.tagger.name}/{self.tagger.version}"
-        self._index = TableIndex(path, f"bindings {_VERSION} {column} {tags}", least=0)
-        stored = self._index.read("hashes", 1 << 40)
-        self._hashes = self._read(column) if stored is None else stored
-        if stored is None:
-            self._index.write("hashes", self._hashes)
+        if path.suffix == COUNTS:
+            self._hashes = read_counts(path, self.tagger)[0]
+        else:
+            tags = f"{self.tagger.name}/{self.tagger.version}"
+            index = TableIndex(path, f"bindings {_VERSION} {column} {tags}", least=0)
+            stored = index.read("hashes", 1 << 40)
+            self._hashes = self._read(column) if stored is None else stored
+            if stored is None:
+                index.write("hashes", self._hashes)
         # captions of a set are asked about once per model
         self.bindings = functools.cache(lambda caption: find(self.tagger(caption)))
 
@@ -194,20 +200,60 @@ class Training:
 
     def _read(self, column: str) -> np.ndarray:
         """Sorted hashes of all bindings, int64."""
-        known, new, captions = np.zeros(0, np.int64), array.array("q"), 0
+        known, new, captions = np.zeros((2, 0), np.int64), list[str](), 0
         line = Line(wait=3.0)
         for _, texts in caption_files.rows(self.path, column):
-            for caption in texts.values():
-                new.extend(map(_hash, find(self.tagger(caption))))
-                captions += 1
+            new += texts.values()
             if len(new) >= _AT_ONCE:
-                known, new = np.union1d(known, new), array.array("q")
+                known, new, captions = self._added(known, new), [], captions + len(new)
             if line.is_due():
-                line.show(f"bindings of {self.path.name}: {captions:,} captions")
+                line.show(f"bindings of {self.path.name}: {captions + len(new):,} captions")
         line.end()
-        if not captions:
+        if not captions + len(new):
             raise DataError(f"{self.path} holds no captions")
-        return np.union1d(known, new)
+        return self._added(known, new)[0]
+
+    def _added(self, known: np.ndarray, captions: Iterable[str]) -> np.ndarray:
+        return merged([known, count(captions, self.tagger)])
+
+
+def described(tagger: Tagger) -> str:
+    """What counts depend on besides the captions."""
+    return f"bindings {_VERSION} {tagger.name}/{tagger.version}"
+
+
+def count(captions: Iterable[str], tagger: Tagger) -> np.ndarray:
+    """The bindings of captions, int64 (2, bindings): sorted hashes, and numbers of captions."""
+    hashes = array.array("q")
+    for caption in captions:
+        hashes.extend(map(_hash, find(tagger(caption))))
+    return np.stack(np.unique(np.array(hashes, np.int64), return_counts=True))
+
+
+def merged(counts: Sequence[np.ndarray]) -> np.ndarray:
+    """The sum of counts of several parts, as `count` gives them."""
+    hashes, numbers = np.concatenate(counts, axis=1)
+    different, positions = np.unique(hashes, return_inverse=True)
+    sums = np.zeros(len(different), np.int64)
+    np.add.at(sums, positions, numbers)
+    return np.stack([different, sums])
+
+
+def read_counts(path: Path, tagger: Tagger) -> np.ndarray:
+    """Counts in a file of `vlc-jax bindings`, mapped into memory.
+
+    Raises ValueError if another tagger counted, DataError for a damaged file.
+    """
+    try:
+        counts = np.load(path, mmap_mode="r")
+        by = json.loads(path.with_suffix(".json").read_text("utf-8"))["by"]
+        if counts.dtype != np.int64 or counts.ndim != 2 or len(counts) != 2:
+            raise ValueError(f"it is {counts.dtype} {counts.shape}, not int64 (2, bindings)")
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise DataError(f"{path} or its .json is not of vlc-jax bindings: {error}") from error
+    if by != described(tagger):
+        raise ValueError(f"{path} has {by}, not {described(tagger)}; name that --tagger")
+    return counts
 
 
 def group(training: Training, caption: str, wrong: Iterable[str]) -> str:

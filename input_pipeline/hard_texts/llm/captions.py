@@ -52,16 +52,28 @@ def rows(path: Path, column: str = "caption") -> Iterator[tuple[dict[str, Any], 
             where = f"image {row['id']} of {path}"
             yield row, _numbered(where, of_image[row["id"]], row["caption"])
         return
-    table, first = tables.open_table(path), 0
+    table, first = open_table(path, column), 0
+    for number in range(len(table)):
+        row, texts = of_row(table, number, column)
+        yield row, dict(enumerate(texts, start=first))
+        first += len(texts)
+
+
+def open_table(path: Path, column: str = "caption") -> tables.Table:
+    """A table with this column. Raises ValueError if it has none, DataError for damage."""
+    table = tables.open_table(path)
     known = table.columns()
     if known and column not in known:
         raise ValueError(f"{path} has no column {column!r} but {known}; see --column")
-    for number in range(len(table)):
-        row = table[number]
-        value = cells.read_captions(row.get(column), column, table.name(number))
-        texts = value if isinstance(value, list) else [value]
-        yield row, _numbered(table.name(number), range(first, first + len(texts)), texts)
-        first += len(texts)
+    return table
+
+
+def of_row(table: tables.Table, number: int, column: str) -> tuple[dict[str, Any], list[str]]:
+    """A row and its captions. Raises DataError."""
+    row = table[number]
+    value = cells.read_captions(row.get(column), column, table.name(number))
+    texts = value if isinstance(value, list) else [value]
+    return row, [*_numbered(table.name(number), range(len(texts)), texts).values()]
 
 
 def _numbered(where: str, indices: Any, captions: list[Any]) -> dict[int, str]:

@@ -212,6 +212,8 @@ def test_parts_of_any_size_by_any_workers_say_what_one_process_says(photos, caps
             assert check.main(words) == 0
             said.append(capsys.readouterr().out.replace(f"{photos}/{number}", ""))
         assert said[0] == said[1]
+        is_table = data[0].endswith("jsonl")
+        assert ("first bad record: p04.jpg#5" in said[0]) == is_table
         assert (photos / "0").read_text() == (photos / "1").read_text()
         assert [sample[0] for sample in drawn[-1]] == [sample[0] for sample in drawn[-2]]
         assert len(drawn[-1]) == 4

@@ -19,11 +19,15 @@ import pytest
 from pyarrow import parquet
 
 from tests.support import helpers, miniature
+from vlc_jax.__main__ import COMMANDS
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import (
     addresses,
     beam_engine,
+    binding_parts,
+    check_parts,
     job_file,
+    near_leaks,
     parts,
     prepare,
     shard_writer,
@@ -176,6 +180,12 @@ def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path
     assert work.path(1).stat().st_mtime_ns == before
     with pytest.raises(ValueError, match="out was begun with size 4, not 5; use the same options"):
         parts.run(dataclasses.replace(work, size=5))
+
+
+def test_workers_import_what_computes_parts_and_not_a_command_that_runs_as_main():
+    classes = (binding_parts.Count, check_parts.Look, near_leaks.OfTraining, near_leaks.Join)
+    commands = {module for module, _ in COMMANDS.values()}
+    assert not commands & {each.__module__ for each in classes}
 
 
 def test_the_arrays_of_a_job_stay_in_its_file(tmp_path):
