@@ -4,7 +4,6 @@ import functools
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
@@ -80,8 +79,8 @@ def alone(model, caption, ends=LINE):
     while len(said) < STEPS and (not said or said[-1] not in stops):
         row = np.zeros((1, 128), np.int32)
         row[0, : len(ids + said)] = ids + said
-        logits = whole(model.decoder)(model.params, jnp.asarray(row), jnp.asarray(row >= 0))
-        said.append(int(logits[0, len(ids + said) - 1].argmax()))
+        logits = whole(model.decoder)(model.params, row, row >= 0)
+        said.append(int(np.asarray(logits)[0, len(ids + said) - 1].argmax()))
     text, is_end = model.tokenizer.decode(said), said[-1] in stops
     return text.partition(ends[0])[0], "stop" if is_end else "length", len(said)
 
@@ -137,7 +136,9 @@ def test_a_name_tells_parameters_and_dtypes_apart(folder, model, tmp_path):
     assert write_texts.load(folder, "bfloat16").name != model.name
     other = tmp_path / folder.name
     llava.save(
-        {"lm": jax.tree.map(lambda x: 2 * x, model.params)}, {"family": "llama", "lm": LM}, other
+        {"lm": jax.tree.map(lambda x: 2 * np.asarray(x), model.params)},
+        {"family": "llama", "lm": LM},
+        other,
     )
     write_tokenizer(other)
     with pytest.raises(WeightsError, match=r"neither config.json nor generation_config.json has"):

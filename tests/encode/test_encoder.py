@@ -306,7 +306,7 @@ def test_a_tower_whose_parameters_changed_encodes_anew_and_the_other_does_not(ru
     setup, variables = run
     encoder, texts, images = Encoder(setup, once=True), ["a red circle", "a blue ring"], pictures(3)
     params = variables["params"]
-    trained = {**params, "text": jax.tree.map(lambda x: x * 1.1, params["text"])}
+    trained = {**params, "text": jax.tree.map(lambda x: 1.1 * np.asarray(x), params["text"])}
     for params_now in (params, trained):
         scorer = encoder.scorer({**variables, "params": params_now})
         scorer.embed_texts(texts)
@@ -346,7 +346,10 @@ def test_features_of_something_else_are_not_taken(cached, towers, change):
     features(setup, variables)
     towers.clear()
     if change == "weights":
-        variables = {**variables, "params": jax.tree.map(lambda x: x * 1.1, variables["params"])}
+        variables = {
+            **variables,
+            "params": jax.tree.map(lambda x: 1.1 * np.asarray(x), variables["params"]),
+        }
     elif change == "pixels":
         transform = type(setup.evaluation.transform)(size=40, interpolation="bilinear")
         setup = with_evaluation(setup, transform=transform)
@@ -483,7 +486,9 @@ def test_a_workdir_has_features_of_one_set_of_weights_at_most(run, unfinished, t
     make, folder = unfinished
     params = run[1]["params"]
     for scale in (1.0, 2.0):
-        encoder, scorer = make({**run[1], "params": jax.tree.map(lambda x, k=scale: k * x, params)})
+        encoder, scorer = make(
+            {**run[1], "params": jax.tree.map(lambda x, k=scale: k * np.asarray(x), params)}
+        )
         assert len(list(folder.glob("*"))) == 0
         scorer.embed_images(pictures(3))
         encoder.save()

@@ -3,11 +3,11 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
 
+from tests.support import small_models
 from vlc_jax.encode import llm2vec
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline.record import DataError
@@ -42,8 +42,7 @@ def wording(folder, instruction="", **options):
 def model():
     decoder = lm.build("tiny", vocab=len(WORDS), is_causal=False, is_tied=True)
     shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return decoder, jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape)), shapes)
+    return decoder, jax.device_put(small_models.normal(shapes, 0.3))
 
 
 def encoder(folder, instruction="", size=4, **options):
@@ -67,8 +66,8 @@ def test_vectors_are_means_over_the_last_tokens_and_not_of_unit_length(folder):
     found = encoder(folder, "find")(texts)
     for text, vector in zip(texts, found, strict=True):
         ids = [0, *(PLACE[word] for word in f"[INST] find {text} [/INST]".split())]
-        valid = jnp.ones((1, len(ids)), bool)
-        hidden = HIDDEN_STATES(decoder, params, jnp.asarray([ids], jnp.int32), valid)[0]
+        valid = np.ones((1, len(ids)), bool)
+        hidden = np.asarray(HIDDEN_STATES(decoder, params, np.array([ids]), valid))[0]
         counted = len(text.split()) + 1
         np.testing.assert_allclose(vector, hidden[-counted:].mean(axis=0), atol=1e-5)
         assert abs(np.linalg.norm(vector) - 1) > 0.1

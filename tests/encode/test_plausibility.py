@@ -4,12 +4,12 @@ import functools
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
 
 from tests.support import small_models
+from tests.support.compilations import apply
 from tests.support.sets import sugarcrepe
 from vlc_jax.encode.plausibility import plausibilities
 from vlc_jax.models import lm
@@ -52,10 +52,8 @@ def test_a_text_has_the_sum_over_its_tokens_whatever_its_batch(folder):
         ids = ([0] if has_start else []) + model.tokenizer.encode(text)
         total = 0.0
         if len(ids) > 1:
-            row = jnp.array([ids])
-            logits = model.decoder.apply(
-                {"params": model.params}, row, row >= 0, method="text_logits"
-            )
+            row, variables = np.array([ids]), {"params": model.params}
+            logits = apply(model.decoder, variables, row, row >= 0, method="text_logits")
             logits = np.asarray(logits[0], np.float64)
             logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
             total = sum(logits[at, token] for at, token in enumerate(ids[1:]))

@@ -110,7 +110,7 @@ def outputs(batch):
 @pytest.fixture
 def all_outputs(batch):
     """What a model would give for `batch`."""
-    return outputs(batch)
+    return jax.jit(outputs)(batch)
 
 
 def contract(batch):

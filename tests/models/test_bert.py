@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.compilations import apply
 from vlc_jax import errors
 from vlc_jax.models import bert
 
@@ -38,8 +39,8 @@ def test_published_sizes_have_the_published_number_of_parameters():
 def test_a_token_sees_its_text_and_its_image_and_no_padding():
     encoder = bert.Encoder(**TINY)
     rng = np.random.default_rng(0)
-    ids, ends = jnp.asarray(rng.integers(1, 20, (4, 5))), jnp.asarray([2, 4, 3, 4])
-    images = jnp.asarray(rng.normal(size=(2, 3, 6)), jnp.float32)
+    ids, ends = rng.integers(1, 20, (4, 5)), np.array([2, 4, 3, 4])
+    images = rng.normal(size=(2, 3, 6)).astype(np.float32)
     params = jax.jit(encoder.init)(jax.random.key(0), ids, ends, images)
 
     def first(x, images):  # the first token of text 2, whose padding begins at 4
@@ -47,12 +48,12 @@ def test_a_token_sees_its_text_and_its_image_and_no_padding():
             2, 0, 0
         ]  # a whole row sums to 0 after its norm
 
-    x = encoder.apply(params, ids, method="embed")
-    of_x, of_images = jax.jit(jax.grad(first, (0, 1)))(x, images)
+    x = apply(encoder, params, ids, method="embed")
+    of_x, of_images = jax.device_get(jax.jit(jax.grad(first, (0, 1)))(x, images))
     is_seen = np.abs(of_x).max(axis=2) > 0
     expected = np.zeros((4, 5), bool)
     expected[2, :4] = True
     np.testing.assert_array_equal(is_seen, expected)
     np.testing.assert_array_equal(np.abs(of_images).max(axis=2) > 0, [[False] * 3, [True] * 3])
     with pytest.raises(errors.UsageError, match="positions for 4 tokens, got 5"):
-        encoder.clone(positions=5, first_position=1).apply(params, ids)
+        apply(encoder.clone(positions=5, first_position=1), params, ids)

@@ -26,7 +26,7 @@ def test_negatives_are_drawn_by_the_softmax_over_pairs_of_other_images():
     is_other[4] = is_other[:, 4] = False  # padding
 
     def draw(key, floor):
-        return blip.negatives(key, jnp.asarray(logits), jnp.asarray(is_other), floor)
+        return blip.negatives(key, logits, is_other, floor)
 
     draw = jax.jit(jax.vmap(draw, in_axes=(0, None)), static_argnums=1)
     for floor in (0.0, 1e-5):
@@ -101,7 +101,7 @@ def test_log_odds_of_pairs_are_those_that_the_model_scores_by():
     given, (head, variables, _) = features(), of_head("blip")
     _, (_, pairs) = on_one("blip", 3)
     score = jax.jit(functools.partial(head.apply, method=scored), compiler_options=FAST)
-    scores, row = score(variables, *given[:2]), np.arange(PAIRS)
+    scores, row = np.asarray(score(variables, *given[:2])), np.arange(PAIRS)
     expected = [scores[row, row], scores[row, pairs.text], scores[pairs.image, row]]
     np.testing.assert_allclose(pairs.log_odds, np.stack(expected, axis=1), atol=1e-5)
     ids, mask = np.asarray(given[2][:, 1]), np.asarray(given[3])

@@ -1,7 +1,8 @@
 """What heads show of a pair: where a patch is what the text says, and what the score is made of."""
 
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -23,10 +24,9 @@ def pair():
     patches[np.arange(PAIRS), PLACES] = tokens[:, TOKEN]
     marks = np.zeros((PAIRS, LENGTH), np.int8)
     marks[1, 3] = 2
-    image = types.ImageFeatures(jnp.asarray(patches.mean(1)), jnp.asarray(patches))
-    pooled = jnp.asarray(tokens[:, TOKEN])
-    mask = jnp.ones((PAIRS, LENGTH), bool)
-    return image, types.TextFeatures(pooled, jnp.asarray(tokens), mask, jnp.asarray(marks))
+    image = types.ImageFeatures(patches.mean(1), patches)
+    mask = np.ones((PAIRS, LENGTH), bool)
+    return image, types.TextFeatures(tokens[:, TOKEN], tokens, mask, marks)
 
 
 def run(head, method, *features, **params):
@@ -41,8 +41,9 @@ def dcsm_maps(image, text, **options):
     """Of a head with these vectors of words, and what these are; no map reads its network."""
     options = {"num_functional_words": WORDS, "has_class_token": False, "network": "mlp", **options}
     head = models.HEADS["dcsm"](PATCHES, LENGTH, **options)
-    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), image, text, method="score"))
-    params = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes["params"])
+    init = functools.partial(head.init, method="score")
+    shapes = jax.eval_shape(init, jax.random.key(0), image, text)
+    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes["params"])
     vectors = np.random.default_rng(1).random((WORDS, PATCHES)).astype("f4")
 
     def maps(module, image, text):
@@ -80,7 +81,7 @@ def test_sparcs_groups_make_its_score(pair):
     groups = run(head, "patch_maps", *pair)["groups"]
     grouped = np.einsum("ipl,ipe->ile", groups, pair[0].tokens)
     grouped /= np.linalg.norm(grouped, axis=-1, keepdims=True)
-    one, other = grouped.mean(1), np.asarray(pair[1].tokens).mean(1)
+    one, other = grouped.mean(1), pair[1].tokens.mean(1)
     norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     expected = np.sum(one * other, axis=1) / norms
     np.testing.assert_allclose(run(head, "score_options", *pair)[:, 0], expected, atol=1e-5)

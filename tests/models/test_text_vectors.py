@@ -19,7 +19,7 @@ VECTORS = np.random.default_rng(0).normal(size=(TEXTS, WIDTH)).astype(np.float32
 def make(**options):
     """A tower and parameters, all of them random."""
     tower = VectorTower(**{"width": WIDTH, "projection": EMBED, **options})
-    shapes = jax.eval_shape(tower.init, jax.random.key(0), jnp.asarray(VECTORS))
+    shapes = jax.eval_shape(tower.init, jax.random.key(0), VECTORS)
     rng = np.random.default_rng(1)
     params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype("f4"), dict(shapes))
     return tower, params.get("params", {})
@@ -27,7 +27,7 @@ def make(**options):
 
 def run(tower, params, request=types.POOLED_ONLY, scale=1.0):
     apply = jax.jit(lambda text: tower.apply({"params": params}, text, request).pooled)
-    return np.asarray(apply(scale * jnp.asarray(VECTORS)))
+    return np.asarray(apply(np.float32(scale) * VECTORS))
 
 
 def dense(params, x):
@@ -159,7 +159,7 @@ def test_negatives_and_positives_are_scored_as_texts_of_their_own(name, compiled
     rng = np.random.default_rng(0)
 
     def normal(*shape):
-        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+        return rng.normal(size=shape).astype(np.float32)
 
     groups = {"text": (4,), "negative_text": (4, 2), "positive_text": (4, 3)}
     texts = {key: normal(*count, WIDTH) for key, count in groups.items()}
@@ -184,11 +184,8 @@ def test_negatives_and_positives_are_scored_as_texts_of_their_own(name, compiled
 
 
 def test_equal_vectors_have_equal_names_and_others_have_not():
-    found = np.asarray(masks.text_hash(jnp.asarray(VECTORS[[0, 1, 0, 2]])))
+    names = jax.jit(masks.text_hash)
+    found = np.asarray(names(VECTORS[[0, 1, 0, 2]]))
     assert (found[0] == found[2]).all()
     assert len({tuple(row) for row in found}) == 3
-    assert (
-        (found != np.asarray(masks.text_hash(jnp.asarray(-VECTORS[[0, 1, 0, 2]]))))
-        .any(axis=1)
-        .all()
-    )
+    assert (found != np.asarray(names(-VECTORS[[0, 1, 0, 2]]))).any(axis=1).all()

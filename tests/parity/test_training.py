@@ -1,7 +1,6 @@
 """Three training steps are those of torch: losses, decay rule, schedule, clipping, clamp."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,8 +28,9 @@ def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
     run = setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     params, _ = weights.load(tmp_path / "before", shapes, architecture(model))
-    params = jax.tree.map(jnp.asarray, params)
-    state = State(jnp.zeros((), jnp.int32), params, run.optimization.optimizer.init(params), {})
+    params = jax.device_put(params)
+    optimizer = jax.jit(run.optimization.optimizer.init)(params)
+    state = State(jax.device_put(np.int32(0)), params, optimizer, {})
     step = jax.jit(train_step.make_step(run))
     every = {"mask": np.ones(8, bool), "stop": np.zeros(8, bool)}
     with np.load(tmp_path / "batches.npz") as saved:

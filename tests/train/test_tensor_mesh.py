@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
@@ -77,9 +76,8 @@ def test_a_step_has_the_loss_and_gradients_of_one_device(arrays):
 
     def step(mesh):
         run = run_on(mesh)
-        state = State(
-            jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained), {}
-        )
+        optimizer = jax.jit(run.optimization.optimizer.init)(trained)
+        state = State(np.int32(0), trained, optimizer, {})
         state, frozen = (
             sharding.put_like(jax.device_get(tree), sharding.place_shapes(mesh, tree))
             for tree in (state, params)

@@ -5,7 +5,6 @@ from functools import partial
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -37,12 +36,13 @@ def make_start(**sizes):
     params = models.init(model, jax.random.key(0))
     rng = np.random.default_rng(0)
     batch = {
-        "image": jnp.asarray(rng.normal(size=(8, 16, 16, 3)), jnp.float32),
-        "text": jnp.asarray(rng.integers(3, 30, (8, 7))).at[:, -1].set(2),
-        "mask": jnp.ones(8, bool),
-        "stop": jnp.zeros(8, bool),
+        "image": rng.normal(size=(8, 16, 16, 3)).astype(np.float32),
+        "text": rng.integers(3, 30, (8, 7)).astype(np.int32),
+        "mask": np.ones(8, bool),
+        "stop": np.zeros(8, bool),
     }
-    return model, params, batch
+    batch["text"][:, -1] = 2
+    return model, params, jax.device_put(batch)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,8 @@ def resolved(config, model):
 
 def first_state(run, params):
     trained, frozen = run.parameters.split(params)
-    state = State(jnp.zeros((), jnp.int32), trained, run.optimization.optimizer.init(trained), {})
+    optimizer = jax.jit(run.optimization.optimizer.init)(trained)
+    state = State(jax.device_put(np.int32(0)), trained, optimizer, {})
     return state, frozen
 
 
@@ -86,8 +87,9 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
     config = configured()
     with config.unlocked():
         config.sub_batches, config.input.hard_images = 2, 1
-    parts = train_step.split_batch(batch, 2, 2)
-    np.testing.assert_array_equal(parts["text"][0], batch["text"][jnp.array([0, 1, 4, 5])])
+    split = jax.jit(train_step.split_batch, static_argnums=(1, 2))
+    parts = jax.device_get(split(batch, 2, 2))
+    np.testing.assert_array_equal(parts["text"][0], np.asarray(batch["text"])[[0, 1, 4, 5]])
     run = resolved(config, model)
     state, kept = first_state(run, params)
     after, metrics = jax.jit(train_step.make_step(run))(state, kept, batch)
@@ -102,13 +104,15 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(params)
     assert metrics["loss"] == pytest.approx(float(value), rel=1e-6)
-    assert metrics["grad_norm"] == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
+    assert metrics["grad_norm"] == pytest.approx(
+        float(jax.jit(optax.tree.norm)(gradient)), rel=1e-5
+    )
     assert after.step == 1
 
 
 def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):
     model, params, batch = start
-    none = {"negative_text": jnp.zeros((8, 2, 7), int), "negative_mask": jnp.zeros((8, 2), bool)}
+    none = {"negative_text": np.zeros((8, 2, 7), int), "negative_mask": np.zeros((8, 2), bool)}
     with_none, plain = (
         stepped((model, params, {**batch, **more}), **weights)[:2]
         for more, weights in ((none, {"svlc_negative": 1.0}), ({}, {}))
@@ -148,7 +152,9 @@ def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(monkeypatch)
     # off, the state has no other arrays
     assert runs["plain"][0][0].guard == {}
     # the median of the last norms is now far below the next
-    low = state._replace(guard={**state.guard, "norms": jnp.full(2, metrics["grad_norm"] / 11)})
+    low = state._replace(
+        guard={**state.guard, "norms": np.full(2, np.asarray(metrics["grad_norm"]) / 11)}
+    )
     after, metrics = step(low, frozen, batch)
     jax.tree.map(np.testing.assert_array_equal, after.params, low.params)
     jax.tree.map(np.testing.assert_array_equal, after.opt_state[1], low.opt_state[1])
@@ -181,10 +187,10 @@ def test_without_a_guard_the_step_is_that_of_a_guard_that_does_nothing(monkeypat
 
 def test_a_spike_is_far_above_the_median_of_a_full_window_and_does_not_raise_it():
     judge = jax.jit(lambda guard, norm: spike_guard.judge(guard, norm, 3.0))
-    guard, skipped = {**setup_state.guard_state(), "norms": jnp.zeros(5)}, []
+    guard, skipped = {**setup_state.guard_state(), "norms": np.zeros(5, np.float32)}, []
     norms = [9.0, 1.0, 2.0, 3.0, 50.0, 9.1, 8.9, 9.5, 100.0, 4.0, np.inf, 1.0]
     for step, norm in enumerate(norms):
-        is_spike, guard, metrics = judge(guard, jnp.float32(norm))
+        is_spike, guard, metrics = judge(guard, np.float32(norm))
         skipped += [step] * bool(is_spike)
     # 50 is before the window is full; the median of 9, 1, 2, 3, 50 is 3, of 8.9, 1, 2, 3, 50 too
     assert skipped == [5, 7, 8, 10]
@@ -203,7 +209,11 @@ def test_skipped_steps_are_events_and_too_many_in_a_row_end_the_run_with_their_b
 
     def read(step, in_a_row):
         guard = {"grad_norm_median": 2.0, "skipped_steps": 1.0, "spikes_in_a_row": in_a_row}
-        log._pending = (step, {name: jnp.float32(v) for name, v in (plain | guard).items()}, 1.0)
+        log._pending = (
+            step,
+            {name: jax.device_put(np.float32(v)) for name, v in (plain | guard).items()},
+            1.0,
+        )
         log.flush()
 
     for step, in_a_row in ((299, 1.0), (300, 0.0), (302, 1.0)):

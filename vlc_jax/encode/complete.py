@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
@@ -103,9 +102,9 @@ def _answers(
         _greedy(
             model.decoder,
             model.params,
-            ids=jnp.asarray(tokens),
-            valid=jnp.asarray(valid),
-            ends=jnp.asarray(ends, jnp.int32),
+            ids=tokens,
+            valid=valid,
+            ends=np.asarray(ends, np.int32),
             steps=fields["max_tokens"],
         )
     )

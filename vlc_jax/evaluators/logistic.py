@@ -56,7 +56,7 @@ def fit(
     parts = (-1, min(block, number))
     rows = np.pad(np.asarray(x, np.float32), [(0, padded - number), (0, 0)])
     labels = np.pad(targets, (0, padded - number), constant_values=-1)
-    blocks = jnp.asarray(rows.reshape(*parts, width)), jnp.asarray(labels.reshape(parts))
+    blocks = jax.device_put((rows.reshape(*parts, width), labels.reshape(parts)))
     shape = (width + 1, len(classes))  # the last row is the bias
 
     @jax.jit
@@ -81,7 +81,7 @@ def fit(
         )
 
     def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        weights = jnp.asarray(flat.reshape(shape), jnp.float32)
+        weights = flat.reshape(shape).astype(np.float32)
         loss, slope = loss_and_gradient(weights, blocks)
         return float(loss), np.asarray(slope, np.float64).ravel()
 

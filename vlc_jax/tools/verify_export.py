@@ -74,4 +74,4 @@ def _scores(model: nn.Module, params: Any, image: np.ndarray, text: np.ndarray) 
         return module.score(module.encode_image(image), module.encode_text(text))
 
     apply = jax.jit(functools.partial(model.apply, method=scores))
-    return apply({"params": params}, jnp.asarray(image), jnp.asarray(text))
+    return apply({"params": params}, image, text)
