@@ -56,7 +56,7 @@ def fit(
     parts = (-1, min(block, number))
     rows = np.pad(np.asarray(x, np.float32), [(0, padded - number), (0, 0)])
     labels = np.pad(targets, (0, padded - number), constant_values=-1)
-    blocks = jax.device_put((rows.reshape(*parts, width), labels.reshape(parts)))
+    blocks = jnp.asarray(rows.reshape(*parts, width)), jnp.asarray(labels.reshape(parts))
     shape = (width + 1, len(classes))  # the last row is the bias
 
     @jax.jit

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
@@ -48,7 +49,7 @@ def merged(
         raise WeightsError(f"{path / CONFIG} has r {config.get('r')}, the arrays another rank")
     flat = {f"{name}/{part}": x for name, parts in adapters.items() for part, x in parts.items()}
     trained = {lora.LORA: traverse_util.unflatten_dict(flat, sep="/")}
-    trees = jax.device_put((params, trained))
+    trees = jax.tree.map(jnp.asarray, (params, trained))
     return jax.tree.map(np.asarray, lora.merge(*trees, config["lora_alpha"]))
 
 

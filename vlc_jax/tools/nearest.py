@@ -205,7 +205,7 @@ def neighbours(
     # of a small set: no block larger than the set
     rows, block = min(rows, len(part)), min(block, total)
     for start in range(part.start, part.stop, rows):
-        queries = jax.device_put(features.block(start, rows))
+        queries = jnp.asarray(features.block(start, rows))
         best = (jnp.full((rows, count), -jnp.inf), jnp.full((rows, count), -1, jnp.int32))
         for first in range(0, total, block):
             allowed = np.zeros(block, bool)

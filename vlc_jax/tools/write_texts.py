@@ -74,7 +74,7 @@ def load(folder: str | Path, dtype: str = "auto") -> complete.LanguageModel:
     def put(path: str, array: np.ndarray) -> jax.Array:
         digest.update(f"{path} {array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8))
-        return jax.device_put(array)
+        return jnp.asarray(array)
 
     params = llava.load(folder, sizes, shapes, put=put, dtype=jnp.dtype(kind))["lm"]
     config, default = llava.read_config(folder), lm_config.FAMILIES[sizes["family"]]
