@@ -138,7 +138,11 @@ HEADS = (
 )
 
 
-DECODERS = (*HEADS[:-1], Column("object", "scenes_objects", "accuracy", 0.5))  # of part h
+# of part h; no decoder read the held-out attribute swap, whose questions changed since
+DECODERS = (
+    *[column for column in HEADS[:-1] if column.benchmark != "scenes_held_attribute_swap"],
+    Column("object", "scenes_objects", "accuracy", 0.5),
+)
 SPATIAL = (
     Column("left/right/above/below", "scenes_spatial", "accuracy", 0.5),
     Column("pair of them", "scenes_spatial", "pair_accuracy", 0.25),

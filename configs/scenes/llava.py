@@ -45,7 +45,6 @@ SETS = (
     "scenes_relation_swap",
     "scenes_whatsup",
     "scenes_negation",
-    "scenes_held_attribute_swap",
     "scenes_held_relation_swap",
     "scenes_objects",
     "scenes_spatial",

@@ -1,9 +1,9 @@
 """Exact hard negatives and hard positives of a caption with known scene and parse.
 
 Negatives are false for the scene (exception: `replace` with the draw "uniform_word_list") and never
-mention a held-out shape-colour pair, unless the scene itself shows one: pairs that are held out of
-the pictures stay out of the texts. Functions return None if a caption allows no such negative or
-positive.
+mention a held-out shape-colour pair, unless the scene itself shows one (exception: `swap` with
+`any_pair`): pairs that are held out of the pictures stay out of the texts. Functions return None if
+a caption allows no such negative or positive.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from vlc_jax.input_pipeline.scenes import grammar, words
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.grammar import Caption
 from vlc_jax.input_pipeline.scenes.stream import Stream
-from vlc_jax.input_pipeline.scenes.world import Scene
+from vlc_jax.input_pipeline.scenes.world import Scene, World
 
 DRAWS = ("uniform_word_list", "base_words", "no_true_synonyms")
 SHUFFLES = ("nouns_and_adjectives", "all_but_nouns_and_adjectives", "within_trigrams", "trigrams")
@@ -25,10 +25,17 @@ _SHUFFLE_TRIES = 20
 
 
 def swap(
-    caption: Caption, scene: Scene, role: str = "colour", pair: tuple[int, int] = (0, 1)
+    caption: Caption,
+    scene: Scene,
+    role: str = "colour",
+    pair: tuple[int, int] = (0, 1),
+    *,
+    any_pair: bool = False,
 ) -> Caption | None:
     """Hard negative: two phrases exchange one word, "a red circle and a blue square" ->
     "a blue circle and a red square". `role` is colour, size, texture or shape.
+
+    any_pair: the negative may mention a held-out shape-colour pair. For evaluation only.
     """
     lookup.check_known("role to swap", [role], (*ATTRIBUTES, "shape"))
     if caption.kind == "negation" or max(pair) >= len(caption.phrases):
@@ -39,7 +46,10 @@ def swap(
         return None
     for i, word in zip(pair, (b, a), strict=True):
         phrases[i] = phrases[i]._replace(**{role: word})
-    return _negative(caption._replace(phrases=tuple(phrases)), scene)
+    swapped = caption._replace(phrases=tuple(phrases))
+    if any_pair:
+        return None if grammar.is_true(swapped, scene) else swapped
+    return _negative(swapped, scene)
 
 
 def repeat(caption: Caption, scene: Scene, role: str, phrase: int) -> Caption | None:
@@ -237,7 +247,13 @@ def _negative(caption: Caption, scene: Scene) -> Caption | None:
 
 def _is_allowed(caption: Caption, scene: Scene) -> bool:
     """True unless the caption mentions a held-out pair and the scene shows none."""
-    held_out = scene.world.held_combinations
-    if all((phrase.shape, words.base(phrase.colour)) not in held_out for phrase in caption.phrases):
+    if not mentions_held_out(caption, scene.world):
         return True
+    held_out = scene.world.held_combinations
     return any((obj.shape, obj.colour) in held_out for obj in scene.objects)
+
+
+def mentions_held_out(caption: Caption, world: World) -> bool:
+    """True if the caption mentions a shape-colour pair that is held out of the pictures."""
+    pairs = [(phrase.shape, words.base(phrase.colour)) for phrase in caption.phrases]
+    return not world.held_combinations.isdisjoint(pairs)
