@@ -170,7 +170,8 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
         threads = options.threads or (1 if engine else os.cpu_count() or 1)
         request = {"images": _digest("\n".join(map(_stamp, found.images)).encode())}
         of_images = OfEvaluation(found.images, threads)
-        work = computed(of_images, out / "evaluation", len(found.images), request)
+        folder = out / f"evaluation-{request['images'][:16]}"
+        work = computed(of_images, folder, len(found.images), request)
         hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
         hashes = hashes.reshape(-1, 1 + 2 * WORDS)
         _say_unread(found, hashes)

@@ -110,6 +110,9 @@ def test_any_number_of_parts_workers_and_stops_finds_the_same(folder, capsys, mo
     capsys.readouterr()
     assert run(*words) == 1
     assert (capsys.readouterr().out, (folder / "leaks.txt").read_bytes()) == expected
+    words = ["--pixels", "--train", "prepared", "--eval", "benchmarks/winoground", *words]
+    assert leaks.main(words) == 1
+    assert "2 of       4  benchmarks/winoground" in capsys.readouterr().out
     assert not computed  # the hashes of training are there
 
 
