@@ -103,7 +103,8 @@ class OfEvaluation:
 
 @dataclasses.dataclass(frozen=True)
 class Join:
-    """Matches of a part of the training images: a line of JSON per record that has any.
+    """Matches of a part of the training images: a line of JSON per record that has any, after a
+    line with the number of records that have no readable image.
 
     hashes: the parts of `OfTraining`.   evaluation: rows of `OfEvaluation`.
     """
@@ -118,7 +119,7 @@ class Join:
         if content is None:
             raise DataError("hashes are missing or damaged; the same command computes them")
         rows = np.frombuffer(content, np.uint64).reshape(len(records), 1 + WORDS)
-        lines = []
+        lines = [f"{np.count_nonzero(rows[:, 0] == _UNREAD)}\n"]
         for position, matches in self.matches(rows).items():
             record = self.source[records[position]]
             name = record.id
@@ -170,7 +171,8 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
         threads = options.threads or (1 if engine else os.cpu_count() or 1)
         request = {"images": _digest("\n".join(map(_stamp, found.images)).encode())}
         of_images = OfEvaluation(found.images, threads)
-        work = computed(of_images, out / "evaluation", len(found.images), request)
+        folder = out / f"evaluation-{request['images'][:16]}"
+        work = computed(of_images, folder, len(found.images), request)
         hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
         hashes = hashes.reshape(-1, 1 + 2 * WORDS)
         _say_unread(found, hashes)
@@ -271,13 +273,15 @@ def _print(found: Evaluation, works: Sequence[parts.Parts], write: str | None) -
     """Prints the overlap of every set, writes the training images; returns their number."""
     kinds = np.full(len(found.images), len(KINDS), np.int8)
     examples: dict[int, tuple[int, str]] = {}
-    shared, lines = 0, []
-    # one line of a billion is in memory at a time
+    shared, unread, lines = 0, 0, []
+    # written while it is read: it may be long
     out = open(write, "w", encoding="utf-8") if write else None  # noqa: SIM115
     try:
         for work in works:
             for content in parts.contents(work):
-                for line in content.splitlines():
+                count, *rows = content.splitlines()
+                unread += int(count)
+                for line in rows:
                     name, matches = json.loads(line)
                     shared += 1
                     if out is not None:
@@ -300,6 +304,8 @@ def _print(found: Evaluation, works: Sequence[parts.Parts], write: str | None) -
             lines.append(f"{'':>20}{what}, {KINDS[kind]}")
     total = sum(work.total for work in works)
     print(f"training: {total:,} records")
+    if unread:
+        print(f"{unread:,} of them have no image that can be read")
     print("\n".join(lines))
     print(f"{shared:,} records of training are in an evaluation")
     if write:

@@ -131,4 +131,4 @@ def test_every_command_is_interrupted_so(name):
     path = Path(*COMMANDS[name][0].split("."))
     path = helpers.ROOT / (path / "__main__.py" if (helpers.ROOT / path).is_dir() else f"{path}.py")
     source = path.read_text()
-    assert "@addresses.allowed\ndef main(" in source or "command.start(" in source
+    assert "@addresses.allowed\ndef main(" in source or "command.start" in source

@@ -86,6 +86,12 @@ def test_tables_of_training_are_compared_and_the_same_pixels_are_told(folder, ca
         capsys.readouterr().out
     )
     assert (folder / "leaks.txt").read_text() == "file:17.png\nfile:18.png\n"
+    (folder / "photos/5.png").write_bytes(b"torn")
+    (folder / "benchmarks/winoground/images/ex_0_img_0.png").write_bytes(b"torn")
+    assert leaks.main(words) == 1
+    said = capsys.readouterr().out
+    assert "1 of them have no image that can be read" in said
+    assert "1 images of evaluations are not compared, the first: image file" in said
 
 
 def test_any_number_of_parts_workers_and_stops_finds_the_same(folder, capsys, monkeypatch):
@@ -110,6 +116,9 @@ def test_any_number_of_parts_workers_and_stops_finds_the_same(folder, capsys, mo
     capsys.readouterr()
     assert run(*words) == 1
     assert (capsys.readouterr().out, (folder / "leaks.txt").read_bytes()) == expected
+    words = ["--pixels", "--train", "prepared", "--eval", "benchmarks/winoground", *words]
+    assert leaks.main(words) == 1
+    assert "2 of       4  benchmarks/winoground" in capsys.readouterr().out
     assert not computed  # the hashes of training are there
 
 

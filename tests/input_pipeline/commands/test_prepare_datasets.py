@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support import helpers, miniature
-from vlc_jax.input_pipeline.commands import prepare, shard_job, shard_writer
+from vlc_jax.input_pipeline.commands import parts, prepare, shard_job
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.loader import make_train
@@ -132,7 +132,7 @@ def test_an_image_of_many_records_is_counted_once_also_when_continued(folder, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_writer, "in_this_process", one_shard)
+        patch.setattr(parts, "in_this_process", one_shard)
         with pytest.raises(KeyboardInterrupt):
             prepare.main(words)
     assert prepare.main(words) == 0
