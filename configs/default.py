@@ -101,8 +101,8 @@ def hard_texts() -> dict:
         # "replace" only.
         "generators": {"from_record": 1.0},
         # If a generator returns no text: skip (masked) | replace (another generator's text) | self
-        # (the caption itself; positives only) | one_each (text k is of the k-th generator, masked
-        # if it has none)
+        # (the caption itself; positives only) | one_each (text k is of the k-th generator by the
+        # alphabet, masked if it has none)
         "fallback": "skip",
         "options": {},  # generator -> its options
     }

@@ -10,12 +10,12 @@ wrote); image_folder (default: the folder of the table); holdout (share of the i
 validation, default 0.2; 0: all are trained on, none evaluated); epochs (default 30) or steps; batch
 (pairs per step, default 64, or fewer where the table has fewer images); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
-hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip (losses and hard texts of the method,
-generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimizer, on the frozen
-towers of init_from); tagger=spacy:NAME (default spacy:en_core_web_sm: negclip, fsc_clip, dcsm and
-labclip need it, the other methods use it where it is installed); init_from
-(a run to start from: its model, tokenizer and preprocessing are taken, not size and variant, and a
-tenth of the learning rate). Other columns, tokenizers and crops:
+hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip|ce_clip|degla (losses and hard texts of
+the method, generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimizer, on
+the frozen towers of init_from); tagger=spacy:NAME (default spacy:en_core_web_sm: negclip, fsc_clip,
+dcsm and labclip need it, the other methods use it where it is installed); init_from (a run to start
+from: its model, tokenizer and preprocessing are taken, not size and variant, and a tenth of the
+learning rate). Other columns, tokenizers and crops:
 --config.input.source_options.caption_column=title and so on (`vlc-jax --list` and
 configs/default.py have all options and fields).
 """
@@ -30,9 +30,11 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import (
+    ce_clip,
     crepe,
     dcsm,
     default,
+    degla,
     fsc_clip,
     hn,
     hp_hn,
@@ -57,6 +59,8 @@ METHODS = {  # method -> its config, and the arguments that make its hard texts 
     "svlc": (svlc, {"negatives": "rule"}),
     "leftright": (leftright, {}),
     "fsc_clip": (fsc_clip, {}),
+    "ce_clip": (ce_clip, {}),
+    "degla": (degla, {}),
 }
 HEADS = {
     "dcsm": (dcsm, {"mode": "clean", "opposite": "text", "captions": "negclip"}),
@@ -172,6 +176,8 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
         options["tagger"] = tagger or f"spacy:{PIPELINE}"
     elif not tagger and all(map(importlib.util.find_spec, ("spacy", PIPELINE))):
         tagger = f"spacy:{PIPELINE}"
+    if method == "degla":
+        options["batch"] = config.batch_size
     if method == "dcsm":
         options["blocks"] = max(1, config.batch_size // heads.PAIRS)
     theirs = recipe.get_config(options)

@@ -31,7 +31,7 @@ class HardTexts:
       now. A generator with share 0 is a fallback only, for fallback="replace".
     fallback: if a generator has no (further) text: "skip" (masked), "replace" (another generator,
       drawn by the remaining shares, share 0 last) or "self" (the caption). "one_each": text k is
-      of the k-th name, masked if it has none.
+      of the k-th name by the alphabet, masked if it has none.
     generators: name -> generator, for every name except "from_record".
     of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
       sentences of a bag. They follow the caption's negatives, in the order of the positives.
@@ -277,7 +277,7 @@ def draw(
 
     is_one_each = texts.fallback == "one_each"
     for index in range(texts.count):
-        order = [*texts.shares][index:] if is_one_each else _order(texts.shares, rng)
+        order = sorted(texts.shares)[index:] if is_one_each else _order(texts.shares, rng)
         names = order if texts.fallback == "replace" else order[:1]
         text = next((text for name in names if (text := take(name)) is not None), None)
         if text is None and texts.fallback == "self":

@@ -28,6 +28,7 @@ MODELS = {  # config -> models whose values its docstring has
     ),
     "fsc_clip": ("FSC-CLIP",),
     "conclip": ("CoN-CLIP", B32),
+    "read_clip": ("READ-CLIP",),
     "labclip": ("LABCLIP ViT-B/32",),
     "leftright": (
         *(f"{model} + {NEGATIVES}" for model in (L14, SIGLIP)),

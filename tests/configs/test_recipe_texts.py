@@ -24,6 +24,13 @@ VERSIONS = {  # recipe, arguments -> generator -> version
         "crepe_replace": CREPE["crepe_replace"],
         "shuffle_trigrams": "1 mode=authors",
     },
+    ("ce_clip", "data=coco"): {
+        "crepe_replace": "2 classes=object tagger=none",
+        "crepe_swap": "3 classes=object tagger=none",
+        "svlc_rule": SVLC.replace("authors", "clean"),
+    },
+    ("degla", "data=coco"): CREPE,
+    ("read_clip", f"data=coco,{TAGGED}"): {"negclip": NEGCLIP},
     ("labclip", f"data=coco,{TAGGED}"): {"shuffle_nouns_and_adjectives": f"1 mode=authors {TAGS}"},
     ("svlc", "data=coco,negatives=rule"): {"svlc_rule": SVLC},
     ("svlc_pos", "data=coco,negatives=rule"): {"svlc_rule": SVLC},

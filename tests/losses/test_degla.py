@@ -61,6 +61,9 @@ def test_a_loss_without_its_teacher_or_with_an_invalid_decay_is_refused(all_outp
             losses.total({name: {"weight": 1.0}}, all_outputs._replace(teacher=None))
     with pytest.raises(errors.UsageError, match=r"a share in \[0, 1\]; got 1\.5"):
         losses.check({"distill": {"weight": 1.0, "decay": 1.5}})
-    assert losses.teacher_decay({"distill": {"weight": 0.0}}) == 0.9996
+    two = {"distill": {"weight": 1.0}, "again": {"loss": "distill", "weight": 1.0}}
+    with pytest.raises(errors.UsageError, match=r"has one entry of it; got 2"):
+        losses.check(two)
+    assert losses.teacher_decay({"d": {"weight": 0.0, "loss": "distill"}}) == 0.9996
     assert losses.teacher_decay({"distill": {"weight": 0.0, "decay": 0.5}}) == 0.5
     assert losses.teacher_decay({"infonce": {"weight": 1.0}}) is None

@@ -8,6 +8,7 @@ their gradients. The towers are those of transformers; heads and losses are writ
 the papers and from what the authors' code computes.
 """
 
+import copy
 import math
 import sys
 from pathlib import Path
@@ -224,6 +225,75 @@ def dac(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return both_ways(scale * image @ text.T) + sum(parts), image @ text.T
 
 
+def own_negatives(model, batch: dict, query: torch.Tensor) -> torch.Tensor:
+    """Logits of a query per example with its hard negatives, present or not."""
+    wrong = [embed_text(model, texts) for texts in batch["negative_text"]]
+    return model.logit_scale.exp() * (torch.stack(wrong) @ query[:, :, None])[..., 0]
+
+
+def ce_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """NegCLIP, the rank loss with the thresholds of a step before, and the released text loss:
+    every caption with all present negatives, among which the first of the first is the target."""
+    value, scores = negclip(model, batch)
+    image, text, has = (
+        *(embed_image(model, batch["image"]), embed_text(model, batch["text"])),
+        batch["negative_mask"],
+    )
+    scale = model.logit_scale.exp()
+    own = (scale * (image * text).sum(1))[:, None]
+    margin = torch.tensor(THRESHOLDS).clamp(0, 10)
+    rank = (F.relu(margin + own_negatives(model, batch, image) - own) * has).mean()
+    is_class = has.clone()
+    is_class[0, 0] = True
+    wrong = embed_text(model, batch["negative_text"][is_class])
+    target = torch.zeros(BATCH, dtype=torch.long)
+    return value + 0.2 * rank + 0.3 * F.cross_entropy(scale * text @ wrong.T, target), scores
+
+
+def read_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """NegCLIP, and half the cross entropy of paraphrases that look for their captions."""
+    value, scores = negclip(model, batch)
+    has = batch["positive_mask"][:, 0]
+    right = embed_text(model, batch["positive_text"][has, 0])
+    logits = model.logit_scale.exp() * right @ embed_text(model, batch["text"]).T
+    return value + F.cross_entropy(logits, torch.arange(BATCH)[has]) / 2, scores
+
+
+def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """NegCLIP, the image and the caption against hard negatives, and distances from the teacher.
+
+    The caption's are those that the mask of the released code chooses: of all negatives in the
+    order of captions the ones at i, i + BATCH, ... The weights of a batch of 256.
+    """
+    value, scores = negclip(model, batch)
+    image, text, has = (
+        *(embed_image(model, batch["image"]), embed_text(model, batch["text"])),
+        batch["negative_mask"],
+    )
+    own = model.logit_scale.exp() * (image * text).sum(1)
+    of_image = own_negatives(model, batch, image)
+    wrong = torch.stack([embed_text(model, texts) for texts in batch["negative_text"]])
+    with torch.no_grad():
+        taught = [embed_image(teacher, batch["image"]), embed_text(teacher, batch["text"])]
+        taught.append(torch.stack([embed_text(teacher, x) for x in batch["negative_text"]]))
+    flat, is_there = wrong.flatten(0, 1), has.flatten()
+    of_images, of_captions = [], []
+    for i in range(BATCH):
+        if has[i].any():
+            logits = torch.cat([own[i : i + 1], of_image[i][has[i]]])
+            of_images.append(-F.log_softmax(logits, 0)[0])
+        places = [j for j in range(i, len(flat), BATCH) if is_there[j]]
+        logits = 10 * torch.stack([text[i] @ taught[1][i], *(text[i] @ flat[j] for j in places)])
+        if has[i].any():
+            of_captions.append(-F.log_softmax(logits, 0)[0])
+    value = value + 0.1 * torch.stack(of_images).mean() + 0.1 * torch.stack(of_captions).mean()
+    distances = [
+        (a - b).square().sum(-1) for a, b in zip((image, text, wrong), taught, strict=True)
+    ]
+    distance = distances[0].sum() + distances[1].sum() + distances[2][has].sum()
+    return value + 0.005 * 256 * distance / BATCH, scores
+
+
 def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """Every image with its caption, and with all other captions and all negatives, apart."""
     image = F.normalize(model.vision_model(pixel_values=batch["image"]).pooler_output, dim=-1)
@@ -243,10 +313,14 @@ CASES = {
     "hp_hn": hp_hn,
     "sigmoid_negatives": sigmoid_negatives,
     "dac": dac,
+    "ce_clip": ce_clip,
+    "read_clip": read_clip,
+    "degla": degla,
     "pacl_own": lambda *args: pacl(*args, is_own=True),
     "pacl_pairs": lambda *args: pacl(*args, is_own=False),
     "sparc": sparc,
 }
+THRESHOLDS = (0.5, 20.0, -1.0, 2.0)  # of CE-CLIP, from the step before
 # case -> width of the text features that its head reads: projected, or of every token
 HEADS = {"pacl_own": 16, "pacl_pairs": 16, "sparc": 24}
 
@@ -270,7 +344,10 @@ def make_batch(positives: int) -> dict[str, np.ndarray]:
 
 def main(case: str, out: Path) -> None:
     family = ("siglip",) if case == "sigmoid_negatives" else ("clip", "quick_gelu")
-    model, arrays = shaken(tiny_hugging_face(*family)), make_batch(1 if case == "hp_hn" else BAG)
+    model, arrays = (
+        shaken(tiny_hugging_face(*family)),
+        make_batch(1 if case in ("hp_hn", "read_clip") else BAG),
+    )
     head = Head(32, HEADS[case], 16) if case in HEADS else None
     with torch.no_grad():
         if case in HEADS or case == "sigmoid_negatives":
@@ -283,7 +360,11 @@ def main(case: str, out: Path) -> None:
     batch = {key: torch.from_numpy(x) for key, x in arrays.items()}
     batch["image"] = batch["image"].permute(0, 3, 1, 2)
     batch = {key: x.long() if key.endswith("text") else x for key, x in batch.items()}
-    value, scores = CASES[case](model, *[] if head is None else [head], batch)
+    more = [] if head is None else [head]
+    if case == "degla":
+        more = [shaken(copy.deepcopy(model))]
+        more[0].save_pretrained(out / "teacher")
+    value, scores = CASES[case](model, *more, batch)
     value.backward()
     arrays |= {"loss": value.detach().numpy(), "scores": scores.detach().numpy()}
     for name, x in head.named_parameters() if head is not None else ():

@@ -8,7 +8,19 @@ from ml_collections import ConfigDict
 
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
-from vlc_jax.configs import conclip, dac, hp_hn, leftright, negclip, pacl, sparc, tripletclip
+from vlc_jax.configs import (
+    ce_clip,
+    conclip,
+    dac,
+    degla,
+    hp_hn,
+    leftright,
+    negclip,
+    pacl,
+    read_clip,
+    sparc,
+    tripletclip,
+)
 from vlc_jax.setup.init_from import architecture
 
 pytestmark = pytest.mark.slow
@@ -20,6 +32,9 @@ RECIPES = {
     "hp_hn": (hp_hn, f"data=coco,hn_weight=0.5,{FILES}"),
     "sigmoid_negatives": (leftright, f"data=coco,family=siglip,{FILES}"),
     "dac": (dac, f"data=coco,negatives=rule,{FILES}"),
+    "ce_clip": (ce_clip, f"data=coco,as_released,{FILES}"),
+    "read_clip": (read_clip, f"data=coco,{FILES}"),
+    "degla": (degla, f"data=coco,as_released,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
@@ -68,8 +83,13 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
     batch = {key: x for key, x in io.items() if key.endswith(("image", "text", "mask"))}
     batch |= {"mask": np.ones(len(io["image"]), bool)}
 
+    teacher = tree("teacher", "head") if "distill" in config.losses else None
+    thresholds = jnp.array([0.5, 20.0, -1.0, 2.0])  # those of methods_reference.py
+
     def loss(params, batch):
-        outputs = model.apply({"params": params}, batch)
+        outputs = model.apply({"params": params}, batch)._replace(thresholds=thresholds)
+        if teacher is not None:
+            outputs = outputs._replace(teacher=model.apply({"params": teacher}, batch))
         weighted = enumerate((config, *others), 1)
         return sum(k * losses.total(x.losses.to_dict(), outputs, batch)[0] for k, x in weighted)
 

@@ -36,6 +36,7 @@ RECIPES = {
     "negclip": "hard_images=0,negatives=negclip",
     "dcsm": "opposite=text,captions=negclip",
     "fsc_clip": "",
+    "read_clip": "",
     "labclip": "",
 }
 

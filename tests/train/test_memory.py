@@ -107,15 +107,19 @@ def test_a_step_that_is_not_finite_leaves_the_memory(start, steps):
     jax.tree.map(np.testing.assert_array_equal, after.memory, memory)
 
 
-def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path):
+def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path, monkeypatch):
     run, state, _ = start
     training = SimpleNamespace(checkpoint={"keep_last": 2, "keep_every": None})
-    run = run._replace(training=training, origin=SimpleNamespace(path=None))
+    run = run._replace(training=training, origin=SimpleNamespace(path="weights"))
+    loaded = jax.tree.map(lambda x: x - 0.5, start[1].params)
+    monkeypatch.setattr(first_state.init_from, "load_trained", lambda *_: loaded)
+    monkeypatch.setattr(first_state.init_from, "load_batch_stats", lambda _: {})
     without = run.optimization._replace(teacher_decay=None, thresholds=0)
     plain = run._replace(optimization=without)
     workdir = Workdir(tmp_path)
     first, checkpoints = first_state.restore_or_init(run, workdir, {})
-    assert_close(first.memory, {**state.memory, "teacher": first.params})
+    # the first teacher is the model that was loaded, not the one that was initialised
+    assert_close(first.memory, {**state.memory, "teacher": loaded})
     memory = {"teacher": first.params, "thresholds": first.memory["thresholds"] + 1.5}
     trained = jax.tree.map(lambda x: x + 0.5, first.params)
     for step, kept in ((1, memory), (2, {})):

@@ -108,48 +108,6 @@ def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return o.positive_scores, _text_scores(o), o.logit_scale, masks.positives(m)
 
 
-def _ranked(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.thresholds is None:
-        raise errors.UsageError(
-            "the loss cross_modal_rank needs the thresholds of the step before: in a loop of your "
-            "own, add jnp.zeros(negatives) to the first outputs, outputs._replace(thresholds=...), "
-            "and losses.thresholds(config_losses, outputs, batch) to the next"
-        )
-    scores = o.own_scores, o.own_negative_scores
-    return *scores, o.logit_scale, o.thresholds, masks.own_negatives(m)
-
-
-def _intra_modal(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    texts = o.text.pooled, o.negative_text.pooled
-    return *texts, o.own_scores, o.logit_scale, masks.own_negatives(m)
-
-
-def _teacher(o: types.Outputs) -> types.Outputs:
-    if o.teacher is None:
-        raise errors.UsageError(
-            "the losses distill and text_grounded need a teacher, which distill keeps: set "
-            "config.losses.distill, with weight 0 for the teacher alone (in a loop of your own, "
-            "add the teacher's outputs: outputs._replace(teacher=...))"
-        )
-    return o.teacher
-
-
-def _text_grounded(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    texts = o.text.pooled, _teacher(o).text.pooled, o.negative_text.pooled
-    return *texts, masks.own_negatives(m)
-
-
-def _distilled(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    both = (o, _teacher(o))
-    pairs = [x.image.pooled for x in both] + [x.text.pooled for x in both]
-    image, teacher_image, text, teacher_text = pairs
-    given = image, text, teacher_image, teacher_text
-    if o.negative_text is None:
-        return given
-    negatives = (x.negative_text.pooled for x in both)
-    return *given, *negatives, masks.own_negatives(m)
-
-
 def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     if o.token_groups is None:
         raise errors.UsageError(
@@ -239,18 +197,13 @@ LOSSES: dict[str, Loss] = {
         contrasts_all=(),
     ),
     "cross_modal_rank": Loss(
-        ce_clip.cross_modal_rank, _ranked, needs=("negative",), check_options=ce_clip.check
+        ce_clip.cross_modal_rank, ce_clip.ranked, needs=("negative",), check_options=ce_clip.check
     ),
-    "intra_modal": Loss(
-        ce_clip.intra_modal, _intra_modal, needs=("negative",), mean_over="examples_with_hard_texts"
-    ),
+    "intra_modal": Loss(ce_clip.intra_modal, ce_clip.texts, needs=("negative",)),
     "text_grounded": Loss(
-        degla.text_grounded,
-        _text_grounded,
-        needs=("negative",),
-        mean_over="examples_with_hard_texts",
+        degla.text_grounded, degla.texts, needs=("negative",), mean_over="examples_with_hard_texts"
     ),
-    "distill": Loss(degla.distill, _distilled, check_options=degla.check),
+    "distill": Loss(degla.distill, degla.features, check_options=degla.check),
     "dac_mil": Loss(
         svlc.mil,
         lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
@@ -334,19 +287,33 @@ def thresholds(
 
     Arguments as of `total`; `outputs.thresholds` are those of this step.
     """
-    options = config_losses.get("cross_modal_rank")
+    options = entry_of("cross_modal_rank", config_losses)
     if options is None:
         return None
-    kept = {key: options[key] for key in ("duplicates", "negative_range") if key in options}
+    of_masks = ("duplicates", "negative_range", "place")
+    kept = {key: options[key] for key in of_masks if key in options}
     pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
-    return ce_clip.gaps(*_ranked(outputs, pair_masks))
+    return ce_clip.gaps(*ce_clip.ranked(outputs, pair_masks))
 
 
 def teacher_decay(config_losses: Mapping[str, Mapping[str, Any]]) -> float | None:
     """Decay per step of the teacher of the loss `distill`; None without that loss."""
-    if "distill" not in config_losses:
+    options = entry_of("distill", config_losses)
+    if options is None:
         return None
-    return (_option_defaults(LOSSES["distill"]) | dict(config_losses["distill"]))["decay"]
+    return (_option_defaults(LOSSES["distill"]) | dict(options))["decay"]
+
+
+def entry_of(loss: str, config_losses: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Options of the entry of config.losses with a loss that keeps something between steps; None
+    without one. Raises UsageError for two, which would share it."""
+    entries = [x for name, x in config_losses.items() if x.get("loss", name) == loss]
+    if len(entries) > 1:
+        raise errors.UsageError(
+            f"the loss {loss} keeps one state between steps, so config.losses has one entry of it; "
+            f"got {len(entries)}"
+        )
+    return entries[0] if entries else None
 
 
 def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, Array]:
@@ -394,6 +361,8 @@ def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = No
             )
         masks.check(options.get("duplicates", "keep"), options.get("place", (0, 1)), group)
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
+    for keeps in ("cross_modal_rank", "distill"):
+        entry_of(keeps, config_losses)
 
 
 def row(name: str, options: Mapping[str, Any]) -> Loss:

@@ -275,7 +275,7 @@ def check_lora(config: ConfigDict) -> None:
     """Raises UsageError for an adapter without weights, or with an invalid alpha or dropout."""
     if not config.lora.targets:
         return
-    if "distill" in config.losses:
+    if losses.entry_of("distill", configured_losses(config)) is not None:
         raise UsageError(
             "the teacher of the loss distill averages parameters, and an average of the factors of "
             "an adapter is no average of its matrices: set config.lora.targets='' or leave out the "
