@@ -344,7 +344,7 @@ def test_sets_of_the_scenes_are_known_to_it(tmp_path, capsys, monkeypatch):
 
 
 def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
-    """Who knows the held-out pairs solves the set (a blind null of 100 %); training has none."""
+    """Neither a reader of seen pairs nor one of other held-out cases finds the caption."""
     seen, held = (READERS[f"scenes_{name}"](count=400).cases
                   for name in ("attribute_swap", "held_attribute_swap"))  # fmt: skip
     features = blind.text_features([text for case in (*seen, *held) for text in case.captions])
@@ -352,7 +352,7 @@ def test_no_text_of_seen_pairs_gives_the_held_out_ones_away():
     scores = features[800:] @ weights
     assert 0.43 < (scores[::2] > scores[1::2]).mean() < 0.57
     scores = blind.option_scores([case.captions for case in held], range(400))
-    assert blind.credit(scores).mean() > 0.99
+    assert 0.4 < blind.credit(scores).mean() < 0.6
 
 
 @pytest.mark.parametrize(
