@@ -34,7 +34,9 @@ class HardTexts:
       of the k-th name, masked if it has none.
     generators: name -> generator, for every name except "from_record".
     of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
-      sentences of a bag. They follow the caption's negatives, in the order of the positives.
+      sentences of a bag. They follow the caption's negatives, in the order of the positives. With
+      "from_record" among the shares, the record's negatives are those of its positives, one each in
+      the same order, and the caption has none of them (CS-CLIP).
     """
 
     count: int = 0

@@ -155,3 +155,27 @@ class Oracle:
         own = [self.logit("image", i, "positive", i, k) for k in self.own("positive", i)]
         wrong = [self.logit("image", i, "negative", i, k) for k in self.own("negative", i)]
         return log_sum(own + wrong) - log_sum(own) if own and wrong else 0.0
+
+    def units(self, i):
+        """The foils of the units are the last hard negatives, one each."""
+        texts, first = self.tokens["positive"], self.has["negative"].shape[1]
+        first -= self.has["positive"].shape[1]
+
+        def has(j, k):
+            return self.has["positive"][j, k] and first + k in self.own("negative", j)
+
+        def is_compared(a, b, k):
+            """Image a with unit k of example b."""
+            own = [texts[a][m] for m in range(len(texts[a])) if self.has["positive"][a, m]]
+            is_shared = self.is_masking and a != b and texts[b][k] in own
+            counts = has(a, k) and has(b, k) and self.counts(a, b, "positive", k)
+            return counts and not is_shared
+
+        found = []
+        for k in [k for k in range(len(texts[i])) if has(i, k)]:
+            row = [("image", i, "positive", j, k) for j in self.real if is_compared(i, j, k)]
+            row += [("image", i, "negative", i, first + k)]
+            column = [("image", j, "positive", i, k) for j in self.real if is_compared(j, i, k)]
+            sums = [log_sum([self.logit(*place) for place in places]) for places in (row, column)]
+            found.append(sum(sums) / 2 - self.logit("image", i, "positive", i, k))
+        return np.mean(found) if found else 0.0

@@ -8,7 +8,17 @@ from ml_collections import ConfigDict
 
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
-from vlc_jax.configs import conclip, dac, hp_hn, leftright, negclip, pacl, sparc, tripletclip
+from vlc_jax.configs import (
+    conclip,
+    csclip,
+    dac,
+    hp_hn,
+    leftright,
+    negclip,
+    pacl,
+    sparc,
+    tripletclip,
+)
 from vlc_jax.setup.init_from import architecture
 
 pytestmark = pytest.mark.slow
@@ -25,8 +35,8 @@ RECIPES = {
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
 }
 
-# their losses 1, 2, ... times, in one program
-TOGETHER = {"images": [(tripletclip, f"data=coco,{FILES}"), (conclip, f"data=coco,{FILES}")]}
+# half the loss of the first, a quarter of that of the second, ..., in one program
+TOGETHER = {"images": [(recipe, f"data=coco,{FILES}") for recipe in (tripletclip, conclip, csclip)]}
 
 
 def build(config: ConfigDict):
@@ -70,8 +80,9 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
 
     def loss(params, batch):
         outputs = model.apply({"params": params}, batch)
-        weighted = enumerate((config, *others), 1)
-        return sum(k * losses.total(x.losses.to_dict(), outputs, batch)[0] for k, x in weighted)
+        weights = 2.0 ** -np.arange(1, 1 + len(recipes)) if others else [1.0]
+        totals = (losses.total(x.losses.to_dict(), outputs, batch)[0] for x in (config, *others))
+        return sum(weight * total for weight, total in zip(weights, totals, strict=True))
 
     def evaluated(params, batch):
         def score(module):

@@ -264,6 +264,16 @@ LOSSES: dict[str, Loss] = {
         needs=("positive", "negative"),
         mean_over="examples_with_hard_texts",
     ),
+    "units": Loss(
+        svlc.units,
+        lambda o, m: (
+            *(o.positive_scores, o.own_negative_scores, o.logit_scale),
+            *(masks.units(m), masks.own_negatives(m)),
+        ),
+        needs=("positive", "negative"),
+        mean_over="examples_with_hard_texts",
+        contrasts_all=("positive",),
+    ),
     "sparc_local": Loss(sparc.local, _token_groups),
     "caption": Loss(caption.caption, _caption, check_options=caption.check),
     "itc": Loss(matching.itc, _cosines),

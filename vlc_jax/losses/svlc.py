@@ -1,5 +1,5 @@
 """The losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) and DAC (by the same
-authors, 2023, section 3.3) add to CLIP's.
+authors, 2023, section 3.3) add to CLIP's, and that of CS-CLIP.
 
 SVLC's are `negative` and `analogy`, of which `paraphrase` is READ-CLIP's variant. In all, s is the
 logit scale, x_i an image, t_i its caption, n_ik and p_ik its hard negatives and hard positives, all
@@ -9,6 +9,11 @@ text of each kind per example.
 DAC's are `mil` and `negative_bag`, for a bag of sentences per image: the hard positives of an
 example. a_ijk is the logit scale times the cosine similarity of image i and sentence k of example
 j. DAC adds them to CLIP's loss and to `negative`, all with weight 1.
+
+CS-CLIP's is `units` (Kargi et al. 2026, "Half-truths break similarity-based retrieval"; the loss
+"negclip_hard" in the config of kargibora/CS-CLIP), on entities and relations of a caption: the hard
+positives. The foil of unit k is the k-th of as many hard negatives, the last ones
+(config.input.negatives.of_positives = 1). CS-CLIP adds it to NegCLIP's loss with weight 0.5.
 """
 
 import functools
@@ -141,6 +146,37 @@ def negative_bag(
     negative = logsumexp(own_negative_scores, negative_mask)
     has_both = mask.any(axis=1) & negative_mask.any(axis=1)
     return jnp.where(has_both, jax.nn.softplus(negative - bag), 0.0)
+
+
+def units(
+    scores: Float[Array, "batch batch positives"],
+    own_negative_scores: Float[Array, "batch negatives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch batch positives"] | None = None,
+    negative_mask: Bool[Array, "batch negatives"] | None = None,
+) -> Float[Array, " batch"]:
+    """CLIP's loss on the k-th units of all examples, with the own foil f_ik as a further text.
+
+        loss_ik = 1/2 [log(sum_j exp(s x_i.u_jk) + exp(s x_i.f_ik)) + log(sum_j exp(s x_j.u_ik))]
+                  - s x_i.u_ik
+
+    loss_i is the mean over the units of example i that have a foil, 0 without any; the authors take
+    the mean over examples first, and draw as many units for each. The sums run over the examples
+    that have a k-th unit with a foil. `mask` is False on pairs of an image and a unit that do not
+    count, `negative_mask` on missing foils; None: all are there.
+    """
+    mask, has_foil = or_ones(mask, scores), or_ones(negative_mask, own_negative_scores)
+    count = scores.shape[2]
+    has_unit = _diagonal(mask) & has_foil[:, -count:]
+    is_pair = mask & has_unit[:, None] & has_unit[None]
+    logits = jnp.where(is_pair, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
+    foil = logit_scale * own_negative_scores[:, -count:].astype(jnp.float32)
+    foil = jnp.where(has_unit, foil, MASKED_LOGIT)
+    rows = jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), foil)
+    columns = jax.nn.logsumexp(logits, axis=0)
+    losses = (rows + columns) / 2 - _diagonal(logits)
+    total = jnp.sum(jnp.where(has_unit, losses, 0.0), axis=1)
+    return total / jnp.maximum(jnp.sum(has_unit, axis=1), 1)
 
 
 def _one_direction(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:
