@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
 from vlc_jax.configs import (
+    clic,
     conclip,
     csclip,
     dac,
@@ -26,17 +27,21 @@ pytestmark = pytest.mark.slow
 FILES = "weights=clip.pt,path=train.json"  # which no config opens
 # case of methods_reference.py -> our recipe of the published row, and its arguments
 RECIPES = {
-    "negclip": (negclip, f"data=coco,hard_images=0,{FILES}"),
     "hp_hn": (hp_hn, f"data=coco,hn_weight=0.5,{FILES}"),
     "sigmoid_negatives": (leftright, f"data=coco,family=siglip,{FILES}"),
-    "dac": (dac, f"data=coco,negatives=rule,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
 }
 
-# half the loss of the first, a quarter of that of the second, ..., in one program
-TOGETHER = {"images": [(recipe, f"data=coco,{FILES}") for recipe in (tripletclip, conclip, csclip)]}
+# shares of a sum of losses, in one program: 1, 2, ... of their sum
+TOGETHER = {
+    "hard_texts": [
+        (negclip, f"data=coco,hard_images=0,{FILES}"),
+        (dac, f"data=coco,negatives=rule,{FILES}"),
+        *((recipe, f"data=coco,{FILES}") for recipe in (tripletclip, conclip, csclip, clic)),
+    ]
+}
 
 
 def build(config: ConfigDict):
@@ -80,9 +85,9 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
 
     def loss(params, batch):
         outputs = model.apply({"params": params}, batch)
-        weights = 2.0 ** -np.arange(1, 1 + len(recipes)) if others else [1.0]
+        shares = np.arange(1, 1 + len(recipes)) / np.arange(1, 1 + len(recipes)).sum()
         totals = (losses.total(x.losses.to_dict(), outputs, batch)[0] for x in (config, *others))
-        return sum(weight * total for weight, total in zip(weights, totals, strict=True))
+        return sum(share * total for share, total in zip(shares, totals, strict=True))
 
     def evaluated(params, batch):
         def score(module):
