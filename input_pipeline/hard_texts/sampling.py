@@ -12,8 +12,9 @@ from vlc_jax.input_pipeline.hard_texts.generator import Generator
 from vlc_jax.input_pipeline.record import Caption, DataError
 
 FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
+IN_ORDER = "from_record_in_order"  # the same, the first ones in their order
 OTHER_CAPTIONS = "other_captions"  # alike: the record's captions besides this one, as positives
-OWN = (FROM_RECORD, OTHER_CAPTIONS)
+OWN = (FROM_RECORD, IN_ORDER, OTHER_CAPTIONS)
 UNKNOWN_KIND = "given"  # the kind, in prepared data, of texts that came with the records
 FALLBACKS = ("skip", "replace", "self", "one_each")
 # calls per text of a generator whose calls give one: they may repeat a text
@@ -25,16 +26,19 @@ class HardTexts:
     """Settings of one side: the hard negatives, or the hard positives, of every caption.
 
     count: texts per caption; 0: none.
-    shares: name -> share of the texts. "from_record": texts of the record, of any kind;
-      "other_captions" (positives only): captions of the record besides this one. A generator's
-      name: the record's texts of that kind; if it has none, the generator makes them
-      now. A generator with share 0 is a fallback only, for fallback="replace".
+    shares: name -> share of the texts. "from_record": texts of the record, of any kind, drawn;
+      "from_record_in_order": the first ones, in the record's order; "other_captions" (positives
+      only): captions of the record besides this one. A generator's name: the record's texts of that
+      kind; if it has none, the generator makes them now. A generator with share 0 is a fallback
+      only, for fallback="replace".
     fallback: if a generator has no (further) text: "skip" (masked), "replace" (another generator,
       drawn by the remaining shares, share 0 last) or "self" (the caption). "one_each": text k is
       of the k-th name by the alphabet, masked if it has none.
     generators: name -> generator, for every name except "from_record".
     of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
-      sentences of a bag. They follow the caption's negatives, in the order of the positives.
+      sentences of a bag. They follow the caption's negatives, in the order of the positives. With
+      "from_record" among the shares, the record's negatives are those of its positives, one each in
+      the same order, and the caption has none of them (CS-CLIP).
     """
 
     count: int = 0
@@ -314,6 +318,8 @@ def _pool(
         pool = [text for text, kind in pairs if kind == name]
     useless = ("", str(caption).strip())
     pool = list(dict.fromkeys(text for text in pool if text.strip() not in useless))
+    if name == IN_ORDER:
+        return pool[::-1]
     if pool:
         return [pool[index] for index in rng.permutation(len(pool))]
     if name in OWN:

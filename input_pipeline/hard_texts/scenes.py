@@ -141,6 +141,26 @@ class Describe(_Contrast):
             yield None if made.text == caption.text else made
 
 
+class Units(_Contrast):
+    """Hard positives: the parts of the caption, each object alone and the relation between shapes.
+
+    "a red circle left of a square" -> "a red circle", "a square", "a circle left of a square".
+    """
+
+    name = "scenes_units"
+
+    def _draw(self, caption: Caption, scene: Scene, stream: Stream, count: int) -> Draws:
+        if caption.kind == "count":  # its shape is a plural
+            return
+        phrases = caption.phrases[:1] if caption.kind == "negation" else caption.phrases
+        parts = [Caption("single", (phrase,)) for phrase in phrases]
+        if caption.kind == "relation":
+            shapes = tuple([grammar.Phrase(phrase.shape) for phrase in phrases])
+            parts.append(Caption("relation", shapes, caption.link))
+        for k in stream.sample(len(parts), len(parts)):
+            yield None if parts[k].text == caption.text else parts[k]
+
+
 class Reorder(_Contrast):
     """Hard positive: the order changed, "X and Y" -> "Y and X", "X left of Y" -> "Y right of X"."""
 
@@ -250,5 +270,5 @@ SCENES_NEGATIVES: dict[str, Callable[..., Generator]] = {
     generator.name: generator for generator in (Swap, Reverse, Replace, Negate)
 }
 SCENES_POSITIVES: dict[str, Callable[..., Generator]] = {
-    generator.name: generator for generator in (Synonym, Reorder, Paraphrase, Describe)
+    generator.name: generator for generator in (Synonym, Reorder, Paraphrase, Describe, Units)
 }

@@ -184,6 +184,10 @@ class Examples:
             "negatives": (self.negatives, record.negatives, record.negative_kinds),
             "positives": (self.positives, record.positives, record.positive_kinds),
         }
+        foils: dict[str, str] = {}
+        if self.negatives.of_positives and sampling.FROM_RECORD in self.negatives.shares:
+            foils = _foils(record, caption)
+            sides["negatives"] = (self.negatives, (), ())
         if self.noun_phrases is not None:
             rng = self._generator(position, "noun_phrases")
             phrase = self.noun_phrases(sampling.text_of(text), rng)
@@ -208,8 +212,12 @@ class Examples:
         if self.negatives.of_positives:
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
-                more = sampling.draw(
-                    self._negatives_of_positive, positive, (), (), rng["negatives"], scene
+                more = (
+                    [foils[positive]]
+                    if positive in foils
+                    else sampling.draw(
+                        self._negatives_of_positive, positive, (), (), rng["negatives"], scene
+                    )
                 )
                 negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
         template = self.question if record.image is not None else self.text_only_question
@@ -263,6 +271,19 @@ def _drawn_caption(record: Record, rng: np.random.Generator) -> int:
     place = int(np.searchsorted(ends, rng.random() * ends[-1], side="right"))
     # the product may be rounded up
     return captions[min(place, len(captions) - 1)]
+
+
+def _foils(record: Record, caption: int) -> dict[str, str]:
+    """Hard positive -> the hard negative at the same place of the record's lists."""
+    positives, negatives = (
+        texts[caption] if texts else () for texts in (record.positives, record.negatives)
+    )
+    if len(positives) != len(negatives):
+        raise DataError(
+            f"of_positives with the generator {sampling.FROM_RECORD} takes a negative for each "
+            f"positive; got {len(negatives)} for {len(positives)}"
+        )
+    return dict(zip(positives, negatives, strict=True))
 
 
 def check_hard_images(source: Source) -> None:

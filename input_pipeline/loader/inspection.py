@@ -107,7 +107,8 @@ class Report:
         )
         stored = {"negatives": self.with_negatives, "positives": self.with_positives}
         for side, texts in sides.items():
-            has = {"from_record": stored[side], "other_captions": self.captions > self.looked_at}
+            has = dict.fromkeys(sampling.OWN, stored[side])
+            has[sampling.OTHER_CAPTIONS] = self.captions > self.looked_at
             names = [*texts.shares]
             is_without = not texts.generators and not any(has[name] for name in names)
             if texts.count and self.looked_at and is_without:

@@ -21,6 +21,7 @@ from vlc_jax.input_pipeline.sources.mixture import make_shards
 from vlc_jax.input_pipeline.sources.negclip import NegclipSource
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.side_by_side import SideBySideSource
 from vlc_jax.input_pipeline.sources.sugarcrepe import SugarcrepeSource
 from vlc_jax.input_pipeline.sources.tfds import TfdsSource
 
@@ -41,6 +42,7 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "records": RecordsSource,
     "scenes": ScenesSource,
     "shards": make_shards,
+    "side_by_side": SideBySideSource,
     "sugarcrepe": SugarcrepeSource,
     "tfds": TfdsSource,
 }

@@ -28,6 +28,7 @@ MODELS = {  # config -> models whose values its docstring has
     ),
     "fsc_clip": ("FSC-CLIP",),
     "conclip": ("CoN-CLIP", B32),
+    "csclip": ("CS-CLIP", B32),
     "read_clip": ("READ-CLIP",),
     "labclip": ("LABCLIP ViT-B/32",),
     "leftright": (
@@ -116,6 +117,7 @@ SETS = {  # word of a promise -> sets that have the number
     "SWAP": "swap",
     "SugarCrepe": "sugarcrepe",
     "NegBench": "negbench",
+    "half-truth": "half_truths",
     "CREPE ": "crepe_productivity",
     "VALSE": "valse",
     "Winoground": "winoground",

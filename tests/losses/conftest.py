@@ -62,8 +62,10 @@ def repeated(batch):
     negative, positive = found["negative_text"], found["positive_text"]
     negative[4, 0], negative[5, 1] = tokens[6], tokens[5]
     positive[8, 0], positive[11, 1] = tokens[10], tokens[11]
+    positive[4, 1] = positive[11, 0]
     found["negative_mask"][4, 0], found["negative_mask"][5] = True, [False, True, False]
-    found["positive_mask"][[8, 11], [0, 1]] = True
+    found["positive_mask"][[8, 11, 11], [0, 1, 0]] = True
+    found["negative_mask"][11] = True
     return found
 
 

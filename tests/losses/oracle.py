@@ -155,3 +155,54 @@ class Oracle:
         own = [self.logit("image", i, "positive", i, k) for k in self.own("positive", i)]
         wrong = [self.logit("image", i, "negative", i, k) for k in self.own("negative", i)]
         return log_sum(own + wrong) - log_sum(own) if own and wrong else 0.0
+
+    def is_unit(self, i, j, k):
+        """Whether image i is compared with positive k of example j, which is none of its own."""
+        texts = self.tokens["positive"]
+        own = [text for m, text in enumerate(texts[i]) if self.has["positive"][i, m]]
+        is_shared = self.is_masking and i != j and texts[j][k] in own
+        return self.counts(i, j, "positive", k) and not is_shared
+
+    def units(self, i):
+        """The foils of the units are the last hard negatives, one each."""
+        first = self.has["negative"].shape[1] - self.has["positive"].shape[1]
+
+        def has(j, k):
+            return self.has["positive"][j, k] and first + k in self.own("negative", j)
+
+        found = []
+        for k in [k for k in self.own("positive", i) if has(i, k)]:
+            others = [j for j in self.real if has(j, k)]
+            row = [("image", i, "positive", j, k) for j in others if self.is_unit(i, j, k)]
+            row += [("image", i, "negative", i, first + k)]
+            column = [("image", j, "positive", i, k) for j in others if self.is_unit(j, i, k)]
+            sums = [log_sum([self.logit(*place) for place in places]) for places in (row, column)]
+            found.append(sum(sums) / 2 - self.logit("image", i, "positive", i, k))
+        return np.mean(found) if found else 0.0
+
+    def clic(self, i):
+        found = []
+        for kind, *k in [("text",), *(("positive", k) for k in self.own("positive", i))]:
+            is_text = kind == "text"
+            seen = [
+                j for j in self.real if (self.counts(i, j) if is_text else self.is_unit(i, j, *k))
+            ]
+            by = [
+                j for j in self.real if (self.counts(j, i) if is_text else self.is_unit(j, i, *k))
+            ]
+            row = [self.logit("image", i, kind, j, *k) for j in seen]
+            column = [self.logit("image", j, kind, i, *k) for j in by]
+            own = self.logit("image", i, kind, i, *k)
+            found.append((log_sum(row) + log_sum(column)) / 2 - own)
+        return np.mean(found)
+
+    def clic_negative(self, i):
+        wrong = [self.logit("image", i, "negative", i, k) for k in self.own("negative", i)]
+        right = [self.logit("image", i, "text", i)]
+        right += [self.logit("image", i, "positive", i, k) for k in self.own("positive", i)]
+        return np.mean([log_sum([own, *wrong]) - own for own in right])
+
+    def clic_distance(self, i):
+        has_first = 0 in self.own("positive", i)
+        apart = self.vectors["text"][i] - self.vectors["positive"][i, 0]
+        return float(apart @ apart) if has_first else 0.0

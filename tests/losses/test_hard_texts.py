@@ -255,6 +255,16 @@ def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, slopes_of_sc
     elif name in ("svlc_negative", "hn_focal"):
         lowered = [(slopes.own_negative_scores, has["negative"])]
         raised = [(slopes.own_scores, has["negative"].any(axis=1))]
+    elif name == "units":  # the last two negatives are foils
+        has_foil = has["positive"] & has["negative"][:, 1:]
+        lowered = [(slopes.own_negative_scores[:, 1:], has_foil)]
+        raised = [(slopes.positive_scores, is_own[..., None] & has_foil[None])]
+    elif name == "clic_negative":
+        lowered = [(slopes.own_negative_scores, has["negative"])]
+        raised = [(slopes.own_positive_scores, has["positive"] & has["negative"].any(1)[:, None])]
+    elif name == "clic_distance":  # of two texts, whatever the image
+        apart = 2 * (batch["text"] - batch["positive"][:, 0]) * has["positive"][:, :1]
+        np.testing.assert_allclose(slopes.text.pooled, apart, rtol=1e-5, atol=1e-6)
     elif name == "dac_negative_bag":
         has_both = has["negative"].any(axis=1) & has["positive"].any(axis=1)
         lowered = [(slopes.own_negative_scores, has["negative"] & has_both[:, None])]

@@ -132,6 +132,11 @@ def embed_text(model, text: torch.Tensor) -> torch.Tensor:
     return F.normalize(model.text_projection(pooled), dim=-1)
 
 
+def embed_texts(model, texts: torch.Tensor) -> list[torch.Tensor]:
+    """Of hard texts (batch, n, length) the embeddings of each of the n."""
+    return [embed_text(model, texts[:, k]) for k in range(texts.shape[1])]
+
+
 def negclip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """Images against captions and the hard negatives of all; captions against images."""
     image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
@@ -162,11 +167,56 @@ def conclip(model, batch: dict) -> torch.Tensor:
     return sum(costs) / 3
 
 
-def images(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """The losses of several methods, the first once, the second twice, ..."""
-    methods = enumerate((tripletclip, conclip), 1)
-    scores = embed_image(model, batch["image"]) @ embed_text(model, batch["text"]).T
-    return sum(k * method(model, batch) for k, method in methods), scores
+def csclip(model, batch: dict) -> torch.Tensor:
+    """NegCLIP's loss with the first negatives, and half the loss of the units with their foils:
+    at each place images against the units and their own foil, and units against images."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale, wrong = model.logit_scale.exp(), batch["negative_mask"][:, 0]
+    foil = embed_text(model, batch["negative_text"][:, 0][wrong])
+    labels = torch.arange(BATCH)
+    rows = F.cross_entropy(scale * image @ torch.cat([text, foil]).T, labels)
+    value, costs = (rows + F.cross_entropy(scale * text @ image.T, labels)) / 2, [[]] * BATCH
+    for k in range(BAG):
+        has = batch["positive_mask"][:, k] & batch["negative_mask"][:, 1 + k]
+        unit = embed_text(model, batch["positive_text"][:, k][has])
+        foil = embed_text(model, batch["negative_text"][:, 1 + k][has])
+        own = (image[has] * foil).sum(1, keepdim=True)
+        labels = torch.arange(len(unit))
+        logits = scale * torch.cat([image[has] @ unit.T, own], dim=1), scale * unit @ image[has].T
+        both = sum(F.cross_entropy(x, labels, reduction="none") for x in logits) / 2
+        for i, cost in zip(has.nonzero()[:, 0].tolist(), both, strict=True):
+            costs[i] = [*costs[i], cost]
+    means = [torch.stack(of_image).mean() for of_image in costs if of_image]
+    assert len(means) < BATCH  # some are missing
+    return value + torch.stack(means).mean() / 2
+
+
+def clic(model, batch: dict) -> torch.Tensor:
+    """Of pairs, the even rows: the mean of CLIP's loss and of a choice between two over the texts
+    of an image, half each, and the distance of two of them; of single images CLIP's loss. Texts at
+    the same place are of one contrast, and a missing one is in none."""
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    scale, x = model.logit_scale.exp(), image[::2]
+    texts = torch.stack([text, *embed_texts(model, batch["positive_text"])], dim=1)[::2]
+    has = F.pad(batch["positive_mask"], (1, 0), value=True)[::2]
+    wrong = torch.stack(embed_texts(model, batch["negative_text"]), dim=1)[::2]
+    has_wrong = batch["negative_mask"][::2]
+    contrast, choice = torch.zeros(has.shape), torch.zeros(has.shape)
+    for k in range(has.shape[1]):
+        logits = scale * x @ texts[has[:, k], k].T  # of all images with the texts that are there
+        labels = torch.arange(logits.shape[1])
+        rows = F.cross_entropy(logits[has[:, k]], labels, reduction="none")
+        columns = F.cross_entropy(logits.T, has[:, k].nonzero()[:, 0], reduction="none")
+        contrast[has[:, k], k] = (rows + columns) / 2
+    for i, k in has.nonzero().tolist():
+        options = torch.cat([texts[i, k : k + 1], wrong[i][has_wrong[i]]])
+        choice[i, k] = F.cross_entropy(scale * (options @ x[i])[None], torch.tensor([0]))
+    apart = (texts[:, 0] - texts[:, 1]).square().sum(1)
+    some = has[:, 1:].any(1)
+    contrast, choice = (each.sum(1) / has.sum(1) for each in (contrast, choice))
+    value = contrast.mean() / 2 + choice[some & has_wrong.any(1)].mean() / 2
+    value = value + torch.where(has[:, 1], apart, 0)[some].mean()
+    return value + both_ways(scale * image[1::2] @ text[1::2].T)
 
 
 def hp_hn(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
@@ -294,6 +344,15 @@ def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return value + 0.005 * 256 * distance / BATCH, scores
 
 
+def hard_texts(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean loss of several methods, with weights 1, 2, 3, ..."""
+    values = [method(model, batch)[0] for method in (negclip, dac)]
+    values += [method(model, batch) for method in (tripletclip, conclip, csclip, clic)]
+    shares = torch.arange(1, 1 + len(values)) / sum(range(1, 1 + len(values)))
+    scores = embed_image(model, batch["image"]) @ embed_text(model, batch["text"]).T
+    return (shares * torch.stack(values)).sum(), scores
+
+
 def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """Every image with its caption, and with all other captions and all negatives, apart."""
     image = F.normalize(model.vision_model(pixel_values=batch["image"]).pooler_output, dim=-1)
@@ -308,11 +367,9 @@ def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 CASES = {
-    "negclip": negclip,
-    "images": images,
+    "hard_texts": hard_texts,
     "hp_hn": hp_hn,
     "sigmoid_negatives": sigmoid_negatives,
-    "dac": dac,
     "ce_clip": ce_clip,
     "read_clip": read_clip,
     "degla": degla,

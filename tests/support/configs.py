@@ -48,6 +48,7 @@ ARGUMENTS = {
             "configs/labclip.py:data=coco",
             "configs/leftright.py:data=coco",
             "configs/conclip.py:data=coco",
+            "configs/clic.py:data=coco",
             "configs/siglip_ft.py",
             "configs/llava/clip_ft.py",
         ],

@@ -6,8 +6,7 @@ import pytest
 
 from tests.support import helpers, miniature
 from tests.support.chat_server import completes, says, serving
-from vlc_jax.configs import dac, hp_hn, svlc_pos
-from vlc_jax.configs.common import pretrained
+from vlc_jax.configs import csclip, dac, hp_hn, svlc_pos
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import write_hard_texts as command
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
@@ -138,12 +137,11 @@ def test_hp_hn_trains_on_them(tmp_path, preset):
 def test_units_and_their_foils_stand_in_the_same_places_of_a_record(tmp_path, photos):
     run("csclip_units", photos, tmp_path / "out")
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    config = table_config(dac, tmp_path / "out" / "table.jsonl", photos, bag=2)
+    given = f"data=coco,path={tmp_path / 'out' / 'table.jsonl'},image_folder={photos.parent}"
+    config = csclip.get_config(given)
     with config.unlocked():
-        columns = ("negatives", "negative_kinds", "positive_kinds")
+        columns = ("negative_kinds", "positive_kinds")
         config.input.source_options.update({f"{name}_column": name for name in columns})
-        pretrained.use_texts(config.input.negatives, 2, "skip", {"from_record": 1.0})
-        config.input.negatives.of_positives = 0
     record = data.source(config, "train")[0]
     record_validation.captions(record)
     (caption,) = record.captions
@@ -153,4 +151,7 @@ def test_units_and_their_foils_stand_in_the_same_places_of_a_record(tmp_path, ph
     assert record.positive_kinds == record.negative_kinds == kinds
     seen, ids = batch(config)
     assert {*seen[caption]["positive"]} == {*ids(["a dog"])}  # the caption is not its own positive
-    assert {*seen[caption]["negative"]} == {*ids(["a fox", f"no {caption}"])}
+    # word tables change the caption; then come the foils of the positives
+    changed, foil = seen[caption]["negative"]
+    assert foil == ids(["a fox"])[0]
+    assert changed not in ids(["a fox", f"no {caption}", caption])

@@ -108,6 +108,19 @@ def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return o.positive_scores, _text_scores(o), o.logit_scale, masks.positives(m)
 
 
+def _all_texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    # the caption and the hard positives, all of them true of the image
+    scores = jnp.concatenate([o.scores[:, :, None], o.positive_scores], axis=2)
+    mask = jnp.concatenate([masks.captions(m, m)[:, :, None], masks.units(m)], axis=2)
+    return scores, o.logit_scale, mask
+
+
+def _own_texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    scores = jnp.concatenate([o.own_scores[:, None], o.own_positive_scores], axis=1)
+    mask = jnp.concatenate([m.mask[:, None], masks.own_positives(m)], axis=1)
+    return scores, o.own_negative_scores, o.logit_scale, mask, masks.own_negatives(m)
+
+
 def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     if o.token_groups is None:
         raise errors.UsageError(
@@ -215,6 +228,29 @@ LOSSES: dict[str, Loss] = {
         svlc.negative_bag,
         _bags,
         needs=("positive", "negative"),
+        mean_over="examples_with_hard_texts",
+    ),
+    "units": Loss(
+        svlc.units,
+        lambda o, m: (
+            *(o.positive_scores, o.own_negative_scores, o.logit_scale),
+            *(masks.units(m), masks.own_negatives(m)),
+        ),
+        needs=("positive", "negative"),
+        mean_over="examples_with_hard_texts",
+        contrasts_all=("positive",),
+    ),
+    "clic": Loss(svlc.clic, _all_texts, needs=("positive",), contrasts_all=("positive",)),
+    "clic_negative": Loss(
+        svlc.clic_negative,
+        _own_texts,
+        needs=("positive", "negative"),
+        mean_over="examples_with_hard_texts",
+    ),
+    "clic_distance": Loss(
+        svlc.clic_distance,
+        lambda o, m: (*(o.text.pooled, o.positive_text.pooled[:, 0]), masks.own_positives(m)[:, 0]),
+        needs=("positive",),
         mean_over="examples_with_hard_texts",
     ),
     "sparc_local": Loss(sparc.local, _token_groups),

@@ -212,6 +212,17 @@ def positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~equal)
 
 
+def units(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
+    """`positives`, without the units of other examples that are also units of the image."""
+    real, hashes = positives(pair_masks), pair_masks.hashes
+    if hashes is None:
+        return real
+    # image i, its unit m, and unit k of example j
+    equal = _equal(hashes.positive[:, :, None, None], hashes.positive[None, None])
+    shared = (equal & own_positives(pair_masks)[:, :, None, None]).any(axis=1)
+    return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~shared)
+
+
 def own_negatives(pair_masks: PairMasks) -> Bool[Array, "batch negatives"]:
     """Boolean mask of each example's own hard negatives."""
     real = pair_masks.mask[:, None] & pair_masks.negative_mask

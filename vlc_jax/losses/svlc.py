@@ -1,5 +1,5 @@
 """The losses that SVLC (Doveh et al. 2023, section 3.2; SivanDoveh/TSVLC) and DAC (by the same
-authors, 2023, section 3.3) add to CLIP's.
+authors, 2023, section 3.3) add to CLIP's, and those of CS-CLIP and CLIC.
 
 SVLC's are `negative` and `analogy`, of which `paraphrase` is READ-CLIP's variant. In all, s is the
 logit scale, x_i an image, t_i its caption, n_ik and p_ik its hard negatives and hard positives, all
@@ -9,6 +9,14 @@ text of each kind per example.
 DAC's are `mil` and `negative_bag`, for a bag of sentences per image: the hard positives of an
 example. a_ijk is the logit scale times the cosine similarity of image i and sentence k of example
 j. DAC adds them to CLIP's loss and to `negative`, all with weight 1.
+
+CS-CLIP's is `units` (Kargi et al. 2026, "Half-truths break similarity-based retrieval"; the loss
+"negclip_hard" in the config of kargibora/CS-CLIP), on entities and relations of a caption: the hard
+positives. The foil of unit k is the k-th of as many hard negatives, the last ones
+(config.input.negatives.of_positives = 1). CS-CLIP adds it to NegCLIP's loss with weight 0.5.
+
+CLIC's are `clic`, `clic_negative` and `clic_distance` (Peleg et al. 2025, equations 4 to 6), with
+weights 0.5, 0.5 and 1, of an image with several texts that are all true of it.
 """
 
 import functools
@@ -141,6 +149,83 @@ def negative_bag(
     negative = logsumexp(own_negative_scores, negative_mask)
     has_both = mask.any(axis=1) & negative_mask.any(axis=1)
     return jnp.where(has_both, jax.nn.softplus(negative - bag), 0.0)
+
+
+def units(
+    scores: Float[Array, "batch batch positives"],
+    own_negative_scores: Float[Array, "batch negatives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch batch positives"] | None = None,
+    negative_mask: Bool[Array, "batch negatives"] | None = None,
+) -> Float[Array, " batch"]:
+    """CLIP's loss on the k-th units of all examples, with the own foil f_ik as a further text.
+
+        loss_ik = 1/2 [log(sum_j exp(s x_i.u_jk) + exp(s x_i.f_ik)) + log(sum_j exp(s x_j.u_ik))]
+                  - s x_i.u_ik
+
+    loss_i is the mean over the units of example i that have a foil, 0 without any; the authors take
+    the mean over examples first, and draw as many units for each. The sums run over the examples
+    that have a k-th unit with a foil. `mask` is False on pairs of an image and a unit that do not
+    count, `negative_mask` on missing foils; None: all are there.
+    """
+    mask, has_foil = or_ones(mask, scores), or_ones(negative_mask, own_negative_scores)
+    count = scores.shape[2]
+    has_unit = _diagonal(mask) & has_foil[:, -count:]
+    is_pair = mask & has_unit[:, None] & has_unit[None]
+    logits = jnp.where(is_pair, logit_scale * scores.astype(jnp.float32), MASKED_LOGIT)
+    foil = logit_scale * own_negative_scores[:, -count:].astype(jnp.float32)
+    foil = jnp.where(has_unit, foil, MASKED_LOGIT)
+    rows = jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), foil)
+    columns = jax.nn.logsumexp(logits, axis=0)
+    losses = (rows + columns) / 2 - _diagonal(logits)
+    total = jnp.sum(jnp.where(has_unit, losses, 0.0), axis=1)
+    return total / jnp.maximum(jnp.sum(has_unit, axis=1), 1)
+
+
+def clic(
+    scores: Float[Array, "batch batch texts"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch batch texts"] | None = None,
+) -> Float[Array, " batch"]:
+    """CLIP's loss for each of an image's texts, the k-th ones of all examples together.
+
+        loss_i = mean_k 1/2 [logsumexp_j(s x_i.p_jk) + logsumexp_j(s x_j.p_ik)] - s x_i.p_ik
+
+    The mean is over the texts that example i has. `mask` None: no text is missing.
+    """
+    mask = or_ones(mask, scores)
+    ways = (scores, mask), (jnp.swapaxes(scores, 0, 1), jnp.swapaxes(mask, 0, 1))
+    losses = [_one_direction(x, logit_scale, is_pair) for x, is_pair in ways]
+    return _mean((losses[0] + losses[1]) / 2, mask)
+
+
+def clic_negative(
+    own_scores: Float[Array, "batch texts"],
+    own_negative_scores: Float[Array, "batch negatives"],
+    logit_scale: Scalar,
+    mask: Bool[Array, "batch texts"] | None = None,
+    negative_mask: Bool[Array, "batch negatives"] | None = None,
+) -> Float[Array, " batch"]:
+    """`negative`, the mean over the texts of an image; masks None: no text is missing."""
+    mask = or_ones(mask, own_scores)
+    negative_mask = or_ones(negative_mask, own_negative_scores)
+    losses = [
+        negative(own, own_negative_scores, logit_scale, negative_mask) for own in own_scores.T
+    ]
+    total = jnp.sum(jnp.where(mask, jnp.stack(losses, axis=1), 0.0), axis=1)
+    return total / jnp.maximum(jnp.sum(mask, axis=1), 1)
+
+
+def clic_distance(
+    text: Float[Array, "batch embed"],
+    positive_text: Float[Array, "batch embed"],
+    mask: Bool[Array, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+    """Squared distance |t_i - p_i1|^2 of a caption and its first hard positive; 0 without one."""
+    # float32: near 0 bfloat16 has no digits left of the difference
+    squares = (text.astype(jnp.float32) - positive_text.astype(jnp.float32)) ** 2
+    distance = jnp.sum(squares, axis=1)
+    return jnp.where(or_ones(mask, distance), distance, 0.0)
 
 
 def _one_direction(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:

@@ -54,6 +54,11 @@ def test_word_lists_make_some_negatives_that_are_true():
         ("scenes_reverse", PAIR, {}, set()),
         ("scenes_reorder", LEFT, {}, {"a blue square right of a red circle"}),
         ("scenes_reorder", PAIR, {}, {"a small blue square and a big red circle"}),
+        (
+            *("scenes_units", LEFT, {}),
+            {"a red circle", "a blue square", "a circle left of a square"},
+        ),
+        ("scenes_units", "a circle", {}, set()),
         ("scenes_reorder", "a circle", {}, set()),
         ("scenes_synonym", LEFT, {"roles": {"relation": 1}, "sets": "b"},
          {"a red circle on the left side of a blue square"}),
