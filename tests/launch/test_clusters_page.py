@@ -89,8 +89,13 @@ def test_commands_for_a_search_supervise_and_ray_have_flags_that_exist():
 
 
 def test_commands_for_containers_and_skypilot_set_what_the_files_read():
-    container = (helpers.ROOT / "launch/Containerfile").read_text()
+    built = set()
     for words in starting("docker", "build"):
+        container = (helpers.ROOT / words[words.index("-f") + 1]).read_text()
+        built.add(words[words.index("-t") + 1])
+        if "--build-arg" not in words:
+            assert {*re.findall(r"^FROM (\S+)$", container, re.M)} <= built
+            continue
         name, _, value = words[words.index("--build-arg") + 1].partition("=")
         assert f"ARG {name}=" in container
         assert value in ("cuda12", "cuda13", "tpu", "cpu")
