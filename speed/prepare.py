@@ -60,20 +60,27 @@ def main() -> None:
 
 
 def write(folder: Path, records: int) -> None:
-    """Tars of pictures of 16 squares, and their texts."""
+    """Tars of pictures of 16 squares, the same ones in each, and of their texts."""
     folder.mkdir()
     rng = np.random.default_rng(0)
+    pictures = [picture(rng) for _ in range(min(records, PER_TAR))]
     for first in range(0, records, PER_TAR):
-        with tarfile.open(folder / f"{first // PER_TAR:05d}.tar", "w") as tar:
+        with tarfile.open(
+            folder / f"{first // PER_TAR:05d}.tar", "w", format=tarfile.USTAR_FORMAT
+        ) as tar:
             for number in range(first, min(first + PER_TAR, records)):
-                squares = Image.fromarray(rng.integers(0, 256, (4, 4, 3), dtype=np.uint8))
-                squares.resize((32, 32), Image.Resampling.NEAREST).save(data := io.BytesIO(), "PNG")
                 text = f"picture {number}, a small one".encode()
-                for suffix, content in (("png", data.getvalue()), ("txt", text)):
+                for suffix, content in (("png", pictures[number - first]), ("txt", text)):
                     member = tarfile.TarInfo(f"{number:09d}.{suffix}")
                     member.size = len(content)
                     tar.addfile(member, io.BytesIO(content))
     time.sleep(3)  # a tar that was written this moment gets no index
+
+
+def picture(rng: np.random.Generator) -> bytes:
+    squares = Image.fromarray(rng.integers(0, 256, (4, 4, 3), dtype=np.uint8))
+    squares.resize((32, 32), Image.Resampling.NEAREST).save(data := io.BytesIO(), "PNG")
+    return data.getvalue()
 
 
 def measure(folder: Path, words: list[str]) -> tuple[float, float, float]:
