@@ -44,7 +44,7 @@ test: $(VENV)/.built  ## This installation works: formulas, readers, formats, a 
 
 test-all: test-here parity  ## Everything: also each method, config and page, every kill, and parity.
 
-test-here: $(VENV)/.built  ## Everything but parity.
+test-here: $(VENV)/.beam  ## Everything but parity.
 	$(PYTEST) --ignore tests/parity -m "not devices"
 	$(PYTEST) --ignore tests/parity -m "devices"
 
@@ -75,6 +75,11 @@ $(VENV)/.built: requirements.lock pyproject.toml
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(RUN) $(COMPILE) $(VENV)/lib || true
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+$(VENV)/.beam: $(VENV)/.built requirements-beam.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps \
+	  -r requirements-beam.txt
 	touch $@
 
 $(PARITY)/.built: requirements-parity.txt

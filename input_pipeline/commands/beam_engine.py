@@ -48,10 +48,15 @@ def engine(runner: str, flags: Sequence[str]) -> parts.Engine:
                 if not report(done):
                     permit.unlink(missing_ok=True)
         if pipeline.error is not None:
-            text = str(pipeline.error).strip().splitlines() or [repr(pipeline.error)]
-            raise ConnectionError(f"{runner} failed: {text[-1]}") from pipeline.error
+            raise ConnectionError(f"{runner} failed: {reason(pipeline.error)}") from pipeline.error
 
     return run
+
+
+def reason(error: BaseException) -> str:
+    """The line of an error that says why; indented ones are where, in Python and in Java."""
+    lines = [line for line in str(error).splitlines() if line[:1].strip()]
+    return lines[-1] if lines else repr(error)
 
 
 def write_part(permit: str, digest: str, number: int) -> None:

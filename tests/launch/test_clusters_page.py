@@ -88,9 +88,22 @@ def test_commands_for_a_search_supervise_and_ray_have_flags_that_exist():
         check_flags(words[end + 1 :])
 
 
+def test_workers_of_beam_have_the_beam_and_the_python_of_their_image():
+    image = (helpers.ROOT / "launch/beam.Containerfile").read_text()
+    ((python, version),) = re.findall(r"^FROM apache/beam_python([\d.]+)_sdk:(\S+)", image, re.M)
+    requirements = (helpers.ROOT / "requirements-beam.txt").read_text().splitlines()
+    assert f"apache-beam=={version}" in requirements
+    assert f"FROM python:{python}-slim" in (helpers.ROOT / "launch/Containerfile").read_text()
+
+
 def test_commands_for_containers_and_skypilot_set_what_the_files_read():
-    container = (helpers.ROOT / "launch/Containerfile").read_text()
+    built = set()
     for words in starting("docker", "build"):
+        container = (helpers.ROOT / words[words.index("-f") + 1]).read_text()
+        built.add(words[words.index("-t") + 1])
+        if "--build-arg" not in words:
+            assert {*re.findall(r"^FROM (\S+)$", container, re.M)} <= built
+            continue
         name, _, value = words[words.index("--build-arg") + 1].partition("=")
         assert f"ARG {name}=" in container
         assert value in ("cuda12", "cuda13", "tpu", "cpu")
