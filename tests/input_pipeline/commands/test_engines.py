@@ -32,6 +32,7 @@ from vlc_jax.input_pipeline.commands import (
     prepare,
     shard_writer,
 )
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.stores import fetch, placed
@@ -266,16 +267,20 @@ def test_other_addresses_are_copied_to_this_machine_or_refused(store, monkeypatc
     assert "a.jpg" in capsys.readouterr().err
 
 
-def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, monkeypatch):
-    in_a_store(tmp_path, store, "tars")
-    tars = make_source("img2dataset", "train", tars=f"{store}/set")
+@pytest.mark.parametrize("kind", ["tars", "parquet"])
+def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, kind, monkeypatch):
+    in_a_store(tmp_path, store, kind)
+    monkeypatch.setattr(placed, "_BLOCK", 64)  # else one block holds the file
+    name, option = {"tars": ("img2dataset", "tars"), "parquet": ("records", "path")}[kind]
+    source = make_source(name, "all", **{option: f"{store}/set"})
 
     def away(self, *words):
         raise stores.StoreError("away")
 
+    parquet_file._group.cache_clear()
     monkeypatch.setattr(stores.StoreFolder, "read", away)
     with pytest.raises(stores.StoreError, match="away"):
-        tars[0]
+        source[0]
 
 
 def test_beam_writes_the_same_bytes(tmp_path):
