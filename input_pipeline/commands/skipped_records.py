@@ -1,4 +1,4 @@
-"""The list of records that `vlc-jax prepare` could not use: in the manifest, or a file beside it."""
+"""The records that `vlc-jax prepare` could not use: in the manifest, or a file beside it."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
