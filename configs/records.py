@@ -5,10 +5,11 @@
   python -m vlc_jax.main --workdir runs/mine_hp_hn \\
     --config configs/records.py:path=DATA/captions.jsonl,method=hp_hn,init_from=runs/mine
 
-Arguments: path (.jsonl, .tsv, .csv, COCO captions .json, or a folder that vlc-jax prepare
-wrote); image_folder (default: the folder of the table); holdout (share of the images kept for
-validation, default 0.2; 0: all are trained on, none evaluated); epochs (default 30) or steps; batch
-(pairs per step, default 64, or fewer where the table has fewer images); size (pixels); variant
+Arguments: path (.jsonl, .tsv, .csv, .parquet, COCO captions .json, a folder of Parquet files, or
+one that vlc-jax prepare wrote); image_folder (default: the folder of the table); holdout (share of
+the images kept for validation, default 0.2; 0: all are trained on, none evaluated); epochs (default
+30) or steps; batch (pairs per step, default 64, or fewer where the table, if it is no Parquet, has
+fewer images); size (pixels); variant
 (vlc_jax/models/variants.py); method=clip|negclip|crepe_swap|crepe_replace|crepe_negate|hn|hp_hn|
 hp_hn_swap_only|hp_hn_replace_only|svlc|leftright|fsc_clip|ce_clip|degla (losses and hard texts of
 the method, generators in their clean mode) or dcsm|pacl|sparc|labclip (also head and optimizer, on
@@ -136,10 +137,12 @@ def check(args: SimpleNamespace) -> None:
 
 
 def count_images(path: str) -> int:
-    """Different images of the first rows of a table, at most ENOUGH; ENOUGH for what is no table.
+    """Different images of the first rows of a table, at most ENOUGH; ENOUGH for what is no text.
 
     An estimate for defaults: rows of one image stand for one record.
     """
+    if pretrained.is_parquet(path):
+        return ENOUGH
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             if os.path.splitext(path)[1] == ".json":  # COCO's form: one object

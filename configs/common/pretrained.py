@@ -181,13 +181,18 @@ def _use(config: ConfigDict, args: SimpleNamespace, image_size: int, context_len
 def source_of(path: str, image_folder: str = "", table: str = "records") -> dict[str, str]:
     """The name and options of the source that reads `path`.
 
-    A folder holds shards of vlc-jax prepare; a file is a table of images and captions, or is
-    read by the source `table`. Image names are relative to `image_folder`, by default the folder of
-    the file.
+    A folder holds shards of vlc-jax prepare, or Parquet files, which are a table; a file is a table
+    of images and captions, or is read by the source `table`. Image names are relative to
+    `image_folder`, by default the folder of the file.
     """
     # a mixture of folders with their weights: "a:0.7+b:0.3"
     names = [path] if os.path.isdir(path) else re.sub(r":[\d.]+(?=\+|$)", "", path).split("+")
-    if path and all(os.path.isdir(name) or not os.path.splitext(name)[1] for name in names):
+    is_table = is_parquet(path)
+    if (
+        path
+        and not is_table
+        and all(os.path.isdir(name) or not os.path.splitext(name)[1] for name in names)
+    ):
         return {"source": "shards", "path": path}
     if table == "records":
         return {"source": table, "path": path} | (
@@ -196,6 +201,14 @@ def source_of(path: str, image_folder: str = "", table: str = "records") -> dict
     files = path.split("+") if table == "llava" else [path]
     folder = image_folder or "+".join(os.path.dirname(file) or "." for file in files)
     return {"source": table, "annotations": path, "images": folder}
+
+
+def is_parquet(path: str) -> bool:
+    """True for a Parquet file, and for a folder with such files that is none of shards."""
+    if not os.path.isdir(path):
+        return path.lower().endswith(".parquet")
+    names = os.listdir(path)
+    return "manifest.json" not in names and any(name.lower().endswith(".parquet") for name in names)
 
 
 def read(config: ConfigDict, source: dict[str, str], **options: Any) -> None:

@@ -13,47 +13,65 @@ right in at most this share of the pairs that are left; with --candidates it fir
 of the generator in their place. It writes the table OUT (JSONL), a row per caption with its texts
 in the columns negatives, positives and their kinds. Training reads it as a table of records, or by
 the generator from_table. OUT.rounds.jsonl has the rounds of the filter; the same command continues
-it. Without --balance no file is written. Exit code 0: done; 2: wrong request; 3: captions that
-cannot be read.
+it. --runner NAME -- FLAGS makes the candidates by workers of Apache Beam, which see the generators'
+files and OUT; finished parts of them lie in OUT.parts. Without --balance no file is written. Exit
+code 0: done; 2: wrong request; 3: captions that cannot be read; 30: a worker is lost (the same
+command continues).
 """
 
 import argparse
 import collections
 import inspect
+import json
 import re
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vlc_jax.input_pipeline.commands import addresses, balanced_table, command_line
+from vlc_jax.input_pipeline.commands import (
+    addresses,
+    balanced_table,
+    candidates_of,
+    command_line,
+    parts,
+)
 from vlc_jax.input_pipeline.hard_texts import balance, sampling
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
+from vlc_jax.input_pipeline.stores import progress
 
 FEW = 0.5  # share of captions with a text below which a warning is printed
 NEW_WORDS = 6  # printed per kind
+SIZE = 4096  # captions of a part of --runner
 COUNT = 1000  # captions read by default; with --balance all
 
 
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    return command_line.exit_code(_run, _parser().parse_args(arguments))
+    words, flags = parts.split(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(words)
+    return command_line.exit_code(
+        lambda _: _run(options, parts.engine(options.runner, words, flags)), None
+    )
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     if not 0 <= options.seed < 2**64:
         raise ValueError(f"--seed must be at least 0 and below 2**64; got {options.seed}")
     if (options.balance is None) != (options.out is None):
         raise ValueError("--balance SHARE and --out FILE, the table that it writes, go together")
     if options.candidates > 1 and options.balance is None:
         raise ValueError(f"--candidates {options.candidates} is for --balance; set it, too")
+    if engine and options.balance is None:
+        raise ValueError("--runner makes the candidates of --balance; set it, too")
     if options.balance is not None:
         balance.check_target(options.balance)
         balanced_table.check_out(Path(options.out), Path(options.table))
     count = options.count or (COUNT if options.balance is None else None)
     captioned = caption_files.with_rows(Path(options.table), options.column)[:count]
     captions, rows = [caption for caption, _ in captioned], [row for _, row in captioned]
-    made = _made(options, captions)
+    made = _made(options, captions, engine)
     for index, caption in enumerate(captions[: options.show]):
         print(caption)
         for name, (side, _, candidates) in made.items():
@@ -78,12 +96,21 @@ def _run(options: argparse.Namespace) -> int:
     if options.balance is not None:
         out = Path(options.out)
         lines = balanced_table.write(made, captions, rows, options.balance, options.seed, out)
+        if (_parts(out) / parts.REQUEST).exists():
+            shutil.rmtree(_parts(out))
         print(f"\nbalanced to {options.balance:g}:", *lines, f"table: {out}", sep="\n")
     return 0
 
 
-def _made(options: argparse.Namespace, captions: Sequence[str]) -> dict[str, balanced_table.Texts]:
-    """Name -> the texts of each generator of --kinds."""
+def _parts(out: Path) -> Path:
+    """Folder of the candidates that workers have made."""
+    return out.with_name(f"{out.name}.parts")
+
+
+def _made(
+    options: argparse.Namespace, captions: Sequence[str], engine: parts.Engine | None
+) -> dict[str, balanced_table.Texts]:
+    """Name -> the texts of each generator of --kinds. engine: of --runner."""
     kinds = [name for name in options.kinds.split(",") if name]
     if not kinds:
         raise ValueError(f"--kinds {options.kinds!r} names no generator; see docs/texts.md")
@@ -91,21 +118,28 @@ def _made(options: argparse.Namespace, captions: Sequence[str]) -> dict[str, bal
     for name in options_of:
         if name not in kinds:
             raise ValueError(f"--option {name}=...: no such generator in --kinds {options.kinds}")
-    made = {}
-    for name in kinds:
-        mode = {"mode": options.mode} if _has_mode(name) else {}
-        side, generator = sampling.find_generator(name, mode | options_of.get(name, {}))
-        candidates = [
-            sampling.several_texts(
-                generator,
-                caption,
-                sampling.stream(f"{index}/{side}/{name}", options.seed),
-                options.candidates,
-            )
-            for index, caption in enumerate(captions)
-        ]
-        made[name] = balanced_table.Texts(side, generator, candidates)
-    return made
+    modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
+    generators = {name: modes[name] | options_of.get(name, {}) for name in kinds}
+    of = candidates_of.CandidatesOf([*captions], generators, options.candidates, options.seed)
+    found = [
+        balanced_table.Texts(side, generator, []) for side, generator in of.generators.values()
+    ]
+    made = [of(range(len(captions)))] if engine is None else _by_workers(of, options.out, engine)
+    for of_part in made:
+        for texts, candidates in zip(found, of_part, strict=True):
+            texts.candidates.extend(candidates)
+    return dict(zip(generators, found, strict=True))
+
+
+def _by_workers(
+    of: candidates_of.CandidatesOf, out: str, engine: parts.Engine
+) -> Iterator[list[list[list[str]]]]:
+    """The candidates of each part of the captions, as `of` gives them."""
+    total = len(of.captions)
+    work = parts.Parts(of.json, _parts(Path(out)), total, SIZE, request=of.request)
+    with progress.bar("making texts", total) as advance:
+        parts.run(work, engine, advance)
+    return map(json.loads, parts.contents(work))
 
 
 def _has_mode(name: str) -> bool:
@@ -162,6 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--candidates", type=command_line.positive, default=1, help=candidates)
     parser.add_argument("--out", metavar="JSONL", help="table of the texts that are kept")
     parser.add_argument("--seed", type=int, default=0)
+    parts.add_runner(parser)
     return parser
 
 

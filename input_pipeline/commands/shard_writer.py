@@ -1,7 +1,7 @@
 """Writer of array_record shards of resized images, with a manifest; resumable.
 
 The manifest has the request, the sha256 of the annotation file and of every shard, the numbers of
-records, captions and different images, and the skipped records with reasons.
+records, captions and different images, and the skipped records with reasons (`skipped_records`).
 """
 
 import errno
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.commands import parts, shard_job
+from vlc_jax.input_pipeline.commands import parts, shard_job, skipped_records
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.stores import placed
@@ -69,23 +69,26 @@ def _write(
     limit = max_bad_share * total
     if manifest["complete"]:
         _remove(job.out, _TEMPORARY)
-        record_validation.check_share(manifest["skipped"], limit, total)
+        skipped_records.check(manifest, limit, total)
         return manifest
     _remove(job.out, (parts.PARTIAL,))
     _save(job.out, manifest)
-    bad: dict[str, str] = {}
+    seen, bad = np.zeros(job.count, bool), 0
 
     def report(done: shard_job.Done) -> bool:
-        bad.update(_reasons(done))
-        return len(bad) <= limit
+        nonlocal bad
+        # engines may report a shard twice
+        bad += 0 if seen[done.number] else len(done.skipped)
+        seen[done.number] = True
+        return bad <= limit
 
     if "refused" in manifest:
         job.try_again()
     engine(job, report, advance)
-    if len(bad) > limit:
+    if bad > limit:
         _refuse(job, manifest, limit)
     whole = _complete(job, manifest)
-    if len(whole["skipped"]) > limit:
+    if skipped_records.number(whole) > limit:
         _refuse(job, manifest, limit)
     _save(job.out, whole)
     # makes the index of a long one, so that no run has to
@@ -97,15 +100,19 @@ def _write(
 
 def _refuse(job: shard_job.Job, manifest: dict[str, Any], limit: float) -> None:
     """Lists the skipped records of all finished shards in the manifest and raises DataError."""
-    finished = filter(None, map(job.done, range(job.count)))
-    bad = {name: reason for done in finished for name, reason in _reasons(done).items()}
-    _save(job.out, manifest | {"skipped": bad, "refused": True})
+    with skipped_records.listing(job.out) as skipped:
+        for done in filter(None, map(job.done, range(job.count))):
+            skipped.add(done.skipped)
+    _save(job.out, manifest | {"skipped": skipped.for_manifest, "refused": True})
     try:
-        record_validation.check_share(bad, limit, len(job.source))
+        record_validation.check_count(skipped.count, skipped.last, limit, len(job.source))
     except DataError as error:
+        listed = f"{shards.MANIFEST} lists them (skipped)"
+        if not skipped.is_listed:
+            listed = f"{skipped_records.NAME} lists them"
         raise DataError(
-            f"{error}. {job.out / shards.MANIFEST} lists them (skipped); the same command "
-            "continues where it stopped, and reads them again"
+            f"{error}. {job.out}/{listed}; the same command continues where it stopped, and reads "
+            "them again"
         ) from error
 
 
@@ -113,23 +120,20 @@ def _complete(job: shard_job.Job, manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest of all finished shards. Raises OSError if one is missing."""
     whole = _empty(manifest["request"])
     hashes = [np.empty(0, np.uint64)]
-    for number in range(job.count):
-        done = job.done(number)
-        if done is None:
-            raise OSError(
-                errno.EIO, f"shard {number} of {job.out} is missing; the same command writes it"
-            )
-        whole["shards"].append(done.shard)
-        whole["skipped"] |= _reasons(done)
-        for sum_of in ("count", "captions"):
-            whole[sum_of] += done.shard[sum_of]
-        hashes.append(np.frombuffer((job.out / done.images["name"]).read_bytes(), "<u8"))
+    with skipped_records.listing(job.out) as skipped:
+        for number in range(job.count):
+            done = job.done(number)
+            if done is None:
+                raise OSError(
+                    errno.EIO, f"shard {number} of {job.out} is missing; the same command writes it"
+                )
+            whole["shards"].append(done.shard)
+            skipped.add(done.skipped)
+            for sum_of in ("count", "captions"):
+                whole[sum_of] += done.shard[sum_of]
+            hashes.append(np.frombuffer((job.out / done.images["name"]).read_bytes(), "<u8"))
     images = shard_job.num_images(np.concatenate(hashes))
-    return whole | {"images": images, "complete": True}
-
-
-def _reasons(done: shard_job.Done) -> dict[str, str]:
-    return {name: reason for _, name, reason in done.skipped}
+    return whole | {"skipped": skipped.for_manifest, "images": images, "complete": True}
 
 
 def _remove(out: Place, kinds: Sequence[str]) -> None:

@@ -146,7 +146,7 @@ def _unpack(values: np.ndarray, size: int) -> _Samples | None:
 def _samples(path: Place) -> _Samples:
     """The samples of a tar by its index, or else by its headers, which are then indexed."""
     size = path.stamp().size if isinstance(path, StorePath) else path.stat().st_size
-    index = TableIndex(path, " ".join(("samples", *image_ops.suffixes())), is_hashed=False)
+    index = TableIndex(path, " ".join(("samples 2", *image_ops.suffixes())), is_hashed=False)
     stored = index.read("samples", size // 4)
     if stored is not None and (samples := _unpack(stored, size)) is not None:
         return samples

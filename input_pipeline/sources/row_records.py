@@ -117,11 +117,14 @@ class RowRecords:
                 f"{name}: a negative image is of one caption with one hard negative; got "
                 f"{list(record.captions)} with {list(record.negatives)}"
             )
-        image = _file_name(self._table[row_index], self._negative_image, name)
+        row = self._table[row_index]
+        cell = row.get(self._negative_image)
+        is_packed = isinstance(cell, PackedImage)
+        image = cell if is_packed else self._locate(_file_name(row, self._negative_image, name))
         return dataclasses.replace(
             record,
             id=record.id + NEGATIVE,
-            image=self._locate(image),
+            image=image,
             captions=record.negatives[0],
             negatives=[[str(record.captions[0])]],
             positives=(),

@@ -111,7 +111,9 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
     except DataError as error:
         raise DataError(f"{path} is damaged: {error}") from None
     skipped = manifest.pop("skipped", ())
-    manifest["skipped"] = len(skipped) if isinstance(skipped, Mapping) else 0
+    # listed there if they are few, else counted
+    count = skipped if isinstance(skipped, int) else 0
+    manifest["skipped"] = len(skipped) if isinstance(skipped, Mapping) else count
     index.write(
         _INDEX, manifest["shards"].pack({k: v for k, v in manifest.items() if k != "shards"})
     )

@@ -1,8 +1,9 @@
 """Samples of webdataset tars: files KEY.SUFFIX of one KEY, read in place."""
 
+import collections
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.images import image_ops
@@ -29,7 +30,7 @@ def samples(
     path: Place, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
 ) -> Iterator[Sample]:
     """Samples of a tar, in order. KEY ends at the first dot, as in webdataset, or at the last one
-    if nothing is called KEY.SUFFIX ("photo.1.jpg").
+    if nothing is called KEY.SUFFIX ("photo.1.jpg"); photo.1.mask.png is then ignored, too.
 
     suffixes: of the parts beside the image; other files are ignored.   documents: the suffixes
     among them whose content is read now.   digest: gets headers and documents.   advice: end of the
@@ -78,11 +79,29 @@ def samples(
                 elif member.isfile() and (kind := kind_of(suffix.rpartition(".")[2])):
                     by_last_dot.append((key, kind, whole, member))
             first_keys = {*found}
+            kinds = collections.defaultdict[str, set[str]](set)
+            for _, kind, name, _ in by_last_dot:
+                kinds[_until_last_dot(name)].add(kind)
             for key, kind, name, member in by_last_dot:
-                if key not in first_keys:
-                    add(name.removeprefix("./").rpartition(".")[0], kind, name, member)
+                last = _until_last_dot(name)
+                if key not in first_keys and not _is_beside(last, kinds):
+                    add(last, kind, name, member)
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is no whole tar: {error}; {advice}") from error
     if length < end + _END:
         raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {advice}")
     yield from found.values()
+
+
+def _until_last_dot(name: str) -> str:
+    return name.removeprefix("./").rpartition(".")[0]
+
+
+def _is_beside(key: str, kinds: Mapping[str, set[str]]) -> bool:
+    """True for a lone image whose key is that of another image and more: photo.1.mask, photo.1."""
+    shorter = key.rpartition(".")[0]
+    while shorter and kinds[key] == {IMAGE}:
+        if IMAGE in kinds.get(shorter, ()):
+            return True
+        shorter = shorter.rpartition(".")[0]
+    return False

@@ -97,10 +97,9 @@ def store(
         )
 
 
-def sentence(words: Sequence[str], behind: Sequence[str]) -> str:
-    """Runs or resumes the command; returns the summary line. words, behind: of the command line,
-    before and behind --."""
-    engine = command.engine(RUNNER.value, words, behind)
+def sentence(runner_flags: Sequence[str]) -> str:
+    """Runs or resumes the command; returns the summary line."""
+    engine = command.engine(RUNNER.value, [OUT.value], runner_flags)
     setup = resolve(config_flag.config())
     manifest = store(setup, Path(OUT.value), DTYPE.value, SHARD_SIZE.value, engine)
     size = sum(shard["bytes"] for shard in manifest["shards"])

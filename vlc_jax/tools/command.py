@@ -82,12 +82,10 @@ def start(do: Callable[[], str]) -> None:
         sys.exit(code)
 
 
-def start_in_parts(do: Callable[[Sequence[str], Sequence[str]], str]) -> None:
-    """`start` of a tool with --runner. do: of the words of the command line before and behind --,
-    which are flags of the runner."""
-    words, behind = parts.split(sys.argv[1:])
-    sys.argv[1:] = words
-    start(lambda: do(words, behind))
+def start_in_parts(do: Callable[[Sequence[str]], str]) -> None:
+    """`start` of a tool with --runner, whose own flags, behind --, `do` gets."""
+    sys.argv[1:], runner_flags = parts.split(sys.argv[1:])
+    start(lambda: do(runner_flags))
 
 
 def compute(

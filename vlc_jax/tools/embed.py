@@ -96,7 +96,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="counted from 0")
     parser.add_argument("--batch_size", type=command_line.positive, default=256)
     command.add_model(parser)
-    parts.add_arguments(parser)
+    parts.add_runner(parser)
     return parser
 
 

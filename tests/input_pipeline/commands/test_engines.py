@@ -31,9 +31,11 @@ from vlc_jax.input_pipeline.commands import (
     parts,
     prepare,
     shard_writer,
+    skipped_records,
 )
+from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources import make_source, shards
 from vlc_jax.input_pipeline.stores import fetch, placed
 
 NEEDS_BEAM = "Apache Beam is not installed: pip install 'vlc_jax[beam]'"
@@ -112,6 +114,24 @@ def test_a_shard_that_is_damaged_after_it_was_finished_is_written_again(tmp_path
     write(tmp_path / "out")
     assert "shard-00004-of-00008.array_record is written again: sha256" in caplog.text
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_many_skipped_records_are_in_a_file_and_the_manifest_counts_them(tmp_path, monkeypatch):
+    listed = write(tmp_path / "few")["skipped"]
+    monkeypatch.setattr(skipped_records, "_LISTED", 2)
+    out = tmp_path / "many"
+    with pytest.raises(DataError, match=r"3 of 30 .* last is r18: .*many/skipped.jsonl lists them"):
+        write(out, share=0.09)
+    assert write(out, share=0.1)["skipped"] == write(out, share=0.1)["skipped"] == 3
+    lines = [json.loads(line) for line in (out / "skipped.jsonl").read_text().splitlines()]
+    assert {line["id"]: line["reason"] for line in lines} == listed
+    assert shards.read_manifest(out)["skipped"] == 3
+    with pytest.raises(DataError, match=r"3 of 30 records cannot be used.*in skipped\.jsonl"):
+        write(out, share=0.09)
+    with pytest.raises(DataError, match=r"skipped\.jsonl lists them"):
+        write(tmp_path / "mended", share=0.09)
+    write(tmp_path / "mended", Noise(bad=(17,)), share=0.09)
+    assert not (tmp_path / "mended/skipped.jsonl").exists()
 
 
 @pytest.mark.parametrize("engine", [None, workers, "store"])
@@ -266,16 +286,20 @@ def test_other_addresses_are_copied_to_this_machine_or_refused(store, monkeypatc
     assert "a.jpg" in capsys.readouterr().err
 
 
-def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, monkeypatch):
-    in_a_store(tmp_path, store, "tars")
-    tars = make_source("img2dataset", "train", tars=f"{store}/set")
+@pytest.mark.parametrize("kind", ["tars", "parquet"])
+def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, kind, monkeypatch):
+    in_a_store(tmp_path, store, kind)
+    monkeypatch.setattr(placed, "_BLOCK", 64)  # else one block holds the file
+    name, option = {"tars": ("img2dataset", "tars"), "parquet": ("records", "path")}[kind]
+    source = make_source(name, "all", **{option: f"{store}/set"})
 
     def away(self, *words):
         raise stores.StoreError("away")
 
+    parquet_file._group.cache_clear()
     monkeypatch.setattr(stores.StoreFolder, "read", away)
     with pytest.raises(stores.StoreError, match="away"):
-        tars[0]
+        source[0]
 
 
 def test_the_reason_of_a_failed_pipeline_is_no_line_of_its_trace():

@@ -1,12 +1,14 @@
 """The command that shows captions beside their hard texts."""
 
 import json
+import pickle
 import random
 
 import numpy as np
 import pytest
 
 from vlc_jax.input_pipeline.commands import hard_texts as command
+from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.input_pipeline.hard_texts import from_table
 from vlc_jax.input_pipeline.sources import make_source
 
@@ -119,6 +121,39 @@ def test_a_balance_that_was_stopped_continues_and_is_refused_for_other_texts(bal
     code, _, errors = run(capsys, *words, "--seed", "1", "--out", f"{folder}/out.jsonl")
     assert code == 2
     assert "is of other captions, kinds, options, seed or --balance; remove it" in errors
+
+
+def test_candidates_of_workers_are_those_of_one_process_and_none_are_made_twice(
+    balanced, tmp_path, capsys, monkeypatch
+):
+    folder, words = balanced
+    words = [*words, "--out", str(tmp_path / "out.jsonl"), "--runner", "DirectRunner"]
+    monkeypatch.setattr(command, "SIZE", 70)
+    finished = []
+
+    def killed(work, report, advance):
+        pickle.loads(pickle.dumps(work)).write(3)
+        finished.append(work.path(3).stat().st_ino)
+        raise KeyboardInterrupt
+
+    def workers(work, report, advance):
+        for number in reversed(range(work.count)):
+            pickle.loads(pickle.dumps(work)).write(number)
+        finished.append(work.path(3).stat().st_ino)
+
+    monkeypatch.setattr(parts, "engine", lambda *_: killed)
+    with pytest.raises(KeyboardInterrupt):
+        command.main(words)
+    monkeypatch.setattr(parts, "engine", lambda *_: workers)
+    assert run(capsys, *words, "--", "--flag=1")[0] == 0
+    assert finished[0] == finished[1]
+    for name in ("out.jsonl", "out.jsonl.rounds.jsonl"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+    assert not (tmp_path / "out.jsonl.parts").exists()
+    monkeypatch.undo()
+    code, _, errors = run(capsys, *words[:-2], "--", "--flag=1")
+    assert code == 2
+    assert "--flag=1 behind -- is a flag of a runner; name it in --runner" in errors
 
 
 @pytest.mark.parametrize("name", ["captions.jsonl", "mine.jsonl"])

@@ -213,6 +213,28 @@ def test_a_key_with_dots_ends_at_the_last_one(folder):
     assert [source[i].captions for i in range(10, 13)] == [["caf\u00e9"], ["txt"], ["txt"]]
 
 
+OTHER_MAKERS = {
+    "png and txt": ("png", {"txt": b"red"}, {}),
+    "jpeg, and txt in capitals": ("JPEG", {"TXT": b"red"}, {}),
+    "webp and json with the caption": ("webp", {"json": {"caption": "red", "key": "1"}}, {}),
+    "txt beside json without status": ("jpg", {"txt": b"red", "json": {"url": "u"}}, {"url": "u"}),
+    "labels and masks besides": ("jpg", {"txt": b"red", "cls": b"7", "mask.png": b"m"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", ["00001", "a.b/photo.1", "./x/0001"])
+@pytest.mark.parametrize("maker", OTHER_MAKERS)
+def test_tars_of_other_makers_are_read_as_well(tmp_path, maker, name, caplog):
+    suffix, parts, meta = OTHER_MAKERS[maker]
+    write(tmp_path / "made.tar", {name: {suffix: b"1", **parts}, "b": {"jpg": b"2", "txt": b"b"}})
+    source = open_tars(tmp_path)
+    (record,) = [source[n] for n in range(len(source)) if source[n].id != "made/b"]
+    assert len(source) == 2
+    assert (record.id, record.image) == (f"made/{name.removeprefix('./')}", b"1")
+    assert (record.captions, record.meta) == (["red"], meta)
+    assert "left out" not in caplog.text
+
+
 @pytest.fixture
 def indexed(folder, monkeypatch):
     """A folder of tars that were opened and indexed, though small and new."""

@@ -10,6 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.support import miniature
+from vlc_jax.configs import records as config_of_records
+from vlc_jax.configs.common import pretrained
 from vlc_jax.input_pipeline.images import image_ops, parquet_file
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source, row_keys, table_index, tables
@@ -58,6 +60,19 @@ def test_a_row_reads_its_row_group_alone_and_its_picture_is_inside(tmp_path, gro
     assert source[13].id == "a/13#14"
 
 
+def test_the_image_of_a_hard_negative_may_be_inside_too(tmp_path):
+    others = [{"bytes": miniature.picture(n + 50), "path": None} for n in range(ROWS)]
+    texts = [f"no picture {n}" for n in range(ROWS)]
+    path = write(tmp_path / "a.parquet", negatives=texts, negative_image=others)
+    options = {"negatives_column": "negatives", "negative_image_column": "negative_image"}
+    source = records(path, **options)
+    (name,) = source[7].hard_images
+    negative = source.find(name)
+    assert list(negative.captions) == ["no picture 7"]
+    expected = image_ops.decode(miniature.picture(57))
+    assert (image_ops.decode(negative.image) == expected).all()
+
+
 def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
     folder = tmp_path / "set"
     write(folder / "train-1.parquet", 7, start=10)
@@ -67,6 +82,9 @@ def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
     assert captions == [f"picture {n}" for n in range(17)]
     assert (source[9].id, source[10].id) == ("train-0/9#10", "train-1/0#11")
     assert [row["caption"] for row in tables.open_table(folder).rows()] == captions
+    for path in (folder, folder / "train-1.parquet"):
+        assert config_of_records.count_images(str(path)) == config_of_records.ENOUGH
+        assert pretrained.source_of(str(path)) == {"source": "records", "path": str(path)}
     before = source.fingerprint
     write(folder / "train-1.parquet", 7, start=11)
     assert records(folder).fingerprint != before
