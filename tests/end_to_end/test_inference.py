@@ -5,14 +5,13 @@ import inspect
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
 import vlc_jax
-from tests.support import helpers, small_models
+from tests.support import compilations, helpers, small_models
 from vlc_jax import losses, models, weights
 from vlc_jax.encode import inference
 from vlc_jax.encode.batches import BatchEncoder
@@ -210,8 +209,8 @@ def test_weights_alone_say_which_model_they_are_of(tiny):
     folder, model, params = tiny
     loaded = vlc_jax.load(folder)
     assert loaded.config["model"]["variant"] == "tiny"
-    ids = jnp.asarray([[1, 2, 3] + 61 * [0], [3, 1] + 62 * [0]], jnp.int32)
-    text = model.apply({"params": params}, ids, method=lambda m, x: m.encode_text(x))
+    ids = np.array([[1, 2, 3] + 61 * [0], [3, 1] + 62 * [0]], np.int32)
+    text = compilations.apply(model, {"params": params}, ids, method="encode_text")
     np.testing.assert_allclose(loaded.embed_texts(["A red cat!", "cat a"]), text.pooled, atol=1e-5)
     assert loaded.logit_scale == pytest.approx(float(np.exp(params["logit_scale"])))
     assert loaded.logit_bias == pytest.approx(float(params["logit_bias"]))

@@ -1,13 +1,13 @@
 """A folder of LLaVA on benchmarks by every protocol, and its answers in words."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
 
 import vlc_jax
 from tests.support import llava_folder, small_models, tiny
+from tests.support.compilations import apply
 from tests.support.llava_folder import pictures
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner as scenes_captioner
@@ -252,10 +252,10 @@ def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
     found, other = model.answers([image, image], ["", "a red circle"], max_tokens=4)
     tokens = model._scorer(1).embed_images([image]).tokens
     setup, params = model._setup, model._variables["params"]
-    decoder, valid = setup.model.head.language_model, jnp.ones(tokens.shape[:2], bool)
+    decoder, valid = setup.model.head.language_model, np.ones(tokens.shape[:2], bool)
     read = {"params": params["head"]["lm"]}
-    hidden, _ = decoder.apply(read, jnp.asarray(tokens), valid)
-    best = decoder.apply(read, hidden[0, -1], method="logits").argmax()
+    hidden = np.asarray(apply(decoder, read, tokens, valid)[0])
+    best = np.asarray(apply(decoder, read, hidden[0, -1], method="logits")).argmax()
     assert found.split()[0] == setup.tokenizer.decode([int(best)])
     assert other != found
     assert set(f"{found} {other}".split()) <= {*setup.tokenizer.vocabulary(), "<unk>"}

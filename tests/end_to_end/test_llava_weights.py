@@ -5,11 +5,11 @@ import importlib
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 from PIL import Image
+from scipy import special
 
 import vlc_jax
 from tests.support import helpers, llava_folder, miniature
@@ -41,15 +41,15 @@ def test_a_folder_scores_by_vqascore(folder):
     expected = np.zeros((2, 2))
     apply = jax.jit(functools.partial(reference.apply, {"params": params}, method="text_logits"))
     for i, image in enumerate(images):
-        pixels = np.asarray(model._setup.normalise(jnp.asarray(image[None])))
+        pixels = np.asarray(model._setup.normalise(jax.device_put(image[None])))
         for j, caption in enumerate(CAPTIONS):
             asked = f'Does this figure show "{caption}"? Please answer yes or no. ASSISTANT:'
             before = [place[word] for word in ("<s>", "USER:")]
             behind = [place[word] for word in ("\n", *asked.split(), "Yes", "</s>")]
             ids = [*before, *[llava_folder.IMAGE_ID] * reference.num_image_tokens, *behind]
-            valid = jnp.ones((1, len(ids)), bool)
-            logits = apply(jnp.asarray(pixels), jnp.asarray([ids]), valid)
-            log_p = jax.nn.log_softmax(logits[0])
+            valid = np.ones((1, len(ids)), bool)
+            logits = np.asarray(apply(pixels, np.array([ids]), valid))
+            log_p = special.log_softmax(logits[0], axis=-1)
             expected[i, j] = (log_p[-3, ids[-2]] + log_p[-2, ids[-1]]) / 2
     assert np.ptp(expected) > 0.003
     np.testing.assert_allclose(found, expected, atol=2e-5)
@@ -94,8 +94,8 @@ def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, t
     place = {word: i for i, word in enumerate(WORDS)}
     apply = jax.jit(functools.partial(reference.apply, {"params": params}))
     asked = [place[word] for word in ("show", "this", "figure", "red", "or", "blue")]
-    ids = jnp.asarray([[1, *[29] * reference.num_image_tokens, *asked]])
-    hidden = apply(setup.normalise(jnp.asarray(pixels[:1])), ids, jnp.ones(ids.shape, bool))
+    ids = np.array([[1, *[29] * reference.num_image_tokens, *asked]])
+    hidden = apply(setup.normalise(jax.device_put(pixels[:1])), ids, np.ones(ids.shape, bool))
     expected = hidden[0, -1] / np.linalg.norm(hidden[0, -1])
     found = model.embed_images([ImageQuestion(pixels[0], "red or blue")])[0]
     np.testing.assert_allclose(found, expected, atol=1e-5)

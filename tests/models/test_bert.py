@@ -41,6 +41,7 @@ def test_a_token_sees_its_text_and_its_image_and_no_padding():
     rng = np.random.default_rng(0)
     ids, ends = rng.integers(1, 20, (4, 5)), np.array([2, 4, 3, 4])
     images = rng.normal(size=(2, 3, 6)).astype(np.float32)
+    ids, ends, images = jax.device_put((ids, ends, images))
     params = jax.jit(encoder.init)(jax.random.key(0), ids, ends, images)
 
     def first(x, images):  # the first token of text 2, whose padding begins at 4

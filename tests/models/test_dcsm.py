@@ -265,7 +265,8 @@ def test_the_network_has_the_published_number_of_parameters(variant, options, co
     ],
 )
 def test_it_reads_the_tokens_of_towers_of_published_sizes(variant, adapter):
-    model = models.build("dcsm", variant, head={"adapter": adapter})
+    one = {"depth": 1}  # as many tokens as of all blocks
+    model = models.build("dcsm", variant, head={"adapter": adapter}, image=one, text=one)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     batch = jax.eval_shape(lambda: models.example_batch(model, 2))
     outputs = jax.eval_shape(lambda p, b: model.apply({"params": p}, b), shapes, batch)

@@ -98,7 +98,7 @@ def test_score_is_that_of_a_text_alone_behind_the_image_that_it_sees():
 
 def test_a_prompt_without_its_image_depends_on_no_image():
     head, variables, image, text = given()
-    ids, has = text.ids[:IMAGES], np.array([False, True, True])
+    ids, has = jax.device_put((text.ids[:IMAGES], np.array([False, True, True])))
 
     @jax.jit
     def run(variables, tokens):

@@ -26,7 +26,7 @@ def test_negatives_are_drawn_by_the_softmax_over_pairs_of_other_images():
     is_other[4] = is_other[:, 4] = False  # padding
 
     def draw(key, floor):
-        return blip.negatives(key, logits, is_other, floor)
+        return blip.negatives(key, jnp.asarray(logits), jnp.asarray(is_other), floor)
 
     draw = jax.jit(jax.vmap(draw, in_axes=(0, None)), static_argnums=1)
     for floor in (0.0, 1e-5):

@@ -159,7 +159,7 @@ def test_negatives_and_positives_are_scored_as_texts_of_their_own(name, compiled
     rng = np.random.default_rng(0)
 
     def normal(*shape):
-        return rng.normal(size=shape).astype(np.float32)
+        return jax.device_put(rng.normal(size=shape).astype(np.float32))
 
     groups = {"text": (4,), "negative_text": (4, 2), "positive_text": (4, 3)}
     texts = {key: normal(*count, WIDTH) for key, count in groups.items()}

@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -45,8 +44,9 @@ def features(encoder, params, ids, ends, images):
 def difference(io, case, **wrong):
     """Largest difference of the embeddings and of every block, on real tokens."""
     encoder = bert.Encoder(**{**SIZES, **CASES[case], **wrong})
-    images = jnp.asarray(io["images"]) if case == "blip" else None
-    ids, ends = (jnp.asarray(io[name], jnp.int32) for name in ("ids", "ends"))
+    images = io["images"] if case == "blip" else None
+    ids, ends = (np.asarray(io[name], np.int32) for name in ("ids", "ends"))
+    ids, ends, images = jax.device_put((ids, ends, images))
     shapes = jax.eval_shape(
         lambda: bert.Encoder(**SIZES, **CASES[case]).init(jax.random.key(0), ids, ends, images)
     )["params"]
@@ -58,7 +58,7 @@ def difference(io, case, **wrong):
     again = rename.save(rules, params)
     for name, array in again.items():
         np.testing.assert_array_equal(array, theirs[name])
-    found = features(encoder, rename.unflatten(params)["x"], ids, ends, images)
+    found = jax.device_get(features(encoder, rename.unflatten(params)["x"], ids, ends, images))
     is_real = np.arange(ids.shape[1])[None] <= io["ends"][:, None]
     return max(np.abs(x - io[f"{case}/{name}"])[is_real].max() for name, x in found.items())
 

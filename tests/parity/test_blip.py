@@ -36,7 +36,7 @@ def made(path, tokenizer=None, **head):
 
 
 def padded(io):
-    return jnp.asarray(np.pad(io["ids"], ((0, 0), (0, LENGTH - io["ids"].shape[1]))), jnp.int32)
+    return np.pad(io["ids"], ((0, 0), (0, LENGTH - io["ids"].shape[1]))).astype(np.int32)
 
 
 def scores(setup, params, io, heads):
@@ -52,7 +52,7 @@ def scores(setup, params, io, heads):
         models = (setup.model.clone(head=setup.model.head.clone(**head)) for head in heads)
         return [model.apply({"params": params}, *rows, method=run) for model in models]
 
-    return of_all(params, jnp.asarray(io["pixels"]), padded(io))
+    return of_all(params, io["pixels"], padded(io))
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,8 @@ def test_every_block_of_images_of_texts_and_of_both(io, hf):
             for i in range(2)
         }, wrong
 
-    ends, is_real = jnp.asarray(io["mask"].sum(axis=1) - 1), io["mask"].astype(bool)
-    found, wrong = run(params, jnp.asarray(io["pixels"]), padded(io), ends)
+    ends, is_real = io["mask"].sum(axis=1) - 1, io["mask"].astype(bool)
+    found, wrong = run(params, io["pixels"], padded(io), ends)
     of_texts = np.arange(LENGTH)[None] < io["mask"].sum(axis=1)[:, None]
     for name, array in found.items():
         rows, expected = np.asarray(array), io[name]

@@ -19,9 +19,10 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
     with np.load(tmp_path / "io.npz") as saved:
         io = dict(saved)
     head = models.HEADS["dcsm"](197, 30, network=network, functional_words=rows)
-    pooled = jnp.zeros((2, 512))
-    image = types.ImageFeatures(pooled, jnp.asarray(io["image"]))
-    text = types.TextFeatures(pooled, jnp.asarray(io["text"]), None, jnp.asarray(io["marks"]))
+    pooled = np.zeros((2, 512), np.float32)
+    image = types.ImageFeatures(pooled, io["image"])
+    text = types.TextFeatures(pooled, io["text"], None, io["marks"])
+    image, text = jax.device_put((image, text))
 
     def score(module, image, text):
         return module.score(module.image(image), module.text(text), is_training=True)
@@ -38,7 +39,7 @@ def test_scores_and_gradients_are_those_of_torch(there, tmp_path, network, rows)
     shapes = jax.eval_shape(init, jax.random.key(0))
     params, words = dcsm.load(tmp_path / "dcsm.pt", shapes)
     assert words is None
-    params = jax.tree.map(jnp.asarray, params)
+    params = jax.device_put(params)
     # the authors' optimizer leaves the vectors alone
     vectors = params.pop("functional_words")
     (value, scores), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params, vectors)

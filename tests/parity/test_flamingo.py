@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import plain_llava
+from tests.support.compilations import apply
 from vlc_jax import types
 from vlc_jax.models import continuation, decode, flamingo, layers, llava, lm
 from vlc_jax.weights import llava as weights
@@ -65,9 +66,9 @@ def run(models, params, images, ids, valid, seen):
 
 
 def given(io, side):
-    ids = jnp.asarray(io[f"{side}/ids"], jnp.int32)
+    ids = np.asarray(io[f"{side}/ids"], np.int32)
     seen = jnp.cumsum(ids == IMAGE, axis=1)
-    return jnp.asarray(io["images"]), ids, jnp.asarray(io[f"{side}/mask"] > 0), seen
+    return io["images"], ids, io[f"{side}/mask"] > 0, seen
 
 
 def error(models, params, io, side, seen=None):
@@ -75,7 +76,7 @@ def error(models, params, io, side, seen=None):
     inputs = given(io, side)
     _, logits = run(models, params, *inputs[:3], inputs[3] if seen is None else seen)
     expected, valid = io[f"{side}/logits"], io[f"{side}/mask"] > 0
-    return np.abs(logits - expected)[valid].max() / np.abs(expected[valid]).max()
+    return np.abs(np.asarray(logits) - expected)[valid].max() / np.abs(expected[valid]).max()
 
 
 def test_latents_and_logits_of_texts_with_no_one_and_two_images(whole, io):
@@ -94,8 +95,8 @@ def test_mpt_alone_and_its_activation_and_epsilon(folder, io):
         decoder = lm.from_sizes(sizes["lm"] | fields)
         shapes = {"lm": jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))}
         params = weights.load(folder / "mpt", sizes, shapes)["lm"]
-        apply = jax.jit(functools.partial(decoder.apply, method="text_logits"))
-        return np.abs(apply({"params": params}, ids, valid) - expected)[valid].max()
+        found = apply(decoder, {"params": params}, ids, valid, method="text_logits")
+        return np.abs(np.asarray(found) - expected)[valid].max()
 
     expected = io["mpt/logits"]
     tolerance = TOLERANCE * np.abs(expected).max()
@@ -106,12 +107,12 @@ def test_mpt_alone_and_its_activation_and_epsilon(folder, io):
 
 def test_greedy_ids(whole, io):
     decoder, params = whole[0][2], whole[1]
-    ids = jnp.asarray(io["prompt"], jnp.int32)
-    valid, seen = jnp.ones(ids.shape, bool), jnp.cumsum(ids == IMAGE, axis=1)
+    ids = jax.device_put(np.asarray(io["prompt"], np.int32))
+    valid, seen = np.ones(ids.shape, bool), jnp.cumsum(ids == IMAGE, axis=1)
     media = flamingo.Media(run(*whole, *given(io, "right"))[0][:2], seen)
-    embeds = continuation.apply(decoder, params["lm"], ids, method="embed")
+    embeds = apply(decoder, {"params": params["lm"]}, ids, method="embed")
     prompt = continuation.Prompt(embeds, valid, media=media)
-    found = decode.generate(decoder, params["lm"], (prompt,), jnp.array([-1]), steps=5)
+    found = decode.generate(decoder, params["lm"], (prompt,), np.array([-1]), steps=5)
     np.testing.assert_array_equal(found, io["generated"])
     assert len(np.unique(found)) > 3
 
@@ -162,7 +163,7 @@ def test_mistakes_are_found(whole, io, monkeypatch):
     monkeypatch.setattr(layers, "exact_gelu", layers.tanh_gelu)  # of resampler and cross attention
     block = flamingo.CrossAttention()
     own = jax.tree.map(lambda x: x[0], cross)
-    media, x = flamingo.Media(latents, seen), jnp.asarray(io["x"])
+    media, x = flamingo.Media(latents, seen), io["x"]
     found = jax.jit(lambda *a: block.apply({"params": own}, *a))(x, media)
     valid = io["right/mask"] > 0
     difference = np.abs(found - io["first block"])[valid].max()

@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,13 +28,13 @@ def load(folder):
 def error(name, model, params, io, padding):
     """Largest difference of the logits at valid slots; the second row has no image."""
     given = {key: io[f"{name}/{padding}/{key}"] for key in ("ids", "mask", "types")}
-    ids, valid = jnp.asarray(given["ids"], jnp.int32), given["mask"].astype(bool)
+    ids, valid = np.asarray(given["ids"], np.int32), given["mask"].astype(bool)
     # of PaliGemma answers, of Gemma 3 images
-    is_answer = jnp.asarray(given["types"] == 1) if name == "paligemma" else None
+    is_answer = given["types"] == 1 if name == "paligemma" else None
     apply = jax.jit(functools.partial(model.apply, method="text_logits"))
-    images = jnp.asarray(io[f"{name}/images"])
-    logits = apply({"params": params}, images, ids, jnp.asarray(valid), is_answer)
-    return np.abs(logits - io[f"{name}/{padding}/logits"])[valid].max()
+    images = io[f"{name}/images"]
+    logits = apply({"params": params}, images, ids, valid, is_answer)
+    return np.abs(np.asarray(logits) - io[f"{name}/{padding}/logits"])[valid].max()
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])
@@ -48,7 +47,7 @@ def test_logits_of_rows_with_and_without_image(folder, io, name, padding):
 @pytest.mark.parametrize("name", NAMES)
 def test_image_tokens(folder, io, name):
     model, params = load(folder / name)
-    images = jnp.asarray(io[f"{name}/images"][[0, 2]])
+    images = io[f"{name}/images"][[0, 2]]
     tokens = plain_llava.image_tokens(model, params, images)
     np.testing.assert_allclose(tokens, io[f"{name}/projected"], atol=3e-5)
     assert model.num_image_tokens == tokens.shape[1] == 16
@@ -57,10 +56,10 @@ def test_image_tokens(folder, io, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_greedy_ids(folder, io, name):
     model, params = load(folder / name)
-    ids, valid = (jnp.asarray(io[f"{name}/prompt/{key}"], jnp.int32) for key in ("ids", "mask"))
-    tokens = plain_llava.image_tokens(model, params, jnp.asarray(io[f"{name}/images"]))
+    ids, valid = (np.asarray(io[f"{name}/prompt/{key}"], np.int32) for key in ("ids", "mask"))
+    tokens = plain_llava.image_tokens(model, params, io[f"{name}/images"])
     prompt = plain_llava.embed_prompt(model, params, ids, valid > 0, tokens)
-    found = decode.generate(model.lm, params["lm"], (prompt,), jnp.array([127]), steps=10)
+    found = decode.generate(model.lm, params["lm"], (prompt,), np.array([127]), steps=10)
     np.testing.assert_array_equal(found, io[f"{name}/generated"])
     assert len(np.unique(found)) > 3
 
@@ -70,10 +69,10 @@ def test_logits_of_the_language_model_of_gemma_3(folder, io):
     model = lm.from_sizes(sizes["lm"])
     shapes = {"lm": jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))}
     params = weights.load(folder / "gemma3_text", sizes, shapes)["lm"]
-    ids = jnp.asarray(io["gemma3_text/ids"], jnp.int32)
+    ids = np.asarray(io["gemma3_text/ids"], np.int32)
     assert ids.shape[1] > 3 * model.window
     apply = jax.jit(functools.partial(model.apply, method="text_logits"))
-    logits = apply({"params": params}, ids, jnp.ones(ids.shape, bool))
+    logits = apply({"params": params}, ids, np.ones(ids.shape, bool))
     np.testing.assert_allclose(logits, io["gemma3_text/logits"], atol=TOLERANCE)
 
 

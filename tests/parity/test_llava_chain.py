@@ -38,7 +38,7 @@ def test_transformers_loads_what_was_trained_from_its_folder(there, tmp_path):
     words = ["\n", *question.split(), "ASSISTANT:", "Yes", "</s>"]
     ids = [place["<s>"], place["USER:"], *[image_id] * 16, *(place.get(w, 0) for w in words)]
     model, pictures = vlc_jax.load(workdir), llava_folder.pictures(2, side=28)
-    images = np.asarray(model._setup.normalise(jnp.asarray(np.stack(pictures))))
+    images = np.asarray(model._setup.normalise(jax.device_put(np.stack(pictures))))
     np.savez(tmp_path / "io.npz", ids=np.array([ids, ids]), images=images)
     there("llava_chain.py", "logits", tmp_path / "io.npz", exported, tmp_path / "logits.npy")
     theirs = np.load(tmp_path / "logits.npy")
@@ -49,7 +49,7 @@ def test_transformers_loads_what_was_trained_from_its_folder(there, tmp_path):
     params = weights.load(exported, sizes, shapes)
     valid = jnp.ones((2, len(ids)), bool)
     apply = jax.jit(functools.partial(again.apply, method="text_logits"))
-    ours = apply({"params": params}, jnp.asarray(images), jnp.asarray([ids, ids]), valid)
+    ours = apply({"params": params}, images, np.array([ids, ids]), valid)
     np.testing.assert_allclose(ours, theirs, atol=5e-5)
     assert np.abs(theirs).max() > 2
 

@@ -1,7 +1,6 @@
 """Loss and gradients of the methods, by their recipes, are those of torch."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
@@ -83,7 +82,7 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
     def tree(folder, kind):
         read, _ = weights.load(tmp_path / folder, shapes, architecture(model))
         whole = {**read, "head": of_head(io, kind)} if head_shapes else read
-        return jax.tree.map(jnp.asarray, whole)
+        return jax.device_put(whole)
 
     params, expected = tree("before", "head"), tree("gradient", "head_gradient")
     batch = {key: x for key, x in io.items() if key.endswith(("image", "text", "mask"))}

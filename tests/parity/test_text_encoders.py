@@ -3,12 +3,12 @@
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 import vlc_jax
+from tests.support.compilations import apply
 from vlc_jax.configs import default
 from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError
@@ -54,7 +54,7 @@ def test_features_of_every_token(folder, io, case, name):
     expected = io[f"{case}/{name}/hidden"]
 
     def features(decoder):
-        return HIDDEN_STATES(decoder, made.params, jnp.asarray(ids), jnp.asarray(valid))
+        return np.asarray(HIDDEN_STATES(decoder, made.params, ids, valid))
 
     np.testing.assert_allclose(features(made.decoder)[valid], expected[valid], atol=2e-5)
     assert np.abs(expected[valid]).max() > 2
@@ -86,13 +86,13 @@ def made(folder, io, tmp_path_factory):
 
 def test_llm2clip_is_read_from_its_folder_with_tower_adapter_and_scale(made, io):
     params = init_from.load(made, made.parameters.shapes)
-    pixels, vectors = (jnp.asarray(io[f"llm2clip/{name}"]) for name in ("pixels", "vectors"))
+    pixels, vectors = (io[f"llm2clip/{name}"] for name in ("pixels", "vectors"))
     unit = {
         name: io[f"llm2clip/{name}"] / np.linalg.norm(io[f"llm2clip/{name}"], axis=1, keepdims=True)
         for name in ("image", "text")
     }
-    image = made.model.apply({"params": params}, pixels, method="encode_image").pooled
-    text = made.model.apply({"params": params}, vectors, method="encode_text").pooled
+    image = apply(made.model, {"params": params}, pixels, method="encode_image").pooled
+    text = apply(made.model, {"params": params}, vectors, method="encode_text").pooled
     np.testing.assert_allclose(image, unit["image"], atol=1e-5)
     np.testing.assert_allclose(text, unit["text"], atol=1e-5)
     assert params["logit_scale"] == 3.0

@@ -28,7 +28,6 @@ def test_three_steps_end_at_the_parameters_of_torch(there, tmp_path, loss):
     run = setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     params, _ = weights.load(tmp_path / "before", shapes, architecture(model))
-    params = jax.device_put(params)
     optimizer = jax.jit(run.optimization.optimizer.init)(params)
     state = State(jax.device_put(np.int32(0)), params, optimizer, {})
     step = jax.jit(train_step.make_step(run))

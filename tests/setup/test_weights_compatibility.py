@@ -5,7 +5,6 @@ import re
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
@@ -14,6 +13,7 @@ from safetensors.numpy import save_file
 
 import vlc_jax
 from tests.support import small_models
+from tests.support.compilations import apply
 from vlc_jax import models, weights
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError, WeightsError
@@ -277,8 +277,7 @@ def test_a_folder_of_open_clip_with_roberta_is_loaded_with_its_own_tokenizer(tmp
     loaded, text = vlc_jax.load(tmp_path / "w"), ["a red dog"]
     ids = loaded.tokenizer(text)
     assert (ids[0, -1], loaded.tokenizer.eos_id, ids.shape) == (1, 2, (1, 77))
-    encode = partial(model.apply, method="encode_text")
-    expected = encode({"params": params}, jnp.asarray(ids)).pooled
+    expected = apply(model, {"params": params}, ids, method="encode_text").pooled
     np.testing.assert_allclose(loaded.embed_texts(text), expected, atol=1e-5)
     change(file, model_cfg={"text_cfg": {"hf_model_name": "bert-base-uncased"}})
     with pytest.raises(WeightsError, match="hf_model_name is 'bert-base-uncased'; only 'roberta-b"):

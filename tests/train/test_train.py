@@ -88,8 +88,9 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
     with config.unlocked():
         config.sub_batches, config.input.hard_images = 2, 1
     split = jax.jit(train_step.split_batch, static_argnums=(1, 2))
-    parts = jax.device_get(split(batch, 2, 2))
-    np.testing.assert_array_equal(parts["text"][0], np.asarray(batch["text"])[[0, 1, 4, 5]])
+    parts = split(batch, 2, 2)
+    texts, of_parts = (np.asarray(x["text"]) for x in (batch, parts))
+    np.testing.assert_array_equal(of_parts[0], texts[[0, 1, 4, 5]])
     run = resolved(config, model)
     state, kept = first_state(run, params)
     after, metrics = jax.jit(train_step.make_step(run))(state, kept, batch)

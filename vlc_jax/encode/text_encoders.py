@@ -225,14 +225,15 @@ def _load(
         (lora.adapters(jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)), alpha)
         for tree, alpha in trained
     ]
+    merge = jax.jit(lora.merge, static_argnums=2)
 
     def put(path: str, array: np.ndarray) -> jax.Array:
         # in float32: the small update would be lost in the rounding of a bfloat16 matrix
         for matrices, alpha in merged:
             if path in matrices:
-                base = weights.unflatten({path: jnp.asarray(array, jnp.float32)})
+                base = weights.unflatten({path: np.asarray(array, np.float32)})
                 adapter = {lora.LORA: weights.unflatten({path: matrices[path]})}
-                array = weights.flatten(lora.merge(base, adapter, alpha))[path]
+                array = weights.flatten(merge(base, adapter, alpha))[path]
         array = np.asarray(array).astype(decoder.param_dtype)
         like = jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=where)
         return sharding.put_like(array, like)
