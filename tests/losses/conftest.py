@@ -63,7 +63,8 @@ def repeated(batch):
     negative[4, 0], negative[5, 1] = tokens[6], tokens[5]
     positive[8, 0], positive[11, 1] = tokens[10], tokens[11]
     found["negative_mask"][4, 0], found["negative_mask"][5] = True, [False, True, False]
-    found["positive_mask"][[8, 11], [0, 1]] = True
+    positive[12, 1] = positive[15, 0]  # a phrase of both
+    found["positive_mask"][[8, 11, 12, 15], [0, 1, 1, 0]] = True
     return found
 
 
@@ -75,7 +76,7 @@ def outputs(batch):
     image, text, negative, positive = (batch[key] for key in EMBEDDINGS)
     own, others = (jnp.einsum("ie,ite->it", image, x) for x in (text[:, None], negative))
     index = jnp.arange(len(text))
-    return types.Outputs(
+    made = types.Outputs(
         image=types.ImageFeatures(image),
         text=types.TextFeatures(
             *(text, text[:, None], jnp.ones((len(text), 1), bool)),
@@ -104,6 +105,12 @@ def outputs(batch):
             negative_text=types.TextFeatures(batch["teacher_negative"]),
         ),
         thresholds=jnp.array(oracle.THRESHOLDS),
+    )
+    kinds = ("scores", "negative_scores", "positive_scores")
+    return made._replace(
+        local={
+            f"{own}{kind}": getattr(made, f"{own}{kind}") for own in ("", "own_") for kind in kinds
+        }
     )
 
 

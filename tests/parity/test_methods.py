@@ -8,7 +8,18 @@ from ml_collections import ConfigDict
 
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
-from vlc_jax.configs import conclip, dac, hp_hn, leftright, negclip, pacl, sparc, tripletclip
+from vlc_jax.configs import (
+    c2lip,
+    conclip,
+    dac,
+    fsc_clip,
+    hp_hn,
+    leftright,
+    negclip,
+    pacl,
+    sparc,
+    tripletclip,
+)
 from vlc_jax.setup.init_from import architecture
 
 pytestmark = pytest.mark.slow
@@ -20,6 +31,8 @@ RECIPES = {
     "hp_hn": (hp_hn, f"data=coco,hn_weight=0.5,{FILES}"),
     "sigmoid_negatives": (leftright, f"data=coco,family=siglip,{FILES}"),
     "dac": (dac, f"data=coco,negatives=rule,{FILES}"),
+    "c2lip": (c2lip, f"data=coco,as_released,phrases=table,{FILES}"),
+    "fsc_clip": (fsc_clip, f"data=coco,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
@@ -31,8 +44,9 @@ TOGETHER = {"images": [(tripletclip, f"data=coco,{FILES}"), (conclip, f"data=coc
 
 def build(config: ConfigDict):
     """The tiny model of the recipe; dropout, whose random numbers differ, is left out."""
-    head = {**config.model.head, **({"dropout": 0.0} if config.model.head else {})}
-    is_sigmoid = "sigmoid_negatives" in config.losses
+    dropout = {"dropout": 0.0} if config.model.name in ("pacl", "sparc") else {}
+    head = {**config.model.head, **dropout}
+    is_sigmoid = any(name.startswith("sigmoid") for name in config.losses)
     sizes = {**HF_SIGLIP, "logit_bias_init": -10.0} if is_sigmoid else HF
     return models.build(config.model.name, head=head, **sizes)
 

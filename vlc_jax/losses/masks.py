@@ -212,6 +212,19 @@ def positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~equal)
 
 
+def phrases(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
+    """`positives` of which none is a phrase of the image's own example, too: the same phrase of
+    another caption is right for the image."""
+    real = positives(pair_masks)
+    if pair_masks.hashes is None:
+        return real
+    phrase = pair_masks.hashes.positive
+    # any phrase k of example j and l of image i; fused by the compiler into the reduction over l
+    is_equal = _equal(phrase[:, None, None], phrase[None, :, :, None])
+    is_shared = jnp.any(is_equal & pair_masks.positive_mask[:, None, None], axis=-1)
+    return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~is_shared)
+
+
 def own_negatives(pair_masks: PairMasks) -> Bool[Array, "batch negatives"]:
     """Boolean mask of each example's own hard negatives."""
     real = pair_masks.mask[:, None] & pair_masks.negative_mask
