@@ -4,7 +4,6 @@ import functools
 import inspect
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -94,7 +93,6 @@ def test_what_a_loss_needs_is_named_with_the_argument_that_gives_it(outputs):
 @pytest.mark.parametrize("name", oracle.LOCAL)
 def test_a_local_loss_is_its_formula_on_the_heads_second_scores(all_outputs, name):
     plain, local = losses.LOSSES[oracle.LOCAL[name]], losses.LOSSES[name]
-    all_outputs = jax.tree.map(jnp.asarray, all_outputs)
     complete = masks.complete(24, negatives=3, positives=2)
     second = {key: 1 + value for key, value in all_outputs.local.items()}
     expected = plain.inputs(all_outputs._replace(**second), complete)
