@@ -32,7 +32,7 @@ from types import SimpleNamespace
 from ml_collections import ConfigDict
 
 from vlc_jax.configs import clip_ft, default
-from vlc_jax.configs.common import arguments, finetuning, pretrained, scenes
+from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 FAMILIES = {"clip": ("L/14-336", 336), "siglip": ("SigLIP-L/16-256", 384)}  # the paper's, pixels
 LOSSES = {  # without negatives and with them
@@ -63,9 +63,7 @@ def _on_scenes(args: SimpleNamespace) -> ConfigDict:
     config = finetuning.make(args)
     with config.unlocked():
         if args.family == "siglip":
-            config.pretrain = scenes.siglip(world=args.world)
-            for field in ("logit_scale_max", "logit_scale_init", "logit_bias_init"):
-                config.model[field] = config.pretrain.model[field]
+            finetuning.use_siglip(config, args)
         config.input.scenes.caption_options.place = 0.5
         if args.negatives == "leftright":
             finetuning.use_negatives(config, left_right=1.0)

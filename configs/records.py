@@ -185,6 +185,8 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
         options["blocks"] = max(1, config.batch_size // heads.PAIRS)
     theirs = recipe.get_config(options)
     config.losses = theirs.losses
+    if theirs.model.name == "pooled":
+        heads.use_pooled(config, theirs.model.head.rule)
     if method in HEADS:
         use_head(config, theirs, method)
     for side in ("negatives", "positives"):

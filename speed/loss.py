@@ -30,13 +30,15 @@ from vlc_jax.devices import sharding
 
 EMBED = 512
 TEXTS = ("negative", "positive")
-# losses without embeddings; speed/heads.py has the first
-ON_TOKENS = ("sparc_local", "caption", "itm")
+# losses without embeddings, or on a head's second scores; speed/heads.py has the first
+ON_TOKENS = ("caption", "itm")
 
 
 def main() -> None:
     parser = harness.parser(__doc__, rounds=5)
-    names = [name for name in losses.LOSSES if name not in ON_TOKENS]
+    names = [
+        name for name in losses.LOSSES if not name.endswith("_local") and name not in ON_TOKENS
+    ]
     parser.add_argument("--losses", nargs="+", choices=names, default=names, metavar="LOSS")
     parser.add_argument("--batches", nargs="+", type=int, default=[1024, 4096, 32768])
     parser.add_argument("--devices", type=int, default=1, help="simulated CPU devices")

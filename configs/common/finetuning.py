@@ -46,6 +46,14 @@ def make(args: SimpleNamespace) -> ConfigDict:
     return config
 
 
+def use_siglip(config: ConfigDict, args: SimpleNamespace) -> None:
+    """SigLIP's scale and bias, and a SigLIP in place of CLIP to start from."""
+    config.pretrain = scenes.siglip(world=args.world)
+    config.pretrain.model.image.pooling = args.pooling
+    for field in ("logit_scale_max", "logit_scale_init", "logit_bias_init"):
+        config.model[field] = config.pretrain.model[field]
+
+
 def pretrain(base: str, world: str, pooling: str) -> ConfigDict:
     """The pretraining run if config.init_from is not set."""
     if base == "clip":

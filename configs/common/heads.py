@@ -61,6 +61,14 @@ def use(
     config.model.head = ConfigDict(head)
 
 
+def use_pooled(config: ConfigDict, rule: str) -> None:
+    """Scores of pooled patches for a loss, beside the model's dot product of pooled features."""
+    config.model.name = "pooled"
+    head = {"rule": rule, "scoring": "global"}
+    has_start = config.text.tokenizer in ("clip", "hf")
+    config.model.head = ConfigDict(head | {"has_start_token": has_start})
+
+
 def use_dora(config: ConfigDict, dropout: float = 0.0) -> None:
     """Adapters of VLM2Vec in the ACL 2025 code (where dropout is .1), on a decoder whose other
     parameters are frozen."""

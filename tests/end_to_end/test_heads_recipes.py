@@ -34,6 +34,7 @@ RECIPES = {  # its config, arguments, what is trained of the towers
     "coco_pacl": ("pacl", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
     "coco_sparc": ("sparc", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
     "coco_labclip": ("labclip", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
+    "coco_pooled": ("pooled", "data=coco,path={captions},image_folder={images}", ()),
     "llava_pacl": ("pacl", f"data=llava,{TALKS},{TAGGER},rope=feature_1d", ()),
     "llava_pacl_unlocked": (
         "pacl",
@@ -150,7 +151,7 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
     expected -= parts["image"] if name == "llava.clip_ft" else 0  # frozen
     if "dcsm" in name:  # whose vectors of functional words are frozen, too
         expected -= resolve(config).parameters.shapes["head"]["functional_words"].size
-    if name in ("llava.clip_ft", "labclip") or "learned" in given:
+    if name in ("llava.clip_ft", "labclip", "pooled") or "learned" in given:
         expected += 1  # the temperature
     assert parts["trained"] == expected
     is_tagged = "tagger" in given and name != "labclip"  # whose tagger is of its negatives

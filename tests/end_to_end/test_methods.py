@@ -50,6 +50,8 @@ METHODS = {  # -> its recipe, and the arguments that name its data
     "ce_clip": ("ce_clip", "path={captions},image_folder={images}"),
     "read_clip": ("read_clip", "path={captions},image_folder={images},tagger=scenes:scenes-mini"),
     "degla": ("degla", "path={texts}"),
+    "c2lip_siglip": ("c2lip", "path={dense},phrases=table,bag=3"),
+    "flair": ("flair", "path={dense},bag=3,variant=B/32"),
     "leftright": ("leftright", "path={texts},variant=B/32,size=224"),
     "leftright_siglip": ("leftright", "path={llava},image_folder={images},family=siglip"),
 }
@@ -111,7 +113,7 @@ def write_texts(coco):
 
 def test_every_recipe_is_run():
     # test_heads_recipes, test_xvlm_training
-    elsewhere = {"dcsm", "labclip", "pacl", "sparc", "xvlm_ft"}
+    elsewhere = {"dcsm", "labclip", "pacl", "pooled", "sparc", "xvlm_ft"}
     # their tables: test_find_by_id.py, test_examples.py; their steps: test_config_training.py
     elsewhere |= {"tripletclip", "conclip", "csclip", "clic"}
     methods = {Path(case.partition(":")[0]).stem for case in CASES if case.endswith(":data=coco")}

@@ -64,7 +64,8 @@ def repeated(batch):
     positive[8, 0], positive[11, 1] = tokens[10], tokens[11]
     positive[4, 1] = positive[11, 0]
     found["negative_mask"][4, 0], found["negative_mask"][5] = True, [False, True, False]
-    found["positive_mask"][[8, 11, 11], [0, 1, 0]] = True
+    positive[12, 1] = positive[15, 0]  # a phrase of both
+    found["positive_mask"][[8, 11, 11, 12, 15], [0, 1, 0, 1, 0]] = True
     found["negative_mask"][11] = True
     return found
 
@@ -77,7 +78,7 @@ def outputs(batch):
     image, text, negative, positive = (batch[key] for key in EMBEDDINGS)
     own, others = (jnp.einsum("ie,ite->it", image, x) for x in (text[:, None], negative))
     index = jnp.arange(len(text))
-    return types.Outputs(
+    made = types.Outputs(
         image=types.ImageFeatures(image),
         text=types.TextFeatures(
             *(text, text[:, None], jnp.ones((len(text), 1), bool)),
@@ -106,6 +107,12 @@ def outputs(batch):
             negative_text=types.TextFeatures(batch["teacher_negative"]),
         ),
         thresholds=jnp.array(oracle.THRESHOLDS),
+    )
+    kinds = ("scores", "negative_scores", "positive_scores")
+    return made._replace(
+        local={
+            f"{own}{kind}": getattr(made, f"{own}{kind}") for own in ("", "own_") for kind in kinds
+        }
     )
 
 

@@ -3,6 +3,11 @@
 import numpy as np
 
 THRESHOLDS = (0.5, -1.0, 20.0)  # of cross_modal_rank, in the step before
+# loss -> the one of the same formula, of which it has a head's second scores; test_total.py
+LOCAL = {
+    name: name.removesuffix("_local")
+    for name in ("hn_focal_local", "sigmoid_phrases_local", "sigmoid_own_positives_local")
+}
 
 
 def log_sum(values):
@@ -82,6 +87,42 @@ class Oracle:
         for place in self.all("negative", i):
             value += softplus(self.logit("image", i, "negative", *place) + self.bias)
         return value
+
+    def phrases(self, i):
+        """Hard positives that image i is compared with, none of another that is one of its own."""
+        tokens = self.tokens["positive"]
+        own = [tokens[i][k] for k in np.flatnonzero(self.has["positive"][i])]
+        found = self.all("positive", i)
+        return [
+            x for x in found if x[0] == i or not (self.is_masking and tokens[x[0]][x[1]] in own)
+        ]
+
+    def _over_texts(self, i, texts):
+        """texts: image -> (is right, kind, place) of what it is compared with."""
+        logits = [
+            (1 - 2 * is_right) * (self.logit("image", i, kind, *place) + self.bias)
+            for is_right, kind, place in texts(i)
+        ]
+        number = np.mean([len(texts(j)) for j in self.real])
+        return sum(map(softplus, logits)) * len(self.real) / number
+
+    def _captions(self, i):
+        return [(j == i, "text", (j,)) for j in self.others(i)]
+
+    def _phrases(self, i):
+        return [(place[0] == i, "positive", place) for place in self.phrases(i)]
+
+    def sigmoid_phrases(self, i):
+        return self._over_texts(i, self._phrases)
+
+    def sigmoid_positives(self, i):
+        return self._over_texts(i, lambda i: self._captions(i) + self._phrases(i))
+
+    def sigmoid_own_positives(self, i):
+        def texts(i):
+            return self._captions(i) + [(True, "positive", (i, k)) for k in self.own("positive", i)]
+
+        return self._over_texts(i, texts)
 
     def svlc_negative(self, i):
         own = self.logit("image", i, "text", i)

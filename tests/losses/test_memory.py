@@ -26,6 +26,7 @@ def temporaries(name, rows, mesh, **options):
     def value(image, text, negative, numbers, mask, negative_mask):
         scale, bias = numbers
         arrays = {"image": image, "text": text, "negative": negative, "positive": negative}
+        arrays |= {f"teacher_{key}": arrays[key] for key in ("image", "text", "negative")}
         outputs = conftest.outputs({**arrays, "logit_scale": scale, "logit_bias": bias})
         # dense scores, which nobody reads, are not computed
         texts = {"negative_text": negative, "negative_mask": negative_mask, "mask": mask}

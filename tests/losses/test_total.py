@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.losses import oracle
 from vlc_jax import errors, losses, types
 from vlc_jax.losses import infonce, masks, sigmoid, tiles
 
@@ -89,7 +90,20 @@ def test_what_a_loss_needs_is_named_with_the_argument_that_gives_it(outputs):
         losses.total({"infonce": {"weight": 1.0, "duplicates": "mask"}}, outputs)
 
 
-@pytest.mark.parametrize("name", losses.LOSSES)
+@pytest.mark.parametrize("name", oracle.LOCAL)
+def test_a_local_loss_is_its_formula_on_the_heads_second_scores(all_outputs, name):
+    plain, local = losses.LOSSES[oracle.LOCAL[name]], losses.LOSSES[name]
+    complete = masks.complete(24, negatives=3, positives=2)
+    second = {key: 1 + value for key, value in all_outputs.local.items()}
+    expected = plain.inputs(all_outputs._replace(**second), complete)
+    found = local.inputs(all_outputs._replace(local=second), complete)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert local._replace(inputs=plain.inputs) == plain
+    with pytest.raises(errors.UsageError, match="'pooled' or 'flair'"):
+        local.inputs(all_outputs._replace(local=None), complete)
+
+
+@pytest.mark.parametrize("name", [name for name in losses.LOSSES if name not in oracle.LOCAL])
 def test_a_batch_of_padding_gives_zero_not_nan(batch, gradient, name):
     value, slopes = gradient(name, {**batch, "mask": np.zeros(24, bool)})
     assert float(value) == 0.0

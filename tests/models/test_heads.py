@@ -23,6 +23,8 @@ HEADS = {
     "clip": {},
     "labclip": {"width": EMBED},
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
+    "flair": {"width": EMBED, "attention_heads": 1, "has_class_token": False},
+    "pooled": {"rule": "maxsim", "mapping": "linear", "width": EMBED, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "dcsm": {"patches": PATCHES, "length": LENGTH, "num_functional_words": 2, "hidden": 32},
     "blip": {
@@ -66,7 +68,8 @@ HEADS = {
     },
 }
 CASES = [  # of heads that score pairs by their tokens, chunk by chunk
-    *(("pacl", {}), ("sparc", {}), ("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
+    *(("flair", {}), ("pacl", {}), ("pooled", {}), ("sparc", {})),
+    *(("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
     *(("captioner", {}), ("blip", {}), ("xvlm", {}), ("instructblip", {})),
 ]
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]

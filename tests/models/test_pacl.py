@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.compilations import apply
 from vlc_jax import models, types
-from vlc_jax.models import pacl
+from vlc_jax.models import pooling
 
 IMAGES, TEXTS, PATCHES, WIDTH, EMBED = 5, 4, 9, 8, 6
 
@@ -154,7 +154,7 @@ def test_the_length_from_the_gram_matrix_has_the_gradient_of_the_pooled_vectors(
 
     def from_gram(patches, weights):
         gram = jnp.einsum("ipe,iqe->ipq", patches, patches)
-        return jnp.sum(scale * pacl._quadratic(gram, weights))
+        return jnp.sum(scale * pooling.quadratic(gram, weights))
 
     def from_pooled(patches, weights):
         pooled = jnp.einsum("ipt,ipe->ite", weights, patches)

@@ -219,6 +219,52 @@ def clic(model, batch: dict) -> torch.Tensor:
     return value + both_ways(scale * image[1::2] @ text[1::2].T)
 
 
+def calibrated(logits: torch.Tensor) -> torch.Tensor:
+    """FSC-CLIP's focal loss of class 0, gamma 2, with labels smoothed by .02."""
+    label = torch.full_like(logits, 0.02 / len(logits))
+    label[0] += 0.98
+    log_p = F.log_softmax(logits, 0)
+    return -(label * (1 - log_p.exp()) ** 2 * log_p).sum()
+
+
+def token_cosines(patches: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """The cosine of each token with the patches that are like it, pooled."""
+    cosines = []
+    for token in tokens:
+        like = (patches @ token).detach()
+        like = (like - like.min()) / (like.max() - like.min())
+        pooled = F.normalize(like / like.sum() @ patches, dim=0)
+        cosines.append(pooled @ F.normalize(token, dim=0))
+    return torch.stack(cosines)
+
+
+def fsc_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """CLIP, half the calibrated loss, and a fifth of it on patches against tokens.
+
+    Tokens are those after the start token, the end token included. Missing negatives are left out.
+    """
+    vision, scale = model.vision_model, model.logit_scale.exp()
+    image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
+    raw = vision.post_layernorm(vision(pixel_values=batch["image"]).last_hidden_state)
+    patches = model.visual_projection(raw)[:, 1:]
+
+    def tokens(ids: torch.Tensor) -> torch.Tensor:
+        every = model.text_projection(model.text_model(input_ids=ids[None]).last_hidden_state)[0]
+        return every[1 : int(ids.eq(EOS).int().argmax()) + 1]
+
+    whole, local = [], []
+    for i, mask in enumerate(batch["negative_mask"]):
+        if not mask.any():
+            continue
+        wrong = batch["negative_text"][i][mask]
+        texts = torch.cat([text[i : i + 1], embed_text(model, wrong)])
+        whole.append(calibrated(scale * texts @ image[i]))
+        own = [token_cosines(patches[i], tokens(ids)) for ids in (batch["text"][i], *wrong)]
+        local.append(calibrated(torch.stack([(scale * x).logsumexp(0) for x in own])))
+    value = both_ways(scale * image @ text.T)
+    return value + torch.stack(whole).mean() / 2 + torch.stack(local).mean() / 5, image @ text.T
+
+
 def hp_hn(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """CLIP, half the negative loss and the analogy loss, over the examples with such texts."""
     image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
@@ -366,18 +412,52 @@ def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return -F.logsigmoid(signs * logits).sum() / BATCH, image @ text.T
 
 
+def c2lip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images with captions, and with all phrases, of which their own are right; a hundredth of that
+    on the patches pooled for each phrase. Each sum is divided by its number of texts."""
+    vision = model.vision_model(pixel_values=batch["image"])
+    image, head = F.normalize(vision.pooler_output, dim=-1), model.vision_model.head
+    # patches through the pooling head, each alone: value, output and MLP
+    attention = head.attention
+    weight, bias = (x.chunk(3)[2] for x in (attention.in_proj_weight, attention.in_proj_bias))
+    patches = attention.out_proj(F.linear(vision.last_hidden_state, weight, bias))
+    patches = F.normalize(patches + head.mlp(head.layernorm(patches)), dim=-1)
+
+    def embed(ids: torch.Tensor) -> torch.Tensor:
+        return F.normalize(model.text_model(input_ids=ids).pooler_output, dim=-1)
+
+    def loss(scores: torch.Tensor, is_own: torch.Tensor) -> torch.Tensor:
+        logits = model.logit_scale.exp() * scores + model.logit_bias
+        signs = torch.where(is_own, 1.0, -1.0)
+        return -F.logsigmoid(signs * logits).sum() / scores.shape[1]
+
+    text, phrases = embed(batch["text"]), embed(batch["positive_text"][batch["positive_mask"]])
+    owners = batch["positive_mask"].nonzero()[:, 0]
+    is_own = torch.arange(BATCH)[:, None] == owners[None]
+    pooled = [
+        torch.stack([F.normalize(torch.softmax(v @ t, 0) @ v, dim=0) @ t for t in phrases])
+        for v in patches
+    ]
+    value = loss(image @ text.T, torch.eye(BATCH, dtype=torch.bool))
+    value = value + loss(image @ phrases.T, is_own) + 0.01 * loss(torch.stack(pooled), is_own)
+    return value, image @ text.T
+
+
 CASES = {
+    "c2lip": c2lip,
     "hard_texts": hard_texts,
     "hp_hn": hp_hn,
     "sigmoid_negatives": sigmoid_negatives,
     "ce_clip": ce_clip,
     "read_clip": read_clip,
     "degla": degla,
+    "fsc_clip": fsc_clip,
     "pacl_own": lambda *args: pacl(*args, is_own=True),
     "pacl_pairs": lambda *args: pacl(*args, is_own=False),
     "sparc": sparc,
 }
 THRESHOLDS = (0.5, 20.0, -1.0, 2.0)  # of CE-CLIP, from the step before
+SIGLIP = ("sigmoid_negatives", "c2lip")
 # case -> width of the text features that its head reads: projected, or of every token
 HEADS = {"pacl_own": 16, "pacl_pairs": 16, "sparc": 24}
 
@@ -400,16 +480,16 @@ def make_batch(positives: int) -> dict[str, np.ndarray]:
 
 
 def main(case: str, out: Path) -> None:
-    family = ("siglip",) if case == "sigmoid_negatives" else ("clip", "quick_gelu")
+    family = ("siglip",) if case in SIGLIP else ("clip", "quick_gelu")
     model, arrays = (
         shaken(tiny_hugging_face(*family)),
         make_batch(1 if case in ("hp_hn", "read_clip") else BAG),
     )
     head = Head(32, HEADS[case], 16) if case in HEADS else None
     with torch.no_grad():
-        if case in HEADS or case == "sigmoid_negatives":
+        if case in HEADS or case in SIGLIP:
             model.logit_scale.fill_(math.log(SCALE))
-        if case == "sigmoid_negatives":
+        if case in SIGLIP:
             model.logit_bias.fill_(-SCALE)
         for x in head.parameters() if head is not None else ():
             x.add_(0.3 * torch.randn(x.shape))

@@ -8,12 +8,14 @@ from ml_collections import ConfigDict
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
 from vlc_jax.configs import (
+    c2lip,
     ce_clip,
     clic,
     conclip,
     csclip,
     dac,
     degla,
+    fsc_clip,
     hp_hn,
     leftright,
     negclip,
@@ -34,6 +36,8 @@ RECIPES = {
     "ce_clip": (ce_clip, f"data=coco,as_released,{FILES}"),
     "read_clip": (read_clip, f"data=coco,{FILES}"),
     "degla": (degla, f"data=coco,as_released,{FILES}"),
+    "c2lip": (c2lip, f"data=coco,as_released,phrases=table,{FILES}"),
+    "fsc_clip": (fsc_clip, f"data=coco,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
@@ -51,8 +55,9 @@ TOGETHER = {
 
 def build(config: ConfigDict):
     """The tiny model of the recipe; dropout, whose random numbers differ, is left out."""
-    head = {**config.model.head, **({"dropout": 0.0} if config.model.head else {})}
-    is_sigmoid = "sigmoid_negatives" in config.losses
+    dropout = {"dropout": 0.0} if config.model.name in ("pacl", "sparc") else {}
+    head = {**config.model.head, **dropout}
+    is_sigmoid = any(name.startswith("sigmoid") for name in config.losses)
     sizes = {**HF_SIGLIP, "logit_bias_init": -10.0} if is_sigmoid else HF
     return models.build(config.model.name, head=head, **sizes)
 

@@ -9,6 +9,7 @@ import optax
 import pytest
 from jax.sharding import AxisType
 
+from tests.losses import oracle
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
 from vlc_jax.devices import sharding
@@ -27,12 +28,17 @@ DCSM = {"num_functional_words": 0, "network": "mlp", "hidden": 32, "standardise"
 CASES = {
     "clip": (
         {},
-        [name for name in losses.LOSSES if name not in ("sparc_local", "caption", "itm")],
+        [
+            name
+            for name in losses.LOSSES
+            if name not in ("sparc_local", "caption", "itm", *oracle.LOCAL)
+        ],
         {"input.negatives.count": 2},
     ),
     "dcsm": ({**DCSM, "dropout": 0.5}, ["infonce"], {"frozen": ("image",)}),
     "pacl": ({"dropout": 0.5}, ["infonce"], {"lora.targets": ".*/query/kernel"}),
     "sparc": ({"dropout": 0.5}, ["infonce", "sparc_local"], {}),
+    "pooled": ({"rule": "fsc", "scoring": "global"}, ["infonce", "hn_focal_local"], {}),
     "labclip": ({}, ["sigmoid", "svlc_negative"], {"sub_batches": 2}),
     "captioner": ({"width": 8, "depth": 1}, ["caption"], {}),
     "vlm2vec": (

@@ -94,6 +94,20 @@ def _own_negatives(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...
     return o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
 
 
+def _local(inputs: Inputs) -> Inputs:
+    """The same inputs with a head's second scores in place of its scores."""
+
+    def of_local(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
+        if o.local is None:
+            raise errors.UsageError(
+                "a loss named ..._local needs scores of pooled patches beside those of the model: "
+                "set config.model.name to 'pooled' or 'flair'"
+            )
+        return inputs(o._replace(**o.local), m)
+
+    return of_local
+
+
 def _bags(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     scores = o.own_positive_scores, o.own_negative_scores
     return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
@@ -168,6 +182,24 @@ _SIGMOID = Loss(
     ring=sigmoid.ring,
     embeddings=lambda o, m: (*_embeddings(o, m), _bias(o)),
 )
+_PHRASES = Loss(
+    sigmoid.phrases,
+    lambda o, m: (o.positive_scores, o.logit_scale, _bias(o), m),
+    needs=("positive",),
+    contrasts_all=("positive",),
+)
+_OWN_POSITIVES = Loss(
+    sigmoid.own_positives,
+    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, _bias(o), m),
+    needs=("positive",),
+)
+_HN_FOCAL = Loss(
+    hn_focal.hn_focal,
+    _own_negatives,
+    needs=("negative",),
+    mean_over="examples_with_hard_texts",
+    check_options=hn_focal.check,
+)
 _ANALOGY = Loss(
     svlc.analogy,
     _analogy,
@@ -176,7 +208,8 @@ _ANALOGY = Loss(
     contrasts_all=("positive",),
 )
 # negclip and sigmoid_negatives are infonce and sigmoid with hard negatives contrasted with all
-# images of the batch. svlc_negative and hn_focal can be added to any of the four.
+# images of the batch. svlc_negative and hn_focal can be added to any of the four. Names with _local
+# are formulas on a head's second scores (types.Outputs.local).
 LOSSES: dict[str, Loss] = {
     "infonce": _INFONCE,
     "negclip": _INFONCE._replace(
@@ -192,16 +225,21 @@ LOSSES: dict[str, Loss] = {
         needs=("negative",),
         contrasts_all=("negative",),
     ),
+    "sigmoid_phrases": _PHRASES,
+    "sigmoid_phrases_local": _PHRASES._replace(inputs=_local(_PHRASES.inputs)),
+    "sigmoid_positives": Loss(
+        sigmoid.positives,
+        lambda o, m: (o.scores, o.positive_scores, o.logit_scale, _bias(o), m),
+        needs=("positive",),
+        contrasts_all=("positive",),
+    ),
+    "sigmoid_own_positives": _OWN_POSITIVES,
+    "sigmoid_own_positives_local": _OWN_POSITIVES._replace(inputs=_local(_OWN_POSITIVES.inputs)),
     "svlc_negative": Loss(
         svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
     ),
-    "hn_focal": Loss(
-        hn_focal.hn_focal,
-        _own_negatives,
-        needs=("negative",),
-        mean_over="examples_with_hard_texts",
-        check_options=hn_focal.check,
-    ),
+    "hn_focal": _HN_FOCAL,
+    "hn_focal_local": _HN_FOCAL._replace(inputs=_local(_own_negatives)),
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
     "paraphrase": _ANALOGY._replace(

@@ -2,9 +2,9 @@
 "Preserving Multi-Modal Capabilities of Pre-trained VLMs for Improving Vision-Linguistic
 Compositionality"; ytaek-oh/fsc-clip).
 
-The global term of the paper, with its selective calibrated regularization; beside CLIP's loss its
-weight is 0.5 on COCO. The local term, which the authors add with weight 0.2, scores patches against
-tokens and is not here.
+The paper's selective calibrated regularization. Beside CLIP's loss, on COCO, its weight is 0.5 on
+cosines of pooled features, and 0.2 on scores of patches against tokens: `hn_focal_local` in
+config.losses, which needs the rule fsc of the model `pooled` (models/pooling.py).
 """
 
 import jax

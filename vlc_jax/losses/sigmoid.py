@@ -6,6 +6,14 @@ per image i, with c_ij its cosine similarity with caption j; the paper divides t
 number of images, as the mean of these values does. The hard negatives of all examples, if there are
 any, are further columns of every image with z = -1. `dense`, `chunked` and `ring` give the same
 values and gradients. Examples whose mask is False are padding: no row, no column, value 0.
+
+`phrases`, `positives` and `own_positives` are losses of images with several right texts, the hard
+positives of their examples. They are divided by the number of texts, as their authors do:
+
+    loss_i = (images / texts) sum_t softplus(-z_it (scale * c_it + bias)),   z = 1 for right texts
+
+where texts is the number of texts that an image is compared with, on average: the mean over images
+is the sum over all pairs divided by it.
 """
 
 import jax
@@ -36,6 +44,78 @@ def dense(
 
     negative_logits = None if negative_scores is None else logits(negative_scores)
     return _row_sums(logits(scores), negative_logits, pair_masks, pair_masks)
+
+
+def phrases(
+    scores: Float[Array, "batch batch positives"],
+    logit_scale: Scalar,
+    logit_bias: Scalar,
+    pair_masks: masks.PairMasks | None = None,
+) -> Float[Array, " batch"]:
+    """Sigmoid loss per image over the hard positives of all examples, such as noun phrases: C2LIP's
+    (Pham et al. 2026; SamsungLabs/concept_centric_clip).
+
+    Without pair masks no text is missing. With those of duplicates="mask" a phrase that another
+    example shares with the image is no negative; in the authors' code it is one.
+    """
+    if pair_masks is None:
+        pair_masks = masks.complete(len(scores), positives=scores.shape[2])
+    own = masks.is_own(pair_masks, pair_masks)[:, :, None]
+    block = scores, own, masks.units(pair_masks)
+    return _over_texts(logit_scale, logit_bias, pair_masks, block)
+
+
+def positives(
+    scores: Float[Array, "batch batch"],
+    positive_scores: Float[Array, "batch batch positives"],
+    logit_scale: Scalar,
+    logit_bias: Scalar,
+    pair_masks: masks.PairMasks | None = None,
+) -> Float[Array, " batch"]:
+    """Sigmoid loss per image over the captions and hard positives of all examples: the
+    multi-positive loss of FLAIR (Xiao et al. 2025, arXiv:2412.03561), whose sub-captions are the
+    caption and its positives here. Masks as in `phrases`."""
+    if pair_masks is None:
+        pair_masks = masks.complete(len(scores), positives=positive_scores.shape[2])
+    own = masks.is_own(pair_masks, pair_masks)
+    captions = scores, own, masks.captions(pair_masks, pair_masks)
+    hard = positive_scores, own[:, :, None], masks.units(pair_masks)
+    return _over_texts(logit_scale, logit_bias, pair_masks, captions, hard)
+
+
+def own_positives(
+    scores: Float[Array, "batch batch"],
+    own_positive_scores: Float[Array, "batch positives"],
+    logit_scale: Scalar,
+    logit_bias: Scalar,
+    pair_masks: masks.PairMasks | None = None,
+) -> Float[Array, " batch"]:
+    """Sigmoid loss per image over the captions of all examples and its own hard positives: with a
+    head's scores of pooled patches FLAIR's text-conditioned loss, for which one sub-caption of each
+    other image is drawn. Masks as in `phrases`."""
+    if pair_masks is None:
+        pair_masks = masks.complete(len(scores), positives=own_positive_scores.shape[1])
+    is_own = masks.is_own(pair_masks, pair_masks)
+    captions = scores, is_own, masks.captions(pair_masks, pair_masks)
+    hard = own_positive_scores, jnp.ones((1, 1), bool), masks.own_positives(pair_masks)
+    return _over_texts(logit_scale, logit_bias, pair_masks, captions, hard)
+
+
+def _over_texts(
+    logit_scale: Scalar,
+    logit_bias: Scalar,
+    pair_masks: masks.PairMasks,
+    *blocks: tuple[Array, Array, Array],
+) -> Float[Array, " batch"]:
+    """The loss of each image over blocks of texts: scores, whether a pair is right, and counts."""
+    loss, texts, images = 0.0, 0, pair_masks.mask.sum()
+    for scores, is_right, is_pair in blocks:
+        logits = logit_scale * scores.astype(jnp.float32) + logit_bias
+        values = jax.nn.softplus(jnp.where(is_right, -logits, logits))
+        axes = tuple(range(1, scores.ndim))
+        loss += jnp.sum(jnp.where(is_pair, values, 0.0), axis=axes)
+        texts += is_pair.sum() / jnp.maximum(images, 1)
+    return loss * images / jnp.maximum(texts, 1)
 
 
 def chunked(

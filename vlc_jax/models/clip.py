@@ -31,7 +31,7 @@ class CLIP(nn.Module):
     @property
     def has_head(self) -> bool:
         """False if the score is the dot product of pooled features (CLIP, SigLIP)."""
-        return type(self.head) is not heads.Head
+        return not self.head.is_dot
 
     @property
     def embed(self) -> int:
@@ -68,24 +68,17 @@ class CLIP(nn.Module):
         if self.logit_bias_init is not None:
             bias = self.param("logit_bias", constant(self.logit_bias_init), ())
         hard = {kind: text for kind, text in texts.items() if kind != "text"}
-        flat = {kind: jax.tree.map(_flat, text) for kind, text in hard.items()}
-        scores, more = self.head.outputs(image, {"text": texts["text"], **flat})
-        more |= hard
+        flat = {"text": texts["text"]}
+        flat |= {kind: jax.tree.map(_flat, text) for kind, text in hard.items()}
         scale = jnp.exp(log_scale)
+        scores, more = self.head.outputs(image, flat)
+        local = self.head.local(image, flat, scale)
+        more |= {**hard, **_scores(scores, batch)}
+        more["local"] = None if local is None else _scores(local, batch)
         drawn = (batch.get("id"), batch.get("mask"))
         more["matching"] = self.head.matching(image, texts["text"], scale, *drawn)
-        for kind in hard:
-            name, (all_pairs, own_pairs) = kind.replace("text", "scores"), scores[kind]
-            more[name] = all_pairs.reshape(-1, *batch[kind].shape[:2])
-            more[f"own_{name}"] = own_pairs
         return types.Outputs(
-            image=image,
-            text=texts["text"],
-            scores=scores["text"][0],
-            logit_scale=scale,
-            logit_bias=bias,
-            own_scores=scores["text"][1][:, 0],
-            **more,
+            image=image, text=texts["text"], logit_scale=scale, logit_bias=bias, **more
         )
 
     def encode_image(
@@ -237,6 +230,17 @@ def _by_kind(
         for key, count, end in zip(keys, counts, np.cumsum(counts), strict=True)
     }
     return {**parts, "text": jax.tree.map(lambda x: x[:, 0], parts["text"])}
+
+
+def _scores(scores: heads.Scores, batch: Mapping[str, Array]) -> dict[str, Array]:
+    """Scores of each kind of texts as the fields of types.Outputs."""
+    fields = {}
+    for kind, (all_pairs, own_pairs) in scores.items():
+        name = kind.replace("text", "scores")
+        is_caption = kind == "text"
+        fields[name] = all_pairs if is_caption else all_pairs.reshape(-1, *batch[kind].shape[:2])
+        fields[f"own_{name}"] = own_pairs[:, 0] if is_caption else own_pairs
+    return fields
 
 
 def _side_by_side(arrays: Sequence[Array]) -> Array:

@@ -30,8 +30,9 @@ class Head(nn.Module):
 
     A head scores: `requests`, `image`, `text`, `score` and `score_options`. The other members have
     a default that most heads keep: `reads_pooled` and `embed` describe its features, `patch_maps`
-    explains its scores, `outputs`, `matching`, `is_row_wise` and `reads_marks` are for training. A
-    head with a decoder also implements the protocol `Decoding`, one that writes text `Generating`.
+    explains its scores, `outputs`, `local`, `matching`, `is_row_wise` and `reads_marks` are for
+    training. A head with a decoder also implements the protocol `Decoding`, one that writes text
+    `Generating`.
     """
 
     # a field of DCSM: words with a vector of their own
@@ -51,6 +52,12 @@ class Head(nn.Module):
     def reads_pooled(self) -> tuple[bool, bool]:
         """True if scores use pooled features only; one value for images and one for texts."""
         return tuple(request.tokens == "none" for request in self.requests)
+
+    @property
+    def is_dot(self) -> bool:
+        """True if the score is the dot product of the towers' pooled features: the model is saved
+        and exported as CLIP. Such a head has no parameters."""
+        return type(self) is Head
 
     @property
     def reads_marks(self) -> bool:
@@ -105,6 +112,16 @@ class Head(nn.Module):
         """Scores of image i with its own k texts, rows `i * k` to `i * k + k - 1` of `text`."""
         del is_training
         return dot_options(image.pooled, text.pooled)
+
+    def local(
+        self,
+        image: types.ImageFeatures,
+        texts: Mapping[str, types.TextFeatures],
+        logit_scale: Float[Array, ""],
+    ) -> Scores | None:
+        """Second scores of each kind of texts in a training batch, of the tokens and not of the
+        pooled features (`types.Outputs.local`); None for a head without."""
+        del image, texts, logit_scale
 
     def matching(
         self,

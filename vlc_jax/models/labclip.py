@@ -24,6 +24,11 @@ def _identity(key: jax.Array, shape: tuple[int, int], dtype: Any = jnp.float32) 
     return jnp.eye(*shape, dtype=dtype)
 
 
+def identity(width: int) -> layers.Dense:
+    """A square matrix without bias, initialised with the identity."""
+    return layers.Dense(width, use_bias=False, kernel_init=_identity)
+
+
 class LABCLIP(heads.Head):
     """The dot product of an image embedding and a linear map of a text embedding, of unit length.
 
@@ -33,7 +38,7 @@ class LABCLIP(heads.Head):
     width: int
 
     def setup(self) -> None:
-        self.alignment = layers.Dense(self.width, use_bias=False, kernel_init=_identity)
+        self.alignment = identity(self.width)
 
     def text(
         self, features: types.TextFeatures, *, is_training: bool = False

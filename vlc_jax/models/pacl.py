@@ -10,15 +10,11 @@ the embedded patches e_p of an image, not normalised, and the embedded text t of
 from collections.abc import Mapping
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vlc_jax import types
-from vlc_jax.models import heads, layers, patch_head
-
-# below any squared length that is not zero
-EPSILON = 1e-12
+from vlc_jax.models import heads, layers, patch_head, pooling
 
 
 class PACL(patch_head.PatchHead):
@@ -117,13 +113,13 @@ class PACL(patch_head.PatchHead):
     ) -> tuple[Array, Array]:
         """w_p and e_p t of every image and every text, or the image's own texts; the products,
         most of the work, are computed once."""
-        products = _products(patches, text)
+        products = pooling.products(patches, text)
+        place, similarity = patches, products
         if self.rope_after and self.rope != "none":
-            rotated = super().rotated(patches)
-            cosines = _products(rotated, text) * _inverse_length(rotated)
-        else:
-            cosines = products * _inverse_length(patches)
-        return jax.nn.sigmoid(self.sharpness * cosines), products
+            place = super().rotated(patches)
+            similarity = pooling.products(place, text)
+        weights = pooling.sigmoid(similarity, pooling.inverse_length(place), self.sharpness)
+        return weights, products
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:
         return image.tokens is None or (self.eval_pooling == "uniform" and not is_training)
@@ -133,63 +129,4 @@ class PACL(patch_head.PatchHead):
         patches: Float[Array, "images patches embed"],
         text: Float[Array, "images_or_1 texts embed"],
     ) -> Float[Array, "images texts"]:
-        """cos(v, t), without v: v t = sum_p w_p e_p t, and |v| by `_squared_length`."""
-        weights, products = self._weigh(patches, text)
-        dot = jnp.sum(weights * products, axis=1)
-        squared = _squared_length(patches, weights)
-        # the maximum: rounding may make w' G w zero or negative
-        return dot * jax.lax.rsqrt(jnp.maximum(squared, EPSILON))
-
-
-def _squared_length(
-    patches: Float[Array, "images patches embed"], weights: Float[Array, "images patches texts"]
-) -> Float[Array, "images texts"]:
-    """|v|^2 of every image pooled for every text.
-
-    For more texts than patches it is computed as w' G w with the Gram matrix G of the image's
-    patches, so that no array has images x texts x embed elements.
-    """
-    if weights.shape[2] <= patches.shape[1]:  # pooling costs less than G
-        pooled = jnp.einsum("ipt,ipe->ite", weights, patches, precision="highest")
-        return jnp.sum(pooled * pooled, axis=-1)
-    gram = jnp.einsum("ipe,iqe->ipq", patches, patches, precision="highest")
-    return _quadratic(gram, weights)
-
-
-@jax.custom_vjp
-def _quadratic(
-    gram: Float[Array, "images patches patches"], weights: Float[Array, "images patches texts"]
-) -> Float[Array, "images texts"]:
-    """w' G w for every text. The custom VJP reuses G w: since G is symmetric, it is 2 G w."""
-    return _quadratic_forward(gram, weights)[0]
-
-
-def _quadratic_forward(gram: Array, weights: Array) -> tuple[Array, tuple[Array, Array]]:
-    spread = jnp.einsum("ipq,iqt->ipt", gram, weights, precision="highest")
-    return jnp.sum(weights * spread, axis=1), (weights, spread)
-
-
-def _quadratic_backward(
-    saved: tuple[Array, Array], gradient: Float[Array, "images texts"]
-) -> tuple[Array, Array]:
-    weights, spread = saved
-    scaled = weights * gradient[:, None]
-    of_gram = jnp.einsum("ipt,iqt->ipq", scaled, weights, precision="highest")
-    return of_gram, 2 * spread * gradient[:, None]
-
-
-_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
-
-
-def _inverse_length(x: Float[Array, "images patches embed"]) -> Float[Array, "images patches 1"]:
-    """1 / length of each patch, the factor of `layers.l2_normalize`."""
-    return jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
-
-
-def _products(
-    patches: Float[Array, "images patches embed"], text: Float[Array, "images_or_1 texts embed"]
-) -> Float[Array, "images patches texts"]:
-    # highest: accelerators would round float32 operands to bfloat16 or TF32
-    if len(text) == 1:
-        return jnp.einsum("ipe,te->ipt", patches, text[0], precision="highest")
-    return jnp.einsum("ipe,ite->ipt", patches, text, precision="highest")
+        return pooling.pooled_cosines(patches, *self._weigh(patches, text))

@@ -18,11 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from vlc_jax import types
-from vlc_jax.models import heads, layers
+from vlc_jax.models import heads, layers, pooling
 from vlc_jax.models.patch_head import PatchHead
-
-# added to both divisors, as in the authors' code
-EPSILON = 1e-8
 
 
 class SPARC(PatchHead):
@@ -130,12 +127,8 @@ def token_weights(
 ) -> Float[Array, "length patches"]:
     """a_lp of one image and one text; 0 where all patches are equally similar."""
     similarity = jnp.einsum("le,pe->lp", tokens, patches, precision="highest")
-    low = similarity.min(axis=1, keepdims=True)
-    span = similarity.max(axis=1, keepdims=True) - low
-    scaled = (similarity - low) / (span + EPSILON)
     # 1 / P: the weight of a patch if all were equally similar
-    sparse = jnp.where(scaled >= 1 / len(patches), scaled, 0.0)
-    return sparse / (sparse.sum(axis=1, keepdims=True) + EPSILON)
+    return pooling.minmax(similarity, 1 / len(patches))
 
 
 def _mean(x: Float[Array, "*texts length embed"], counts: Bool[Array, "*texts length"]) -> Array:

@@ -157,7 +157,7 @@ def _load_workdir(setup: Setup, shapes: Mapping[str, Any], path: Path) -> dict[s
     params = jax.tree.map(np.asarray, latest.params)
     if len(text_towers) > 1:
         params, shapes = {"image": params["image"]}, {"image": shapes["image"]}
-    elif theirs.origin.model_name != setup.origin.model_name:
+    elif _is_other_score(theirs, setup):
         if init_decoder.has_decoder(theirs) and init_decoder.has_decoder(setup):
             params["logit_scale"] = init_decoder.initial_logit_scale(setup)
         else:
@@ -166,6 +166,11 @@ def _load_workdir(setup: Setup, shapes: Mapping[str, Any], path: Path) -> dict[s
         return weights.fitted(params, shapes, architecture(model))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
+
+
+def _is_other_score(theirs: Setup, ours: Setup) -> bool:
+    has_head = theirs.model.has_head or ours.model.has_head
+    return has_head and theirs.origin.model_name != ours.origin.model_name
 
 
 def _load_head(setup: Setup, shapes: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,7 @@ class Outputs(NamedTuple):
     teacher: of the same batch, by the teacher of the loss `distill` (`State.memory`), without
       gradient; no model sets it.
     thresholds: of the loss `cross_modal_rank`, from the step before (`losses.thresholds`).
+    local: a head's second scores (heads.Head.local), by the names of the fields here.
     """
 
     image: ImageFeatures
@@ -138,6 +139,7 @@ class Outputs(NamedTuple):
     matching: Matching | None = None
     teacher: "Outputs | None" = None
     thresholds: Float[Array, " negatives"] | None = None
+    local: dict[str, Array] | None = None
 
 
 class State(NamedTuple):

@@ -118,7 +118,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "c2lip_phrases": Preset(
         "C2LIP: the noun phrases of the main things; one example; "
-        "configs/dac.py:data=coco,path=TABLE as a bag",
+        "configs/c2lip.py:data=coco,phrases=table,path=TABLE",
         prompts.C2LIP_PHRASES,
         max_tokens=100,
         sampling=_GREEDY,

@@ -18,13 +18,17 @@ CAPTIONS = [
     "a dog",
 ]
 OTHERS = ["", " ", "...", "x", "a man on the left, a woman on the right", "日本 \n\t ½ \U0001f600"]
-NEEDS_TAGS = ("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives", "negclip")
+NEEDS_TAGS = (
+    *("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives"),
+    *("negclip", "noun_phrases"),
+)
+OURS = ("crepe", "scenes", "from_table", "noun_phrases")  # no authors' code to follow
 MADE = [
     (table, name, mode)
     for table in (NEGATIVES, POSITIVES)
     for name in table
     if name not in ("svlc_fill_mask", "from_table") and not name.startswith("scenes_")
-    for mode in ((None,) if name.startswith("crepe") else ("authors", "clean"))
+    for mode in ((None,) if name.startswith(OURS) else ("authors", "clean"))
 ]
 
 
@@ -56,9 +60,7 @@ def test_a_generator_is_clean_unless_its_authors_are_asked_for():
     for table in (NEGATIVES, POSITIVES):
         for name, make in table.items():
             mode = inspect.signature(make).parameters.get("mode")
-            is_ours = name.startswith(
-                ("crepe", "scenes", "from_table")
-            )  # no authors' code to follow
+            is_ours = name.startswith(OURS)
             assert (mode is None) == is_ours, name
             assert is_ours or mode.default == "clean", name
 

@@ -47,8 +47,19 @@ def test_phrases_lose_their_capitals_and_a_caption_without_any_stays(tmp_path):
     cut = NounPhrases(1.0, f"precomputed:{path}")
     assert "my dog" in cut("My Dog runs", rng())
     assert cut("Yes", rng()) == "Yes"
+    phrases = noun_phrases.Phrases(f"precomputed:{path}")
+    assert [phrases(caption, rng(), 3) for caption in ("My Dog runs", "Yes")] == [["my dog"], []]
     with pytest.raises(DataError, match="has no caption 'No'"):
         cut("No", rng())
+
+
+def test_phrases_of_a_caption_are_its_hard_positives_each_once():
+    phrases = noun_phrases.Phrases(TAGGER)
+    assert {*phrases(CAPTION, rng(), 3)} == {"a red circle", "a blue square"}
+    assert phrases("a red circle left of a red circle", rng(), 3) == ["a red circle"]
+    assert {*(phrases(CAPTION, rng(seed), 1)[0] for seed in range(9))} == {
+        *phrases(CAPTION, rng(), 2)
+    }
 
 
 def test_the_version_names_share_and_tagger():
