@@ -94,7 +94,9 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
     batch |= {"mask": np.ones(len(io["image"]), bool)}
 
     teacher = tree("teacher", "head") if "distill" in config.losses else None
-    thresholds = jax.device_put(np.array([0.5, 20.0, -1.0, 2.0], np.float32))  # those of methods_reference.py
+    thresholds = jax.device_put(
+        np.array([0.5, 20.0, -1.0, 2.0], np.float32)
+    )  # those of methods_reference.py
 
     def loss(params, batch):
         outputs = model.apply({"params": params}, batch)._replace(thresholds=thresholds)
