@@ -34,7 +34,10 @@ STEPS = {  # step -> hard negatives, hard positives, losses
     "NegCLIP, 2 negatives": (2, 0, ("negclip",)),
     "HP+HN, 1 negative, 1 positive": (1, 1, ("infonce", "svlc_negative", "analogy")),
 }
-TAGGED = ("negclip", "shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives")
+TAGGED = (
+    *("negclip", "noun_phrases"),
+    *("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives"),
+)
 
 
 def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], None], float]:
