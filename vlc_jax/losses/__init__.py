@@ -76,24 +76,6 @@ def _embeddings(
     return o.image.pooled, tiles.Texts(o.text.pooled, negative_text, m), o.logit_scale
 
 
-def _scores_and_bias(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return o.scores, o.logit_scale, _bias(o)
-
-
-def _bias(o: types.Outputs) -> jax.Array:
-    if o.logit_bias is None:
-        raise errors.UsageError(
-            "the sigmoid loss needs a model with a logit bias: set config.model.logit_bias_init, "
-            "such as -10.0; weights without a bias start there, too (SigLIP starts at -10, with a "
-            "logit_scale_init of 10)"
-        )
-    return o.logit_bias
-
-
-def _own_negatives(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    return o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
-
-
 def _local(inputs: Inputs) -> Inputs:
     """The same inputs with a head's second scores in place of its scores."""
 
@@ -108,65 +90,6 @@ def _local(inputs: Inputs) -> Inputs:
     return of_local
 
 
-def _bags(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    scores = o.own_positive_scores, o.own_negative_scores
-    return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
-
-
-def _text_scores(o: types.Outputs) -> jax.Array:
-    # cosines for every head: its own score compares an image with a text, never two texts
-    return jnp.einsum("ie,tpe->itp", o.text.pooled, o.positive_text.pooled, precision="highest")
-
-
-def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    return o.positive_scores, _text_scores(o), o.logit_scale, masks.positives(m)
-
-
-def _all_texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    # the caption and the hard positives, all of them true of the image
-    scores = jnp.concatenate([o.scores[:, :, None], o.positive_scores], axis=2)
-    mask = jnp.concatenate([masks.captions(m, m)[:, :, None], masks.units(m)], axis=2)
-    return scores, o.logit_scale, mask
-
-
-def _own_texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    scores = jnp.concatenate([o.own_scores[:, None], o.own_positive_scores], axis=1)
-    mask = jnp.concatenate([m.mask[:, None], masks.own_positives(m)], axis=1)
-    return scores, o.own_negative_scores, o.logit_scale, mask, masks.own_negatives(m)
-
-
-def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.token_groups is None:
-        raise errors.UsageError(
-            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
-        )
-    return o.token_groups, o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
-
-
-def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.text.ids is None:
-        raise errors.UsageError(
-            "the loss caption needs log probabilities as scores: set config.model.name='captioner'"
-        )
-    return o.own_scores, o.text.mask.sum(axis=1), m.mask
-
-
-def _cosines(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
-    # not o.scores, which of BLIP and X-VLM may be those of ITM
-    scores = jnp.einsum("ie,te->it", o.image.pooled, o.text.pooled, precision="highest")
-    return scores, o.logit_scale, m
-
-
-def _drawn(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.matching is None:
-        raise errors.UsageError(
-            "the loss itm needs pairs drawn by the model: set config.model.name to 'blip' or "
-            "'xvlm' and config.model.head.scores to any but 'itc' (in a loop of your own, pass "
-            "rngs={'dropout': key} to model.apply)"
-        )
-    return o.matching.log_odds, masks.drawn(m, o.matching.text, o.matching.image)
-
-
 _INFONCE = Loss(
     infonce.dense,
     lambda o, m: (o.scores, o.logit_scale, m),
@@ -177,35 +100,40 @@ _INFONCE = Loss(
 )
 _SIGMOID = Loss(
     sigmoid.dense,
-    lambda o, m: (*_scores_and_bias(o), m),
+    lambda o, m: (o.scores, o.logit_scale, sigmoid.bias(o), m),
     chunked=sigmoid.chunked,
     ring=sigmoid.ring,
-    embeddings=lambda o, m: (*_embeddings(o, m), _bias(o)),
+    embeddings=lambda o, m: (*_embeddings(o, m), sigmoid.bias(o)),
 )
 _PHRASES = Loss(
     sigmoid.phrases,
-    lambda o, m: (o.positive_scores, o.logit_scale, _bias(o), m),
+    lambda o, m: (o.positive_scores, o.logit_scale, sigmoid.bias(o), m),
     needs=("positive",),
     contrasts_all=("positive",),
 )
 _OWN_POSITIVES = Loss(
     sigmoid.own_positives,
-    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, _bias(o), m),
+    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, sigmoid.bias(o), m),
     needs=("positive",),
 )
-_HN_FOCAL = Loss(
-    hn_focal.hn_focal,
-    _own_negatives,
-    needs=("negative",),
-    mean_over="examples_with_hard_texts",
-    check_options=hn_focal.check,
+_NEGATIVE = Loss(
+    svlc.negative, svlc.negative_inputs, needs=("negative",), mean_over="examples_with_hard_texts"
 )
-_ANALOGY = Loss(
-    svlc.analogy,
-    _analogy,
+_HN_FOCAL = _NEGATIVE._replace(dense=hn_focal.hn_focal, check_options=hn_focal.check)
+_PARAPHRASE = Loss(
+    svlc.paraphrase,
+    svlc.paraphrase_inputs,
     needs=("positive",),
     mean_over="examples_with_hard_texts",
-    contrasts_all=("positive",),
+)
+_ANALOGY = _PARAPHRASE._replace(
+    dense=svlc.analogy, inputs=svlc.analogy_inputs, contrasts_all=("positive",)
+)
+_NEGATIVE_BAG = Loss(
+    svlc.negative_bag,
+    svlc.negative_bag_inputs,
+    needs=("positive", "negative"),
+    mean_over="examples_with_hard_texts",
 )
 # negclip and sigmoid_negatives are infonce and sigmoid with hard negatives contrasted with all
 # images of the batch. svlc_negative and hn_focal can be added to any of the four. Names with _local
@@ -220,81 +148,61 @@ LOSSES: dict[str, Loss] = {
     ),
     "sigmoid": _SIGMOID,
     "sigmoid_negatives": _SIGMOID._replace(
-        inputs=lambda o, m: (*_scores_and_bias(o), m, o.negative_scores),
-        embeddings=lambda o, m: (*_embeddings(o, m, o.negative_text.pooled), _bias(o)),
+        inputs=lambda o, m: (o.scores, o.logit_scale, sigmoid.bias(o), m, o.negative_scores),
+        embeddings=lambda o, m: (*_embeddings(o, m, o.negative_text.pooled), sigmoid.bias(o)),
         needs=("negative",),
         contrasts_all=("negative",),
     ),
+    # C2LIP
     "sigmoid_phrases": _PHRASES,
     "sigmoid_phrases_local": _PHRASES._replace(inputs=_local(_PHRASES.inputs)),
-    "sigmoid_positives": Loss(
-        sigmoid.positives,
-        lambda o, m: (o.scores, o.positive_scores, o.logit_scale, _bias(o), m),
-        needs=("positive",),
-        contrasts_all=("positive",),
+    # FLAIR
+    "sigmoid_positives": _PHRASES._replace(
+        dense=sigmoid.positives,
+        inputs=lambda o, m: (o.scores, o.positive_scores, o.logit_scale, sigmoid.bias(o), m),
     ),
     "sigmoid_own_positives": _OWN_POSITIVES,
     "sigmoid_own_positives_local": _OWN_POSITIVES._replace(inputs=_local(_OWN_POSITIVES.inputs)),
-    "svlc_negative": Loss(
-        svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
-    ),
+    # SVLC and FSC-CLIP
+    "svlc_negative": _NEGATIVE,
     "hn_focal": _HN_FOCAL,
-    "hn_focal_local": _HN_FOCAL._replace(inputs=_local(_own_negatives)),
+    "hn_focal_local": _HN_FOCAL._replace(inputs=_local(_HN_FOCAL.inputs)),
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
-    "paraphrase": _ANALOGY._replace(
-        dense=svlc.paraphrase,
-        inputs=lambda o, m: (_text_scores(o), o.logit_scale, masks.positives(m)),
-        contrasts_all=(),
-    ),
+    # READ-CLIP
+    "paraphrase": _PARAPHRASE,
+    # CE-CLIP
     "cross_modal_rank": Loss(
-        ce_clip.cross_modal_rank, ce_clip.ranked, needs=("negative",), check_options=ce_clip.check
+        ce_clip.cross_modal_rank,
+        ce_clip.cross_modal_rank_inputs,
+        needs=("negative",),
+        check_options=ce_clip.check,
     ),
-    "intra_modal": Loss(ce_clip.intra_modal, ce_clip.texts, needs=("negative",)),
-    "text_grounded": Loss(
-        degla.text_grounded, degla.texts, needs=("negative",), mean_over="examples_with_hard_texts"
+    "intra_modal": Loss(ce_clip.intra_modal, ce_clip.intra_modal_inputs, needs=("negative",)),
+    # DeGLA
+    "text_grounded": _NEGATIVE._replace(
+        dense=degla.text_grounded, inputs=degla.text_grounded_inputs
     ),
-    "distill": Loss(degla.distill, degla.features, check_options=degla.check),
-    "dac_mil": Loss(
-        svlc.mil,
-        lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
-        needs=("positive",),
-        mean_over="examples_with_hard_texts",
-        contrasts_all=("positive",),
+    "distill": Loss(degla.distill, degla.distill_inputs, check_options=degla.check),
+    # DAC
+    "dac_mil": _ANALOGY._replace(dense=svlc.mil, inputs=svlc.mil_inputs),
+    "dac_negative_bag": _NEGATIVE_BAG,
+    # CS-CLIP
+    "units": _NEGATIVE_BAG._replace(
+        dense=svlc.units, inputs=svlc.units_inputs, contrasts_all=("positive",)
     ),
-    "dac_negative_bag": Loss(
-        svlc.negative_bag,
-        _bags,
-        needs=("positive", "negative"),
-        mean_over="examples_with_hard_texts",
+    # CLIC
+    "clic": _PHRASES._replace(dense=svlc.clic, inputs=svlc.clic_inputs),
+    "clic_negative": _NEGATIVE_BAG._replace(
+        dense=svlc.clic_negative, inputs=svlc.clic_negative_inputs
     ),
-    "units": Loss(
-        svlc.units,
-        lambda o, m: (
-            *(o.positive_scores, o.own_negative_scores, o.logit_scale),
-            *(masks.units(m), masks.own_negatives(m)),
-        ),
-        needs=("positive", "negative"),
-        mean_over="examples_with_hard_texts",
-        contrasts_all=("positive",),
+    "clic_distance": _PARAPHRASE._replace(
+        dense=svlc.clic_distance, inputs=svlc.clic_distance_inputs
     ),
-    "clic": Loss(svlc.clic, _all_texts, needs=("positive",), contrasts_all=("positive",)),
-    "clic_negative": Loss(
-        svlc.clic_negative,
-        _own_texts,
-        needs=("positive", "negative"),
-        mean_over="examples_with_hard_texts",
-    ),
-    "clic_distance": Loss(
-        svlc.clic_distance,
-        lambda o, m: (*(o.text.pooled, o.positive_text.pooled[:, 0]), masks.own_positives(m)[:, 0]),
-        needs=("positive",),
-        mean_over="examples_with_hard_texts",
-    ),
-    "sparc_local": Loss(sparc.local, _token_groups),
-    "caption": Loss(caption.caption, _caption, check_options=caption.check),
-    "itc": Loss(matching.itc, _cosines),
-    "itm": Loss(matching.itm, _drawn),
+    "sparc_local": Loss(sparc.local, sparc.local_inputs),
+    "caption": Loss(caption.caption, caption.inputs, check_options=caption.check),
+    "itc": Loss(matching.itc, matching.itc_inputs),
+    "itm": Loss(matching.itm, matching.itm_inputs),
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = (
@@ -367,7 +275,7 @@ def thresholds(
     of_masks = ("duplicates", "negative_range", "place")
     kept = {key: options[key] for key in of_masks if key in options}
     pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
-    return ce_clip.gaps(*ce_clip.ranked(outputs, pair_masks))
+    return ce_clip.gaps(*ce_clip.cross_modal_rank_inputs(outputs, pair_masks))
 
 
 def teacher_decay(config_losses: Mapping[str, Mapping[str, Any]]) -> float | None:

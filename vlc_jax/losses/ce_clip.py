@@ -102,7 +102,7 @@ def intra_modal(
     return jax.nn.logsumexp(jnp.where(is_class, logits, MASKED_LOGIT), axis=(1, 2)) - target
 
 
-def ranked(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+def cross_modal_rank_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     """The arguments of `cross_modal_rank` and `gaps`. Raises UsageError without thresholds."""
     if o.thresholds is None:
         raise errors.UsageError(
@@ -114,7 +114,7 @@ def ranked(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return *scores, o.logit_scale, o.thresholds, masks.own_negatives(m)
 
 
-def texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+def intra_modal_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     """The arguments of `intra_modal`."""
     texts = o.text.pooled, o.negative_text.pooled
     return *texts, o.own_scores, o.logit_scale, masks.own_negatives(m)

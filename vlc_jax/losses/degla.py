@@ -87,13 +87,13 @@ def average(
     return jax.tree.map(lambda old, new: old + (1 - decay) * (new - old), teacher, params)
 
 
-def texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+def text_grounded_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     """The arguments of `text_grounded`. Raises UsageError without a teacher."""
     texts = o.text.pooled, _teacher(o).text.pooled, o.negative_text.pooled
     return *texts, masks.own_negatives(m)
 
 
-def features(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+def distill_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     """The arguments of `distill`. Raises UsageError without a teacher."""
     both = (o, _teacher(o))
     pairs = [x.image.pooled for x in both] + [x.text.pooled for x in both]

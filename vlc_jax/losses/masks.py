@@ -212,12 +212,13 @@ def positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~equal)
 
 
-def units(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
-    """`positives`, without the units of other examples that are also units of the image."""
+def unshared_positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
+    """`positives`, without the hard positives of other examples that equal one of the image's own:
+    a phrase or unit that two images share is no negative of either."""
     real, hashes = positives(pair_masks), pair_masks.hashes
     if hashes is None:
         return real
-    # image i, its unit m, and unit k of example j
+    # image i, its positive m, and positive k of example j
     equal = _equal(hashes.positive[:, :, None, None], hashes.positive[None, None])
     shared = (equal & own_positives(pair_masks)[:, :, None, None]).any(axis=1)
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~shared)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
+from vlc_jax import errors, types
 from vlc_jax.losses import masks, tiles
 from vlc_jax.types import Scalar
 
@@ -61,7 +62,7 @@ def phrases(
     if pair_masks is None:
         pair_masks = masks.complete(len(scores), positives=scores.shape[2])
     own = masks.is_own(pair_masks, pair_masks)[:, :, None]
-    block = scores, own, masks.units(pair_masks)
+    block = scores, own, masks.unshared_positives(pair_masks)
     return _over_texts(logit_scale, logit_bias, pair_masks, block)
 
 
@@ -79,7 +80,7 @@ def positives(
         pair_masks = masks.complete(len(scores), positives=positive_scores.shape[2])
     own = masks.is_own(pair_masks, pair_masks)
     captions = scores, own, masks.captions(pair_masks, pair_masks)
-    hard = positive_scores, own[:, :, None], masks.units(pair_masks)
+    hard = positive_scores, own[:, :, None], masks.unshared_positives(pair_masks)
     return _over_texts(logit_scale, logit_bias, pair_masks, captions, hard)
 
 
@@ -192,3 +193,14 @@ def _row_sums(
         is_negative = masks.negatives(rows, columns)
         value += jnp.sum(jnp.where(is_negative, loss, 0.0), axis=(1, 2))
     return value
+
+
+def bias(o: types.Outputs) -> Scalar:
+    """The logit bias. Raises UsageError for a model without one."""
+    if o.logit_bias is None:
+        raise errors.UsageError(
+            "the sigmoid loss needs a model with a logit bias: set config.model.logit_bias_init, "
+            "such as -10.0; weights without a bias start there, too (SigLIP starts at -10, with a "
+            "logit_scale_init of 10)"
+        )
+    return o.logit_bias
