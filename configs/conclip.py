@@ -40,13 +40,13 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         # and of distractors.
         config.losses = ConfigDict(
             {
-                "negclip": default.loss(2 / 3, duplicates=duplicates, place=(0, 2)),
+                "negclip": default.loss(2 / 3, duplicates=duplicates, rows=(0, 2)),
                 "distractors": default.loss(
                     1 / 3,
                     duplicates=duplicates,
                     loss="negclip",
                     direction="image_to_text",
-                    place=(1, 2),
+                    rows=(1, 2),
                 ),
             }
         )

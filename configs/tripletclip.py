@@ -38,8 +38,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         loss = {"weight": 1.0, "duplicates": duplicates}
         config.losses = ConfigDict(
             {
-                "negclip": default.loss(**loss, place=(0, 2)),
-                "negative_images": default.loss(**loss, loss="negclip", place=(1, 2)),
+                "negclip": default.loss(**loss, rows=(0, 2)),
+                "negative_images": default.loss(**loss, loss="negclip", rows=(1, 2)),
             }
         )
         if args.data == "scenes":

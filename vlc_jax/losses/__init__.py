@@ -206,7 +206,13 @@ LOSSES: dict[str, Loss] = {
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = (
-    *("loss", "weight", "implementation", "chunk", "duplicates", "negative_range", "place"),
+    "loss",
+    "weight",
+    "implementation",
+    "chunk",
+    "duplicates",
+    "negative_range",
+    "rows",
 )
 
 
@@ -218,13 +224,15 @@ def total(
 ) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
     """The scalar to minimise, and {name: (sum over the counted examples, their number)}.
 
-    config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
-      | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
-      absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
-      example's hard negatives that the loss uses (all when absent), "place": (k, size), the loss
-      is that of the k-th rows of groups of `size` neighbours (all rows when absent): with one hard
-      image, (0, 2) are the records and (1, 2) their hard images, and the loss's own options}.
-      With the option "loss", a name of `LOSSES`, the entry may have any name: one loss, twice.
+    config_losses: name of `LOSSES` -> options, of which only the first is required:
+      weight: factor of the mean, from 0 on.
+      loss: name of `LOSSES`, for an entry with another name: one loss, twice.
+      implementation: dense (when absent) | chunked | ring.   chunk: images at a time, for chunked.
+      duplicates: keep (when absent) | mask (losses/masks.py).
+      negative_range: (first, last + 1 or None) of an example's hard negatives; all when absent.
+      rows: (start, step), every step-th row of the batch from `start`; all when absent. With one
+        hard image per record, (0, 2) are the records and (1, 2) their hard images.
+      The others are the loss's own.
     batch: "mask", False on padding, "negative_mask" and "positive_mask", False on missing hard
       texts; all True where the batch has none. "id", of images, is for duplicates="mask", which
       also reads the texts, and for itc and itm.
@@ -272,7 +280,7 @@ def thresholds(
     options = entry_of("cross_modal_rank", config_losses)
     if options is None:
         return None
-    of_masks = ("duplicates", "negative_range", "place")
+    of_masks = ("duplicates", "negative_range", "rows")
     kept = {key: options[key] for key in of_masks if key in options}
     pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
     return ce_clip.gaps(*ce_clip.cross_modal_rank_inputs(outputs, pair_masks))
@@ -313,10 +321,12 @@ def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, A
     return complete | dict(batch)
 
 
-def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = None) -> None:
+def check(
+    config_losses: Mapping[str, Mapping[str, Any]], rows_per_example: int | None = None
+) -> None:
     """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch.
 
-    group: rows of an example, 1 + its hard images, to compare with `place`; None: not known.
+    rows_per_example: 1 + its hard images, to compare with `rows`; None: not known.
     """
     for name, options in config_losses.items():
         if not hasattr(options, "keys"):  # a ConfigDict is no Mapping
@@ -341,7 +351,9 @@ def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = No
                 "chunk, the images at a time, goes with implementation 'chunked' and with no "
                 f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
             )
-        masks.check(options.get("duplicates", "keep"), options.get("place", (0, 1)), group)
+        masks.check(
+            options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example
+        )
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
     for keeps in ("cross_modal_rank", "distill"):
         entry_of(keeps, config_losses)
@@ -369,7 +381,7 @@ def _per_example(
     chunk: int | None = None,
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
-    place: tuple[int, int] = (0, 1),
+    rows: tuple[int, int] = (0, 1),
     **options: Any,
 ) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
     """The loss of each example, and the mask of the examples that enter its mean."""
@@ -392,7 +404,7 @@ def _per_example(
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
         options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
-    pair_masks = masks.pair_masks(batch, duplicates, negative_range, place)
+    pair_masks = masks.pair_masks(batch, duplicates, negative_range, rows)
     values = loss.values(implementation, outputs, pair_masks, **options)
     return values, _is_counted(loss, pair_masks)
 
