@@ -35,7 +35,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO | OPTIONS)
     config = clip_ft.make(args)
     with config.unlocked():
-        pair = {"rows": (0, 2), "duplicates": "keep" if args.data == "coco" else "mask"}
+        pair = {"rows": (0, 2), "duplicates": pretrained.DUPLICATES[args.data]}
         config.losses = ConfigDict(
             {
                 "clic": default.loss(0.5, **pair),

@@ -40,7 +40,7 @@ class PackedImage:
     """An encoded image in a Parquet file, in Hugging Face's layout: a cell holds bytes or
     {bytes, path}.   item: index into the cell, if it is a list of these."""
 
-    file: "ReadableFile"
+    file: ReadableFile
     row: int
     column: str
     item: int | None = None
