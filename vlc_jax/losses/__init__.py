@@ -18,16 +18,16 @@ from vlc_jax.losses import (
     degla,
     hn_focal,
     infonce,
+    inputs,
     masks,
     matching,
     sigmoid,
     sparc,
     svlc,
-    tiles,
 )
+from vlc_jax.losses.inputs import Inputs
 
 Values = Callable[..., Float[Array, " batch"]]
-Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
 HardText = Literal["negative", "positive"]
 
 
@@ -70,68 +70,45 @@ class Loss(NamedTuple):
         return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
 
 
-def _embeddings(
-    o: types.Outputs, m: masks.PairMasks, negative_text: jax.Array | None = None
-) -> tuple[jax.Array, tiles.Texts, jax.Array]:
-    return o.image.pooled, tiles.Texts(o.text.pooled, negative_text, m), o.logit_scale
-
-
-def _local(inputs: Inputs) -> Inputs:
-    """The same inputs with a head's second scores in place of its scores."""
-
-    def of_local(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
-        if o.local is None:
-            raise errors.UsageError(
-                "a loss named ..._local needs scores of pooled patches beside those of the model: "
-                "set config.model.name to 'pooled' or 'flair'"
-            )
-        return inputs(o._replace(**o.local), m)
-
-    return of_local
-
-
 _INFONCE = Loss(
     infonce.dense,
     lambda o, m: (o.scores, o.logit_scale, m),
     chunked=infonce.chunked,
     ring=infonce.ring,
-    embeddings=_embeddings,
+    embeddings=inputs.embeddings,
     check_options=infonce.check,
 )
 _SIGMOID = Loss(
     sigmoid.dense,
-    lambda o, m: (o.scores, o.logit_scale, sigmoid.bias(o), m),
+    lambda o, m: (o.scores, o.logit_scale, inputs.logit_bias(o), m),
     chunked=sigmoid.chunked,
     ring=sigmoid.ring,
-    embeddings=lambda o, m: (*_embeddings(o, m), sigmoid.bias(o)),
+    embeddings=lambda o, m: (*inputs.embeddings(o, m), inputs.logit_bias(o)),
 )
 _PHRASES = Loss(
     sigmoid.phrases,
-    lambda o, m: (o.positive_scores, o.logit_scale, sigmoid.bias(o), m),
+    lambda o, m: (o.positive_scores, o.logit_scale, inputs.logit_bias(o), m),
     needs=("positive",),
     contrasts_all=("positive",),
 )
 _OWN_POSITIVES = Loss(
     sigmoid.own_positives,
-    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, sigmoid.bias(o), m),
+    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, inputs.logit_bias(o), m),
     needs=("positive",),
 )
 _NEGATIVE = Loss(
-    svlc.negative, svlc.negative_inputs, needs=("negative",), mean_over="examples_with_hard_texts"
+    svlc.negative, inputs.negative, needs=("negative",), mean_over="examples_with_hard_texts"
 )
 _HN_FOCAL = _NEGATIVE._replace(dense=hn_focal.hn_focal, check_options=hn_focal.check)
 _PARAPHRASE = Loss(
-    svlc.paraphrase,
-    svlc.paraphrase_inputs,
-    needs=("positive",),
-    mean_over="examples_with_hard_texts",
+    svlc.paraphrase, inputs.paraphrase, needs=("positive",), mean_over="examples_with_hard_texts"
 )
 _ANALOGY = _PARAPHRASE._replace(
-    dense=svlc.analogy, inputs=svlc.analogy_inputs, contrasts_all=("positive",)
+    dense=svlc.analogy, inputs=inputs.analogy, contrasts_all=("positive",)
 )
 _NEGATIVE_BAG = Loss(
     svlc.negative_bag,
-    svlc.negative_bag_inputs,
+    inputs.negative_bag,
     needs=("positive", "negative"),
     mean_over="examples_with_hard_texts",
 )
@@ -142,31 +119,36 @@ LOSSES: dict[str, Loss] = {
     "infonce": _INFONCE,
     "negclip": _INFONCE._replace(
         inputs=lambda o, m: (o.scores, o.logit_scale, m, o.negative_scores),
-        embeddings=lambda o, m: _embeddings(o, m, o.negative_text.pooled),
+        embeddings=lambda o, m: inputs.embeddings(o, m, o.negative_text.pooled),
         needs=("negative",),
         contrasts_all=("negative",),
     ),
     "sigmoid": _SIGMOID,
     "sigmoid_negatives": _SIGMOID._replace(
-        inputs=lambda o, m: (o.scores, o.logit_scale, sigmoid.bias(o), m, o.negative_scores),
-        embeddings=lambda o, m: (*_embeddings(o, m, o.negative_text.pooled), sigmoid.bias(o)),
+        inputs=lambda o, m: (o.scores, o.logit_scale, inputs.logit_bias(o), m, o.negative_scores),
+        embeddings=lambda o, m: (
+            *inputs.embeddings(o, m, o.negative_text.pooled),
+            inputs.logit_bias(o),
+        ),
         needs=("negative",),
         contrasts_all=("negative",),
     ),
     # C2LIP
     "sigmoid_phrases": _PHRASES,
-    "sigmoid_phrases_local": _PHRASES._replace(inputs=_local(_PHRASES.inputs)),
+    "sigmoid_phrases_local": _PHRASES._replace(inputs=inputs.local(_PHRASES.inputs)),
     # FLAIR
     "sigmoid_positives": _PHRASES._replace(
         dense=sigmoid.positives,
-        inputs=lambda o, m: (o.scores, o.positive_scores, o.logit_scale, sigmoid.bias(o), m),
+        inputs=lambda o, m: (o.scores, o.positive_scores, o.logit_scale, inputs.logit_bias(o), m),
     ),
     "sigmoid_own_positives": _OWN_POSITIVES,
-    "sigmoid_own_positives_local": _OWN_POSITIVES._replace(inputs=_local(_OWN_POSITIVES.inputs)),
+    "sigmoid_own_positives_local": _OWN_POSITIVES._replace(
+        inputs=inputs.local(_OWN_POSITIVES.inputs)
+    ),
     # SVLC and FSC-CLIP
     "svlc_negative": _NEGATIVE,
     "hn_focal": _HN_FOCAL,
-    "hn_focal_local": _HN_FOCAL._replace(inputs=_local(_HN_FOCAL.inputs)),
+    "hn_focal_local": _HN_FOCAL._replace(inputs=inputs.local(_HN_FOCAL.inputs)),
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
     # READ-CLIP
@@ -174,35 +156,29 @@ LOSSES: dict[str, Loss] = {
     # CE-CLIP
     "cross_modal_rank": Loss(
         ce_clip.cross_modal_rank,
-        ce_clip.cross_modal_rank_inputs,
+        inputs.cross_modal_rank,
         needs=("negative",),
         check_options=ce_clip.check,
     ),
-    "intra_modal": Loss(ce_clip.intra_modal, ce_clip.intra_modal_inputs, needs=("negative",)),
+    "intra_modal": Loss(ce_clip.intra_modal, inputs.intra_modal, needs=("negative",)),
     # DeGLA
-    "text_grounded": _NEGATIVE._replace(
-        dense=degla.text_grounded, inputs=degla.text_grounded_inputs
-    ),
-    "distill": Loss(degla.distill, degla.distill_inputs, check_options=degla.check),
+    "text_grounded": _NEGATIVE._replace(dense=degla.text_grounded, inputs=inputs.text_grounded),
+    "distill": Loss(degla.distill, inputs.distill, check_options=degla.check),
     # DAC
-    "dac_mil": _ANALOGY._replace(dense=svlc.mil, inputs=svlc.mil_inputs),
+    "dac_mil": _ANALOGY._replace(dense=svlc.mil, inputs=inputs.mil),
     "dac_negative_bag": _NEGATIVE_BAG,
     # CS-CLIP
     "units": _NEGATIVE_BAG._replace(
-        dense=svlc.units, inputs=svlc.units_inputs, contrasts_all=("positive",)
+        dense=svlc.units, inputs=inputs.units, contrasts_all=("positive",)
     ),
     # CLIC
-    "clic": _PHRASES._replace(dense=svlc.clic, inputs=svlc.clic_inputs),
-    "clic_negative": _NEGATIVE_BAG._replace(
-        dense=svlc.clic_negative, inputs=svlc.clic_negative_inputs
-    ),
-    "clic_distance": _PARAPHRASE._replace(
-        dense=svlc.clic_distance, inputs=svlc.clic_distance_inputs
-    ),
-    "sparc_local": Loss(sparc.local, sparc.local_inputs),
-    "caption": Loss(caption.caption, caption.inputs, check_options=caption.check),
-    "itc": Loss(matching.itc, matching.itc_inputs),
-    "itm": Loss(matching.itm, matching.itm_inputs),
+    "clic": _PHRASES._replace(dense=svlc.clic, inputs=inputs.clic),
+    "clic_negative": _NEGATIVE_BAG._replace(dense=svlc.clic_negative, inputs=inputs.clic_negative),
+    "clic_distance": _PARAPHRASE._replace(dense=svlc.clic_distance, inputs=inputs.clic_distance),
+    "sparc_local": Loss(sparc.local, inputs.sparc_local),
+    "caption": Loss(caption.caption, inputs.caption, check_options=caption.check),
+    "itc": Loss(matching.itc, inputs.itc),
+    "itm": Loss(matching.itm, inputs.itm),
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = (
@@ -283,7 +259,7 @@ def thresholds(
     of_masks = ("duplicates", "negative_range", "rows")
     kept = {key: options[key] for key in of_masks if key in options}
     pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
-    return ce_clip.gaps(*ce_clip.cross_modal_rank_inputs(outputs, pair_masks))
+    return ce_clip.gaps(*inputs.cross_modal_rank(outputs, pair_masks))
 
 
 def teacher_decay(config_losses: Mapping[str, Mapping[str, Any]]) -> float | None:

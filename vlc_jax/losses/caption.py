@@ -1,11 +1,10 @@
 """The captioning loss: cross-entropy of each caption token given image and earlier tokens."""
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from vlc_jax import errors, types
-from vlc_jax.losses.masks import PairMasks, or_ones
+from vlc_jax import errors
+from vlc_jax.losses.masks import or_ones
 
 # reduction -> exponent of the number of tokens in the weight of a caption
 EXPONENTS = {"token": 1.0, "square": 0.5, "sample": 0.0}
@@ -41,12 +40,3 @@ def caption(
 def check(reduction: str) -> None:
     """Raises UsageError for an unknown reduction."""
     errors.known("reduction of the loss caption", reduction, EXPONENTS)
-
-
-def inputs(o: types.Outputs, m: PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `caption`. Raises UsageError for scores that are no log probabilities."""
-    if o.text.ids is None:
-        raise errors.UsageError(
-            "the loss caption needs log probabilities as scores: set config.model.name='captioner'"
-        )
-    return o.own_scores, o.text.mask.sum(axis=1), m.mask

@@ -16,13 +16,10 @@ is that of one, divided by N: its all-gather returns the gradient of a GPU's own
 over GPUs divides it once more.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vlc_jax import errors, types
 from vlc_jax.losses import masks
 from vlc_jax.losses.masks import MASKED_LOGIT
 from vlc_jax.types import Scalar
@@ -60,21 +57,3 @@ def itm(
     signs = jnp.array([[-1.0, 1.0, 1.0]])
     values = jnp.where(is_pair, jax.nn.softplus(signs * log_odds.astype(jnp.float32)), 0.0)
     return values.sum(axis=1) / jnp.maximum(is_pair.sum(axis=1), 1)
-
-
-def itc_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
-    """The arguments of `itc`."""
-    # not o.scores, which of BLIP and X-VLM may be those of ITM
-    scores = jnp.einsum("ie,te->it", o.image.pooled, o.text.pooled, precision="highest")
-    return scores, o.logit_scale, m
-
-
-def itm_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `itm`. Raises UsageError for a model that draws no pairs."""
-    if o.matching is None:
-        raise errors.UsageError(
-            "the loss itm needs pairs drawn by the model: set config.model.name to 'blip' or "
-            "'xvlm' and config.model.head.scores to any but 'itc' (in a loop of your own, pass "
-            "rngs={'dropout': key} to model.apply)"
-        )
-    return o.matching.log_odds, masks.drawn(m, o.matching.text, o.matching.image)

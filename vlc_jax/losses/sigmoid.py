@@ -21,7 +21,6 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float
 
-from vlc_jax import errors, types
 from vlc_jax.losses import masks, tiles
 from vlc_jax.types import Scalar
 
@@ -193,14 +192,3 @@ def _row_sums(
         is_negative = masks.negatives(rows, columns)
         value += jnp.sum(jnp.where(is_negative, loss, 0.0), axis=(1, 2))
     return value
-
-
-def bias(o: types.Outputs) -> Scalar:
-    """The logit bias. Raises UsageError for a model without one."""
-    if o.logit_bias is None:
-        raise errors.UsageError(
-            "the sigmoid loss needs a model with a logit bias: set config.model.logit_bias_init, "
-            "such as -10.0; weights without a bias start there, too (SigLIP starts at -10, with a "
-            "logit_scale_init of 10)"
-        )
-    return o.logit_bias

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vlc_jax import errors, types
-from vlc_jax.losses.masks import MASKED_LOGIT, PairMasks
+from vlc_jax.losses.masks import MASKED_LOGIT
 
 
 def local(
@@ -34,12 +33,3 @@ def local(
     # the mean over examples is then the mean over all tokens of the batch, as in the paper's
     # pseudo-code and in lst627/CLIP-Embeds; equation 6 divides by each caption's own length
     return per_token.sum(axis=1) * (len(mask) / jnp.maximum(mask.sum(), 1))
-
-
-def local_inputs(o: types.Outputs, m: PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `local`. Raises UsageError for a model without token groups."""
-    if o.token_groups is None:
-        raise errors.UsageError(
-            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
-        )
-    return o.token_groups, o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale

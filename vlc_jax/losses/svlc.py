@@ -23,8 +23,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vlc_jax import types
-from vlc_jax.losses import masks
 from vlc_jax.losses.masks import MASKED_LOGIT, or_ones
 from vlc_jax.types import Scalar
 
@@ -220,60 +218,6 @@ def clic_distance(
     squares = (text.astype(jnp.float32) - positive_text.astype(jnp.float32)) ** 2
     distance = jnp.sum(squares, axis=1)
     return jnp.where(or_ones(mask, distance), distance, 0.0)
-
-
-def negative_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `negative`."""
-    return o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
-
-
-def analogy_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `analogy` and `analogy_symmetric`."""
-    return o.positive_scores, *paraphrase_inputs(o, m)
-
-
-def paraphrase_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `paraphrase`."""
-    # cosines for every head: its own score compares an image with a text, never two texts
-    texts = o.text.pooled, o.positive_text.pooled
-    scores = jnp.einsum("ie,tpe->itp", *texts, precision="highest")
-    return scores, o.logit_scale, masks.positives(m)
-
-
-def mil_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `mil`."""
-    return o.positive_scores, o.logit_scale, masks.positives(m)
-
-
-def negative_bag_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `negative_bag`."""
-    scores = o.own_positive_scores, o.own_negative_scores
-    return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
-
-
-def units_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `units`."""
-    scores = o.positive_scores, o.own_negative_scores
-    return *scores, o.logit_scale, masks.unshared_positives(m), masks.own_negatives(m)
-
-
-def clic_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `clic`: caption and hard positives, all of them true of the image."""
-    scores = jnp.concatenate([o.scores[:, :, None], o.positive_scores], axis=2)
-    parts = masks.captions(m, m)[:, :, None], masks.unshared_positives(m)
-    return scores, o.logit_scale, jnp.concatenate(parts, axis=2)
-
-
-def clic_negative_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `clic_negative`; texts as for `clic`."""
-    scores = jnp.concatenate([o.own_scores[:, None], o.own_positive_scores], axis=1)
-    mask = jnp.concatenate([m.mask[:, None], masks.own_positives(m)], axis=1)
-    return scores, o.own_negative_scores, o.logit_scale, mask, masks.own_negatives(m)
-
-
-def clic_distance_inputs(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `clic_distance`."""
-    return o.text.pooled, o.positive_text.pooled[:, 0], masks.own_positives(m)[:, 0]
 
 
 def _both_directions(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:
