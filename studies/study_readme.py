@@ -1,4 +1,4 @@
-"""The numbers in the tables of methods, README.md's and docs/methods.md's, from a study's values."""
+"""The numbers in the tables of methods (README.md, docs/methods.md), from the values of a study."""
 
 import re
 from typing import NamedTuple
