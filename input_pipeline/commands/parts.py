@@ -18,6 +18,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,6 +125,17 @@ def folder(options: argparse.Namespace) -> Iterator[Path]:
     else:
         with tempfile.TemporaryDirectory() as name:
             yield Path(name)
+
+
+def beside(out: Path) -> Path:
+    """The folder of the parts of a file OUT, OUT.parts."""
+    return out.with_name(f"{out.name}.parts")
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder of parts; nothing if it is none, or not there."""
+    if (folder / REQUEST).exists():
+        shutil.rmtree(folder)
 
 
 def size_of(options: argparse.Namespace, total: int) -> int:
