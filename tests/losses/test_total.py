@@ -117,6 +117,7 @@ def test_a_batch_of_padding_gives_zero_not_nan(batch, gradient, name):
         ({"infoNCE": {"weight": 1.0}}, "unknown loss 'infoNCE'; did you mean 'infonce'"),
         ({"infonce": {"wieght": 1.0}}, "'wieght'; did you mean 'weight'"),
         ({"mine": {"weight": 1.0, "loss": "infoNCE"}}, "unknown loss 'infoNCE'; did you mean"),
+        ({"loss": {"loss": "infonce", "weight": 1.0}}, "'loss' is another metric"),
         ({"infonce": {"weight": 1.0, "rows": (2, 2)}}, r"= any, or .*rows; got \(2, 2\)"),
         ({"infonce": {}}, "needs a weight"),
         ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),

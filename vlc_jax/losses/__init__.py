@@ -190,6 +190,8 @@ COMMON_OPTIONS = (
     "negative_range",
     "rows",
 )
+# Names that losses cannot have, of other metrics of a step.
+METRICS = ("loss", "logit_scale", "threshold", "grad_norm", "learning_rate", "is_finite", "stop")
 
 
 def total(
@@ -256,9 +258,9 @@ def thresholds(
     options = entry_of("cross_modal_rank", config_losses)
     if options is None:
         return None
-    of_masks = ("duplicates", "negative_range", "rows")
-    kept = {key: options[key] for key in of_masks if key in options}
-    pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
+    names = ("duplicates", "negative_range", "rows")
+    of_masks = {name: options[name] for name in names if name in options}
+    pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **of_masks)
     return ce_clip.gaps(*inputs.cross_modal_rank(outputs, pair_masks))
 
 
@@ -310,6 +312,11 @@ def check(
                 f"the loss {name} has a table of options, {{'weight': 1.0}}; got {options!r:.50}"
             )
         loss = row(name, options)
+        if name in METRICS:
+            raise errors.UsageError(
+                f"{name!r} is another metric of a step: give this entry of config.losses a name "
+                f"besides {', '.join(METRICS)}"
+            )
         defaults = _option_defaults(loss)
         for option in options:
             errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))

@@ -143,7 +143,10 @@ def part_rows(args: argparse.Namespace, items: Input, fingerprint: str, rows: ra
     """
     model = command.shared_model(args)
     if model.fingerprint != fingerprint:
-        raise DataError(f"{args.model} is another model on a worker than where the command started")
+        raise DataError(
+            f"{args.model} is another model on a worker than where the command started: --model is "
+            "a path that all workers see, with the same files"
+        )
     reasons, arrays, done = dict[int, str](), [], 0
     for batch, bad in items.embed(model, args.batch_size, rows):
         reasons |= {done + row: reason for row, reason in bad.items()}

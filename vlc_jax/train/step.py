@@ -98,11 +98,11 @@ def sub_batch_loss(
     value, sums = losses.total(config_losses, outputs, batch, setup.mesh)
     parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
     metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
-    kept = {}
+    following = {}
     if "thresholds" in memory:
-        kept["thresholds"] = losses.thresholds(config_losses, outputs, batch)
-        metrics["threshold"] = kept["thresholds"].mean()
-    return value, (metrics, batch_stats, kept)
+        following["thresholds"] = losses.thresholds(config_losses, outputs, batch)
+        metrics["threshold"] = following["thresholds"].mean()
+    return value, (metrics, batch_stats, following)
 
 
 def forward(
