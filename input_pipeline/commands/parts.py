@@ -138,6 +138,11 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
+def threads(options: argparse.Namespace, engine: Engine | None) -> int:
+    """Threads of a process, of --threads: by default one per core, or one of each worker."""
+    return options.threads or (1 if engine else os.cpu_count() or 1)
+
+
 def size_of(options: argparse.Namespace, total: int) -> int:
     """Records per part."""
     return options.part_size or even_size(total, _LEAST)

@@ -30,7 +30,6 @@ import dataclasses
 import difflib
 import functools
 import inspect
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -161,7 +160,7 @@ def _run(words: list[str]) -> int:
             shard_size=options.shard_size,
             max_bad_share=options.max_bad_share,
             # with a runner the workers are the processes of the cores
-            threads=options.threads or (1 if engine else os.cpu_count() or 1),
+            threads=parts.threads(options, engine),
             request=request,
             advance=advance,
             engine=engine,
