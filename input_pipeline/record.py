@@ -24,7 +24,7 @@ class Crop:
 
 
 class ReadableFile(Protocol):
-    """A Path, or a file in an object store (`stores/placed.py`)."""
+    """A Path, or a file in an object store (`stores/any_path.py`)."""
 
     @property
     def name(self) -> str: ...

@@ -30,7 +30,7 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError, ShardError
 from vlc_jax.input_pipeline.stores import copies, fetch
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # end of the names of finished parts, and of files that are there while a process writes
 DONE, PARTIAL = ".done", ".partial"
@@ -53,7 +53,7 @@ class Work(Protocol):
     """
 
     @property
-    def out(self) -> Place: ...
+    def out(self) -> AnyPath: ...
     @property
     def count(self) -> int: ...
     def indices(self, number: int) -> range:
@@ -180,7 +180,7 @@ def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> En
 
 
 @contextmanager
-def locked(out: Place) -> Iterator[None]:
+def locked(out: AnyPath) -> Iterator[None]:
     """Locks the folder, one in an object store on this machine only. Raises ValueError if another
     process writes to it."""
     if isinstance(out, StorePath):

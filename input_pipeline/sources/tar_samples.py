@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores.placed import Place
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 IMAGE = "image"  # the part that has a suffix of an image
 # in place of (offset, size): two files of a sample are the same part
@@ -30,7 +30,7 @@ _Part = tuple[str, str, str, tarfile.TarInfo]  # key, kind, name, member
 
 
 def samples(
-    path: Place, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
+    path: AnyPath, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
 ) -> Iterator[Sample]:
     """Samples of a tar, in order. KEY ends at the first dot, as in webdataset, or at the last one
     if nothing is called KEY.SUFFIX ("photo.1.jpg"); photo.1.mask.png is then ignored, too.
