@@ -16,7 +16,8 @@ positives. The foil of unit k is the k-th of as many hard negatives, the last on
 (config.input.negatives.of_positives = 1). CS-CLIP adds it to NegCLIP's loss with weight 0.5.
 
 CLIC's are `clic`, `clic_negative` and `clic_distance` (Peleg et al. 2025, equations 4 to 6), with
-weights 0.5, 0.5 and 1, of an image with several texts that are all true of it.
+weights 0.5, 0.5 and 1, of an image with several texts p_ik that are all true of it: p_i1 is the
+caption, the others are the hard positives.
 """
 
 import jax
@@ -213,7 +214,7 @@ def clic_distance(
     positive_text: Float[Array, "batch embed"],
     mask: Bool[Array, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-    """Squared distance |t_i - p_i1|^2 of a caption and its first hard positive; 0 without one."""
+    """Squared distance |p_i1 - p_i2|^2 of caption and first hard positive; 0 without one."""
     # float32: near 0 bfloat16 has no digits left of the difference
     squares = (text.astype(jnp.float32) - positive_text.astype(jnp.float32)) ** 2
     distance = jnp.sum(squares, axis=1)
