@@ -43,7 +43,7 @@ RULES = {
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO | OPTIONS)
     config = clip_ft.make(args)
-    duplicates = "mask" if args.data == "scenes" else "keep"
+    duplicates = pretrained.DUPLICATES[args.data]
     with config.unlocked():
         config.losses = ConfigDict(
             {
@@ -59,8 +59,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             negatives.fallback = "one_each"
             return config
         if args.negatives == "given":
-            pretrained.use_columns(config, negatives_column="negatives")
-            pretrained.use_texts(negatives, 4, "skip", {"from_record": 1.0})
+            pretrained.use_given_negatives(config, 4)
         else:
             shares = dict.fromkeys(RULES, 1.0)
             pretrained.use_texts(negatives, len(RULES), "one_each", shares, **RULES)

@@ -35,13 +35,13 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO | OPTIONS)
     config = clip_ft.make(args)
     with config.unlocked():
-        pair = {"place": (0, 2), "duplicates": "keep" if args.data == "coco" else "mask"}
+        pair = {"rows": (0, 2), "duplicates": pretrained.DUPLICATES[args.data]}
         config.losses = ConfigDict(
             {
                 "clic": default.loss(0.5, **pair),
                 "clic_negative": default.loss(0.5, **pair),
                 "clic_distance": default.loss(1.0, **pair),
-                "infonce": default.loss(1.0, **pair | {"place": (1, 2)}),
+                "infonce": default.loss(1.0, **pair | {"rows": (1, 2)}),
             }
         )
         if args.data == "scenes":

@@ -34,19 +34,19 @@ COCO = clip_ft.COCO | {"sets": "negbench+sugarcrepe", "batch": 200}
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO | OPTIONS)
     config = clip_ft.make(args)  # five epochs, 50 steps of warmup, rate 1e-6, decay .2, as here
-    duplicates = "keep" if args.data == "coco" else "mask"
+    duplicates = pretrained.DUPLICATES[args.data]
     with config.unlocked():
         # The mean of three cross-entropies: of images and of captions, half of NegCLIP's loss each,
         # and of distractors.
         config.losses = ConfigDict(
             {
-                "negclip": default.loss(2 / 3, duplicates=duplicates, place=(0, 2)),
+                "negclip": default.loss(2 / 3, duplicates=duplicates, rows=(0, 2)),
                 "distractors": default.loss(
                     1 / 3,
                     duplicates=duplicates,
                     loss="negclip",
                     direction="image_to_text",
-                    place=(1, 2),
+                    rows=(1, 2),
                 ),
             }
         )

@@ -31,7 +31,7 @@ ROLES = {"shape": 1.0, "colour": 1.0, "size": 1.0, "relation": 1.0}
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES, coco=COCO)
     config = clip_ft.make(args)
-    common = {"duplicates": "keep" if args.data == "coco" else "mask"}
+    common = {"duplicates": pretrained.DUPLICATES[args.data]}
     with config.unlocked():
         config.losses = ConfigDict(  # the first negative is the caption's
             {

@@ -44,8 +44,9 @@ def get_config() -> ConfigDict:
     config.interpolate = ConfigDict(
         {"other": placeholder(str), "alpha": (0.0, 0.25, 0.5, 0.75, 1.0)}
     )
-    # name -> weight and options; the names are the keys of vlc_jax.losses.LOSSES. implementation:
-    # dense | chunked (`chunk` images at a time) | ring (blocks of texts travel between devices).
+    # name -> weight and options. The names are keys of vlc_jax.losses.LOSSES, or any with an option
+    # `loss`. implementation: dense | chunked (`chunk` images at a time) | ring (blocks of texts
+    # travel between devices). Further options, such as `rows`: vlc_jax.losses.total.
     config.losses = ConfigDict({"infonce": loss(weight=1.0)})
     # Split the batch into this many independent contrastive sub-batches without shared negatives;
     # the loss is their mean, activation memory is one sub-batch's.

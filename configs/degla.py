@@ -35,7 +35,7 @@ COCO = clip_ft.COCO | {  # batch 256: 32 on each of 8 GPUs
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO | OPTIONS)
     config = clip_ft.make(args)
-    duplicates = "mask" if args.data == "scenes" else "keep"
+    duplicates = pretrained.DUPLICATES[args.data]
     with config.unlocked():
         # weights, decays, rate and the constant scale: scripts/train_DeGLA.sh and loss.py
         config.losses = ConfigDict(
@@ -54,8 +54,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             finetuning.use_negatives(config, 4, **hp_hn.NEGATIVES["scenes"]["both"])
             return config
         if args.negatives == "given":
-            pretrained.use_columns(config, negatives_column="negatives")
-            pretrained.use_texts(negatives, 4, "skip", {"from_record": 1.0})
+            pretrained.use_given_negatives(config, 4)
         else:
             pretrained.use_texts(negatives, 4, "replace", hp_hn.NEGATIVES["coco"]["both"])
         config.optimizer.weight_decay = 0.1  # the rate, 1e-6, is that of configs/clip_ft.py

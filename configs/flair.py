@@ -62,7 +62,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.model.name, config.frozen = "flair", heads.towers(args)
         config.model.logit_scale_init, config.model.logit_bias_init = 1 / 0.07, -10.0
         names = ("sigmoid_own_positives_local", "sigmoid_positives")
-        duplicates = "mask" if args.data == "scenes" else "keep"
+        duplicates = pretrained.DUPLICATES[args.data]
         config.losses = ConfigDict(
             {name: default.loss(0.5, duplicates=duplicates) for name in names}
         )

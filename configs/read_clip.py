@@ -33,7 +33,7 @@ COCO = clip_ft.COCO | {
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES, coco=COCO)
     config = clip_ft.make(args)
-    duplicates = "mask" if args.data == "scenes" else "keep"
+    duplicates = pretrained.DUPLICATES[args.data]
     with config.unlocked():
         # weights, batch, rate and decay: config/train_read_clip.yaml of the authors' code
         config.losses = ConfigDict(

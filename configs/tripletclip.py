@@ -33,13 +33,13 @@ COCO = clip_ft.COCO | {"sets": f"sugarcrepe+{pretrained.RETRIEVAL}", "batch": 10
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES, coco=COCO)
     config = clip_ft.make(args)
-    duplicates = "keep" if args.data == "coco" else "mask"
+    duplicates = pretrained.DUPLICATES[args.data]
     with config.unlocked():
         loss = {"weight": 1.0, "duplicates": duplicates}
         config.losses = ConfigDict(
             {
-                "negclip": default.loss(**loss, place=(0, 2)),
-                "negative_images": default.loss(**loss, loss="negclip", place=(1, 2)),
+                "negclip": default.loss(**loss, rows=(0, 2)),
+                "negative_images": default.loss(**loss, loss="negclip", rows=(1, 2)),
             }
         )
         if args.data == "scenes":

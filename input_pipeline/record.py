@@ -24,7 +24,7 @@ class Crop:
 
 
 class ReadableFile(Protocol):
-    """A Path, or a file in an object store (`stores/placed.py`)."""
+    """A Path, or a file in an object store (`stores/any_path.py`)."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ class PackedImage:
     """An encoded image in a Parquet file, in Hugging Face's layout: a cell holds bytes or
     {bytes, path}.   item: index into the cell, if it is a list of these."""
 
-    file: "ReadableFile"
+    file: ReadableFile
     row: int
     column: str
     item: int | None = None

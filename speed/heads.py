@@ -143,7 +143,7 @@ def build_jax(
     from speed.train_step import random_arrays
     from vlc_jax import losses, models
     from vlc_jax.models.parameters import Parameters, merge_trees
-    from vlc_jax.train import step as train_step
+    from vlc_jax.train import compiled_step
 
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}
@@ -166,7 +166,7 @@ def build_jax(
     features = stored(model, shapes, batch)
     key = jax.random.key(0)
     gradient = jax.jit(jax.value_and_grad(loss))
-    compiled = train_step.compile_and_count(gradient, params, frozen, features, key)
+    compiled = compiled_step.compile_and_count(gradient, params, frozen, features, key)
     image, text = model.image, model.text
     embed = image.projection or image.width
     operations = round(compiled.flops.model)

@@ -15,7 +15,7 @@ from vlc_jax import setup
 from vlc_jax.devices import sharding
 from vlc_jax.setup.plan_search import batch_shapes
 from vlc_jax.setup.state import init_state
-from vlc_jax.train.step import compile_step
+from vlc_jax.train.compiled_step import compile_step
 
 
 class TrainStep(NamedTuple):

@@ -276,7 +276,8 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     Values come from the finished runs below `out` and from DOCS/results.json, which keeps the
     values of every run, so that a study can be made in pieces. Only the sections of `parts` are
     written; existing pages keep the others. Claims of these sections that the values do not
-    support are printed to stderr. The table of a README beside the folder `docs` gets its numbers.
+    support are printed to stderr. The tables of a README beside the folder `docs` and
+    of DOCS/methods.md get their numbers.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
@@ -294,9 +295,9 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     pages, broken = render(results)
     for name, text in pages.items():
         _replace_sections(docs / name, text, parts)
-    readme = docs.parent / "README.md"
-    if docs.name == "docs" and readme.exists():
-        readme.write_text(study_readme.rewritten(readme.read_text(), study_prose.Prose(results)))
+    for page in (docs.parent / "README.md", docs / "methods.md"):
+        if docs.name == "docs" and page.exists():
+            page.write_text(study_readme.rewritten(page.read_text(), study_prose.Prose(results)))
     for sentence in broken:
         print(f"the values do not support: {sentence}", file=sys.stderr)
     return docs / PAGES[0]

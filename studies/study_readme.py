@@ -1,5 +1,6 @@
-"""The numbers in the README's table of methods, from the values of a study."""
+"""The numbers in the tables of methods (README.md, docs/methods.md), from the values of a study."""
 
+import re
 from typing import NamedTuple
 
 from studies.study_prose import MISSING, Prose
@@ -14,7 +15,7 @@ class Row(NamedTuple):
     other: str = ""
 
 
-ROWS = {  # first cell of a line
+ROWS = {  # first cell of a line, or the text of its link
     "CLIP": Row("clip"),
     "SigLIP": Row("siglip"),
     "NegCLIP": Row("negclip", "clip_ft_400"),
@@ -34,16 +35,16 @@ ROWS = {  # first cell of a line
 }
 
 
-def rewritten(readme: str, prose: Prose) -> str:
-    """The README with the last cells of its rows taken from the values; a cell without values is
+def rewritten(page: str, prose: Prose) -> str:
+    """The page with the last cells of its rows taken from the values; a cell without values is
     empty."""
-    lines = [_line(line, prose) for line in readme.split("\n")]
+    lines = [_line(line, prose) for line in page.split("\n")]
     return "\n".join(lines)
 
 
 def _line(line: str, prose: Prose) -> str:
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    row = ROWS.get(cells[0])
+    row = ROWS.get(re.sub(r"\[(.*)\]\(.*\)", r"\1", cells[0]))
     # other tables have fewer columns
     if row is None or len(cells) <= 2 * len(COLUMNS):
         return line

@@ -11,6 +11,9 @@ from ml_collections.config_dict import placeholder
 
 # Options of a generator behind published numbers: its authors' version, slips included.
 AUTHORS = {"mode": "authors"}
+# Loss option of a recipe, by its data: the papers' code takes equal captions as negatives; on the
+# scenes they are so frequent that they are masked.
+DUPLICATES = {"scenes": "mask", "coco": "keep"}
 
 # Fields of config.input that belong to a model: a run that starts from another run copies them.
 OF_MODEL = ("image_size", "crop", "eval_crop", "interpolation", "normalisation", "question")
@@ -245,12 +248,17 @@ def use_texts(
     texts.generators, texts.options = ConfigDict(generators), ConfigDict(options)
 
 
+def use_given_negatives(config: ConfigDict, count: int, **columns: str) -> None:
+    """`count` hard negatives of the column `negatives` of a table, and further columns."""
+    use_texts(config.input.negatives, count, "skip", {"from_record": 1.0})
+    use_columns(config, negatives_column="negatives", **columns)
+
+
 def use_triplets(config: ConfigDict) -> None:
     """A hard negative and an image of it in each row, the columns `negatives` and `negative_image`;
     images, and images of negatives, are the rows of the batch by turns."""
     config.input.hard_images, config.batch_size = 1, 2 * config.batch_size
-    use_texts(config.input.negatives, 1, "skip", {"from_record": 1.0})
-    use_columns(config, negatives_column="negatives", negative_image_column="negative_image")
+    use_given_negatives(config, 1, negative_image_column="negative_image")
 
 
 def use_left_right(texts: ConfigDict) -> None:

@@ -47,6 +47,20 @@ def ccneg(files: published.Files) -> Benchmark:
 
 
 _IMAGE = {"image": fields.image_name}
+# what reading a damaged zip or pickle raises; RuntimeError: an encrypted zip
+_DAMAGE = (
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    EOFError,
+    AttributeError,
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    MemoryError,
+    DataError,
+)
 
 
 class _Plain(pickle.Unpickler):
@@ -76,11 +90,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
             }
             for image, row in rows
         ]
-    except (
-        *(pickle.UnpicklingError, zipfile.BadZipFile, EOFError, NotImplementedError),
-        *(AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError, MemoryError),
-        DataError,
-    ) as error:
+    except _DAMAGE as error:
         raise DataError(
             f"{path} is no file of torch.save with image_paths and annotations "
             f"(caption, sop_data): {error!s:.200}; {ORIGIN.how_to_get}"

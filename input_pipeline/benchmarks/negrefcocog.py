@@ -39,11 +39,8 @@ def negrefcocog(files: published.Files) -> Benchmark:
 def _cases(files: published.Files) -> Iterator[Case]:
     kinds = {"image": fields.image_name, "ref_bbox": _box, "bbox_list": fields.anything}
     for number, row in enumerate(files.objects(FILE, "phrase", **kinds)):
-        where, right, boxes = (
-            f"{files.folder / FILE}: case {number}",
-            row["ref_bbox"],
-            row["bbox_list"],
-        )
+        where = f"{files.folder / FILE}: case {number}"
+        right, boxes = row["ref_bbox"], row["bbox_list"]
         try:
             for box in boxes if isinstance(boxes, list) else [boxes]:
                 _box(box)

@@ -105,7 +105,7 @@ def _case(
 
 
 def _in_coco(row: dict[str, Any], where: str) -> str:
-    """ "train2017/NAME.jpg", of the address of an image."""
+    """The image as "train2017/NAME.jpg", from its address."""
     folder = row["image_link"].rsplit("/", 2)[-2:][0]
     if folder not in ("train2017", "val2017"):
         raise DataError(

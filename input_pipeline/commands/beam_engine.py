@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from vlc_jax.input_pipeline.commands import job_file, parts
-from vlc_jax.input_pipeline.stores import placed
-from vlc_jax.input_pipeline.stores.placed import Place
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 # seconds between two looks at the finished parts, and how many times as long as a look takes
 _PAUSE, _TIMES = 0.5, 10
@@ -65,22 +65,22 @@ def write_part(permit: str, digest: str, number: int) -> None:
     It is removed when too many records are bad, and when the next run in the folder begins: workers
     whose parent was killed may still be there.   digest: of the file of the work beside it.
     """
-    is_wanted = placed.of(permit).exists
+    is_wanted = any_path.of(permit).exists
     if is_wanted():
         _work(permit, digest).write(number, is_wanted)
 
 
 @functools.lru_cache(maxsize=1)
 def _work(permit: str, digest: str) -> parts.Work:
-    return job_file.read(_data(placed.of(permit)), digest)
+    return job_file.read(_data(any_path.of(permit)), digest)
 
 
-def _data(permit: Place) -> Place:
+def _data(permit: AnyPath) -> AnyPath:
     return permit.with_suffix(f".data{parts.PARTIAL}")
 
 
 @contextmanager
-def _permit(work: Any) -> Iterator[tuple[Place, str]]:
+def _permit(work: Any) -> Iterator[tuple[AnyPath, str]]:
     """The permit of a work, and the digest of its file."""
     work = dataclasses.replace(work, out=work.out.absolute())
     permit = work.out / f"{parts.JOB}{uuid.uuid4().hex}{parts.PARTIAL}"

@@ -77,7 +77,9 @@ class FilteredSource:
         self._excluded = frozenset[str]()
         if exclude is not None:
             if not Path(exclude).is_file():
-                raise ValueError(f"exclude: no file {exclude}")
+                raise ValueError(
+                    f"exclude: no file {exclude}; vlc-jax leaks --write FILE makes such a list"
+                )
             self._excluded = frozenset(map(str.strip, text_file.lines(Path(exclude))))
             self.request["exclude"] = sha256(Path(exclude))
         self.has_text_only = has_text_only(source)

@@ -15,7 +15,6 @@ the data; 3: it would not, or they cannot be read; 2: wrong request.
 
 import argparse
 import collections
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -126,8 +125,6 @@ def _run(words: list[str]) -> int:
     words, flags = parts.split(words)
     options = _parser().parse_args(words)
     engine = parts.engine(options.runner, words, flags)
-    # with a runner the workers are the processes of the cores
-    threads = options.threads or (1 if engine else os.cpu_count() or 1)
     path, generators = Path(options.path), _generators(options)
     # a folder of Parquet files is a table
     if path.is_dir() and not any(path.glob(f"*{parquet_table.SUFFIX}")):
@@ -140,6 +137,7 @@ def _run(words: list[str]) -> int:
         source = _open_table(path, source_options)
     number = len(source) if options.count is None else min(options.count, len(source))
     phrases = [*dict.fromkeys(filter(None, (options.phrases or "").split(",")))]
+    threads = parts.threads(options, engine)
     look = check_parts.Look(source, number, threads, tuple(phrases), bool(options.words))
     with parts.folder(options) as out:
         found = check_parts.look(look, out, options, engine)

@@ -9,7 +9,6 @@ import collections
 import dataclasses
 import functools
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ def look(
     found = map(Found.of_json, parts.contents(work))
     result = functools.reduce(Found.merged, found, function.found(range(0)))
     # the next check looks again: files may have changed
-    shutil.rmtree(work.out)
+    parts.remove(work.out)
     return result
 
 
@@ -114,7 +113,7 @@ def compare_shards(
         wrong = json.loads(content)
         number += len(wrong)
         first = first or "".join(f"{folder / name}: {why}" for name, why in [*wrong.items()][:1])
-    shutil.rmtree(work.out)
+    parts.remove(work.out)
     if number:
         raise DataError(f"{number} of {len(table)} shards: {first}")
 

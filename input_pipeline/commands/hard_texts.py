@@ -24,7 +24,6 @@ import collections
 import inspect
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,14 +48,13 @@ COUNT = 1000  # captions read by default; with --balance all
 @addresses.allowed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    words, flags = parts.split(sys.argv[1:] if arguments is None else arguments)
+    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
+
+
+def _run(words: list[str]) -> int:
+    words, flags = parts.split(words)
     options = _parser().parse_args(words)
-    return command_line.exit_code(
-        lambda _: _run(options, parts.engine(options.runner, words, flags)), None
-    )
-
-
-def _run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
+    engine = parts.engine(options.runner, words, flags)
     if not 0 <= options.seed < 2**64:
         raise ValueError(f"--seed must be at least 0 and below 2**64; got {options.seed}")
     if (options.balance is None) != (options.out is None):
@@ -96,15 +94,9 @@ def _run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     if options.balance is not None:
         out = Path(options.out)
         lines = balanced_table.write(made, captions, rows, options.balance, options.seed, out)
-        if (_parts(out) / parts.REQUEST).exists():
-            shutil.rmtree(_parts(out))
+        parts.remove(parts.beside(out))
         print(f"\nbalanced to {options.balance:g}:", *lines, f"table: {out}", sep="\n")
     return 0
-
-
-def _parts(out: Path) -> Path:
-    """Folder of the candidates that workers have made."""
-    return out.with_name(f"{out.name}.parts")
 
 
 def _made(
@@ -136,7 +128,7 @@ def _by_workers(
 ) -> Iterator[list[list[list[str]]]]:
     """The candidates of each part of the captions, as `of` gives them."""
     total = len(of.captions)
-    work = parts.Parts(of.json, _parts(Path(out)), total, SIZE, request=of.request)
+    work = parts.Parts(of.json, parts.beside(Path(out)), total, SIZE, request=of.request)
     with progress.bar("making texts", total) as advance:
         parts.run(work, engine, advance)
     return map(json.loads, parts.contents(work))

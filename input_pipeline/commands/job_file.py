@@ -17,14 +17,14 @@ from typing import Any
 
 import cloudpickle
 
-from vlc_jax.input_pipeline.stores import placed
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 _ALIGNMENT = 64
 _SIZE = struct.Struct("<Q")
 
 
-def write(path: Place, value: Any) -> str:
+def write(path: AnyPath, value: Any) -> str:
     """Writes the file of a value and returns the sha256 of its beginning, all but the arrays."""
     arrays: list[memoryview] = []
     data = cloudpickle.dumps(
@@ -32,7 +32,7 @@ def write(path: Place, value: Any) -> str:
     )
     parts = [memoryview(data), *arrays]
     head = b"".join(map(_SIZE.pack, [len(parts), *(part.nbytes for part in parts)]))
-    with placed.drafts([path]) as (draft,):
+    with any_path.drafts([path]) as (draft,):
         with draft.open("xb") as file:
             file.write(head)
             for start, part in zip(_starts([part.nbytes for part in parts]), parts, strict=True):
@@ -40,11 +40,11 @@ def write(path: Place, value: Any) -> str:
                 file.write(part)
             # an empty last part is in the file, too
             file.truncate(max(file.tell(), start))
-        placed.put(draft, path)
+        any_path.put(draft, path)
     return hashlib.sha256(head + data).hexdigest()
 
 
-def read(path: Place, digest: str) -> Any:
+def read(path: AnyPath, digest: str) -> Any:
     """The value; its arrays stay in the file, or in a copy of it if it is in an object store.
 
     Raises OSError if it is not the file of `digest`.

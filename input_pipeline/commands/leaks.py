@@ -155,9 +155,10 @@ def _run(words: list[str]) -> int:
     engine = parts.engine(options.runner, words, flags)
     if options.pixels:
         return near_leaks.run(options, engine)
-    for flag in ("root", "sets", "runner", "parts"):
-        if getattr(options, flag):
-            raise ValueError(f"--{flag} belongs to --pixels: names are compared without it")
+    for flag in ("root", "sets", "distance", "threads", "runner", "parts", "part_size"):
+        if getattr(options, flag) is not None:
+            name = flag.replace("_", "-")
+            raise ValueError(f"--{name} belongs to --pixels: names are compared without it")
     if not options.eval:
         raise ValueError("name annotations of evaluations in --eval, or compare --pixels")
     coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
@@ -255,7 +256,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--distance",
         type=command_line.number(int, 0, perceptual_hash.MOST),
-        default=near_leaks.DISTANCE,
         metavar="BITS",
         help=f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}",
     )

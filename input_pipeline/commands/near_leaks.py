@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from pathlib import Path
@@ -163,12 +162,14 @@ class Join:
 
 def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     """The command; returns the exit code."""
+    if options.vg_image_data:
+        raise ValueError("--vg-image-data is for names of images, which --pixels does not compare")
     sources = [_training(Path(path), options.train_images) for path in options.train]
     found = evaluation_images(options)
     with parts.folder(options) as out:
         computed = functools.partial(_computed, engine=engine, options=options)
-        # with a runner the workers are the processes of the cores
-        threads = options.threads or (1 if engine else os.cpu_count() or 1)
+        threads = parts.threads(options, engine)
+        distance = DISTANCE if options.distance is None else options.distance
         request = {"images": _digest("\n".join(map(_stamp, found.images)).encode())}
         of_images = OfEvaluation(found.images, threads)
         folder = out / f"evaluation-{request['images'][:16]}"
@@ -183,8 +184,8 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
                 OfTraining(source, threads), out / f"train-{number}", len(source), request
             )
             request |= {"evaluation": _digest(hashes.tobytes())}
-            request |= {"distance": options.distance}
-            join = Join(source, of_training, hashes, options.distance)
+            request |= {"distance": distance}
+            join = Join(source, of_training, hashes, distance)
             folder = out / f"matches-{number}-{_digest(json.dumps(request).encode())[:16]}"
             work_of.append(computed(join, folder, len(source), request))
         shared = _print(found, work_of, options.write)

@@ -18,6 +18,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError, ShardError
 from vlc_jax.input_pipeline.stores import copies, fetch
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # end of the names of finished parts, and of files that are there while a process writes
 DONE, PARTIAL = ".done", ".partial"
@@ -52,7 +53,7 @@ class Work(Protocol):
     """
 
     @property
-    def out(self) -> Place: ...
+    def out(self) -> AnyPath: ...
     @property
     def count(self) -> int: ...
     def indices(self, number: int) -> range:
@@ -126,6 +127,22 @@ def folder(options: argparse.Namespace) -> Iterator[Path]:
             yield Path(name)
 
 
+def beside(out: Path) -> Path:
+    """The folder of the parts of a file OUT, OUT.parts."""
+    return out.with_name(f"{out.name}.parts")
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder of parts; nothing if it is none, or not there."""
+    if (folder / REQUEST).exists():
+        shutil.rmtree(folder)
+
+
+def threads(options: argparse.Namespace, engine: Engine | None) -> int:
+    """Threads of a process, of --threads: by default one per core, or one of each worker."""
+    return options.threads or (1 if engine else os.cpu_count() or 1)
+
+
 def size_of(options: argparse.Namespace, total: int) -> int:
     """Records per part."""
     return options.part_size or even_size(total, _LEAST)
@@ -163,7 +180,7 @@ def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> En
 
 
 @contextmanager
-def locked(out: Place) -> Iterator[None]:
+def locked(out: AnyPath) -> Iterator[None]:
     """Locks the folder, one in an object store on this machine only. Raises ValueError if another
     process writes to it."""
     if isinstance(out, StorePath):

@@ -30,7 +30,6 @@ import dataclasses
 import difflib
 import functools
 import inspect
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -52,7 +51,7 @@ from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source, parquet_table
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
-from vlc_jax.input_pipeline.stores import fetch, placed, progress
+from vlc_jax.input_pipeline.stores import any_path, fetch, progress
 
 _NO_OPTIONS = "{}"
 _FILTERS = ("min_words", "max_words", "languages", "exclude")
@@ -125,7 +124,7 @@ def _run(words: list[str]) -> int:
     options, name, split, source_options = _parse(words)
     engine = parts.engine(options.runner, words, flags)
     if engine is not None:
-        source_options = _placed(name, source_options, options.runner)
+        source_options = _for_workers(name, source_options, options.runner)
     source = make_source(name, split, **source_options)
     if getattr(source, "finds_more", False):
         raise ValueError(
@@ -155,13 +154,13 @@ def _run(words: list[str]) -> int:
     with progress.bar("preparing", len(source)) as advance:
         manifest = shard_writer.write(
             source,
-            placed.of(options.out) if engine else Path(options.out),
+            any_path.of(options.out) if engine else Path(options.out),
             size=options.size,
             image_format=options.format,
             shard_size=options.shard_size,
             max_bad_share=options.max_bad_share,
             # with a runner the workers are the processes of the cores
-            threads=options.threads or (1 if engine else os.cpu_count() or 1),
+            threads=parts.threads(options, engine),
             request=request,
             advance=advance,
             engine=engine,
@@ -200,7 +199,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
     return options, name, split, source_options
 
 
-def _placed(name: str, options: dict[str, Any], runner: str) -> dict[str, Any]:
+def _for_workers(name: str, options: dict[str, Any], runner: str) -> dict[str, Any]:
     """Options of a source whose addresses workers read, or which are copies on this machine."""
     new = dict(options)
     for option, value in options.items():

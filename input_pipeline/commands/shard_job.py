@@ -31,8 +31,8 @@ from vlc_jax.input_pipeline.commands.parts import DONE, PARTIAL
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.sources import id_index, shards
-from vlc_jax.input_pipeline.stores import placed
-from vlc_jax.input_pipeline.stores.placed import Place
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 JPEG_QUALITY = 95
 NO_IMAGE = b""  # in place of the encoded image of a text-only record
@@ -77,7 +77,7 @@ class Job:
     """
 
     source: Source
-    out: Place
+    out: AnyPath
     request: Mapping[str, Any]
     threads: int = 1
 
@@ -101,7 +101,7 @@ class Job:
         for number in range(self.count):
             done = self.done(number)
             if done is not None and done.skipped:
-                placed.rename(self._path(number, DONE), self._path(number, AGAIN).name)
+                any_path.rename(self._path(number, DONE), self._path(number, AGAIN).name)
 
     def _marked(self, number: int, kind: str) -> Done | None:
         try:
@@ -143,7 +143,7 @@ class Job:
         # names of this try: another process may write the same shard
         end = f".{uuid.uuid4().hex}{PARTIAL}"
         places = {kind: self._path(number, kind) for kind in (_RECORDS, _IDS, IMAGES)}
-        with placed.drafts([*places.values()], end) as paths:
+        with any_path.drafts([*places.values()], end) as paths:
             parts = dict(zip(places, paths, strict=True))
             entries, skipped = self._write_records(number, parts[_RECORDS], advance)
             left_out = sum((Counter(entry.left_out) for entry in entries), Counter())
@@ -161,10 +161,10 @@ class Job:
             if not is_wanted():
                 return None
             for kind, part in parts.items():
-                placed.put(part, places[kind])
+                any_path.put(part, places[kind])
         done = Done(number, shard, skipped, files[IMAGES])
         # the marker last: the files that it names are on the disk
-        placed.write_json(self._path(number, DONE), done._asdict(), end)
+        any_path.write_json(self._path(number, DONE), done._asdict(), end)
         return done
 
     def _write_records(
@@ -210,7 +210,7 @@ class Job:
             return None
         # another process may have been faster
         with contextlib.suppress(FileNotFoundError):
-            placed.rename(self._path(number, AGAIN), self._path(number, DONE).name)
+            any_path.rename(self._path(number, AGAIN), self._path(number, DONE).name)
         return done
 
     def _is_whole(self, done: Done) -> bool:
@@ -221,7 +221,7 @@ class Job:
             return False
         return True
 
-    def _path(self, number: int, end: str) -> Place:
+    def _path(self, number: int, end: str) -> AnyPath:
         return self.out / f"shard-{number:05d}-of-{self.count:05d}{end}"
 
 

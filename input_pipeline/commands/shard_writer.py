@@ -16,8 +16,8 @@ from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import parts, shard_job, skipped_records
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 from vlc_jax.input_pipeline.sources import shards
-from vlc_jax.input_pipeline.stores import placed
-from vlc_jax.input_pipeline.stores.placed import Place
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
@@ -26,7 +26,7 @@ _TEMPORARY = (parts.DONE, shard_job.AGAIN, shard_job.IMAGES, parts.PARTIAL)
 
 def write(
     source: Source,
-    out: Place,
+    out: AnyPath,
     *,
     size: int,
     image_format: str = "auto",
@@ -136,7 +136,7 @@ def _complete(job: shard_job.Job, manifest: dict[str, Any]) -> dict[str, Any]:
     return whole | {"skipped": skipped.for_manifest, "images": images, "complete": True}
 
 
-def _remove(out: Place, kinds: Sequence[str]) -> None:
+def _remove(out: AnyPath, kinds: Sequence[str]) -> None:
     """Removes files of engines and shards: a worker without the file of its job stops."""
     for prefix in (parts.JOB, "shard-"):
         for path in out.glob(f"{prefix}*"):
@@ -161,7 +161,7 @@ def _whole_request(
     return complete | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
 
 
-def _begin(out: Place, request: dict[str, Any]) -> dict[str, Any]:
+def _begin(out: AnyPath, request: dict[str, Any]) -> dict[str, Any]:
     """The manifest of an earlier run of the same request, or a new one."""
     path = out / shards.MANIFEST
     if not path.exists():
@@ -198,5 +198,5 @@ def _empty(request: Mapping[str, Any]) -> dict[str, Any]:
     return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
 
 
-def _save(out: Place, manifest: dict[str, Any]) -> None:
-    placed.write_json(out / shards.MANIFEST, manifest, indent=1)
+def _save(out: AnyPath, manifest: dict[str, Any]) -> None:
+    any_path.write_json(out / shards.MANIFEST, manifest, indent=1)

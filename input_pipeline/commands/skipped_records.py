@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.stores import placed
-from vlc_jax.input_pipeline.stores.placed import Place
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 NAME = "skipped.jsonl"
 # records that a manifest lists; with more of them it has their number
@@ -41,15 +41,15 @@ class Skipped:
 
 
 @contextmanager
-def listing(out: Place) -> Iterator[Skipped]:
+def listing(out: AnyPath) -> Iterator[Skipped]:
     """Collects the skipped records of a folder, and writes NAME if they are many."""
-    with placed.drafts([out / NAME]) as (draft,):
+    with any_path.drafts([out / NAME]) as (draft,):
         with draft.open("w", encoding="utf-8") as file:
             yield (skipped := Skipped(file))
         if skipped.is_listed:
             (out / NAME).unlink(missing_ok=True)
         else:
-            placed.put(draft, out / NAME)
+            any_path.put(draft, out / NAME)
 
 
 def number(manifest: Mapping[str, Any]) -> int:

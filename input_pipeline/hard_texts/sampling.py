@@ -14,7 +14,7 @@ from vlc_jax.input_pipeline.record import Caption, DataError
 FROM_RECORD = "from_record"  # in place of a generator: the record's texts, of any kind
 IN_ORDER = "from_record_in_order"  # the same, the first ones in their order
 OTHER_CAPTIONS = "other_captions"  # alike: the record's captions besides this one, as positives
-OWN = (FROM_RECORD, IN_ORDER, OTHER_CAPTIONS)
+OF_RECORD = (FROM_RECORD, IN_ORDER, OTHER_CAPTIONS)
 UNKNOWN_KIND = "given"  # the kind, in prepared data, of texts that came with the records
 FALLBACKS = ("skip", "replace", "self", "one_each")
 # calls per text of a generator whose calls give one: they may repeat a text
@@ -34,7 +34,7 @@ class HardTexts:
     fallback: if a generator has no (further) text: "skip" (masked), "replace" (another generator,
       drawn by the remaining shares, share 0 last) or "self" (the caption). "one_each": text k is
       of the k-th name by the alphabet, masked if it has none.
-    generators: name -> generator, for every name except "from_record".
+    generators: name -> generator, for every name that is not of `OF_RECORD`.
     of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
       sentences of a bag. They follow the caption's negatives, in the order of the positives. With
       "from_record" among the shares, the record's negatives are those of its positives, one each in
@@ -72,7 +72,7 @@ def make_hard_texts(
         for name in options:
             if name not in shares:
                 raise ValueError(f"{side}: options for {name!r}, which is not among {[*shares]}")
-        names = [name for name in shares if name not in OWN]
+        names = [name for name in shares if name not in OF_RECORD]
         known = generator_table(side) if table is None and names else table or {}
         built = {name: make_generator(side, known, name, options.get(name, {})) for name in names}
     texts = HardTexts(count, shares, fallback, built, of_positives)
@@ -210,7 +210,7 @@ def check(side: str, texts: HardTexts) -> None:
         raise ValueError(
             f"{side}: fallback='replace' needs a second generator; got {[*texts.shares]}"
         )
-    lacking = [name for name in texts.shares if name not in (*OWN, *texts.generators)]
+    lacking = [name for name in texts.shares if name not in (*OF_RECORD, *texts.generators)]
     if texts.count and lacking:
         raise ValueError(f"{side}: no generator was made for {lacking[0]!r}")
     if texts.of_positives and not texts.generators:
@@ -272,8 +272,8 @@ def draw(
 
     def take(name: str) -> str | None:
         if name not in pools:
-            own = others if name == OTHER_CAPTIONS else stored
-            pools[name] = _pool(texts, name, caption, own, stored_kinds, rng, scene)
+            of_record = others if name == OTHER_CAPTIONS else stored
+            pools[name] = _pool(texts, name, caption, of_record, stored_kinds, rng, scene)
         while pools[name]:
             if (text := pools[name].pop()) not in drawn:
                 return text
@@ -311,7 +311,7 @@ def _pool(
     scene: Mapping[str, Any] | None,
 ) -> list[str]:
     """The texts of one generator for the caption, in random order, the next one last."""
-    if name in OWN:
+    if name in OF_RECORD:
         pool = list(map(str, stored))
     else:
         pairs = zip(stored, stored_kinds, strict=True) if stored_kinds else ()
@@ -322,7 +322,7 @@ def _pool(
         return pool[::-1]
     if pool:
         return [pool[index] for index in rng.permutation(len(pool))]
-    if name in OWN:
+    if name in OF_RECORD:
         return []
     # reversed: a generator returns its best text first, and `take` pops from the end
     return [*texts.generators[name](text_of(caption), rng, texts.count, scene)][::-1]

@@ -11,7 +11,7 @@ few are named, or they are unusable); such rows have `is_stand_in`.
 import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -212,17 +212,24 @@ class Examples:
         if self.negatives.of_positives:
             negatives += [""] * (self.negatives.count - len(negatives))
             for positive in positives:
-                more = (
-                    [foils[positive]]
-                    if positive in foils
-                    else sampling.draw(
-                        self._negatives_of_positive, positive, (), (), rng["negatives"], scene
-                    )
-                )
-                negatives += [*more, *[""] * (self._negatives_of_positive.count - len(more))]
+                negatives += self._foil(positive, foils, rng["negatives"], scene)
         template = self.question if record.image is not None else self.text_only_question
         question = questions.fill(template, record.questions[caption] if record.questions else None)
         return Example(record, text, pixels, negatives, positives, question)
+
+    def _foil(
+        self,
+        positive: str,
+        foils: Mapping[str, str],
+        rng: np.random.Generator,
+        scene: Mapping[str, Any] | None,
+    ) -> list[str]:
+        """The hard negatives of a hard positive, the record's or drawn; "" for a missing one."""
+        if positive in foils:
+            found = [foils[positive]]
+        else:
+            found = sampling.draw(self._negatives_of_positive, positive, (), (), rng, scene)
+        return [*found, *[""] * (self._negatives_of_positive.count - len(found))]
 
     def _pixels(self, record: Record, rng: np.random.Generator) -> np.ndarray:
         if record.image is not None:

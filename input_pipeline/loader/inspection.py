@@ -107,7 +107,7 @@ class Report:
         )
         stored = {"negatives": self.with_negatives, "positives": self.with_positives}
         for side, texts in sides.items():
-            has = dict.fromkeys(sampling.OWN, stored[side])
+            has = dict.fromkeys(sampling.OF_RECORD, stored[side])
             has[sampling.OTHER_CAPTIONS] = self.captions > self.looked_at
             names = [*texts.shares]
             is_without = not texts.generators and not any(has[name] for name in names)

@@ -16,8 +16,8 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import tar_samples
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
-from vlc_jax.input_pipeline.stores import placed, text_file
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores import any_path, text_file
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 _META_FIELDS = ("url", "sha256", "original_width", "original_height")  # of the JSON, for `meta`
 # letters; numpy pads every key to the longest
@@ -77,7 +77,7 @@ class Img2datasetSource:
         if tar_samples.TWICE[0] in offsets_sizes[::2]:
             raise DataError(f"sample {record_id} of {path} has two images, two .txt or two .json")
         try:
-            image, text, document = placed.read(path, offsets_sizes)
+            image, text, document = any_path.read(path, offsets_sizes)
             meta = json.loads(document) if document else {}
             if not isinstance(meta, dict):
                 raise ValueError(f"its .json holds a {type(meta).__name__} and no object")
@@ -143,7 +143,7 @@ def _unpack(values: np.ndarray, size: int) -> _Samples | None:
     return samples if len(samples.keys) == count and is_inside.all() else None
 
 
-def _samples(path: Place) -> _Samples:
+def _samples(path: AnyPath) -> _Samples:
     """The samples of a tar by its index, or else by its headers, which are then indexed."""
     size = path.stamp().size if isinstance(path, StorePath) else path.stat().st_size
     index = TableIndex(path, " ".join(("samples 2", *image_ops.suffixes())), is_hashed=False)
@@ -175,11 +175,11 @@ def _reason_to_leave_out(sample: tar_samples.Sample) -> str:
     return f"with a key of more than {_MAX_KEY} letters" if len(sample.key) > _MAX_KEY else ""
 
 
-def _tar_files(tars: str | Path) -> Sequence[Place]:
+def _tar_files(tars: str | Path) -> Sequence[AnyPath]:
     advice = "tars is the folder that img2dataset --output_format webdataset wrote"
     if not str(tars):
         raise ValueError(f"source 'img2dataset' needs `tars`; {advice}")
-    path = placed.of(tars)
+    path = any_path.of(tars)
     if path.is_file():
         return [path]
     if isinstance(path, Path) and not path.is_dir():

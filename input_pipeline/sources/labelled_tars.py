@@ -8,7 +8,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import tar_samples
-from vlc_jax.input_pipeline.stores import placed, text_file
+from vlc_jax.input_pipeline.stores import any_path, text_file
 
 _CLASS, _VECTOR = "cls", "npy"
 _CUT = "a download that was stopped? Download it again"
@@ -63,7 +63,7 @@ class LabelledTars:
     def __getitem__(self, index: int) -> Record:
         number, offset, size = self._spans[index]
         try:
-            (image,) = placed.read(self._paths[number], (offset, size))
+            (image,) = any_path.read(self._paths[number], (offset, size))
         except OSError as error:
             raise DataError(f"{self._paths[number]} cannot be read: {error}") from error
         labels = self._labels[index]

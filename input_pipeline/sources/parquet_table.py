@@ -11,7 +11,7 @@ from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, PackedImage
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
-from vlc_jax.input_pipeline.stores import placed
+from vlc_jax.input_pipeline.stores import any_path
 
 SUFFIX = ".parquet"
 _JSON_TYPES = (str, int, float, list, dict, type(None))
@@ -28,7 +28,7 @@ class ParquetTable(tables.Table):
     damaged files, files of different columns, and a damaged row.
     """
 
-    def __init__(self, path: placed.Place) -> None:
+    def __init__(self, path: any_path.AnyPath) -> None:
         self.path = path
         is_file = str(path).lower().endswith(SUFFIX)
         self._files = [path] if is_file else sorted(path.glob(f"*{SUFFIX}"))
@@ -55,7 +55,7 @@ class ParquetTable(tables.Table):
         return int(self._ends[-1])
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        file, row = self._place(index)
+        file, row = self._locate(index)
         return self._row(file, row, parquet_file.row(file, self._texts, row))
 
     def rows(self) -> Iterator[dict[str, Any] | None]:
@@ -67,19 +67,19 @@ class ParquetTable(tables.Table):
                     row += 1
 
     def name(self, index: int) -> str:
-        file, row = self._place(index)
+        file, row = self._locate(index)
         return f"row {row + 1} of {file}"
 
     def columns(self, num_rows: int = 100) -> list[str]:
         return list(self._columns)
 
-    def _place(self, index: int) -> tuple[placed.Place, int]:
+    def _locate(self, index: int) -> tuple[any_path.AnyPath, int]:
         number = int(np.searchsorted(self._ends, index, side="right")) - 1
         if not 0 <= number < len(self._files):
             raise IndexError(f"row {index} of {len(self)}")
         return self._files[number], index - int(self._ends[number])
 
-    def _row(self, file: placed.Place, row: int, cells: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, file: any_path.AnyPath, row: int, cells: dict[str, Any]) -> dict[str, Any]:
         packed = {name: PackedImage(file, row, name) for name in self.packed}
         texts = {
             name: value if isinstance(value, _JSON_TYPES) else str(value)

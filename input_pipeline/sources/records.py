@@ -24,8 +24,8 @@ from vlc_jax.input_pipeline.sources import (
     row_records,
     tables,
 )
-from vlc_jax.input_pipeline.stores import placed
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # images, spread over the source, that are looked up before a run starts
 _CHECKED_IMAGES = 100
@@ -114,7 +114,7 @@ class RecordsSource(row_records.RowRecords):
         self._split, self._split_column, self._holdout = split, split_column, holdout
         self._has_holdout = holdout > 0 and split_column is None
         super().__init__(
-            _folder(placed.of(path)) if image_folder is None else Path(image_folder),
+            _folder(any_path.of(path)) if image_folder is None else Path(image_folder),
             image_column=image_column,
             caption_column=caption_column,
             id_column=id_column,
@@ -136,7 +136,7 @@ class RecordsSource(row_records.RowRecords):
             )
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
-        self._table = self._open(placed.of(path), quoting)
+        self._table = self._open(any_path.of(path), quoting)
         if isinstance(self._table.path, StorePath) and not self._is_packed:
             raise ValueError(
                 f"{path}: of a table in an object store images are read that are inside, as bytes; "
@@ -214,7 +214,7 @@ class RecordsSource(row_records.RowRecords):
         (keys,) = row_keys.read(self._table, self._texts("id")).values()
         return id_index.IdIndex(keys[self._index])
 
-    def _open(self, path: Place, quoting: bool) -> tables.Table:
+    def _open(self, path: AnyPath, quoting: bool) -> tables.Table:
         """Opens the table and sets the columns that depend on the file."""
         rows = tables.open_table(path, quoting)
         if self._id is None and isinstance(rows, tables.MemoryTable):
@@ -383,7 +383,7 @@ class RecordsSource(row_records.RowRecords):
                 yield error
 
 
-def _folder(path: Place) -> Path:
+def _folder(path: AnyPath) -> Path:
     """Where image names of a table start; of one in an object store, which has none, anywhere."""
     if isinstance(path, StorePath):
         return Path()

@@ -27,7 +27,7 @@ from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
 from vlc_jax.input_pipeline.stores import fetch
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 MANIFEST = "manifest.json"
 PREPARE = "vlc-jax prepare"  # the command that writes such folders
@@ -129,13 +129,13 @@ def check_version(path: Path, version: int) -> None:
         )
 
 
-def damaged_shards(folder: Place, manifest: dict[str, Any]) -> dict[str, str]:
+def damaged_shards(folder: AnyPath, manifest: dict[str, Any]) -> dict[str, str]:
     """Damaged files of a folder with the reason (`damaged_files`)."""
     files = [file for shard in manifest["shards"] for file in (shard, shard["ids"])]
     return damaged_files(folder, files)
 
 
-def damaged_files(folder: Place, files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def damaged_files(folder: AnyPath, files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Those of the files (`name`, `bytes`, `sha256`) that are not as they were, with the reason.
 
     Reads every byte, in an object store only the sizes: an object is written whole, or not.

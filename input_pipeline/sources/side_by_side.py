@@ -43,10 +43,14 @@ class SideBySideSource:
         from vlc_jax.input_pipeline.sources import make_source
 
         if size < 2 or size % 2 or more < 0:
-            raise ValueError(f"size is even and more is at least 0; got size={size}, more={more}")
+            raise ValueError(
+                f"size is even and at least 2, and more is at least 0; got size={size}, more={more}"
+            )
         self._records: Source = make_source(base, split, **(base_options or {}))
         if len(self._records) < 2:
-            raise ValueError(f"two images side by side need two records; got {len(self._records)}")
+            raise ValueError(
+                f"side_by_side puts two records together; its base has {len(self._records)}"
+            )
         self._size, self._more, self._seed = size, more, seed
         self.image_sizes = getattr(self._records, "image_sizes", {})
         content = json.dumps([self._records.fingerprint, size, more, seed])
@@ -95,7 +99,7 @@ class SideBySideSource:
         record = self._records[index]
         captions = [text for text in record.captions if isinstance(text, str) and text.strip()]
         if record.image is None or not captions:
-            raise DataError(f"record {record.id}: side by side stand images with captions")
+            raise DataError(f"record {record.id} has no image or no caption for side_by_side")
         return record, image_ops.open_rgb(record.image), captions
 
     def _other(self, index: int, rng: np.random.Generator) -> tuple[Record, Image.Image, list[str]]:

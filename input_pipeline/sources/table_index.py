@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 from vlc_jax.input_pipeline.stores.progress import Progress
 
 # of the files; raised when an array of the same name would hold something else
@@ -40,7 +40,7 @@ class TableIndex:
     """
 
     def __init__(
-        self, path: Place, how: str, least: int | None = None, is_hashed: bool = True
+        self, path: AnyPath, how: str, least: int | None = None, is_hashed: bool = True
     ) -> None:
         """how: everything on which the rows depend besides the bytes, such as the separator.
 
@@ -141,7 +141,7 @@ class TableIndex:
         )
 
 
-def sha256(path: Place, progress: Progress | None = None) -> str:
+def sha256(path: AnyPath, progress: Progress | None = None) -> str:
     """sha256 of a file's content in hexadecimal digits."""
     progress = progress or Progress(path)
     digest = hashlib.sha256()
@@ -156,7 +156,7 @@ def sha256(path: Place, progress: Progress | None = None) -> str:
     return digest.hexdigest()
 
 
-def _stamp(path: Place) -> dict[str, Any]:
+def _stamp(path: AnyPath) -> dict[str, Any]:
     if isinstance(path, StorePath):
         return path.stamp()._asdict()
     status = path.stat()

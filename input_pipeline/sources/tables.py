@@ -22,7 +22,7 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import delimited, json_annotations
 from vlc_jax.input_pipeline.sources.table_index import TableIndex, sha256
 from vlc_jax.input_pipeline.stores import text_file
-from vlc_jax.input_pipeline.stores.placed import Place, StorePath
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv")
 # bytes read at a time while looking for line ends
@@ -45,7 +45,7 @@ class Table:
     # columns whose cells are images
     packed: frozenset[str] = frozenset()
 
-    path: Place
+    path: AnyPath
 
     def __init__(self, path: Path, index: TableIndex | None = None) -> None:
         self.path, self.index = path, index
@@ -380,7 +380,7 @@ class JoinedTable(Table):
         return self.__dict__
 
 
-def open_table(path: Place, quoting: bool = True) -> Table:
+def open_table(path: AnyPath, quoting: bool = True) -> Table:
     """Opens a table in the format of its suffix; a folder of Parquet files is one table.
 
     Raises ValueError for a missing file or an unknown suffix, DataError for a table without rows.

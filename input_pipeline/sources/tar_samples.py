@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores.placed import Place
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 IMAGE = "image"  # the part that has a suffix of an image
 # in place of (offset, size): two files of a sample are the same part
@@ -26,8 +26,11 @@ class Sample(NamedTuple):
     documents: dict[str, bytes]
 
 
+_Part = tuple[str, str, str, tarfile.TarInfo]  # key, kind, name, member
+
+
 def samples(
-    path: Place, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
+    path: AnyPath, digest: Any, suffixes: Sequence[str], documents: Sequence[str], advice: str
 ) -> Iterator[Sample]:
     """Samples of a tar, in order. KEY ends at the first dot, as in webdataset, or at the last one
     if nothing is called KEY.SUFFIX ("photo.1.jpg"); photo.1.mask.png is then ignored, too.
@@ -39,7 +42,7 @@ def samples(
     found: dict[str, Sample] = {}
     # parts by the last dot of their name: of a sample unless the first dot makes one, as in
     # 7.jpg, 7.txt, 7.mask.png
-    by_last_dot: list[tuple[str, str, str, tarfile.TarInfo]] = []
+    by_last_dot = list[_Part]()
     end = 0
 
     def kind_of(suffix: str) -> str:
@@ -59,7 +62,6 @@ def samples(
 
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
-        file.seek(0)
     try:
         # "r:" refuses compressed tars, in which offsets would mean nothing.
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
@@ -78,19 +80,27 @@ def samples(
                     add(key, kind, whole, member)
                 elif member.isfile() and (kind := kind_of(suffix.rpartition(".")[2])):
                     by_last_dot.append((key, kind, whole, member))
-            first_keys = {*found}
-            kinds = collections.defaultdict[str, set[str]](set)
-            for _, kind, name, _ in by_last_dot:
-                kinds[_until_last_dot(name)].add(kind)
-            for key, kind, name, member in by_last_dot:
-                last = _until_last_dot(name)
-                if key not in first_keys and not _is_beside(last, kinds):
-                    add(last, kind, name, member)
+            for part in _own_samples(by_last_dot, {*found}):
+                add(*part)
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is no whole tar: {error}; {advice}") from error
     if length < end + _END:
         raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {advice}")
     yield from found.values()
+
+
+def _own_samples(parts: Sequence[_Part], first_keys: set[str]) -> Iterator[_Part]:
+    """The parts whose key ends at the last dot, with that key.
+
+    first_keys: of samples whose key ends at the first dot; they have none of these parts.
+    """
+    kinds = collections.defaultdict[str, set[str]](set)
+    for _, kind, name, _ in parts:
+        kinds[_until_last_dot(name)].add(kind)
+    for key, kind, name, member in parts:
+        last = _until_last_dot(name)
+        if key not in first_keys and not _is_beside(last, kinds):
+            yield last, kind, name, member
 
 
 def _until_last_dot(name: str) -> str:

@@ -77,16 +77,16 @@ def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name
         assert abs(some - every) > 1e-3
 
 
-def test_a_loss_of_one_place_is_that_of_these_rows_alone(batch, total):
-    for place in (0, 1):
-        rows = {key: x[place::2] if x.ndim else x for key, x in batch.items()}
-        found = total("negclip", batch, place=(place, 2))
-        np.testing.assert_allclose(found, total("negclip", rows), rtol=1e-6)
-    own = {"loss": "negclip", "weight": 2.0, "place": (1, 2)}
-    both = {"negclip": {"weight": 1.0, "place": (0, 2)}, "other": own}
+def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch, total):
+    for start in (0, 1):
+        some = {key: x[start::2] if x.ndim else x for key, x in batch.items()}
+        found = total("negclip", batch, rows=(start, 2))
+        np.testing.assert_allclose(found, total("negclip", some), rtol=1e-6)
+    own = {"loss": "negclip", "weight": 2.0, "rows": (1, 2)}
+    both = {"negclip": {"weight": 1.0, "rows": (0, 2)}, "other": own}
     value, parts = jax.jit(functools.partial(losses.total, both))(outputs(batch), contract(batch))
     assert {name: int(count) for name, (_, count) in parts.items()} == {"negclip": 10, "other": 9}
-    np.testing.assert_allclose(value, total("negclip", batch, place=(0, 2)) + 2 * found, rtol=1e-6)
+    np.testing.assert_allclose(value, total("negclip", batch, rows=(0, 2)) + 2 * found, rtol=1e-6)
 
 
 def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, per_example, total):

@@ -14,7 +14,7 @@ from vlc_jax.configs import hp_hn
 from vlc_jax.devices import sharding
 from vlc_jax.setup import plan_search, resolve
 from vlc_jax.setup.state import init_state, state_shapes
-from vlc_jax.train import step as train_step
+from vlc_jax.train import compiled_step
 
 SMALL = {"depth": 2, "width": 32, "heads": 2}
 PIXELS = SMALL | {"stem": (), "patch_size": 8}
@@ -126,7 +126,7 @@ def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
             for key, shape in shapes.items()
         }
         batch = sharding.put_batch(setup.mesh, batch)
-        compiled = train_step.compile_step(setup, state, {}, batch)
+        compiled = compiled_step.compile_step(setup, state, {}, batch)
         new[is_scanned] = jax.device_get(compiled(state, {}, batch))
     (state, metrics), (other, theirs) = new[True], new[False]
     np.testing.assert_allclose(metrics["loss"], theirs["loss"], rtol=1e-5)

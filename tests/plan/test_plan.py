@@ -16,8 +16,7 @@ from vlc_jax.input_pipeline import batch as batch_contract
 from vlc_jax.plan import plan, step_jaxpr
 from vlc_jax.setup import plan_search, resolve
 from vlc_jax.setup.state import init_state, state_shapes
-from vlc_jax.train import flops
-from vlc_jax.train import step as train_step
+from vlc_jax.train import compiled_step, flops
 
 
 def small(**fields):
@@ -78,7 +77,7 @@ def test_a_plan_compiles_what_training_runs():
     loader.close()
     rows = {**rows, "id": batch_contract.split_ids(rows["id"]), "stop": np.zeros(16, bool)}
     batch = sharding.put_batch(setup.mesh, rows)
-    real = train_step.compile_step(setup, state, {}, batch).program
+    real = compiled_step.compile_step(setup, state, {}, batch).program
     found = plan.make(planned)
     assert found.memory.temporaries == real.memory_analysis().temp_size_in_bytes
     assert found.program_bytes == pytest.approx(real.cost_analysis()["bytes accessed"], rel=1e-3)
@@ -101,7 +100,7 @@ def test_parameters_and_moments_are_divided_by_fsdp():
 @pytest.mark.devices
 def test_flops_of_the_program_are_those_that_are_counted():
     planned = next(plan_search.planned(clip.get_config()))
-    compiled = train_step.compile_step(
+    compiled = compiled_step.compile_step(
         planned.setup, *step_jaxpr.shapes(planned.setup), planned.batch
     )
     xla = compiled.program.cost_analysis()["flops"]  # of one device

@@ -88,11 +88,27 @@ def test_steps_below_one_are_named_before_the_warmup_that_follows_from_them():
 def test_a_batch_of_one_pair_has_nothing_to_contrast(batch_size, sub_batches):
     config = clip.get_config()
     config.batch_size, config.sub_batches = batch_size, sub_batches
-    with pytest.raises(UsageError, match="infonce contrasts the pairs of a batch; take at least"):
+    with pytest.raises(
+        UsageError, match="for the loss infonce, which contrasts pairs; take at least"
+    ):
         validate.check(config, "train")
     validate.check(config, "eval")
     config.batch_size = 2 * batch_size
     validate.check(config, "train")
+
+
+def test_rows_of_one_pair_have_nothing_to_contrast_whatever_the_name_of_the_loss():
+    config = clip.get_config()
+    config.input.hard_images = 1
+    config.batch_size = 2
+    with config.unlocked():
+        config.losses = {"x": {"loss": "infonce", "weight": 1.0, "rows": (0, 2)}}
+    with pytest.raises(
+        UsageError, match="loss x, which contrasts pairs; take at least batch_size=4"
+    ):
+        validate.check_pairs(config)
+    config.batch_size = 4
+    validate.check_pairs(config)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +176,7 @@ def test_a_model_that_answers_may_be_asked():
         ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),
         ({"infonce": {"weight": 1.0, "implementation": "chunked"}}, "and chunk None"),
         ({"infonce": {"weight": 1.0, "duplicates": "masks"}}, "did you mean 'mask'"),
-        ({"infonce": {"weight": 1.0, "place": (0, 2)}}, r"hard_images = 1 rows; got \(0, 2\)"),
+        ({"infonce": {"weight": 1.0, "rows": (0, 2)}}, r"hard_images = 1, or .*; got \(0, 2\)"),
         ({"hn_focal": {"weight": 1.0, "gamma": 0.5}}, "gamma of hn_focal is 0 or at least 1"),
     ],
 )

@@ -255,14 +255,21 @@ def test_every_answer_is_short_and_links_to_a_heading_of_the_notes():
 
 
 def test_pages_and_readme_are_what_the_values_of_the_repository_say():
-    docs, readme = helpers.ROOT / "docs", (helpers.ROOT / "README.md").read_text()
+    docs = helpers.ROOT / "docs"
+    readme, methods = (
+        path.read_text() for path in (helpers.ROOT / "README.md", docs / "methods.md")
+    )
     results = study_results.Results(docs / "no runs", 3, docs / study_results.VALUES)
     pages, broken = study_page.render(results)
     assert {name: (docs / name).read_text() for name in study_page.PAGES} == pages
-    assert study_readme.rewritten(readme, study_prose.Prose(results)) == readme
+    for page in (readme, methods):
+        assert study_readme.rewritten(page, study_prose.Prose(results)) == page
     assert broken == []
     assert {*study_readme.ROWS} <= {line.split("|")[1].strip() for line in readme.splitlines()
                                     if line.count("|") == 8}  # fmt: skip
+    assert {f"[{name}]" for name in study_readme.ROWS} <= {
+        line.split("|")[1].strip().partition("(")[0] for line in methods.splitlines()
+        if line.count("|") == 10}  # fmt: skip
 
 
 def of_swap(value):

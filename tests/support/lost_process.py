@@ -18,7 +18,7 @@ from vlc_jax.run import workdir
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.processes import peers
 from vlc_jax.setup import command_line
-from vlc_jax.train import step as train_step
+from vlc_jax.train import compiled_step
 
 IN_STEP = 2  # calls of the step before the one that is the last
 
@@ -30,7 +30,7 @@ def end(what: str) -> None:
 
 
 def arm(moment: str, what: str) -> None:
-    compile_step = train_step.compile_step
+    compile_step = compiled_step.compile_step
 
     def ended(*words, **options):
         end(what)
@@ -48,8 +48,8 @@ def arm(moment: str, what: str) -> None:
 
     armed = {
         "restore": (Checkpoints, "_damage", ended),
-        "compile": (train_step, "compile_step", ended),
-        "step": (train_step, "compile_step", compiled),
+        "compile": (compiled_step, "compile_step", ended),
+        "step": (compiled_step, "compile_step", compiled),
         "save": (Checkpoints, "_write", ended),
         "evaluation": (benchmarks.Evaluation, "_one", ended),
         "close": (workdir.Workdir, "close", ended),

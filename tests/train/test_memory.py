@@ -114,7 +114,7 @@ def test_a_run_resumes_with_its_memory_and_may_begin_it_later(start, tmp_path, m
     loaded = jax.tree.map(lambda x: x - 0.5, start[1].params)
     monkeypatch.setattr(first_state.init_from, "load_trained", lambda *_: loaded)
     monkeypatch.setattr(first_state.init_from, "load_batch_stats", lambda _: {})
-    without = run.optimization._replace(teacher_decay=None, thresholds=0)
+    without = run.optimization._replace(teacher_decay=None, num_thresholds=0)
     plain = run._replace(optimization=without)
     workdir = Workdir(tmp_path)
     first, checkpoints = first_state.restore_or_init(run, workdir, {})

@@ -16,6 +16,7 @@ from vlc_jax.devices import sharding
 from vlc_jax.models.heads import Decoding
 from vlc_jax.setup.state import init_state, initial_memory
 from vlc_jax.setup.validate import check_microbatch
+from vlc_jax.train import compiled_step
 from vlc_jax.train import step as train_step
 from vlc_jax.types import State
 
@@ -131,7 +132,7 @@ def gradient(case, devices, microbatch):
     run = on_devices(run._replace(optimization=optimization), devices)
     state, frozen = jax.device_put((state, frozen), sharding.replicated(run.mesh))
     batch = sharding.put_batch(run.mesh, batch)
-    state, metrics = train_step.compile_step(run, state, frozen, batch)(state, frozen, batch)
+    state, metrics = compiled_step.compile_step(run, state, frozen, batch)(state, frozen, batch)
     return jax.device_get((metrics, state.opt_state.trace, (state.batch_stats, state.memory)))
 
 

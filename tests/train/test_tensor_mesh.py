@@ -12,7 +12,7 @@ from vlc_jax.configs import default
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup.validate import check_tensor
-from vlc_jax.train import step as train_step
+from vlc_jax.train import compiled_step
 from vlc_jax.types import State
 
 pytestmark = pytest.mark.devices
@@ -83,7 +83,9 @@ def test_a_step_has_the_loss_and_gradients_of_one_device(arrays):
             for tree in (state, params)
         )
         batch_ = sharding.put_batch(mesh, batch)
-        after, metrics = train_step.compile_step(run, state, frozen, batch_)(state, frozen, batch_)
+        after, metrics = compiled_step.compile_step(run, state, frozen, batch_)(
+            state, frozen, batch_
+        )
         return after, jax.device_get(metrics)
 
     (one, expected), (split, found) = step(one_device()), step(many())

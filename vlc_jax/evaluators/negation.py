@@ -151,8 +151,8 @@ def correcting(scorer: Scorer, how: Negation) -> Scorer:
         # without repetitions: equal phrases must give equal bits, so that equal texts tie
         needed = texts(captions, how)
         vectors = scorer.embed_texts(needed).pooled
-        place = {text: number for number, text in enumerate(needed)}
-        negated = vectors[[place[how.phrase.replace("{}", phrases[row])] for row in rows]]
+        row_of = {text: row for row, text in enumerate(needed)}
+        negated = vectors[[row_of[how.phrase.replace("{}", phrases[row])] for row in rows]]
         anchors = vectors[len(needed) - len(how.anchor) :]
         anchor = anchors.mean(axis=0) if how.anchor else np.zeros_like(vectors[0])
         pooled = np.array(features.pooled)

@@ -18,16 +18,16 @@ from vlc_jax.losses import (
     degla,
     hn_focal,
     infonce,
+    inputs,
     masks,
     matching,
     sigmoid,
     sparc,
     svlc,
-    tiles,
 )
+from vlc_jax.losses.inputs import Inputs
 
 Values = Callable[..., Float[Array, " batch"]]
-Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
 HardText = Literal["negative", "positive"]
 
 
@@ -70,142 +70,47 @@ class Loss(NamedTuple):
         return self.implementations[implementation](*inputs(outputs, pair_masks), **options)
 
 
-def _embeddings(
-    o: types.Outputs, m: masks.PairMasks, negative_text: jax.Array | None = None
-) -> tuple[jax.Array, tiles.Texts, jax.Array]:
-    return o.image.pooled, tiles.Texts(o.text.pooled, negative_text, m), o.logit_scale
-
-
-def _scores_and_bias(o: types.Outputs) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return o.scores, o.logit_scale, _bias(o)
-
-
-def _bias(o: types.Outputs) -> jax.Array:
-    if o.logit_bias is None:
-        raise errors.UsageError(
-            "the sigmoid loss needs a model with a logit bias: set config.model.logit_bias_init, "
-            "such as -10.0; weights without a bias start there, too (SigLIP starts at -10, with a "
-            "logit_scale_init of 10)"
-        )
-    return o.logit_bias
-
-
-def _own_negatives(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    return o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
-
-
-def _local(inputs: Inputs) -> Inputs:
-    """The same inputs with a head's second scores in place of its scores."""
-
-    def of_local(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
-        if o.local is None:
-            raise errors.UsageError(
-                "a loss named ..._local needs scores of pooled patches beside those of the model: "
-                "set config.model.name to 'pooled' or 'flair'"
-            )
-        return inputs(o._replace(**o.local), m)
-
-    return of_local
-
-
-def _bags(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    scores = o.own_positive_scores, o.own_negative_scores
-    return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
-
-
-def _text_scores(o: types.Outputs) -> jax.Array:
-    # cosines for every head: its own score compares an image with a text, never two texts
-    return jnp.einsum("ie,tpe->itp", o.text.pooled, o.positive_text.pooled, precision="highest")
-
-
-def _analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    return o.positive_scores, _text_scores(o), o.logit_scale, masks.positives(m)
-
-
-def _all_texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    # the caption and the hard positives, all of them true of the image
-    scores = jnp.concatenate([o.scores[:, :, None], o.positive_scores], axis=2)
-    mask = jnp.concatenate([masks.captions(m, m)[:, :, None], masks.units(m)], axis=2)
-    return scores, o.logit_scale, mask
-
-
-def _own_texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    scores = jnp.concatenate([o.own_scores[:, None], o.own_positive_scores], axis=1)
-    mask = jnp.concatenate([m.mask[:, None], masks.own_positives(m)], axis=1)
-    return scores, o.own_negative_scores, o.logit_scale, mask, masks.own_negatives(m)
-
-
-def _token_groups(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.token_groups is None:
-        raise errors.UsageError(
-            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
-        )
-    return o.token_groups, o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
-
-
-def _caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.text.ids is None:
-        raise errors.UsageError(
-            "the loss caption needs log probabilities as scores: set config.model.name='captioner'"
-        )
-    return o.own_scores, o.text.mask.sum(axis=1), m.mask
-
-
-def _cosines(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
-    # not o.scores, which of BLIP and X-VLM may be those of ITM
-    scores = jnp.einsum("ie,te->it", o.image.pooled, o.text.pooled, precision="highest")
-    return scores, o.logit_scale, m
-
-
-def _drawn(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    if o.matching is None:
-        raise errors.UsageError(
-            "the loss itm needs pairs drawn by the model: set config.model.name to 'blip' or "
-            "'xvlm' and config.model.head.scores to any but 'itc' (in a loop of your own, pass "
-            "rngs={'dropout': key} to model.apply)"
-        )
-    return o.matching.log_odds, masks.drawn(m, o.matching.text, o.matching.image)
-
-
 _INFONCE = Loss(
     infonce.dense,
     lambda o, m: (o.scores, o.logit_scale, m),
     chunked=infonce.chunked,
     ring=infonce.ring,
-    embeddings=_embeddings,
+    embeddings=inputs.embeddings,
     check_options=infonce.check,
 )
 _SIGMOID = Loss(
     sigmoid.dense,
-    lambda o, m: (*_scores_and_bias(o), m),
+    lambda o, m: (o.scores, o.logit_scale, inputs.logit_bias(o), m),
     chunked=sigmoid.chunked,
     ring=sigmoid.ring,
-    embeddings=lambda o, m: (*_embeddings(o, m), _bias(o)),
+    embeddings=lambda o, m: (*inputs.embeddings(o, m), inputs.logit_bias(o)),
 )
 _PHRASES = Loss(
     sigmoid.phrases,
-    lambda o, m: (o.positive_scores, o.logit_scale, _bias(o), m),
+    lambda o, m: (o.positive_scores, o.logit_scale, inputs.logit_bias(o), m),
     needs=("positive",),
     contrasts_all=("positive",),
 )
 _OWN_POSITIVES = Loss(
     sigmoid.own_positives,
-    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, _bias(o), m),
+    lambda o, m: (o.scores, o.own_positive_scores, o.logit_scale, inputs.logit_bias(o), m),
     needs=("positive",),
 )
-_HN_FOCAL = Loss(
-    hn_focal.hn_focal,
-    _own_negatives,
-    needs=("negative",),
-    mean_over="examples_with_hard_texts",
-    check_options=hn_focal.check,
+_NEGATIVE = Loss(
+    svlc.negative, inputs.negative, needs=("negative",), mean_over="examples_with_hard_texts"
 )
-_ANALOGY = Loss(
-    svlc.analogy,
-    _analogy,
-    needs=("positive",),
+_HN_FOCAL = _NEGATIVE._replace(dense=hn_focal.hn_focal, check_options=hn_focal.check)
+_PARAPHRASE = Loss(
+    svlc.paraphrase, inputs.paraphrase, needs=("positive",), mean_over="examples_with_hard_texts"
+)
+_ANALOGY = _PARAPHRASE._replace(
+    dense=svlc.analogy, inputs=inputs.analogy, contrasts_all=("positive",)
+)
+_NEGATIVE_BAG = Loss(
+    svlc.negative_bag,
+    inputs.negative_bag,
+    needs=("positive", "negative"),
     mean_over="examples_with_hard_texts",
-    contrasts_all=("positive",),
 )
 # negclip and sigmoid_negatives are infonce and sigmoid with hard negatives contrasted with all
 # images of the batch. svlc_negative and hn_focal can be added to any of the four. Names with _local
@@ -214,92 +119,79 @@ LOSSES: dict[str, Loss] = {
     "infonce": _INFONCE,
     "negclip": _INFONCE._replace(
         inputs=lambda o, m: (o.scores, o.logit_scale, m, o.negative_scores),
-        embeddings=lambda o, m: _embeddings(o, m, o.negative_text.pooled),
+        embeddings=lambda o, m: inputs.embeddings(o, m, o.negative_text.pooled),
         needs=("negative",),
         contrasts_all=("negative",),
     ),
     "sigmoid": _SIGMOID,
     "sigmoid_negatives": _SIGMOID._replace(
-        inputs=lambda o, m: (*_scores_and_bias(o), m, o.negative_scores),
-        embeddings=lambda o, m: (*_embeddings(o, m, o.negative_text.pooled), _bias(o)),
+        inputs=lambda o, m: (o.scores, o.logit_scale, inputs.logit_bias(o), m, o.negative_scores),
+        embeddings=lambda o, m: (
+            *inputs.embeddings(o, m, o.negative_text.pooled),
+            inputs.logit_bias(o),
+        ),
         needs=("negative",),
         contrasts_all=("negative",),
     ),
+    # C2LIP
     "sigmoid_phrases": _PHRASES,
-    "sigmoid_phrases_local": _PHRASES._replace(inputs=_local(_PHRASES.inputs)),
-    "sigmoid_positives": Loss(
-        sigmoid.positives,
-        lambda o, m: (o.scores, o.positive_scores, o.logit_scale, _bias(o), m),
-        needs=("positive",),
-        contrasts_all=("positive",),
+    "sigmoid_phrases_local": _PHRASES._replace(inputs=inputs.local(_PHRASES.inputs)),
+    # FLAIR
+    "sigmoid_positives": _PHRASES._replace(
+        dense=sigmoid.positives,
+        inputs=lambda o, m: (o.scores, o.positive_scores, o.logit_scale, inputs.logit_bias(o), m),
     ),
     "sigmoid_own_positives": _OWN_POSITIVES,
-    "sigmoid_own_positives_local": _OWN_POSITIVES._replace(inputs=_local(_OWN_POSITIVES.inputs)),
-    "svlc_negative": Loss(
-        svlc.negative, _own_negatives, needs=("negative",), mean_over="examples_with_hard_texts"
+    "sigmoid_own_positives_local": _OWN_POSITIVES._replace(
+        inputs=inputs.local(_OWN_POSITIVES.inputs)
     ),
+    # SVLC and FSC-CLIP
+    "svlc_negative": _NEGATIVE,
     "hn_focal": _HN_FOCAL,
-    "hn_focal_local": _HN_FOCAL._replace(inputs=_local(_own_negatives)),
+    "hn_focal_local": _HN_FOCAL._replace(inputs=inputs.local(_HN_FOCAL.inputs)),
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
-    "paraphrase": _ANALOGY._replace(
-        dense=svlc.paraphrase,
-        inputs=lambda o, m: (_text_scores(o), o.logit_scale, masks.positives(m)),
-        contrasts_all=(),
-    ),
+    # READ-CLIP
+    "paraphrase": _PARAPHRASE,
+    # CE-CLIP
     "cross_modal_rank": Loss(
-        ce_clip.cross_modal_rank, ce_clip.ranked, needs=("negative",), check_options=ce_clip.check
+        ce_clip.cross_modal_rank,
+        inputs.cross_modal_rank,
+        needs=("negative",),
+        check_options=ce_clip.check,
     ),
-    "intra_modal": Loss(ce_clip.intra_modal, ce_clip.texts, needs=("negative",)),
-    "text_grounded": Loss(
-        degla.text_grounded, degla.texts, needs=("negative",), mean_over="examples_with_hard_texts"
+    "intra_modal": Loss(ce_clip.intra_modal, inputs.intra_modal, needs=("negative",)),
+    # DeGLA
+    "text_grounded": _NEGATIVE._replace(dense=degla.text_grounded, inputs=inputs.text_grounded),
+    "distill": Loss(degla.distill, inputs.distill, check_options=degla.check),
+    # DAC
+    "dac_mil": _ANALOGY._replace(dense=svlc.mil, inputs=inputs.mil),
+    "dac_negative_bag": _NEGATIVE_BAG,
+    # CS-CLIP
+    "units": _NEGATIVE_BAG._replace(
+        dense=svlc.units, inputs=inputs.units, contrasts_all=("positive",)
     ),
-    "distill": Loss(degla.distill, degla.features, check_options=degla.check),
-    "dac_mil": Loss(
-        svlc.mil,
-        lambda o, m: (o.positive_scores, o.logit_scale, masks.positives(m)),
-        needs=("positive",),
-        mean_over="examples_with_hard_texts",
-        contrasts_all=("positive",),
-    ),
-    "dac_negative_bag": Loss(
-        svlc.negative_bag,
-        _bags,
-        needs=("positive", "negative"),
-        mean_over="examples_with_hard_texts",
-    ),
-    "units": Loss(
-        svlc.units,
-        lambda o, m: (
-            *(o.positive_scores, o.own_negative_scores, o.logit_scale),
-            *(masks.units(m), masks.own_negatives(m)),
-        ),
-        needs=("positive", "negative"),
-        mean_over="examples_with_hard_texts",
-        contrasts_all=("positive",),
-    ),
-    "clic": Loss(svlc.clic, _all_texts, needs=("positive",), contrasts_all=("positive",)),
-    "clic_negative": Loss(
-        svlc.clic_negative,
-        _own_texts,
-        needs=("positive", "negative"),
-        mean_over="examples_with_hard_texts",
-    ),
-    "clic_distance": Loss(
-        svlc.clic_distance,
-        lambda o, m: (*(o.text.pooled, o.positive_text.pooled[:, 0]), masks.own_positives(m)[:, 0]),
-        needs=("positive",),
-        mean_over="examples_with_hard_texts",
-    ),
-    "sparc_local": Loss(sparc.local, _token_groups),
-    "caption": Loss(caption.caption, _caption, check_options=caption.check),
-    "itc": Loss(matching.itc, _cosines),
-    "itm": Loss(matching.itm, _drawn),
+    # CLIC
+    "clic": _PHRASES._replace(dense=svlc.clic, inputs=inputs.clic),
+    "clic_negative": _NEGATIVE_BAG._replace(dense=svlc.clic_negative, inputs=inputs.clic_negative),
+    "clic_distance": _PARAPHRASE._replace(dense=svlc.clic_distance, inputs=inputs.clic_distance),
+    "sparc_local": Loss(sparc.local, inputs.sparc_local),
+    "caption": Loss(caption.caption, inputs.caption, check_options=caption.check),
+    "itc": Loss(matching.itc, inputs.itc),
+    "itm": Loss(matching.itm, inputs.itm),
 }
 # Options of every loss, documented in `total`.
 COMMON_OPTIONS = (
-    *("loss", "weight", "implementation", "chunk", "duplicates", "negative_range", "place"),
+    "loss",
+    "weight",
+    "implementation",
+    "chunk",
+    "duplicates",
+    "negative_range",
+    "rows",
 )
+# Names that losses cannot have, of other metrics of a step.
+METRICS = ("loss", "logit_scale", "threshold", "grad_norm", "learning_rate", "is_finite", "stop")
 
 
 def total(
@@ -310,13 +202,15 @@ def total(
 ) -> tuple[Float[Array, ""], dict[str, tuple[Array, Array]]]:
     """The scalar to minimise, and {name: (sum over the counted examples, their number)}.
 
-    config_losses: name of `LOSSES` -> {"weight": float, "implementation": "dense" (when absent)
-      | "chunked" | "ring", "chunk": images at a time, for chunked, "duplicates": "keep" (when
-      absent) | "mask" (losses/masks.py), "negative_range": (first, last + 1 or None) of an
-      example's hard negatives that the loss uses (all when absent), "place": (k, size), the loss
-      is that of the k-th rows of groups of `size` neighbours (all rows when absent): with one hard
-      image, (0, 2) are the records and (1, 2) their hard images, and the loss's own options}.
-      With the option "loss", a name of `LOSSES`, the entry may have any name: one loss, twice.
+    config_losses: name of `LOSSES` -> options, of which only the first is required:
+      weight: factor of the mean, from 0 on.
+      loss: name of `LOSSES`, for an entry with another name: one loss, twice.
+      implementation: dense (when absent) | chunked | ring.   chunk: images at a time, for chunked.
+      duplicates: keep (when absent) | mask (losses/masks.py).
+      negative_range: (first, last + 1 or None) of an example's hard negatives; all when absent.
+      rows: (start, step), every step-th row of the batch from `start`; all when absent. With one
+        hard image per record, (0, 2) are the records and (1, 2) their hard images.
+      The others are the loss's own.
     batch: "mask", False on padding, "negative_mask" and "positive_mask", False on missing hard
       texts; all True where the batch has none. "id", of images, is for duplicates="mask", which
       also reads the texts, and for itc and itm.
@@ -364,10 +258,10 @@ def thresholds(
     options = entry_of("cross_modal_rank", config_losses)
     if options is None:
         return None
-    of_masks = ("duplicates", "negative_range", "place")
-    kept = {key: options[key] for key in of_masks if key in options}
-    pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **kept)
-    return ce_clip.gaps(*ce_clip.ranked(outputs, pair_masks))
+    names = ("duplicates", "negative_range", "rows")
+    of_masks = {name: options[name] for name in names if name in options}
+    pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **of_masks)
+    return ce_clip.gaps(*inputs.cross_modal_rank(outputs, pair_masks))
 
 
 def teacher_decay(config_losses: Mapping[str, Mapping[str, Any]]) -> float | None:
@@ -405,10 +299,12 @@ def _complete(outputs: types.Outputs, batch: Mapping[str, Array]) -> dict[str, A
     return complete | dict(batch)
 
 
-def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = None) -> None:
+def check(
+    config_losses: Mapping[str, Mapping[str, Any]], rows_per_example: int | None = None
+) -> None:
     """Raises UsageError for a loss, option or value that `total` refuses, whatever the batch.
 
-    group: rows of an example, 1 + its hard images, to compare with `place`; None: not known.
+    rows_per_example: 1 + its hard images, to compare with `rows`; None: not known.
     """
     for name, options in config_losses.items():
         if not hasattr(options, "keys"):  # a ConfigDict is no Mapping
@@ -416,6 +312,11 @@ def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = No
                 f"the loss {name} has a table of options, {{'weight': 1.0}}; got {options!r:.50}"
             )
         loss = row(name, options)
+        if name in METRICS:
+            raise errors.UsageError(
+                f"{name!r} is another metric of a step: give this entry of config.losses a name "
+                f"besides {', '.join(METRICS)}"
+            )
         defaults = _option_defaults(loss)
         for option in options:
             errors.known(f"option of the loss {name}", option, (*COMMON_OPTIONS, *defaults))
@@ -433,7 +334,9 @@ def check(config_losses: Mapping[str, Mapping[str, Any]], group: int | None = No
                 "chunk, the images at a time, goes with implementation 'chunked' and with no "
                 f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
             )
-        masks.check(options.get("duplicates", "keep"), options.get("place", (0, 1)), group)
+        masks.check(
+            options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example
+        )
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
     for keeps in ("cross_modal_rank", "distill"):
         entry_of(keeps, config_losses)
@@ -461,7 +364,7 @@ def _per_example(
     chunk: int | None = None,
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
-    place: tuple[int, int] = (0, 1),
+    rows: tuple[int, int] = (0, 1),
     **options: Any,
 ) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
     """The loss of each example, and the mask of the examples that enter its mean."""
@@ -484,7 +387,7 @@ def _per_example(
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
         options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
-    pair_masks = masks.pair_masks(batch, duplicates, negative_range, place)
+    pair_masks = masks.pair_masks(batch, duplicates, negative_range, rows)
     values = loss.values(implementation, outputs, pair_masks, **options)
     return values, _is_counted(loss, pair_masks)
 

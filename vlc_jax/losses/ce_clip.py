@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vlc_jax import errors, types
-from vlc_jax.losses import masks, svlc
+from vlc_jax import errors
+from vlc_jax.losses import svlc
 from vlc_jax.losses.masks import MASKED_LOGIT, or_ones
 from vlc_jax.types import Scalar
 
@@ -100,24 +100,6 @@ def intra_modal(
     target = logits[:, 0, 0]
     is_class = mask.at[0, 0].set(True)[None]
     return jax.nn.logsumexp(jnp.where(is_class, logits, MASKED_LOGIT), axis=(1, 2)) - target
-
-
-def ranked(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `cross_modal_rank` and `gaps`. Raises UsageError without thresholds."""
-    if o.thresholds is None:
-        raise errors.UsageError(
-            "the loss cross_modal_rank needs the thresholds of the step before: in a loop of your "
-            "own, add jnp.zeros(negatives) to the first outputs, outputs._replace(thresholds=...), "
-            "and losses.thresholds(config_losses, outputs, batch) to the next"
-        )
-    scores = o.own_scores, o.own_negative_scores
-    return *scores, o.logit_scale, o.thresholds, masks.own_negatives(m)
-
-
-def texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `intra_modal`."""
-    texts = o.text.pooled, o.negative_text.pooled
-    return *texts, o.own_scores, o.logit_scale, masks.own_negatives(m)
 
 
 def _logits(

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from vlc_jax import errors, types
-from vlc_jax.losses import masks, svlc
+from vlc_jax import errors
+from vlc_jax.losses import svlc
 from vlc_jax.losses.masks import or_ones
 
 
@@ -85,34 +85,6 @@ def average(
 ) -> PyTree[Float[Array, "..."]]:
     """The teacher after a step: decay * teacher + (1 - decay) * params, of each parameter."""
     return jax.tree.map(lambda old, new: old + (1 - decay) * (new - old), teacher, params)
-
-
-def texts(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `text_grounded`. Raises UsageError without a teacher."""
-    texts = o.text.pooled, _teacher(o).text.pooled, o.negative_text.pooled
-    return *texts, masks.own_negatives(m)
-
-
-def features(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
-    """The arguments of `distill`. Raises UsageError without a teacher."""
-    both = (o, _teacher(o))
-    pairs = [x.image.pooled for x in both] + [x.text.pooled for x in both]
-    image, teacher_image, text, teacher_text = pairs
-    given = image, text, teacher_image, teacher_text
-    if o.negative_text is None:
-        return given
-    negatives = (x.negative_text.pooled for x in both)
-    return *given, *negatives, masks.own_negatives(m)
-
-
-def _teacher(o: types.Outputs) -> types.Outputs:
-    if o.teacher is None:
-        raise errors.UsageError(
-            "the losses distill and text_grounded need a teacher, which distill keeps: set "
-            "config.losses.distill, with weight 0 for the teacher alone (in a loop of your own, "
-            "add the teacher's outputs: outputs._replace(teacher=...))"
-        )
-    return o.teacher
 
 
 def _distance(x: jax.Array, teacher: jax.Array) -> jax.Array:

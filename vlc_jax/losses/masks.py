@@ -87,17 +87,21 @@ def or_ones(mask: Bool[Array, "..."] | None, scores: Float[Array, "..."]) -> Boo
     return jnp.ones(scores.shape, bool) if mask is None else mask
 
 
-def check(duplicates: str, place: tuple[int, int] = (0, 1), group: int | None = None) -> None:
-    """Raises UsageError unless `duplicates` is "keep" or "mask", and `place` one of a group.
+def check(
+    duplicates: str, rows: tuple[int, int] = (0, 1), rows_per_example: int | None = None
+) -> None:
+    """Raises UsageError unless `duplicates` is "keep" or "mask", and `rows` are possible.
 
-    place: (k, size), row k of groups of `size` rows.   group: rows of an example; None: any.
+    rows: (start, step), every step-th row from `start`.
+    rows_per_example: 1 + its hard images, the only step above 1; None: any.
     """
     errors.known("value of duplicates", duplicates, DUPLICATES)
-    is_place = len(place) == 2 and 0 <= place[0] < place[1]
-    if not is_place or (group is not None and place[1] not in (1, group)):
+    is_slice = len(rows) == 2 and 0 <= rows[0] < rows[1]
+    if not is_slice or rows[1] not in (1, rows_per_example or rows[1]):
         raise errors.UsageError(
-            "place is (k, size), the k-th row from 0 of groups of size = 1 + "
-            f"config.input.hard_images = {group or 'any'} rows; got {tuple(place)}"
+            "rows of a loss is (start, step), every step-th row from start: start is below step, "
+            f"step is 1 + config.input.hard_images = {rows_per_example or 'any'}, or 1 for all "
+            f"rows; got {tuple(rows)}"
         )
 
 
@@ -105,12 +109,12 @@ def pair_masks(
     batch: Mapping[str, Array],
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
-    place: tuple[int, int] = (0, 1),
+    rows: tuple[int, int] = (0, 1),
 ) -> PairMasks:
     """The masks of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
 
     Hard negatives outside [first, stop) of negative_range count as missing; a stop of None is their
-    number. With place = (k, size) all rows but the k-th of groups of `size` count as padding.
+    number. With rows = (start, step) all rows but every step-th from `start` count as padding.
     Raises UsageError unless `duplicates` is "keep" or "mask".
     """
     check(duplicates)
@@ -130,8 +134,8 @@ def pair_masks(
         is_in_range = (index >= first) & (index < (len(index) if stop is None else stop))
         negative_mask &= is_in_range[None]
     hard, index = (negative_mask, batch.get("positive_mask")), jnp.arange(len(mask))
-    if place[1] > 1:
-        mask = mask & (index % place[1] == place[0])
+    if rows[1] > 1:
+        mask = mask & (index % rows[1] == rows[0])
     return PairMasks(mask, index, *hard, hashes, batch.get("id"))
 
 
@@ -212,12 +216,13 @@ def positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~equal)
 
 
-def units(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
-    """`positives`, without the units of other examples that are also units of the image."""
+def unshared_positives(pair_masks: PairMasks) -> Bool[Array, "images texts positives"]:
+    """`positives`, without the hard positives of other examples that equal one of the image's own:
+    a phrase or unit that two images share is no negative of either."""
     real, hashes = positives(pair_masks), pair_masks.hashes
     if hashes is None:
         return real
-    # image i, its unit m, and unit k of example j
+    # image i, its positive m, and positive k of example j
     equal = _equal(hashes.positive[:, :, None, None], hashes.positive[None, None])
     shared = (equal & own_positives(pair_masks)[:, :, None, None]).any(axis=1)
     return real & (is_own(pair_masks, pair_masks)[:, :, None] | ~shared)

@@ -61,7 +61,7 @@ def phrases(
     if pair_masks is None:
         pair_masks = masks.complete(len(scores), positives=scores.shape[2])
     own = masks.is_own(pair_masks, pair_masks)[:, :, None]
-    block = scores, own, masks.units(pair_masks)
+    block = scores, own, masks.unshared_positives(pair_masks)
     return _over_texts(logit_scale, logit_bias, pair_masks, block)
 
 
@@ -79,7 +79,7 @@ def positives(
         pair_masks = masks.complete(len(scores), positives=positive_scores.shape[2])
     own = masks.is_own(pair_masks, pair_masks)
     captions = scores, own, masks.captions(pair_masks, pair_masks)
-    hard = positive_scores, own[:, :, None], masks.units(pair_masks)
+    hard = positive_scores, own[:, :, None], masks.unshared_positives(pair_masks)
     return _over_texts(logit_scale, logit_bias, pair_masks, captions, hard)
 
 

@@ -16,10 +16,9 @@ positives. The foil of unit k is the k-th of as many hard negatives, the last on
 (config.input.negatives.of_positives = 1). CS-CLIP adds it to NegCLIP's loss with weight 0.5.
 
 CLIC's are `clic`, `clic_negative` and `clic_distance` (Peleg et al. 2025, equations 4 to 6), with
-weights 0.5, 0.5 and 1, of an image with several texts that are all true of it.
+weights 0.5, 0.5 and 1, of an image with several texts p_ik that are all true of it: p_i1 is the
+caption, the others are the hard positives.
 """
-
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -78,12 +77,9 @@ def analogy_symmetric(
     In the transposed term the rows are hard positives, without the missing ones; the columns are
     the images and captions of all examples.
     """
-    mask, losses = or_ones(mask, image_scores), []
-    for scores in (image_scores, text_scores):
-        losses.append(_one_direction(scores, logit_scale, mask))
-        transposed = jnp.swapaxes(scores, 0, 1)
-        losses.append(_one_direction(transposed, logit_scale, jnp.swapaxes(mask, 0, 1)))
-    return _mean(functools.reduce(jnp.add, losses) / 4, mask)
+    mask = or_ones(mask, image_scores)
+    losses = [_both_directions(scores, logit_scale, mask) for scores in (image_scores, text_scores)]
+    return _mean((losses[0] + losses[1]) / 2, mask)
 
 
 def paraphrase(
@@ -98,8 +94,8 @@ def paraphrase(
     The half of `analogy` between texts, with captions and hard positives exchanged. `text_scores`,
     several hard positives and `mask` as there.
     """
-    mask, turned = or_ones(mask, text_scores), jnp.swapaxes(text_scores, 0, 1)
-    return _mean(_one_direction(turned, logit_scale, jnp.swapaxes(mask, 0, 1)), mask)
+    mask = or_ones(mask, text_scores)
+    return _mean(_one_direction(*_transposed(text_scores, logit_scale, mask)), mask)
 
 
 def mil(
@@ -177,9 +173,7 @@ def units(
     foil = jnp.where(has_unit, foil, MASKED_LOGIT)
     rows = jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), foil)
     columns = jax.nn.logsumexp(logits, axis=0)
-    losses = (rows + columns) / 2 - _diagonal(logits)
-    total = jnp.sum(jnp.where(has_unit, losses, 0.0), axis=1)
-    return total / jnp.maximum(jnp.sum(has_unit, axis=1), 1)
+    return _own_mean((rows + columns) / 2 - _diagonal(logits), has_unit)
 
 
 def clic(
@@ -194,9 +188,7 @@ def clic(
     The mean is over the texts that example i has. `mask` None: no text is missing.
     """
     mask = or_ones(mask, scores)
-    ways = (scores, mask), (jnp.swapaxes(scores, 0, 1), jnp.swapaxes(mask, 0, 1))
-    losses = [_one_direction(x, logit_scale, is_pair) for x, is_pair in ways]
-    return _mean((losses[0] + losses[1]) / 2, mask)
+    return _mean(_both_directions(scores, logit_scale, mask), mask)
 
 
 def clic_negative(
@@ -206,14 +198,15 @@ def clic_negative(
     mask: Bool[Array, "batch texts"] | None = None,
     negative_mask: Bool[Array, "batch negatives"] | None = None,
 ) -> Float[Array, " batch"]:
-    """`negative`, the mean over the texts of an image; masks None: no text is missing."""
-    mask = or_ones(mask, own_scores)
-    negative_mask = or_ones(negative_mask, own_negative_scores)
-    losses = [
-        negative(own, own_negative_scores, logit_scale, negative_mask) for own in own_scores.T
-    ]
-    total = jnp.sum(jnp.where(mask, jnp.stack(losses, axis=1), 0.0), axis=1)
-    return total / jnp.maximum(jnp.sum(mask, axis=1), 1)
+    """`negative` for each of an image's texts, against the same hard negatives.
+
+        loss_i = mean_k log(exp(s x_i.p_ik) + sum_l exp(s x_i.n_il)) - s x_i.p_ik
+
+    The mean is over the texts that example i has. Masks None: no text is missing.
+    """
+    texts = own_scores.T
+    losses = [negative(own, own_negative_scores, logit_scale, negative_mask) for own in texts]
+    return _own_mean(jnp.stack(losses, axis=1), or_ones(mask, own_scores))
 
 
 def clic_distance(
@@ -221,11 +214,23 @@ def clic_distance(
     positive_text: Float[Array, "batch embed"],
     mask: Bool[Array, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-    """Squared distance |t_i - p_i1|^2 of a caption and its first hard positive; 0 without one."""
+    """Squared distance |p_i1 - p_i2|^2 of caption and first hard positive; 0 without one."""
     # float32: near 0 bfloat16 has no digits left of the difference
     squares = (text.astype(jnp.float32) - positive_text.astype(jnp.float32)) ** 2
     distance = jnp.sum(squares, axis=1)
     return jnp.where(or_ones(mask, distance), distance, 0.0)
+
+
+def _both_directions(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:
+    """The mean of `_one_direction` of the scores and of the transposed scores."""
+    turned = _one_direction(*_transposed(scores, logit_scale, mask))
+    return (_one_direction(scores, logit_scale, mask) + turned) / 2
+
+
+def _transposed(
+    scores: jax.Array, logit_scale: Scalar, mask: jax.Array
+) -> tuple[jax.Array, Scalar, jax.Array]:
+    return jnp.swapaxes(scores, 0, 1), logit_scale, jnp.swapaxes(mask, 0, 1)
 
 
 def _one_direction(scores: jax.Array, logit_scale: Scalar, mask: jax.Array) -> jax.Array:
@@ -242,6 +247,11 @@ def _diagonal(x: jax.Array) -> jax.Array:
 
 
 def _mean(losses: jax.Array, mask: jax.Array) -> jax.Array:
-    own_mask = _diagonal(mask)
-    total = jnp.sum(jnp.where(own_mask, losses, 0.0), axis=1)
-    return total / jnp.maximum(jnp.sum(own_mask, axis=1), 1)
+    """`_own_mean` with the diagonal of a mask of all pairs."""
+    return _own_mean(losses, _diagonal(mask))
+
+
+def _own_mean(losses: jax.Array, mask: jax.Array) -> jax.Array:
+    """Mean of losses[i, k] over the texts k that example i has; 0 without any."""
+    total = jnp.sum(jnp.where(mask, losses, 0.0), axis=1)
+    return total / jnp.maximum(jnp.sum(mask, axis=1), 1)

@@ -114,11 +114,11 @@ class PACL(patch_head.PatchHead):
         """w_p and e_p t of every image and every text, or the image's own texts; the products,
         most of the work, are computed once."""
         products = pooling.products(patches, text)
-        place, similarity = patches, products
+        located, similarity = patches, products
         if self.rope_after and self.rope != "none":
-            place = super().rotated(patches)
-            similarity = pooling.products(place, text)
-        weights = pooling.sigmoid(similarity, pooling.inverse_length(place), self.sharpness)
+            located = super().rotated(patches)
+            similarity = pooling.products(located, text)
+        weights = pooling.sigmoid(similarity, pooling.inverse_length(located), self.sharpness)
         return weights, products
 
     def _is_pooled(self, image: types.ImageFeatures, is_training: bool) -> bool:

@@ -47,7 +47,6 @@ class Pooled(heads.Head):
                 "the rule fsc is a loss of FSC-CLIP, which is evaluated by its pooled features: "
                 "set config.model.head.scoring='global'"
             )
-
         if self.mapping == "linear" and self.scoring == "global":
             raise errors.UsageError(
                 "mapping='linear' changes scores of pooled patches, and scoring='global' scores by "

@@ -19,7 +19,7 @@ from vlc_jax.errors import UsageError
 from vlc_jax.plan import hlo, step_jaxpr
 from vlc_jax.setup import plan_search
 from vlc_jax.setup.plan_search import Planned
-from vlc_jax.train import step as train_step
+from vlc_jax.train import compiled_step
 from vlc_jax.train.flops import Flops
 
 GIB = 2**30
@@ -129,14 +129,14 @@ def make(planned: Planned) -> Plan:
     )
 
 
-def _compile(planned: Planned, step: step_jaxpr.Program) -> train_step.Compiled:
+def _compile(planned: Planned, step: step_jaxpr.Program) -> compiled_step.Compiled:
     setup = planned.setup
     if not planned.is_scored:
-        return train_step.compile_step(setup, *step.arguments)
+        return compiled_step.compile_step(setup, *step.arguments)
     with jax.set_mesh(setup.mesh):
         replicated = sharding.replicated(setup.mesh)
         function = jax.jit(step.function, out_shardings=replicated)
-        return train_step.compile_and_count(function, *step.arguments)
+        return compiled_step.compile_and_count(function, *step.arguments)
 
 
 def run(steps: plan_search.Steps) -> bool:

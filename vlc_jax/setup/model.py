@@ -153,7 +153,7 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
         seed=config.seed,
         spike_guard=tuple(c.spike_guard),
         teacher_decay=losses.teacher_decay(terms),
-        thresholds=negatives if losses.entry_of("cross_modal_rank", terms) else 0,
+        num_thresholds=negatives if losses.entry_of("cross_modal_rank", terms) else 0,
     )
 
 

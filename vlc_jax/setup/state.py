@@ -29,8 +29,8 @@ def initial_memory(optimization: Optimization, params: Any) -> dict[str, Any]:
     The thresholds start at 0, the teacher as a copy of the trained parameters `params`.
     """
     memory: dict[str, Any] = {}
-    if optimization.thresholds:
-        memory["thresholds"] = jnp.zeros(optimization.thresholds, jnp.float32)
+    if optimization.num_thresholds:
+        memory["thresholds"] = jnp.zeros(optimization.num_thresholds, jnp.float32)
     if optimization.teacher_decay is not None:
         # copies: the step donates the whole state, and no array may be donated twice
         memory["teacher"] = jax.tree.map(jnp.copy, params)

@@ -41,7 +41,7 @@ def check(config: ConfigDict, mode: str) -> None:
     if mode == "train" and config.interpolate.get("other"):
         raise UsageError("config.interpolate belongs to --mode eval: train first, then evaluate")
     for name, options in config.losses.items():
-        known("loss", options.get("loss", name), losses.LOSSES)
+        losses.row(name, dict(options))
     # in training only: an evaluated run may be of a version whose losses had other options
     if mode in ("train", "plan"):
         losses.check(configured_losses(config), 1 + config.input.hard_images)
@@ -77,19 +77,17 @@ def check_benchmark_name(name: str) -> None:
 
 def check_forms(config: ConfigDict) -> None:
     """Raises UsageError for a field that must be a table, pair or regular expression and is not."""
-    for name, options in config.evals.items():
+    for name in config.evals:
         check_benchmark_name(name)
-        if not isinstance(options, ConfigDict):
-            raise UsageError(
-                f"config.evals.{name} holds the options of a benchmark, such as "
-                f"{{'split': 'validation'}}; got {options!r}"
-            )
-    for name, options in config.losses.items():
-        if not isinstance(options, ConfigDict):
-            raise UsageError(
-                f"config.losses.{name} holds the options of a loss, such as {{'weight': 1.0}}; "
-                f"got {options!r}"
-            )
+    for table, of in (
+        ("evals", "a benchmark, such as {'split': 'validation'}"),
+        ("losses", "a loss, such as {'weight': 1.0}"),
+    ):
+        for name, options in config[table].items():
+            if not isinstance(options, ConfigDict):
+                raise UsageError(
+                    f"config.{table}.{name} holds the options of {of}; got {options!r}"
+                )
     if config.pretrain and "optimizer" not in config.pretrain:
         raise UsageError(
             "config.pretrain is the complete config of a run to train first, as of a config file; "
@@ -161,15 +159,16 @@ def check_numbers(config: ConfigDict) -> None:
 
 
 def check_pairs(config: ConfigDict) -> None:
-    """Raises UsageError for batches of one pair with a loss that contrasts pairs."""
-    pairs = config.batch_size // config.sub_batches
-    contrasts = [name for name in ("infonce", "sigmoid", "itc", "itm") if name in config.losses]
-    if contrasts and pairs < 2:
-        raise UsageError(
-            f"config.batch_size={config.batch_size} with config.sub_batches={config.sub_batches} "
-            f"has no negatives: {contrasts[0]} contrasts the pairs of a batch; take at least "
-            f"batch_size={2 * config.sub_batches}"
-        )
+    """Raises UsageError for one pair at a time with a loss that contrasts pairs."""
+    for name, options in configured_losses(config).items():
+        is_contrast = options.get("loss", name) in ("infonce", "sigmoid", "itc", "itm")
+        least = 2 * config.sub_batches * options.get("rows", (0, 1))[1]
+        if is_contrast and config.batch_size < least:
+            raise UsageError(
+                f"config.batch_size={config.batch_size} with sub_batches={config.sub_batches} has "
+                f"no negatives for the loss {name}, which contrasts pairs; take at least "
+                f"batch_size={least}"
+            )
 
 
 def check_ranges(config: ConfigDict) -> None:

@@ -33,7 +33,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -118,7 +117,7 @@ def embed(args: argparse.Namespace, engine: parts.Engine | None = None) -> str:
     is_resumed = check_request(out, request)
     work = parts.Parts(
         functools.partial(part_rows, args, items, model.fingerprint),
-        out.with_name(f"{out.name}.parts"),
+        parts.beside(out),
         total=len(items.names),
         size=BATCHES * args.batch_size,
         request={**request, "batch_size": args.batch_size},
@@ -129,8 +128,7 @@ def embed(args: argparse.Namespace, engine: parts.Engine | None = None) -> str:
         items = items._replace(embed=functools.partial(stored, work))
     if not out.exists():
         write(out, items, model, args.batch_size, {"path": str(args.model), **request}, is_resumed)
-    if (work.out / parts.REQUEST).exists():
-        shutil.rmtree(work.out)
+    parts.remove(work.out)
     summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
     if bad := read_bad(out):
         summary += f"; {len(bad):,} cannot be read, see {bad_file(out)}, and are NaN"
@@ -145,7 +143,10 @@ def part_rows(args: argparse.Namespace, items: Input, fingerprint: str, rows: ra
     """
     model = command.shared_model(args)
     if model.fingerprint != fingerprint:
-        raise DataError(f"{args.model} is another model on a worker than where the command started")
+        raise DataError(
+            f"{args.model} is another model on a worker than where the command started: --model is "
+            "a path that all workers see, with the same files"
+        )
     reasons, arrays, done = dict[int, str](), [], 0
     for batch, bad in items.embed(model, args.batch_size, rows):
         reasons |= {done + row: reason for row, reason in bad.items()}

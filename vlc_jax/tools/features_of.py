@@ -130,5 +130,8 @@ def _made(config: str, weights: str, dtype: str, names: tuple[str, ...]) -> Feat
     setup = resolve(SavedConfig(json.loads(config), Path("the config of this command")).lock())
     params, fingerprint = init_from.load_frozen(setup)
     if json.dumps(fingerprint) != weights:
-        raise UsageError("a worker finds other weights than those where the command started")
+        raise UsageError(
+            "a worker finds other weights than those where the command started: config.init_from "
+            "is a path that all workers see, with the same files"
+        )
     return FeaturesOf(setup, params, fingerprint, dtype, names)

@@ -15,7 +15,7 @@ from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.processes.watchdog import Watchdog
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import config_of_run, init_from
-from vlc_jax.train import step as train_step
+from vlc_jax.train import compiled_step
 from vlc_jax.train.batches import BatchIterator
 from vlc_jax.train.first_state import load_frozen_for_step, restore_or_init
 from vlc_jax.train.metrics_log import MetricsLog
@@ -124,7 +124,7 @@ class Run(NamedTuple):
         """
         setup, log, batches = self.setup, self.log, self.batches
         steps, start = setup.training.steps, int(state.step)
-        one_step = train_step.CompiledSteps(setup, self.frozen)
+        one_step = compiled_step.CompiledSteps(setup, self.frozen)
         step = start
         try:
             if step < steps:
@@ -162,7 +162,7 @@ class Run(NamedTuple):
             raise PreemptedError(*error.args, saved) from error
 
     def compile(
-        self, one_step: train_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal
+        self, one_step: compiled_step.CompiledSteps, state: State, batch: Batch, stop: StopSignal
     ) -> None:
         """Compiles the step for a batch, unless a signal arrives."""
         # a divergence of the previous step is reported before a long compilation

@@ -1,17 +1,16 @@
-"""The train step (forward, backward, update), as a pure function and compiled."""
+"""The train step (forward, backward, update), as a pure function."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import NamedSharding
 
 from vlc_jax import losses, types
 from vlc_jax.losses import degla
-from vlc_jax.train import flops, spike_guard
+from vlc_jax.train import spike_guard
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
@@ -99,11 +98,11 @@ def sub_batch_loss(
     value, sums = losses.total(config_losses, outputs, batch, setup.mesh)
     parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
     metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
-    kept = {}
+    following = {}
     if "thresholds" in memory:
-        kept["thresholds"] = losses.thresholds(config_losses, outputs, batch)
-        metrics["threshold"] = kept["thresholds"].mean()
-    return value, (metrics, batch_stats, kept)
+        following["thresholds"] = losses.thresholds(config_losses, outputs, batch)
+        metrics["threshold"] = following["thresholds"].mean()
+    return value, (metrics, batch_stats, following)
 
 
 def forward(
@@ -186,65 +185,3 @@ def split_batch(batch: Batch, sub_batches: int, group: int) -> Batch:
         return groups.reshape(sub_batches, -1, *x.shape[1:])
 
     return jax.tree.map(split, batch)
-
-
-class Compiled(NamedTuple):
-    """A compiled program and its FLOPs."""
-
-    program: jax.stages.Compiled
-    flops: flops.Flops
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.program(*arguments)
-
-
-class CompiledSteps:
-    """The train step, compiled once per text shape of the batch."""
-
-    def __init__(self, setup: Setup, frozen: Any) -> None:
-        self._setup, self._frozen = setup, frozen
-        self._steps: dict[tuple[int, ...], Compiled] = {}
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def has(self, batch: Batch) -> bool:
-        """True if the step of this batch's shape is compiled."""
-        return batch["text"].shape in self._steps
-
-    def compile(self, state: State, batch: Batch) -> None:
-        """Compiles the step for this batch's shape."""
-        step = compile_step(self._setup, state, self._frozen, batch)
-        self._steps[batch["text"].shape] = step
-
-    def flops(self, batch: Batch) -> float:
-        """FLOPs of the compiled step of this batch's shape, for MFU."""
-        return self._steps[batch["text"].shape].flops.model
-
-    def __call__(self, state: State, batch: Batch) -> tuple[State, dict[str, jax.Array]]:
-        return self._steps[batch["text"].shape](state, self._frozen, batch)
-
-
-def compile_step(
-    setup: Setup, state: State, frozen: Any, batch: Mapping[str, jax.Array | jax.ShapeDtypeStruct]
-) -> Compiled:
-    """Compiles the train step for these arrays or shapes.
-
-    `state` is donated; the new state has the same shardings.
-    """
-    shardings = jax.tree.map(lambda x: x.sharding, state)
-    step = jax.jit(
-        make_step(setup),
-        out_shardings=(shardings, NamedSharding(setup.mesh, jax.P())),
-        donate_argnums=0,
-    )
-    # a mesh context is per thread, and this may run in another one
-    with jax.set_mesh(setup.mesh):
-        return compile_and_count(step, state, frozen, batch)
-
-
-def compile_and_count(function: Any, *arguments: Any) -> Compiled:
-    """Compiles a jitted function for these arguments, and counts the FLOPs of its trace."""
-    # trace and lower apart: the jaxpr is there already, and counting it costs no second trace
-    traced = function.trace(*arguments)
-    return Compiled(traced.lower().compile(), flops.count(traced.jaxpr))

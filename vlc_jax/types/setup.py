@@ -35,8 +35,8 @@ class Optimization(NamedTuple):
       running median; after `steps` of them in a row the run ends. (): no guard.
     teacher_decay: decay per step of the teacher, a moving average of the trained parameters, of the
       loss `distill`; None: no teacher.
-    thresholds: hard negatives per example, each with a threshold of the loss `cross_modal_rank`;
-      0: without that loss.
+    num_thresholds: of the loss `cross_modal_rank`, one per hard negative of an example; 0: without
+      that loss.
     """
 
     optimizer: optax.GradientTransformation
@@ -49,7 +49,7 @@ class Optimization(NamedTuple):
     seed: int
     spike_guard: tuple[float, int] | tuple[()] = ()
     teacher_decay: float | None = None
-    thresholds: int = 0
+    num_thresholds: int = 0
 
 
 class BenchmarkSetup(NamedTuple):

@@ -36,7 +36,7 @@ from vlc_jax.input_pipeline.commands import (
 from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import make_source, shards
-from vlc_jax.input_pipeline.stores import fetch, placed
+from vlc_jax.input_pipeline.stores import any_path, fetch
 
 NEEDS_BEAM = "Apache Beam is not installed: pip install 'vlc_jax[beam]'"
 
@@ -93,7 +93,7 @@ def half(job, report, advance):
 
 @pytest.mark.parametrize("kind", ["disk", "store"])
 def test_bytes_do_not_depend_on_workers_tries_and_stops(tmp_path, kind, request):
-    out = tmp_path if kind == "disk" else placed.of(request.getfixturevalue("store"))
+    out = tmp_path if kind == "disk" else any_path.of(request.getfixturevalue("store"))
     write(tmp_path / "one")
     assert write(out / "four", engine=workers)["skipped"].keys() == {"r3", "r17", "r18"}
     with pytest.raises(KeyboardInterrupt):
@@ -140,7 +140,7 @@ def test_the_share_of_bad_records_is_that_of_all_workers_and_mended_ones_are_tak
 ):
     out = tmp_path / "out"
     if engine == "store":
-        out, engine = placed.of(request.getfixturevalue("store")), workers
+        out, engine = any_path.of(request.getfixturevalue("store")), workers
     with pytest.raises(DataError, match=r"3 of 30 records cannot be used.*last is r18"):
         write(out, share=0.09, engine=engine)
     write(tmp_path / "fresh", Noise(bad=(17,)), share=0.09)
@@ -152,7 +152,7 @@ def test_the_share_of_bad_records_is_that_of_all_workers_and_mended_ones_are_tak
 def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins(
     tmp_path, kind, request
 ):
-    out = (tmp_path if kind == "disk" else placed.of(request.getfixturevalue("store"))) / "out"
+    out = (tmp_path if kind == "disk" else any_path.of(request.getfixturevalue("store"))) / "out"
     orphan = {}
 
     def killed(job, report, advance):
@@ -266,7 +266,7 @@ def test_workers_read_a_store_in_place_and_write_whole_shards_to_it(
     monkeypatch.setattr(fetch, "local", lambda *_: pytest.fail("copied"))
     for where, out in ((f"{store}/set", f"{store}/out"), (tmp_path / "set", tmp_path / "out")):
         assert prepare.main([*words, f"{prefix}{where}", *common, "--out", str(out)]) == 0
-    there, here = content(placed.of(f"{store}/out")), content(tmp_path / "out")
+    there, here = content(any_path.of(f"{store}/out")), content(tmp_path / "out")
     # the request names the place
     manifests = [json.loads(each.pop("manifest.json")) for each in (there, here)]
     assert there == here
@@ -289,7 +289,7 @@ def test_other_addresses_are_copied_to_this_machine_or_refused(store, monkeypatc
 @pytest.mark.parametrize("kind", ["tars", "parquet"])
 def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, kind, monkeypatch):
     in_a_store(tmp_path, store, kind)
-    monkeypatch.setattr(placed, "_BLOCK", 64)  # else one block holds the file
+    monkeypatch.setattr(any_path, "_BLOCK", 64)  # else one block holds the file
     name, option = {"tars": ("img2dataset", "tars"), "parquet": ("records", "path")}[kind]
     source = make_source(name, "all", **{option: f"{store}/set"})
 

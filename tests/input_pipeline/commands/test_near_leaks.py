@@ -142,6 +142,8 @@ def test_regions_and_shuffled_images_are_looked_for_as_their_whole_image():
 def test_requests_that_cannot_be_compared_are_refused(folder, capsys):
     for words, said in (
         (["--train", "photos/t.jsonl", "--root", "x"], "--root belongs to --pixels"),
+        (["--train", "photos/t.jsonl", "--distance", "0"], "--distance belongs to --pixels"),
+        (["--pixels", "--train", "x", "--vg-image-data", "x"], "--vg-image-data is for names"),
         (["--train", "photos/t.jsonl"], "name annotations of evaluations in --eval"),
         (["--pixels", "--train", "prepared"], "no evaluation images"),
         (

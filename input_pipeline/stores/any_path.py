@@ -1,6 +1,6 @@
 """Files on a disk or in an object store, where they are: read in parts, written whole.
 
-A `Place` is a Path or, for an address such as gs://bucket/00000.tar, a StorePath, which has the
+`AnyPath` is a Path or, for an address such as gs://bucket/00000.tar, a StorePath, which has the
 methods of a Path that are needed here. Unlike `fetch.local` nothing is copied: a worker of a
 cluster reads the bytes of its records alone.
 """
@@ -182,11 +182,12 @@ class _Reader(io.RawIOBase):
         return len(data)
 
 
-Place = Path | StorePath
+AnyPath = Path | StorePath
 
 
-def of(path: str | os.PathLike[str]) -> Place:
-    """The place of a path. Raises ValueError for an address of the hub, whose files are copied."""
+def of(path: str | os.PathLike[str]) -> AnyPath:
+    """A Path, or a StorePath for an address. Raises ValueError for one of the hub, whose files are
+    copied."""
     if not stores.is_url(path):
         return Path(path)
     address = str(path).rstrip("/")
@@ -194,11 +195,11 @@ def of(path: str | os.PathLike[str]) -> Place:
     return StorePath(address)
 
 
-def read(place: Place, offsets_sizes: Sequence[int]) -> list[bytes]:
+def read(path: AnyPath, offsets_sizes: Sequence[int]) -> list[bytes]:
     """The bytes at (offset, size, offset, size, ...). Raises OSError."""
-    if isinstance(place, StorePath):
-        return place.read_parts(offsets_sizes)
-    descriptor = os.open(place, os.O_RDONLY)
+    if isinstance(path, StorePath):
+        return path.read_parts(offsets_sizes)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         return [
             os.pread(descriptor, size, offset)
@@ -209,18 +210,18 @@ def read(place: Place, offsets_sizes: Sequence[int]) -> list[bytes]:
 
 
 @contextmanager
-def drafts(places: Sequence[Place], end: str = ".partial") -> Iterator[list[Path]]:
-    """Files on this machine to be `put` at their places; removed at the end.
+def drafts(targets: Sequence[AnyPath], end: str = ".partial") -> Iterator[list[Path]]:
+    """Files on this machine to be `put` at their targets; removed at the end.
 
-    end: of their names, which are beside those of places on a disk; a unique one if several
+    end: of their names, which are beside those of targets on a disk; a unique one if several
     processes write them.
     """
     with tempfile.TemporaryDirectory() as folder:
         paths = [
-            place.with_name(f"{place.name}{end}")
-            if isinstance(place, Path)
-            else Path(folder) / place.name
-            for place in places
+            target.with_name(f"{target.name}{end}")
+            if isinstance(target, Path)
+            else Path(folder) / target.name
+            for target in targets
         ]
         try:
             yield paths
@@ -229,28 +230,28 @@ def drafts(places: Sequence[Place], end: str = ".partial") -> Iterator[list[Path
                 path.unlink(missing_ok=True)
 
 
-def put(draft: Path, place: Place) -> None:
-    """Gives a file on this machine its place, at once; on a disk by a rename. Raises OSError."""
-    if isinstance(place, StorePath):
-        place.upload(draft)
+def put(draft: Path, path: AnyPath) -> None:
+    """Gives a file on this machine its path, at once; on a disk by a rename. Raises OSError."""
+    if isinstance(path, StorePath):
+        path.upload(draft)
     else:
-        os.replace(draft, place)
+        os.replace(draft, path)
 
 
-def rename(place: Place, name: str) -> None:
+def rename(path: AnyPath, name: str) -> None:
     """Renames a file within its folder. Raises FileNotFoundError."""
-    if isinstance(place, StorePath):
-        place.rename(name)
+    if isinstance(path, StorePath):
+        path.rename(name)
     else:
-        place.rename(place.with_name(name))
+        path.rename(path.with_name(name))
 
 
-def write_json(place: Place, document: Any, end: str = ".partial", **options: Any) -> None:
+def write_json(path: AnyPath, document: Any, end: str = ".partial", **options: Any) -> None:
     """Writes a JSON file at once. end: see `stores.replacing`.   options: of json.dumps."""
-    if isinstance(place, StorePath):
-        place.write_bytes(json.dumps(document, **options).encode())
+    if isinstance(path, StorePath):
+        path.write_bytes(json.dumps(document, **options).encode())
         return
-    with stores.replacing(place, end) as file:
+    with stores.replacing(path, end) as file:
         json.dump(document, file, **options)
 
 

@@ -1,0 +1,184 @@
+"""The arguments of each formula of LOSSES, from the outputs of a model and the masks of pairs.
+
+A function is named like its formula. `o` has the hard texts that the row's `needs` names; what else
+a formula reads is checked here, and UsageError raised where a model lacks it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from vlc_jax import errors, types
+from vlc_jax.losses import masks, tiles
+
+Inputs = Callable[[types.Outputs, masks.PairMasks], tuple[Any, ...]]
+
+
+def embeddings(
+    o: types.Outputs, m: masks.PairMasks, negative_text: jax.Array | None = None
+) -> tuple[jax.Array, tiles.Texts, jax.Array]:
+    """The arguments of the chunked and ring implementations."""
+    return o.image.pooled, tiles.Texts(o.text.pooled, negative_text, m), o.logit_scale
+
+
+def local(inputs: Inputs) -> Inputs:
+    """The same inputs with a head's second scores in place of its scores."""
+
+    def of_local(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
+        if o.local is None:
+            raise errors.UsageError(
+                "a loss named ..._local needs scores of pooled patches beside those of the model: "
+                "set config.model.name to 'pooled' or 'flair'"
+            )
+        return inputs(o._replace(**o.local), m)
+
+    return of_local
+
+
+def negative(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `negative`."""
+    return o.own_scores, o.own_negative_scores, o.logit_scale, masks.own_negatives(m)
+
+
+def analogy(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `analogy` and `analogy_symmetric`."""
+    return o.positive_scores, *paraphrase(o, m)
+
+
+def paraphrase(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `paraphrase`."""
+    # cosines for every head: its own score compares an image with a text, never two texts
+    texts = o.text.pooled, o.positive_text.pooled
+    scores = jnp.einsum("ie,tpe->itp", *texts, precision="highest")
+    return scores, o.logit_scale, masks.positives(m)
+
+
+def mil(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `mil`."""
+    return o.positive_scores, o.logit_scale, masks.positives(m)
+
+
+def negative_bag(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `negative_bag`."""
+    scores = o.own_positive_scores, o.own_negative_scores
+    return *scores, o.logit_scale, masks.own_positives(m), masks.own_negatives(m)
+
+
+def units(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `units`."""
+    scores = o.positive_scores, o.own_negative_scores
+    return *scores, o.logit_scale, masks.unshared_positives(m), masks.own_negatives(m)
+
+
+def clic(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `clic`: caption and hard positives, all of them true of the image."""
+    scores = jnp.concatenate([o.scores[:, :, None], o.positive_scores], axis=2)
+    parts = masks.captions(m, m)[:, :, None], masks.unshared_positives(m)
+    return scores, o.logit_scale, jnp.concatenate(parts, axis=2)
+
+
+def clic_negative(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `clic_negative`; texts as for `clic`."""
+    scores = jnp.concatenate([o.own_scores[:, None], o.own_positive_scores], axis=1)
+    mask = jnp.concatenate([m.mask[:, None], masks.own_positives(m)], axis=1)
+    return scores, o.own_negative_scores, o.logit_scale, mask, masks.own_negatives(m)
+
+
+def clic_distance(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `clic_distance`."""
+    return o.text.pooled, o.positive_text.pooled[:, 0], masks.own_positives(m)[:, 0]
+
+
+def cross_modal_rank(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `cross_modal_rank` and `gaps`. Raises UsageError without thresholds."""
+    if o.thresholds is None:
+        raise errors.UsageError(
+            "the loss cross_modal_rank needs the thresholds of the step before: in a loop of your "
+            "own, add jnp.zeros(negatives) to the first outputs, outputs._replace(thresholds=...), "
+            "and losses.thresholds(config_losses, outputs, batch) to the next"
+        )
+    scores = o.own_scores, o.own_negative_scores
+    return *scores, o.logit_scale, o.thresholds, masks.own_negatives(m)
+
+
+def intra_modal(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `intra_modal`."""
+    texts = o.text.pooled, o.negative_text.pooled
+    return *texts, o.own_scores, o.logit_scale, masks.own_negatives(m)
+
+
+def text_grounded(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `text_grounded`. Raises UsageError without a teacher."""
+    texts = o.text.pooled, _teacher(o).text.pooled, o.negative_text.pooled
+    return *texts, masks.own_negatives(m)
+
+
+def distill(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `distill`. Raises UsageError without a teacher."""
+    both = (o, _teacher(o))
+    pairs = [x.image.pooled for x in both] + [x.text.pooled for x in both]
+    image, teacher_image, text, teacher_text = pairs
+    given = image, text, teacher_image, teacher_text
+    if o.negative_text is None:
+        return given
+    negatives = (x.negative_text.pooled for x in both)
+    return *given, *negatives, masks.own_negatives(m)
+
+
+def _teacher(o: types.Outputs) -> types.Outputs:
+    if o.teacher is None:
+        raise errors.UsageError(
+            "the losses distill and text_grounded need a teacher, which distill keeps: set "
+            "config.losses.distill, with weight 0 for the teacher alone (in a loop of your own, "
+            "add the teacher's outputs: outputs._replace(teacher=...))"
+        )
+    return o.teacher
+
+
+def sparc_local(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `local`. Raises UsageError for a model without token groups."""
+    if o.token_groups is None:
+        raise errors.UsageError(
+            "the loss sparc_local needs patches grouped for tokens: set config.model.name='sparc'"
+        )
+    return o.token_groups, o.text.tokens, o.text.mask & m.mask[:, None], o.logit_scale
+
+
+def caption(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """Raises UsageError for scores that are no log probabilities."""
+    if o.text.ids is None:
+        raise errors.UsageError(
+            "the loss caption needs log probabilities as scores: set config.model.name='captioner'"
+        )
+    return o.own_scores, o.text.mask.sum(axis=1), m.mask
+
+
+def itc(o: types.Outputs, m: masks.PairMasks) -> tuple[Any, ...]:
+    """The arguments of `itc`."""
+    # not o.scores, which of BLIP and X-VLM may be those of ITM
+    scores = jnp.einsum("ie,te->it", o.image.pooled, o.text.pooled, precision="highest")
+    return scores, o.logit_scale, m
+
+
+def itm(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `itm`. Raises UsageError for a model that draws no pairs."""
+    if o.matching is None:
+        raise errors.UsageError(
+            "the loss itm needs pairs drawn by the model: set config.model.name to 'blip' or "
+            "'xvlm' and config.model.head.scores to any but 'itc' (in a loop of your own, pass "
+            "rngs={'dropout': key} to model.apply)"
+        )
+    return o.matching.log_odds, masks.drawn(m, o.matching.text, o.matching.image)
+
+
+def logit_bias(o: types.Outputs) -> types.Scalar:
+    """The logit bias. Raises UsageError for a model without one."""
+    if o.logit_bias is None:
+        raise errors.UsageError(
+            "the sigmoid loss needs a model with a logit bias: set config.model.logit_bias_init, "
+            "such as -10.0; weights without a bias start there, too (SigLIP starts at -10, with a "
+            "logit_scale_init of 10)"
+        )
+    return o.logit_bias
