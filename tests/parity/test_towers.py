@@ -42,6 +42,13 @@ EVA01 = {
     "image": {**IMAGE, "mlp_width": 48, "projection": 16},
     "text": {**TEXT, "projection": 16},
 }
+PE = {
+    "variant": "PE-Core-B/16",
+    "image": {**IMAGE, "mlp_width": 48, "projection": 16, "rope_span": 5, "pool_heads": 2,
+              "pool_mlp_width": 128},
+    "text": {**TEXT, "projection": 16},
+}  # fmt: skip
+PE_G = {**PE, "variant": "PE-Core-bigG/14-448"}
 ROBERTA = {
     "variant": "xlm-roberta-B/32",
     "image": TINY["image"],
@@ -53,15 +60,23 @@ RESNET = {
     "text": {**TEXT, "projection": 16},
 }
 TWO_BLOCKS = {"image": {"depth": 2}, "text": {"depth": 2}}
-SAVED = {"tiny_eva02_larger": EVA02}  # the model of the file, where it is not that of the outputs
+SAVED = {
+    "tiny_eva02_larger": EVA02,
+    "tiny_pe_larger": PE,
+}  # the model of the file, where it is not that of the outputs
 CASES = {
     "tiny_quick_gelu": TINY,
     "tiny_gelu": {**TINY, "activation": "gelu"},
     "tiny_worldwide": {**TINY, "activation": "gelu", "text": {**TINY["text"], "eos_id": 2}},
+    "tiny_clipa": {**TINY, "variant": "OpenVision-B/16"},
+    "tiny_pe": PE,
+    "tiny_pe_larger": {**PE, "image": {**PE["image"], "image_size": 56}},
+    "tiny_pe_g": PE_G,
     "tiny_resnet": RESNET,
     "tiny_custom_text": {**TINY, "activation": "gelu"},
     "hf_clip_quick_gelu": HF,
     "hf_clip_gelu": {**HF, "activation": "gelu"},
+    "hf_metaclip2": {**HF, "activation": "gelu", "text": {**HF["text"], "eos_id": 2}},
     "hf_clip_padding_mask": HF_PADDED,
     "hf_siglip": HF_SIGLIP,
     "hf_siglip2": {**HF_SIGLIP, "text": {**HF_SIGLIP["text"], "vocab_size": 256_000}},
