@@ -95,7 +95,6 @@ def open_clip_case(
     noise: float = 0.01,
     image_size: int | None = None,
     pickled: bool = True,
-    eos: int | None = None,
 ) -> None:
     """With `image_size` the weights are of the model as it is, the outputs of one resized to it."""
     from safetensors.torch import save_file
@@ -111,7 +110,7 @@ def open_clip_case(
     size = model.visual.image_size
     size = size if isinstance(size, int) else size[0]
     vocabulary = text_tower.vocab_size
-    image, text = inputs(size, text_tower.context_length, vocabulary, eos or vocabulary - 1)
+    image, text = inputs(size, text_tower.context_length, vocabulary, vocabulary - 1)
     store: dict = {}
     recorded(vision_blocks, store, "image")
     recorded(text_tower.transformer.resblocks, store, "text")
@@ -135,17 +134,6 @@ def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
         traced = torch.jit.trace(clean, example, strict=False, check_trace=False)
         torch.jit.save(traced, folder / "weights.traced.pt")
         torch.jit.save(torch.jit.script(clean), folder / "weights.scripted.pt")
-
-
-def tiny_worldwide(folder: Path) -> None:
-    """MetaCLIP 2, whose end token has not the largest id."""
-    without_torchvision()
-    import open_clip
-
-    torch.manual_seed(0)
-    text = {**TINY["text"], "pool_type": "eos", "eos_id": 2}
-    model = open_clip.CLIP(16, TINY["vision"], text)
-    open_clip_case(folder, model, model.visual.transformer.resblocks, eos=2)
 
 
 def tiny_clipa(folder: Path) -> None:
@@ -318,10 +306,8 @@ def with_attention_mask(folder: Path) -> None:
 CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
-    "tiny_worldwide": tiny_worldwide,
     "tiny_clipa": tiny_clipa,
     "tiny_pe": lambda folder: tiny_eva(folder, TINY_PE, pool="map"),
-    "tiny_pe_larger": lambda folder: tiny_eva(folder, TINY_PE, 56, pool="map"),
     "tiny_pe_g": lambda folder: tiny_eva(
         folder, {**TINY_PE, "class_token": False, "rope_grid_offset": 0.0}, pool="map"
     ),

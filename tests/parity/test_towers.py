@@ -67,10 +67,8 @@ SAVED = {
 CASES = {
     "tiny_quick_gelu": TINY,
     "tiny_gelu": {**TINY, "activation": "gelu"},
-    "tiny_worldwide": {**TINY, "activation": "gelu", "text": {**TINY["text"], "eos_id": 2}},
     "tiny_clipa": {**TINY, "variant": "OpenVision-B/16"},
     "tiny_pe": PE,
-    "tiny_pe_larger": {**PE, "image": {**PE["image"], "image_size": 56}},
     "tiny_pe_g": PE_G,
     "tiny_resnet": RESNET,
     "tiny_custom_text": {**TINY, "activation": "gelu"},
@@ -265,6 +263,26 @@ def test_what_eva02_has_more_is_needed(reference, wrong):
     for index in range(3):  # what a wrong model would miss
         params["image"][f"block_{index}"]["attention"]["key_value"]["bias"] = np.full(64, 0.1, "f")
     model = models.build("clip", **{**EVA02, "image": {**EVA02["image"], **wrong}})
+    with np.load(folder / "io.npz") as io:
+        found = differences(model, params, io)
+    assert found["image_embeds"] > TOLERANCE, found
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong"),
+    [
+        ("tiny_pe", {"rope_offset": 0}),
+        ("tiny_pe", {"rope_columns_first": False}),
+        ("tiny_pe", {"pool_heads": 4}),
+        ("tiny_clipa", {"norm_after_pooling": False}),
+        ("tiny_clipa", {"pooling": "cls"}),
+    ],
+    ids=str,
+)
+def test_what_pe_and_clipa_have_more_is_needed(reference, case, wrong):
+    folder, right = reference(case), CASES[case]
+    params = load(models.build("clip", **right), folder / "weights.safetensors")
+    model = models.build("clip", **{**right, "image": {**right["image"], **wrong}})
     with np.load(folder / "io.npz") as io:
         found = differences(model, params, io)
     assert found["image_embeds"] > TOLERANCE, found
