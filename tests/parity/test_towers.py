@@ -275,7 +275,6 @@ def test_what_eva02_has_more_is_needed(reference, wrong):
         ("tiny_pe", {"rope_columns_first": False}),
         ("tiny_pe", {"pool_heads": 4}),
         ("tiny_clipa", {"norm_after_pooling": False}),
-        ("tiny_clipa", {"pooling": "cls"}),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.small_models import normal
 from vlc_jax import models, weights
+from vlc_jax.errors import WeightsError
 from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import openai, rename
 
@@ -41,6 +42,9 @@ def test_long_clip_has_the_first_20_positions_of_one_table_and_the_later_of_the_
     assert weights.sizes.read(weights.read(tmp_path / "w.npz")[0]).context_length == 248
     params["text"]["position_embedding"] = JOINED
     jax.tree.map(np.testing.assert_array_equal, found, params)
+    np.savez(tmp_path / "w.npz", **arrays | {"positional_embedding_res": LATER[:77]})
+    with pytest.raises(WeightsError, match=r"shapes \(248, 8\) and \(77, 8\): they must be one"):
+        load(tmp_path / "w.npz", model, params)
 
 
 @pytest.mark.parametrize("context_length", [77, 248])

@@ -150,9 +150,9 @@ def check_metadata(
     """
     values = dict(ours.values)
     if "context_length" in values.keys() & theirs.keys() and may_cut_text(model):
-        ours_, length = values["context_length"], theirs["context_length"]
-        is_stretched = ours_ == weights.position.stretched_length(length)
-        values["context_length"] = length if is_stretched else max(ours_, length)
+        wanted, found = values["context_length"], theirs["context_length"]
+        is_stretched = wanted == weights.position.stretched_length(found)
+        values["context_length"] = found if is_stretched else max(wanted, found)
     differing = [
         f"{name} is {theirs[name]}, here {values[name]} ({ours.fields[name]})"
         for name in values.keys() & theirs.keys()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vlc_jax.errors import WeightsError
 from vlc_jax.weights import huggingface, rename
 from vlc_jax.weights.position import KEPT
 from vlc_jax.weights.rename import Rule, rule
@@ -29,13 +30,18 @@ IGNORED = (
 
 
 def _joined(first: np.ndarray, later: np.ndarray) -> np.ndarray:
+    if first.ndim != 2 or first.shape != later.shape:
+        raise WeightsError(
+            f"the two tables of text positions have the shapes {first.shape} and {later.shape}: "
+            "they must be one (tokens, width)"
+        )
     return np.concatenate([first[:KEPT], later[KEPT:]])
 
 
 def one_table(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Arrays of Long-CLIP's authors with the names of CLIP; those of CLIP unchanged."""
     joined, first, later = dict(arrays), "positional_embedding", "positional_embedding_res"
-    if later in arrays:
+    if first in arrays and later in arrays:
         joined[first] = _joined(arrays[first], joined.pop(later))
     return joined
 

@@ -109,7 +109,8 @@ def pe_rules(patch_size: int) -> list[Rule]:
 
 def with_projection_bias(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Arrays of PE-Core with the bias 0 that timm's projection has and its authors' has not."""
-    return {**arrays, _ZERO: np.zeros(arrays[_PROJECTION].shape[-1], np.float32)}
+    width = arrays[_PROJECTION].shape[-1:] if _PROJECTION in arrays else ()
+    return {**arrays, _ZERO: np.zeros(width, np.float32)}
 
 
 def _text_and_scale(prefix: str = "") -> list[Rule]:
