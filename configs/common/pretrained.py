@@ -85,6 +85,28 @@ def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224
     config.text.tokenizer_options.update(gemma)
 
 
+def use_pe(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
+    """PE-Core of open_clip, timm and its authors: texts as CLIP's, of 32 tokens (bigG: 72)."""
+    use_clip(config, args, image_size)
+    config.text.context_length = 72 if "bigG" in args.variant else 32
+    config.input.normalisation = "siglip"
+    config.input.crop, config.input.interpolation = "none", "bilinear"
+
+
+def use_openvision(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
+    """OpenVision and CLIPA of open_clip.
+
+    tokenizer: BERT's tokenizer.json (bert-base-uncased) or a folder with it; by default the
+    weights' folder. Texts have its start token, no end token, and the full length.
+    """
+    _use(config, args, image_size, context_length=32 if "CLIPA" in args.variant else 80)
+    config.input.normalisation = "imagenet"
+    config.input.crop, config.input.interpolation = "none", "bilinear"
+    config.text.tokenizer = "hf"
+    special = {"eos_token": "[PAD]", "pad_token": "[PAD]", "left_out": "[SEP]", "clean": "repair"}
+    config.text.tokenizer_options = ConfigDict({"path": _tokenizer(args), **special})
+
+
 def use_dinov2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
     """DINOv2, which has no texts; its pixels as in Hugging Face's folders."""
     _use(config, args, image_size, context_length=config.text.context_length)
@@ -114,6 +136,8 @@ FAMILIES = {
     "clip_hf": use_clip_hf,
     "siglip": use_siglip,
     "siglip2": use_siglip2,
+    "pe": use_pe,
+    "openvision": use_openvision,
     "dinov2": use_dinov2,
 }
 OF_WEIGHTS = ("blip", "xvlm")  # families whose whole config comes from the weights

@@ -14,6 +14,7 @@ CLIP_TOKENIZER = "openai/clip-vit-base-patch32"
 # Repositories of other tokenizers, by a part of the model's name.
 _TOKENIZERS = {
     "SigLIP": None,
+    "CLIPA": "google-bert/bert-base-uncased",
     "worldwide": "facebook/xlm-v-base",
     "xlm-roberta": "FacebookAI/xlm-roberta-base",
     "roberta": "FacebookAI/roberta-base",
@@ -188,6 +189,26 @@ _TABLE: dict[tuple[str, str, str | None], dict[str, str]] = {
     },
     ("EVA02-E-14-plus", "EVA02-E/14-plus", None): {
         "laion2b_s9b_b144k": "timm/eva02_enormous_patch14_plus_clip_224.laion2b_s9b_b144k"
+    },
+    ("PE-Core-T-16-384", "PE-Core-T/16-384", None): {"meta": "timm/PE-Core-T-16-384"},
+    ("PE-Core-S-16-384", "PE-Core-S/16-384", None): {"meta": "timm/PE-Core-S-16-384"},
+    ("PE-Core-B-16", "PE-Core-B/16", None): {"meta": "timm/PE-Core-B-16"},
+    ("PE-Core-L-14-336", "PE-Core-L/14-336", None): {"meta": "timm/PE-Core-L-14-336"},
+    ("PE-Core-bigG-14-448", "PE-Core-bigG/14-448", None): {"meta": "timm/PE-Core-bigG-14-448"},
+    ("ViT-L-14-CLIPA", "CLIPA-L/14", None): {"datacomp1b": "UCSC-VLAA/ViT-L-14-CLIPA-datacomp1B"},
+    ("ViT-L-14-CLIPA-336", "CLIPA-L/14", None): {
+        "datacomp1b": "UCSC-VLAA/ViT-L-14-CLIPA-336-datacomp1B"
+    },
+    ("ViT-H-14-CLIPA", "CLIPA-H/14", None): {"datacomp1b": "UCSC-VLAA/ViT-H-14-CLIPA-datacomp1B"},
+    ("ViT-H-14-CLIPA-336", "CLIPA-H/14", None): {
+        "laion2b": "UCSC-VLAA/ViT-H-14-CLIPA-336-laion2B",
+        "datacomp1b": "UCSC-VLAA/ViT-H-14-CLIPA-336-datacomp1B",
+    },
+    ("ViT-bigG-14-CLIPA", "CLIPA-bigG/14", None): {
+        "datacomp1b": "UCSC-VLAA/ViT-bigG-14-CLIPA-datacomp1B"
+    },
+    ("ViT-bigG-14-CLIPA-336", "CLIPA-bigG/14", None): {
+        "datacomp1b": "UCSC-VLAA/ViT-bigG-14-CLIPA-336-datacomp1B"
     },
     ("ViT-B-16-SigLIP", "SigLIP-B/16", None): {"webli": "timm/ViT-B-16-SigLIP"},
     ("ViT-B-16-SigLIP-256", "SigLIP-B/16", None): {"webli": "timm/ViT-B-16-SigLIP-256"},

@@ -30,6 +30,7 @@ class HfTokenizer(tokenizer.FileTokenizer):
     EOS is always added. eos_token and pad_token default to the entries of `tokenizer_config.json`
     or `special_tokens_map.json` beside the file. `clean` is a key of clean.CLEANINGS.
     added_tokens: special tokens that the file lacks get the next ids, in this order.
+    left_out: a token of the post-processor that texts do not have, such as BERT's "[SEP]".
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HfTokenizer(tokenizer.FileTokenizer):
         clean: str = "none",
         has_start: bool = True,
         added_tokens: Sequence[str] = (),
+        left_out: str | None = None,
     ) -> None:
         if str(path) and Path(path).is_dir():
             path = Path(path) / "tokenizer.json"
@@ -48,8 +50,11 @@ class HfTokenizer(tokenizer.FileTokenizer):
         self._path = path
         super().__init__(context_length, data, clean)
         self.fingerprint += f" {list(added_tokens)}" if added_tokens else ""
-        self._has_start = has_start
+        self.fingerprint += f" without {left_out}" if left_out else ""
+        self._has_start, self._left_out = has_start, None
         vocabulary = self.vocabulary()
+        if left_out is not None:
+            self._left_out = special_tokens.find("left_out", left_out, Path(path), vocabulary)
         # ids may have gaps
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > MAX_VOCABULARY:
@@ -69,7 +74,7 @@ class HfTokenizer(tokenizer.FileTokenizer):
             encodings = self._tokenizer.encode_batch_fast(
                 cleaned, add_special_tokens=self._has_start
             )
-        return [encoding.ids for encoding in encodings]
+        return [[i for i in encoding.ids if i != self._left_out] for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens left out."""

@@ -69,6 +69,24 @@ PUBLISHED = [
     ("EVA01-g/14-plus", {}, 1_366_621_569),
     ("EVA02-E/14", {}, 4_704_589_569),
     ("EVA02-E/14-plus", {}, 5_044_889_089),
+    ("PE-Core-T/16-384", {}, 69_546_113),
+    ("PE-Core-S/16-384", {}, 87_188_225),
+    ("PE-Core-B/16", {}, 447_660_545),
+    ("PE-Core-L/14-336", {}, 671_138_817),
+    ("PE-Core-bigG/14-448", {}, 2_419_267_841),
+    # from the configs in the authors' repository
+    ("OpenVision-Ti/16", {}, 17_096_065),
+    ("OpenVision-Ti/8", {}, 17_098_369),
+    ("OpenVision-S/16", {}, 55_573_249),
+    ("OpenVision-S/8", {}, 55_577_857),
+    ("OpenVision-B/16", {}, 140_707_841),
+    ("OpenVision-B/8", {}, 140_717_057),
+    ("OpenVision-L/14", {}, 414_247_425),
+    ("OpenVision-SO400M/14", {}, 863_522_785),
+    ("OpenVision-H/14", {}, 968_284_161),
+    ("CLIPA-L/14", {}, 414_210_561),
+    ("CLIPA-H/14", {}, 968_235_009),
+    ("CLIPA-bigG/14", {}, 2_517_223_937),
     # transformers' Dinov2Model (with registers: Dinov2WithRegistersModel) without its mask token,
     # and the logit scale
     ("DINOv2-S/14", {}, 22_056_576 - 384 + 1),
@@ -94,6 +112,9 @@ IMAGE = {
     "EVA02-L/14": 304_105_152,
     "EVA01-g/14": 1_012_588_928,
     "EVA02-E/14": 4_350_556_928,
+    "PE-Core-B/16": 93_673_984,
+    "PE-Core-bigG/14-448": 1_882_033_920,
+    "OpenVision-SO400M/14": 413_770_608,
 }
 
 

@@ -6,6 +6,7 @@ OUT/CASE/ gets the weights as the library writes them and io.npz: inputs, embedd
 and what every block of both towers gives.
 """
 
+import functools
 import sys
 from pathlib import Path
 
@@ -22,6 +23,12 @@ TINY_EVA = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_h
             "qkv_fused": False, "mlp_ratio": 4 * 2 / 3, "swiglu_mlp": True, "scale_mlp": True,
             "scale_attn_inner": True, "use_rot_pos_emb": True, "ref_feat_shape": (5, 5),
             }  # fmt: skip
+TINY_PE = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_heads": 4,
+           "attn_type": "rope", "use_pre_transformer_norm": True, "use_rot_pos_emb": True,
+           "ref_feat_shape": (5, 5), "rope_grid_offset": 1.0, "rope_grid_indexing": "xy",
+           "attn_pool_num_heads": 2, "attn_pool_mlp_ratio": 4.0, "mlp_ratio": 1.5,
+           "norm_layer": functools.partial(torch.nn.LayerNorm, eps=1e-5),
+           }  # fmt: skip
 TINY_EVA01 = {"img_size": 24, "patch_size": 8, "embed_dim": 32, "depth": 3, "num_heads": 4,
               "mlp_ratio": 1.5}  # fmt: skip
 
@@ -88,7 +95,6 @@ def open_clip_case(
     noise: float = 0.01,
     image_size: int | None = None,
     pickled: bool = True,
-    eos: int | None = None,
 ) -> None:
     """With `image_size` the weights are of the model as it is, the outputs of one resized to it."""
     from safetensors.torch import save_file
@@ -104,7 +110,7 @@ def open_clip_case(
     size = model.visual.image_size
     size = size if isinstance(size, int) else size[0]
     vocabulary = text_tower.vocab_size
-    image, text = inputs(size, text_tower.context_length, vocabulary, eos or vocabulary - 1)
+    image, text = inputs(size, text_tower.context_length, vocabulary, vocabulary - 1)
     store: dict = {}
     recorded(vision_blocks, store, "image")
     recorded(text_tower.transformer.resblocks, store, "text")
@@ -130,15 +136,19 @@ def tiny_open_clip(folder: Path, quick_gelu: bool, custom_text: bool) -> None:
         torch.jit.save(torch.jit.script(clean), folder / "weights.scripted.pt")
 
 
-def tiny_worldwide(folder: Path) -> None:
-    """MetaCLIP 2, whose end token has not the largest id."""
+def tiny_clipa(folder: Path) -> None:
+    """CLIPA and OpenVision: patches are pooled before the last norm, texts at the last token."""
     without_torchvision()
     import open_clip
 
     torch.manual_seed(0)
-    text = {**TINY["text"], "pool_type": "eos", "eos_id": 2}
-    model = open_clip.CLIP(16, TINY["vision"], text)
-    open_clip_case(folder, model, model.visual.transformer.resblocks, eos=2)
+    vision = {**TINY["vision"], "no_ln_pre": True, "pool_type": "avg", "final_ln_after_pool": True}
+    text = {**TINY["text"], "no_causal_mask": True, "pool_type": "last"}
+    text["act_kwargs"] = {"approximate": "tanh"}
+    norm = {"norm_kwargs": {"eps": 1e-6}}
+    model = open_clip.CLIP(16, vision | norm, text | norm)
+    # a noise that lets the pooled features of two images differ
+    open_clip_case(folder, model, model.visual.transformer.resblocks, noise=0.05)
 
 
 def tiny_roberta(folder: Path, **text) -> None:
@@ -207,13 +217,16 @@ def spread_attention(model) -> None:
             fused = attention.qkv
             for projection in (fused,) if fused else (attention.q_proj, attention.k_proj):
                 torch.nn.init.normal_(projection.weight, std=projection.in_features**-0.5)
+        if pool := getattr(model.visual.trunk, "attn_pool", None):
+            for weight in (pool.latent, pool.q.weight, pool.kv.weight, pool.proj.weight):
+                torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
 
 
 def tiny_eva02(folder: Path, image_size: int | None = None) -> None:
     tiny_eva(folder, TINY_EVA, image_size)
 
 
-def tiny_eva(folder: Path, sizes: dict, image_size: int | None = None) -> None:
+def tiny_eva(folder: Path, sizes: dict, image_size: int | None = None, pool: str = "token") -> None:
     without_torchvision()
     first_sine()
     import open_clip
@@ -224,7 +237,7 @@ def tiny_eva(folder: Path, sizes: dict, image_size: int | None = None) -> None:
     def tiny(pretrained, num_classes, global_pool, **_):
         return Eva(**sizes, num_classes=num_classes, global_pool=global_pool)
 
-    vision = {"image_size": 24, "timm_model_name": "tiny", "timm_pool": "token", "timm_proj": None}
+    vision = {"image_size": 24, "timm_model_name": "tiny", "timm_pool": pool, "timm_proj": None}
     torch.manual_seed(0)
     model = open_clip.CustomTextCLIP(16, vision, TINY["text"])
     spread_attention(model)
@@ -244,11 +257,14 @@ def tiny_hugging_face(
             "hidden_act": activation}  # fmt: skip
     ends = {"bos_token_id": 58, "eos_token_id": 59, "pad_token_id": 1}
     torch.manual_seed(0)
-    if kind == "clip":
-        config = transformers.CLIPConfig(
+    if kind == "metaclip_2":  # its end token has not the largest id
+        ends["eos_token_id"] = 2
+    if kind in ("clip", "metaclip_2"):
+        name = {"clip": "CLIP", "metaclip_2": "MetaClip2"}[kind]
+        config = getattr(transformers, f"{name}Config")(
             text_config=text | ends, vision_config=vision, projection_dim=16
         )
-        return transformers.CLIPModel(config)
+        return getattr(transformers, f"{name}Model")(config)
     text = text | {"hidden_size": 32, "num_attention_heads": 4, "projection_size": 32}
     config = transformers.SiglipConfig(text_config=text | ends, vision_config=vision)
     return transformers.SiglipModel(config)
@@ -259,7 +275,7 @@ def hugging_face(
 ) -> None:
     model = shaken(tiny_hugging_face(kind, activation, vocabulary))
     model.save_pretrained(folder)
-    image, ids = inputs(24, 12, vocabulary, 59)
+    image, ids = inputs(24, 12, vocabulary, 2 if kind == "metaclip_2" else 59)
     store: dict = {}
     recorded(model.vision_model.encoder.layers, store, "image")
     recorded(model.text_model.encoder.layers, store, "text")
@@ -290,7 +306,11 @@ def with_attention_mask(folder: Path) -> None:
 CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
-    "tiny_worldwide": tiny_worldwide,
+    "tiny_clipa": tiny_clipa,
+    "tiny_pe": lambda folder: tiny_eva(folder, TINY_PE, pool="map"),
+    "tiny_pe_g": lambda folder: tiny_eva(
+        folder, {**TINY_PE, "class_token": False, "rope_grid_offset": 0.0}, pool="map"
+    ),
     "tiny_resnet": tiny_resnet,
     "tiny_custom_text": lambda folder: tiny_open_clip(folder, False, True),
     "tiny_roberta_mean": tiny_roberta,
@@ -299,6 +319,7 @@ CASES = {
     ),
     "hf_clip_quick_gelu": lambda folder: hugging_face(folder, "clip", "quick_gelu"),
     "hf_clip_gelu": lambda folder: hugging_face(folder, "clip", "gelu"),
+    "hf_metaclip2": lambda folder: hugging_face(folder, "metaclip_2", "gelu"),
     "hf_clip_padding_mask": with_attention_mask,
     "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
     "hf_siglip2": lambda folder: hugging_face(folder, "siglip", vocabulary=256_000),

@@ -42,6 +42,13 @@ EVA01 = {
     "image": {**IMAGE, "mlp_width": 48, "projection": 16},
     "text": {**TEXT, "projection": 16},
 }
+PE = {
+    "variant": "PE-Core-B/16",
+    "image": {**IMAGE, "mlp_width": 48, "projection": 16, "rope_span": 5, "pool_heads": 2,
+              "pool_mlp_width": 128},
+    "text": {**TEXT, "projection": 16},
+}  # fmt: skip
+PE_G = {**PE, "variant": "PE-Core-bigG/14-448"}
 ROBERTA = {
     "variant": "xlm-roberta-B/32",
     "image": TINY["image"],
@@ -53,15 +60,21 @@ RESNET = {
     "text": {**TEXT, "projection": 16},
 }
 TWO_BLOCKS = {"image": {"depth": 2}, "text": {"depth": 2}}
-SAVED = {"tiny_eva02_larger": EVA02}  # the model of the file, where it is not that of the outputs
+SAVED = {
+    "tiny_eva02_larger": EVA02,
+    "tiny_pe_larger": PE,
+}  # the model of the file, where it is not that of the outputs
 CASES = {
     "tiny_quick_gelu": TINY,
     "tiny_gelu": {**TINY, "activation": "gelu"},
-    "tiny_worldwide": {**TINY, "activation": "gelu", "text": {**TINY["text"], "eos_id": 2}},
+    "tiny_clipa": {**TINY, "variant": "OpenVision-B/16"},
+    "tiny_pe": PE,
+    "tiny_pe_g": PE_G,
     "tiny_resnet": RESNET,
     "tiny_custom_text": {**TINY, "activation": "gelu"},
     "hf_clip_quick_gelu": HF,
     "hf_clip_gelu": {**HF, "activation": "gelu"},
+    "hf_metaclip2": {**HF, "activation": "gelu", "text": {**HF["text"], "eos_id": 2}},
     "hf_clip_padding_mask": HF_PADDED,
     "hf_siglip": HF_SIGLIP,
     "hf_siglip2": {**HF_SIGLIP, "text": {**HF_SIGLIP["text"], "vocab_size": 256_000}},
@@ -250,6 +263,25 @@ def test_what_eva02_has_more_is_needed(reference, wrong):
     for index in range(3):  # what a wrong model would miss
         params["image"][f"block_{index}"]["attention"]["key_value"]["bias"] = np.full(64, 0.1, "f")
     model = models.build("clip", **{**EVA02, "image": {**EVA02["image"], **wrong}})
+    with np.load(folder / "io.npz") as io:
+        found = differences(model, params, io)
+    assert found["image_embeds"] > TOLERANCE, found
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong"),
+    [
+        ("tiny_pe", {"rope_offset": 0}),
+        ("tiny_pe", {"rope_columns_first": False}),
+        ("tiny_pe", {"pool_heads": 4}),
+        ("tiny_clipa", {"norm_after_pooling": False}),
+    ],
+    ids=str,
+)
+def test_what_pe_and_clipa_have_more_is_needed(reference, case, wrong):
+    folder, right = reference(case), CASES[case]
+    params = load(models.build("clip", **right), folder / "weights.safetensors")
+    model = models.build("clip", **{**right, "image": {**right["image"], **wrong}})
     with np.load(folder / "io.npz") as io:
         found = differences(model, params, io)
     assert found["image_embeds"] > TOLERANCE, found

@@ -189,8 +189,8 @@ def test_a_tokenizer_with_far_fewer_ids_than_the_weights_is_refused(folder):
     (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
     config = siglip(folder)
     config.text.tokenizer_options.path = str(folder.parent / "tokenizer.json")
-    config.model.vocab_size = 11 + weights_compatibility.MAX_SPARE_ROWS + 1
-    with pytest.raises(UsageError, match="embeds 1036 tokens, tokenizer 'siglip' has 11"):
+    config.model.vocab_size = rows = 11 + weights_compatibility.MAX_SPARE_ROWS + 1
+    with pytest.raises(UsageError, match=f"embeds {rows} tokens, tokenizer 'siglip' has 11"):
         check(config)
 
 

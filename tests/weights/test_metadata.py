@@ -266,13 +266,24 @@ def test_a_switch_of_hugging_face_is_refused_by_name(tmp_path, kind, section, sw
         write(tmp_path, config={"model_type": kind, section: switch})
 
 
+def test_fg_clips_config_is_clips_and_its_code_no_surprise(tmp_path, caplog):
+    text = {"max_position_embeddings": 77, "eos_token_id": 49407}
+    config = {"model_type": "clip", "text_config": text, "auto_map": {"AutoModel": "m.FGCLIPModel"}}
+    found = write(tmp_path, config=config | {"architectures": ["FGCLIPModel"]})
+    assert (found["context_length"], found["eos_id"]) == (77, 49407)
+    assert not caplog.text
+    write(tmp_path, config=config | {"architectures": ["OtherModel"]})
+    assert "auto_map = dict" in caplog.text
+
+
 VISION = {"width": 64, "layers": 2, "patch_size": 8, "head_width": 16}
 
 
 @pytest.mark.parametrize(
     ("section", "switch"),
     [
-        ("vision_cfg", {"no_ln_pre": True}),
+        ("vision_cfg", {"no_ln_pre": True, "pool_type": "avg", "final_ln_after_pool": False}),
+        ("vision_cfg", {"no_ln_pre": True, "final_ln_after_pool": True, "pool_type": "tok"}),
         ("vision_cfg", {"final_ln_after_pool": True}),
         ("vision_cfg", {"pool_type": "avg"}),
         ("vision_cfg", {"attentional_pool": "parallel"}),

@@ -77,6 +77,22 @@ def test_texts_are_not_stretched_nor_cut_where_all_tokens_are_read(length, may_c
         position.fit(before, shapes, may_cut_text=may_cut)
 
 
+def test_texts_are_stretched_as_by_long_clip():
+    """Positions 20 and on are four apart, with three between; the last goes on as before."""
+    table = np.random.default_rng(0).normal(size=(77, 3)).astype(np.float32)
+    expected = [*table[:20]]
+    for row in range(20, 77):
+        here, step = table[row], table[min(row + 1, 76)] - table[min(row, 75)]
+        expected += [here + part / 4 * step for part in range(4)]
+    assert position.stretched_length(77) == len(expected) == 248
+    before = {position.TEXT: table}
+    after = position.fit(before, {position.TEXT: (248, 3)}, may_cut_text=True)
+    np.testing.assert_allclose(after[position.TEXT], expected, atol=1e-6)
+    for length, may_cut in ((247, True), (248, False)):
+        with pytest.raises(WeightsError, match="tokens, the model 24"):
+            position.fit(before, {position.TEXT: (length, 3)}, may_cut_text=may_cut)
+
+
 def test_grids_that_are_not_square_are_refused():
     with pytest.raises(WeightsError, match="only square grids"):
         position.fit(

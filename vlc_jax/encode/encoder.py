@@ -247,7 +247,7 @@ class Encoder:
     def _encode_patches(self, model: nn.Module, rows: Mapping[str, jax.Array]) -> ImageFeatures:
         features = model.encode_image(self._setup.normalise(rows["image"]))
         # without the class token, which is no patch
-        first = int(self._setup.model.image.pooling == "cls")
+        first = int(self._setup.model.image.has_class_token)
         return features._replace(tokens=features.tokens[:, first:])
 
     def _pixels(self, images: Sequence[ImageLike]) -> Rows:

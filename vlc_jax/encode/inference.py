@@ -66,6 +66,7 @@ def load(
     family: str | None = None,
     variant: str | None = None,
     image_size: int | None = None,
+    context_length: int | None = None,
     activation: str | None = None,
     batch_size: int = 64,
 ) -> "Model":
@@ -79,8 +80,9 @@ def load(
       hf://OWNER/NAME); with `pretrained`, a model name of open_clip ("ViT-B-32").
     pretrained: tag of open_clip's published weights ("openai").
     batch_size: images or texts per forward pass, over all devices.
-    tokenizer, family, variant, image_size, activation: for weights only, whose files may not
-      contain them (`setup.weights_config.config_of_weights`); a run has them in its config.
+    tokenizer, family, variant, image_size, context_length, activation: for weights only, whose
+      files may not contain them (`setup.weights_config.config_of_weights`); a run has them in its
+      config.
     Raises UsageError, WeightsError, CheckpointError, DataError.
     """
     if not isinstance(path, str | os.PathLike):
@@ -93,6 +95,7 @@ def load(
         "family": family,
         "variant": variant,
         "image_size": image_size,
+        "context_length": context_length,
         "activation": activation,
     }
     if not path.exists():

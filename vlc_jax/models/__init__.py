@@ -222,7 +222,7 @@ def _head(
     kind: type[nn.Module], options: Mapping[str, Any], image: ImageTower, text_tower: TextTower
 ) -> nn.Module:
     """The head; fields that describe the towers are filled in unless they are among `options`."""
-    has_class_token = image.pooling == "cls"
+    has_class_token = image.has_class_token
     from_towers = {
         "has_class_token": has_class_token,
         "patches": image.grid**2 + has_class_token,

@@ -151,7 +151,7 @@ class ResNet(nn.Module, kw_only=True):
     dtype: Any = jnp.float32
     remat: str = "none"
 
-    pooling: ClassVar[str] = "attention"
+    has_class_token: ClassVar[bool] = False
 
     @property
     def embed(self) -> int:

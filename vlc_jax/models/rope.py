@@ -98,20 +98,30 @@ def of_positions(
     return Rotation(factor * jnp.cos(angles), factor * jnp.sin(angles), "halves")
 
 
-def grid_angles(grid: int, pairs: int, span: int | None = None, base: float = BASE) -> np.ndarray:
+def grid_angles(
+    grid: int,
+    pairs: int,
+    span: int | None = None,
+    base: float = BASE,
+    offset: int = 0,
+    columns_first: bool = False,
+) -> np.ndarray:
     """Angles in radians of a grid x grid image, (grid * grid, pairs), row by row.
 
     Angles are proportional to the row in the first half of the pairs, to the column in the second
     half: base**(-2i / pairs) per unit for pair i of a half. The grid is `span` units long, by
     default one per patch. With the span of the pretraining grid, angles stay in the range of
     pretraining at any resolution (EVA-02; Fang et al. 2023, arXiv:2303.11331).
+
+    offset: number of the first row and column; 1 tells them from a class token, which is not
+      rotated (PE; Bolya et al. 2025, arXiv:2504.13181).   columns_first: the halves exchanged (PE).
     """
     if pairs % 2:
         raise ValueError(f"rotary positions on a grid need an even number of pairs, got {pairs}")
     frequency = base ** (-2 * np.arange(pairs // 2) / pairs)
     unit = 1.0 if span is None else span / grid
-    row, column = np.mgrid[:grid, :grid].reshape(2, -1, 1) * unit * frequency
-    return np.concatenate([row, column], axis=1)
+    row, column = (np.mgrid[:grid, :grid].reshape(2, -1, 1) + offset) * unit * frequency
+    return np.concatenate([column, row] if columns_first else [row, column], axis=1)
 
 
 def line_angles(tokens: int, pairs: int, base: float = BASE) -> np.ndarray:

@@ -137,7 +137,7 @@ class Swin(nn.Module, kw_only=True):
     dtype: Any = jnp.float32
     remat: str = "none"
 
-    pooling: ClassVar[str] = "mean"
+    has_class_token: ClassVar[bool] = False
 
     @property
     def embed(self) -> int:

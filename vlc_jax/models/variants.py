@@ -130,6 +130,56 @@ FAMILIES["eva02_e"] = {
     **FAMILIES["eva01"],
     "image": {**FAMILIES["eva01"]["image"], "post_norm": True},
 }
+# PE-Core (Bolya et al. 2025, arXiv:2504.13181) as open_clip and timm build it: rows and columns of
+# patches count from 1, in units of the pretraining grid (rope_span) at every resolution
+FAMILIES["pe"] = {
+    "towers": {"activation": "gelu", "epsilon": 1e-5, "initialisation": "clip"},
+    "text": {"vocab_size": 49408, "context_length": 32, "eos_id": 49407},
+    "image": {
+        "pre_norm": True,
+        "pooling": "map",
+        "class_token": True,
+        "pool_heads": 8,
+        "projection_bias": True,
+        "rope": "qk_2d",
+        "rope_span": 24,
+        "rope_offset": 1,
+        "rope_columns_first": True,
+    },
+    "clip": {"logit_scale_init": 1 / 0.07},
+}
+FAMILIES["pe_b"] = {**FAMILIES["pe"], "image": {**FAMILIES["pe"]["image"], "rope_span": 14}}
+FAMILIES["pe_g"] = {  # without a class token
+    **FAMILIES["pe"],
+    "text": {**FAMILIES["pe"]["text"], "context_length": 72},
+    "image": FAMILIES["pe"]["image"]
+    | {"class_token": False, "pool_mlp_width": 6144, "rope_span": 32, "rope_offset": 0},
+}
+# OpenVision (Li et al. 2025, arXiv:2505.04601) and CLIPA (Li et al. 2023, arXiv:2305.07017) as in
+# their authors' folders for open_clip
+FAMILIES["openvision"] = {
+    "towers": {"epsilon": 1e-6, "initialisation": "clip"},
+    "text": {
+        "activation": "gelu_tanh",
+        "vocab_size": 32_000,
+        "context_length": 80,
+        "eos_id": 0,  # of the padding: texts are BERT's without [SEP]
+        "is_causal": False,
+        "pooling": "last",
+    },
+    "image": {
+        "activation": "gelu",
+        "pooling": "mean",
+        "class_token": True,
+        "norm_after_pooling": True,
+    },
+    "clip": {"logit_scale_init": 1 / 0.07},
+}
+FAMILIES["clipa"] = {
+    **FAMILIES["openvision"],
+    "towers": {"epsilon": 1e-5, "initialisation": "clip"},
+    "text": FAMILIES["openvision"]["text"] | {"activation": "gelu", "context_length": 32},
+}
 # DINOv2 (Oquab et al. 2023, arXiv:2304.07193), with image={"registers": 4} also Darcet et al. 2024
 FAMILIES["dinov2"] = {
     "towers": {"activation": "gelu", "epsilon": 1e-6, "initialisation": "clip"},
@@ -206,6 +256,27 @@ VARIANTS: dict[str, Sizes] = {
     "EVA02-B/16": Sizes("eva02", 512, 224, 16, (768, 12, 12, 2048), (512, 12, 8)),
     "EVA02-L/14": Sizes("eva02", 768, 224, 14, (1024, 24, 16, 2730), (768, 12, 12)),
     "EVA02-L/14-336": Sizes("eva02", 768, 336, 14, (1024, 24, 16, 2730), (768, 12, 12)),
+    "PE-Core-T/16-384": Sizes("pe", 512, 384, 16, (192, 12, 3), (512, 12, 8)),
+    "PE-Core-S/16-384": Sizes("pe", 512, 384, 16, (384, 12, 6), (512, 12, 8)),
+    "PE-Core-B/16": Sizes("pe_b", 1024, 224, 16, (768, 12, 12), (1024, 24, 16)),
+    "PE-Core-L/14-336": Sizes("pe", 1024, 336, 14, (1024, 24, 16), (1024, 24, 16)),
+    "PE-Core-bigG/14-448": Sizes("pe_g", 1280, 448, 14, (1536, 50, 16, 8960), (1280, 24, 20)),
+    # published at 84, 160, 224, 336 and 384 pixels: image_size=...
+    "OpenVision-Ti/16": Sizes("openvision", 192, 224, 16, (192, 12, 3), (192, 12, 3)),
+    "OpenVision-Ti/8": Sizes("openvision", 192, 224, 8, (192, 12, 3), (192, 12, 3)),
+    "OpenVision-S/16": Sizes("openvision", 384, 224, 16, (384, 12, 6), (384, 12, 6)),
+    "OpenVision-S/8": Sizes("openvision", 384, 224, 8, (384, 12, 6), (384, 12, 6)),
+    "OpenVision-B/16": Sizes("openvision", 512, 224, 16, (768, 12, 12), (512, 12, 8)),
+    "OpenVision-B/8": Sizes("openvision", 512, 224, 8, (768, 12, 12), (512, 12, 8)),
+    "OpenVision-L/14": Sizes("openvision", 768, 224, 14, (1024, 24, 16), (768, 12, 12)),
+    "OpenVision-SO400M/14": Sizes(
+        "openvision", 1152, 224, 14, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
+    ),
+    "OpenVision-H/14": Sizes("openvision", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
+    # at 224 and 336 pixels
+    "CLIPA-L/14": Sizes("clipa", 768, 224, 14, (1024, 24, 16), (768, 12, 12)),
+    "CLIPA-H/14": Sizes("clipa", 1024, 224, 14, (1280, 32, 16), (1024, 24, 16)),
+    "CLIPA-bigG/14": Sizes("clipa", 1280, 224, 14, (1664, 48, 16, 8192), (1280, 32, 20)),
     # trained last at 518 pixels, published for 224
     "DINOv2-S/14": Sizes("dinov2", None, 224, 14, (384, 12, 6), ()),
     "DINOv2-B/14": Sizes("dinov2", None, 224, 14, (768, 12, 12), ()),

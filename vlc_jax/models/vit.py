@@ -71,6 +71,10 @@ class ImageTower(Tower, kw_only=True):
       equal to `width`; each halves the image.
     pre_norm: a layer norm before the first block (CLIP's ln_pre).
     pooling: cls (a class token, prepended) | mean (over patches, after the last norm) | map.
+    class_token: a class token with the other poolings, too. map reads it as any token (PE; Bolya et
+      al. 2025, arXiv:2504.13181), mean does not (CLIPA; Li et al. 2023, arXiv:2305.07017).
+    norm_after_pooling: the last norm is of the pooled features, not of the tokens before (CLIPA).
+    pool_heads, pool_mlp_width: of pooling map; None: those of the blocks.
     positions: learned | sincos2d: initialisation of the trained position embedding; sincos2d is
       multiplied by `amplitude`.
     registers: further tokens behind the class token, without positions and in no result (DINOv2;
@@ -78,7 +82,8 @@ class ImageTower(Tower, kw_only=True):
     rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
       block, by index in reading order or by row and column; the class token is not rotated.
     rope_span: for qk_2d, units from one side of the image to the other; None: one per patch.
-    rope_base, rope_layout: see models/rope.py; interleaved | halves.
+    rope_base, rope_layout, rope_offset, rope_columns_first: see models/rope.py; interleaved |
+      halves.
     """
 
     image_size: int
@@ -87,6 +92,10 @@ class ImageTower(Tower, kw_only=True):
     stem: tuple[int, ...] = ()
     pre_norm: bool = False
     pooling: Literal["cls", "mean", "map"] = "cls"
+    class_token: bool = False
+    norm_after_pooling: bool = False
+    pool_heads: int | None = None
+    pool_mlp_width: int | None = None
     positions: Literal["learned", "sincos2d"] = "learned"
     amplitude: float = 1.0
     registers: int = 0
@@ -94,6 +103,13 @@ class ImageTower(Tower, kw_only=True):
     rope_span: int | None = None
     rope_base: float = 10_000.0
     rope_layout: Literal["interleaved", "halves"] = "interleaved"
+    rope_offset: int = 0
+    rope_columns_first: bool = False
+
+    @property
+    def has_class_token(self) -> bool:
+        """True if the first token is a class token."""
+        return self.pooling == "cls" or self.class_token
 
     @property
     def grid(self) -> int:
@@ -117,7 +133,7 @@ class ImageTower(Tower, kw_only=True):
         """
         check_pixels(image, self.image_size)
         x = self._embed(image.astype(self.dtype))
-        if self.pooling == "cls":
+        if self.has_class_token:
             token = self.param(
                 "class_embedding", nn.initializers.normal(self.width**-0.5), (self.width,)
             )
@@ -125,7 +141,7 @@ class ImageTower(Tower, kw_only=True):
             x = jnp.concatenate([token, x], axis=1)
         positions = self.param("position_embedding", self._position_init, x.shape[1:])
         x = x + positions.astype(x.dtype)[None]
-        first = int(self.pooling == "cls")
+        first = int(self.has_class_token)
         if self.registers:
             init = nn.initializers.normal(self.width**-0.5)
             extra = self.param("register_tokens", init, (self.registers, self.width))
@@ -140,7 +156,8 @@ class ImageTower(Tower, kw_only=True):
         raw = self._blocks(x, is_causal=False, positions=queries, rotation=rotation)
         if self.registers and not only_class_token:
             raw = jnp.concatenate([raw[:, :first], raw[:, first + self.registers :]], axis=1)
-        normed = self._norm("norm")(raw)
+        norm = self._norm("norm")
+        normed = norm(raw)
         project, pool = self._projection(request), self._pooling()
 
         def project_each(tokens: jax.Array) -> jax.Array:
@@ -149,7 +166,8 @@ class ImageTower(Tower, kw_only=True):
             return project(tokens)
 
         tokens = tokens_of(request, raw, normed, project_each)
-        return types.ImageFeatures(project(pool(normed)), tokens)
+        pooled = norm(pool(raw)) if self.norm_after_pooling else pool(normed)
+        return types.ImageFeatures(project(pooled), tokens)
 
     def _embed(
         self, image: Float[Array, "batch height width channels"]
@@ -189,7 +207,8 @@ class ImageTower(Tower, kw_only=True):
         if self.rope == "qk_1d":
             angles = rope.line_angles(self.grid**2, pairs, self.rope_base)
         else:
-            angles = rope.grid_angles(self.grid, pairs, self.rope_span, self.rope_base)
+            options = (self.rope_span, self.rope_base, self.rope_offset, self.rope_columns_first)
+            angles = rope.grid_angles(self.grid, pairs, *options)
         return rope.table(angles, num_prefix_tokens, self.rope_layout)
 
     def _pooling(
@@ -198,10 +217,10 @@ class ImageTower(Tower, kw_only=True):
         if self.pooling == "cls":
             return lambda x: x[:, 0]
         if self.pooling == "mean":
-            return lambda x: x.mean(axis=1)
+            return lambda x: x[:, int(self.has_class_token) :].mean(axis=1)
         return AttentionPool(
-            self.heads,
-            self.mlp_width or 4 * self.width,
+            self.pool_heads or self.heads,
+            self.pool_mlp_width or self.mlp_width or 4 * self.width,
             self.activation,
             self.epsilon,
             self.dtype,

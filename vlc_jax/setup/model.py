@@ -67,7 +67,7 @@ def with_attention(model: nn.Module, implementation: str, platform: str) -> nn.M
 def _choose_attention(tower: Tower, implementation: str, platform: str) -> attention.Choice:
     is_text = isinstance(tower, text.TextTower)
     is_causal = is_text and tower.is_causal
-    length = tower.context_length if is_text else tower.grid**2 + (tower.pooling == "cls")
+    length = tower.context_length if is_text else tower.grid**2 + tower.has_class_token
     kind = {"dtype": jnp.dtype(tower.dtype).name, "head_dim": tower.width // tower.heads}
     mask = "causal" if is_causal else "none"
     return attention.choose(

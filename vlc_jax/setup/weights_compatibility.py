@@ -23,8 +23,9 @@ from vlc_jax.models.text import TextTower
 from vlc_jax.models.tower import Tower
 from vlc_jax.setup.data import Tokenizer, image_transform
 
-# Maximum of embedding rows beyond the tokenizer's ids: tables are padded to round sizes.
-MAX_SPARE_ROWS = 1024
+# Maximum of embedding rows beyond the tokenizer's ids: tables are padded to round sizes,
+# OpenVision's to 32,000 for BERT's 30,522 tokens.
+MAX_SPARE_ROWS = 1500
 # Maximum share of differing tokens: files of one tokenizer name some special tokens differently.
 MAX_DIFFERING = 0.01
 # Fields of BLIP's text encoder that the files of weights have.
@@ -149,7 +150,9 @@ def check_metadata(
     """
     values = dict(ours.values)
     if "context_length" in values.keys() & theirs.keys() and may_cut_text(model):
-        values["context_length"] = max(values["context_length"], theirs["context_length"])
+        wanted, found = values["context_length"], theirs["context_length"]
+        is_stretched = wanted == weights.position.stretched_length(found)
+        values["context_length"] = found if is_stretched else max(wanted, found)
     differing = [
         f"{name} is {theirs[name]}, here {values[name]} ({ours.fields[name]})"
         for name in values.keys() & theirs.keys()

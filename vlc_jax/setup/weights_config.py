@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax import weights
@@ -31,6 +32,8 @@ VARIANT_FAMILIES = {
     "clip_hf": ("openai", "open_clip", "roberta", "xlm_roberta"),
     "siglip": ("siglip", "siglip_i18n"),
     "siglip2": ("siglip",),
+    "pe": ("pe", "pe_b", "pe_g"),
+    "openvision": ("openvision", "clipa"),
     "dinov2": ("dinov2", "dinov2_g"),
 }
 # Format of weights -> variant families that only this format has.
@@ -38,10 +41,12 @@ FORMAT_FAMILIES = {
     "open_clip_eva01": ("eva01", "eva02_e"),
     "open_clip_eva02": ("eva02",),
     "open_clip_roberta": ("roberta", "xlm_roberta"),
+    **dict.fromkeys(("open_clip_pe", "pe"), VARIANT_FAMILIES["pe"]),
 }
 OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"; also with ":HEAD"
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
-WORLDWIDE_TOKENS = (250_100, 901_629)  # MetaCLIP 2's vocabularies, of mT5 and XLM-V
+# MetaCLIP 2's vocabularies, of mT5 (of L/14, of smaller ones) and XLM-V
+WORLDWIDE_TOKENS = (250_100, 250_000, 901_629)
 
 
 def completed(config: ConfigDict) -> ConfigDict:
@@ -109,6 +114,7 @@ def config_of_weights(
     family: str | None = None,
     variant: str | None = None,
     image_size: int | None = None,
+    context_length: int | None = None,
     activation: str | None = None,
 ) -> ConfigDict:
     """The evaluation config for weights of OpenAI, open_clip, Hugging Face, big_vision, BLIP or
@@ -117,9 +123,11 @@ def config_of_weights(
     A folder of vlc-jax export has its own (`exported_config`).
     tokenizer: its file or folder, a run or an exported folder with the same tokenizer, or the name
       of a tokenizer without files ("bytes"); by default searched in the folder of the weights.
-    family: clip | clip_hf | siglip | siglip2 | dinov2; variant: a name of
+    family: clip | clip_hf | siglip | siglip2 | pe | openvision | dinov2; variant: a name of
       `models.variants.VARIANTS`;
       image_size: in pixels; all three by default inferred from the arrays.
+    context_length: in tokens, by default that of the weights; 248 takes FG-CLIP's way of reading
+      long texts, and stretches CLIP's 77 positions (`weights.position.stretched`).
     activation: by default from the files beside the weights, else the variant's (of CLIP variants
       OpenAI's quick_gelu).
 
@@ -129,6 +137,7 @@ def config_of_weights(
         return llava_config.config_of_llava(path, tokenizer)
     if (exported := exported_config.read(path)) is not None:
         given = {"family": family, "variant": variant, "activation": activation}
+        given["context_length"] = context_length
         return _of_exported(path, exported, tokenizer, image_size, given)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ in blip_config.FORMATS:
@@ -141,7 +150,7 @@ def config_of_weights(
             "vlc_jax.tools.embed_text, and evaluate with a config (docs/mllm.md)"
         )
     sizes = weights.sizes.read(arrays)
-    family = family or _family(format_, sizes)
+    family = family or _family(format_, sizes, arrays)
     known("family of weights", family, pretrained.FAMILIES)
     variant = variant or _variant(path, sizes, family, format_)
     known("variant", variant, variants.VARIANTS)
@@ -156,6 +165,7 @@ def config_of_weights(
         if tokenizer:
             _use_tokenizer(config, tokenizer)
         _use_texts(config, sizes, format_, metadata)
+        config.text.context_length = context_length or config.text.context_length
         registers = arrays.get("embeddings.register_tokens")
         if registers is not None and registers.ndim == 3:  # another shape is refused on loading
             config.model.image.registers = registers.shape[1]
@@ -185,7 +195,7 @@ def _of_exported(
     exported: ConfigDict,
     tokenizer: str | None,
     image_size: int | None,
-    given: Mapping[str, str | None],
+    given: Mapping[str, Any],
 ) -> ConfigDict:
     """The config of an exported folder, with another tokenizer or size if there is one.
 
@@ -222,9 +232,13 @@ def _use_tokenizer(config: ConfigDict, tokenizer: str) -> None:
         text[field] = ConfigDict(theirs.text[field].to_dict())
 
 
-def _family(format_: str, sizes: weights.sizes.Sizes) -> str:
+def _family(format_: str, sizes: weights.sizes.Sizes, arrays: Mapping[str, np.ndarray]) -> str:
     if "dinov2" in format_:
         return "dinov2"
+    if format_ in ("pe", "open_clip_pe"):
+        return "pe"
+    if format_ in ("openai", "open_clip") and "visual.ln_pre.weight" not in arrays:
+        return "openvision"
     if "siglip" not in format_ and "big_vision" not in format_:
         is_own = format_ == "open_clip_roberta" or sizes.vocab_size in WORLDWIDE_TOKENS
         return "clip_hf" if is_own else "clip"
@@ -245,8 +259,10 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
         and variant.patch_size == sizes.patch_size
     ]
     # resolutions of one model have the same sizes: prefer the one with this position grid, then
-    # the one with this vocabulary
-    matches.sort(key=lambda name: _vocabulary(name) != sizes.vocab_size)
+    # the one with this vocabulary and context
+    texts = {name: variants.options(name)["text"] or {} for name in matches}
+    matches.sort(key=lambda name: texts[name].get("context_length", 0) != sizes.context_length)
+    matches.sort(key=lambda name: texts[name].get("vocab_size", 0) != sizes.vocab_size)
     of_grid = [
         n for n in matches if variants.VARIANTS[n].image_size // sizes.patch_size == sizes.grid
     ]
@@ -257,11 +273,6 @@ def _variant(path: str | Path, sizes: weights.sizes.Sizes, family: str, format_:
             f"as variant=..., of {', '.join(variants.VARIANTS)}"
         )
     return (of_grid or matches)[0]
-
-
-def _vocabulary(variant: str) -> int:
-    texts = variants.options(variant)["text"]
-    return texts["vocab_size"] if texts else 0
 
 
 def _use_centre_crop(config: ConfigDict, centre: str) -> None:

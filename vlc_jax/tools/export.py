@@ -233,8 +233,10 @@ def _kind(model: CLIP) -> str:
         return "CLIP with a ResNet"
     if isinstance(image, Swin):
         return "Swin-CLIP"
+    if image.norm_after_pooling:
+        return "OpenVision"
     if image.pooling == "map":
-        return "SigLIP"
+        return "PE-Core" if image.pre_norm else "SigLIP"
     # EVA02-E has the blocks of EVA01
     eva = "EVA02-CLIP" if image.activation == "swiglu" else "EVA01-CLIP"
     return "CLIP" if image.key_bias else eva

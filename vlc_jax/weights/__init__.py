@@ -17,6 +17,7 @@ from vlc_jax.weights import (
     huggingface,
     llava,
     llm2clip,
+    long_clip,
     metadata,
     open_clip,
     openai,
@@ -42,6 +43,7 @@ __all__ = [
     "load",
     "metadata",
     "peft",
+    "position",
     "read",
     "save",
     "sizes",
@@ -58,6 +60,7 @@ class Architecture(NamedTuple):
     # start of the bias of models with one, for weights of CLIP, which have none; None: no bias
     logit_bias: float | None = None
     antialias: bool = True  # how image positions are resampled; False: DINOv2 without registers
+    context_length: int = 0  # tokens; FG-CLIP has other arrays for long texts
 
 
 class Format(NamedTuple):
@@ -83,6 +86,12 @@ FORMATS: dict[str, Format] = {
         lambda a: openai.resnet_rules(a.patch_size),
         openai.IGNORED,
     ),
+    "pe": Format(
+        ("visual.attn_pool.probe", "visual.conv1.weight", "token_embedding.weight"),
+        lambda a: openai.pe_rules(a.patch_size),
+        openai.IGNORED,
+        unpack=openai.with_projection_bias,
+    ),
     "open_clip": Format(
         ("visual.conv1.weight", "text.token_embedding.weight"),
         lambda a: openai.rules(a.patch_size, "text."),
@@ -92,11 +101,17 @@ FORMATS: dict[str, Format] = {
         ("visual.conv1.weight", "token_embedding.weight"),
         lambda a: openai.rules(a.patch_size),
         openai.IGNORED,
+        unpack=long_clip.one_table,
     ),
     "open_clip_roberta": Format(
         ("visual.conv1.weight", "text.transformer.embeddings.word_embeddings.weight"),
         lambda a: open_clip.roberta_rules(a.patch_size),
         open_clip.ROBERTA_IGNORED,
+    ),
+    "open_clip_pe": Format(
+        ("visual.trunk.attn_pool.latent", "visual.trunk.norm_pre.weight"),
+        lambda a: open_clip.pe_rules(a.patch_size),
+        openai.IGNORED,
     ),
     "open_clip_siglip": Format(
         ("visual.trunk.attn_pool.latent", "text.token_embedding.weight"),
@@ -112,6 +127,12 @@ FORMATS: dict[str, Format] = {
         ("visual.trunk.blocks.0.attn.q_bias", "text.token_embedding.weight"),
         lambda a: open_clip.eva01_rules(a.patch_size),
         openai.IGNORED,
+    ),
+    "hf_fg_clip": Format(
+        long_clip.NAMES,
+        lambda a: long_clip.rules(a.patch_size, a.context_length),
+        long_clip.IGNORED,
+        unpack=long_clip.with_long_table,
     ),
     "hf_clip": Format(
         ("vision_model.embeddings.class_embedding", "text_projection.weight"),

@@ -129,12 +129,14 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
         known = [*_DEFAULTS, *DINOV2]
         raise WeightsError(f"{file} is of model_type {kind!r}; known: {known}")
     defaults, metadata = _DEFAULTS[kind], dict[str, Any]()
+    # FG-CLIP's names its own code, whose model is `long_clip`
+    is_fg_clip = config.get("architectures") == ["FGCLIPModel"]
     config_keys.check(
         config,
         file,
         read=("vision_config", "text_config"),
         fixed={"pruned_heads": ({},)},
-        harmless=config_keys.TRANSFORMERS,
+        harmless=config_keys.TRANSFORMERS | ({"auto_map"} if is_fg_clip else set()),
     )
     for part, name in (("image", "vision_config"), ("text", "text_config")):
         section = config.get(name) or {}

@@ -1,5 +1,5 @@
-"""Renaming rules of open_clip's SigLIP and EVA-CLIP (timm's image towers, its own text tower) and
-of its CLIP with a RoBERTa.
+"""Renaming rules of open_clip's SigLIP, PE-Core and EVA-CLIP (timm's image towers, its own text
+tower) and of its CLIP with a RoBERTa.
 
 Its CLIP models have OpenAI's names (`openai.rules`).
 """
@@ -11,6 +11,22 @@ from vlc_jax.weights.rename import Rule, rule
 
 def siglip_rules(patch_size: int) -> list[Rule]:
     """Rules of SigLIP, and of SigLIP 2 of fixed resolution."""
+    return [
+        *_attention_pooled(patch_size),
+        *openai.text_tower("text."),
+        *dense("text.text_projection", "text/projection"),
+        rule("logit_scale", "logit_scale", rename.SCALAR),
+        rule("logit_bias", "logit_bias", rename.SCALAR),
+    ]
+
+
+def pe_rules(patch_size: int) -> list[Rule]:
+    """Rules of PE-Core; its rotary table is a buffer, not in the file."""
+    return [*_attention_pooled(patch_size), *_projected()]
+
+
+def _attention_pooled(patch_size: int) -> list[Rule]:
+    """Rules of timm's image towers with attention pooling."""
     block, pool = "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
     ours, pooling = "image/block_{i}", "image/pooling"
     return [
@@ -24,10 +40,6 @@ def siglip_rules(patch_size: int) -> list[Rule]:
         *norm(f"{pool}.norm", f"{pooling}/norm"),
         *dense(f"{pool}.mlp.fc1", f"{pooling}/mlp/up"),
         *dense(f"{pool}.mlp.fc2", f"{pooling}/mlp/down"),
-        *openai.text_tower("text."),
-        *dense("text.text_projection", "text/projection"),
-        rule("logit_scale", "logit_scale", rename.SCALAR),
-        rule("logit_bias", "logit_bias", rename.SCALAR),
     ]
 
 
@@ -82,9 +94,12 @@ ROBERTA_IGNORED = (*openai.IGNORED, r"text\.transformer\.embeddings\.(position|t
 
 def _eva(patch_size: int) -> list[Rule]:
     """Rules that all EVA models share."""
+    return [*_image_tower(patch_size), *_projected()]
+
+
+def _projected() -> list[Rule]:
+    """Rules of timm's projection, of the text tower and of the scale."""
     return [
-        *_image_tower(patch_size),
-        rule("visual.trunk.cls_token", "image/class_embedding", rename.LEADING_ONES),
         *dense("visual.trunk.head", "image/projection"),
         *openai.text_tower("text."),
         rule("text.text_projection", "text/projection/kernel"),
@@ -100,7 +115,9 @@ def _image_tower(patch_size: int) -> list[Rule]:
     return [
         rule(f"{trunk}.patch_embed.proj.weight", "image/patch_embedding/kernel", patches),
         rule(f"{trunk}.patch_embed.proj.bias", "image/patch_embedding/bias"),
+        rule(f"{trunk}.cls_token", "image/class_embedding", rename.LEADING_ONES),
         rule(f"{trunk}.pos_embed", "image/position_embedding", rename.LEADING_ONE),
+        *norm(f"{trunk}.norm_pre", "image/pre_norm"),
         *norm(f"{block}.norm1", f"{ours}/attention_norm"),
         *dense(f"{block}.attn.proj", f"{ours}/attention/out"),
         *norm(f"{block}.norm2", f"{ours}/mlp_norm"),

@@ -24,6 +24,8 @@ _IMAGE_FIXED = _BLOCKS | {
     "pos_embed_type": ("learnable", "sin_cos_2d"),  # the table is in the weights
     "pool_type": ("tok",),
 }
+# Of CLIPA and OpenVision, which have all three.
+_MEAN_POOLED = {"no_ln_pre": (True,), "final_ln_after_pool": (True,), "pool_type": ("avg",)}
 # `layers` and others show in the shapes; dropout works in training only.
 _IMAGE_READ = config_keys.names(
     """act_kwargs head_width image_size layers mlp_ratio norm_kwargs patch_size
@@ -60,6 +62,7 @@ _MODEL_HARMLESS = config_keys.names(
 _TIMM = {
     "siglip": {"timm_pool": ("map",), "timm_proj": ("none",)},
     "eva": {"timm_pool": ("token",), "timm_proj": ("",)},
+    "pe_core": {"timm_pool": ("map",), "timm_proj": ("",)},
 }
 
 
@@ -113,6 +116,9 @@ def _check(config: Mapping[str, Any], file: str) -> None:
         image = {"timm_pool": "avg", **image}  # open_clip's default
         fixed = next((values for kind, values in _TIMM.items() if kind in timm), {})
         harmless = (*_IMAGE_HARMLESS, *_IMAGE_FIXED)  # which it does not pass on to timm
+    elif image.get("no_ln_pre"):
+        image = {"final_ln_after_pool": False, "pool_type": "tok", **image}  # open_clip's defaults
+        fixed = fixed | _MEAN_POOLED
     config_keys.check(
         image, f"{file}, vision_cfg", read=_IMAGE_READ, fixed=fixed, harmless=harmless
     )

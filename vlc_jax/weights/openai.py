@@ -1,6 +1,8 @@
 """Renaming rules of OpenAI's CLIP, and of open_clip's ViTs and ResNets of the same names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Rule, rule
@@ -86,6 +88,29 @@ def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
         rule("visual.proj", "image/projection/kernel"),
         *_text_and_scale(text_prefix),
     ]
+
+
+_PROJECTION, _ZERO = "visual.proj", "visual.proj.bias"
+
+
+def pe_rules(patch_size: int) -> list[Rule]:
+    """Rules of PE-Core as its authors publish it: OpenAI's names, and attention pooling."""
+    pool, ours = "visual.attn_pool", "image/pooling"
+    return [
+        *rules(patch_size),
+        rule(_ZERO, "image/projection/bias"),
+        rule(f"{pool}.probe", f"{ours}/probe", rename.LEADING_ONE),
+        *attention(f"{pool}.attn", f"{ours}/attention"),
+        *norm(f"{pool}.layernorm", f"{ours}/norm"),
+        *dense(f"{pool}.mlp.c_fc", f"{ours}/mlp/up"),
+        *dense(f"{pool}.mlp.c_proj", f"{ours}/mlp/down"),
+    ]
+
+
+def with_projection_bias(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of PE-Core with the bias 0 that timm's projection has and its authors' has not."""
+    width = arrays[_PROJECTION].shape[-1:] if _PROJECTION in arrays else ()
+    return {**arrays, _ZERO: np.zeros(width, np.float32)}
 
 
 def _text_and_scale(prefix: str = "") -> list[Rule]:

@@ -1,6 +1,7 @@
-"""Position embeddings and biases resampled to another resolution or window, or cut to a shorter
-context."""
+"""Position embeddings and biases resampled to another resolution or window, cut to a shorter
+context, or stretched to a longer one."""
 
+import logging
 import math
 from collections.abc import Mapping
 
@@ -10,6 +11,9 @@ from vlc_jax.errors import WeightsError
 
 IMAGE, TEXT = "image/position_embedding", "text/position_embedding"
 BIAS = "attention/position_bias"  # end of the paths of a Swin Transformer's tables
+# Long-CLIP (Zhang et al. 2024, arXiv:2403.15378, section 3.1): well-trained rows of CLIP's text
+# positions, which are kept, and new positions for each of the others.
+KEPT, STRETCH = 20, 4
 
 
 def fit(
@@ -23,8 +27,9 @@ def fit(
 
     Image positions are resampled as a square grid (`resample`); the row of the class token stays as
     it is. Tables of relative positions are resampled to another window (`resample_biases`). Text
-    positions are cut, and only with `may_cut_text`: a causal tower with end-of-text pooling never
-    reads positions after the end. Raises WeightsError otherwise.
+    positions are cut, or stretched to exactly `stretched_length`, and only with `may_cut_text`: a
+    causal tower with end-of-text pooling never reads positions after the end. Raises WeightsError
+    otherwise.
     """
     for path in [path for path in (IMAGE, TEXT) if path in shapes]:
         old, new = params[path].shape, shapes[path]
@@ -38,13 +43,39 @@ def fit(
     if TEXT not in shapes:
         return fitted
     old, new = len(params[TEXT]), shapes[TEXT][0]
+    if may_cut_text and new == stretched_length(old):
+        fitted[TEXT] = stretched(params[TEXT])
+        logging.info("text positions are stretched from %d to %d as by Long-CLIP", old, new)
+        return fitted
     if old < new or (old > new and not may_cut_text):
+        longer = " or less"
+        if length := stretched_length(old):
+            longer += f", or {length}, to which they are stretched"
         raise WeightsError(
             f"the weights read texts of {old} tokens, the model {new}: set "
-            f"config.text.context_length={old}" + (" or less" if may_cut_text else "")
+            f"config.text.context_length={old}" + (longer if may_cut_text else "")
         )
     fitted[TEXT] = params[TEXT][:new]
     return fitted
+
+
+def stretched_length(tokens: int) -> int | None:
+    """Text positions that `stretched` makes of `tokens` ones; None for too few of them."""
+    return KEPT + STRETCH * (tokens - KEPT) if tokens > KEPT + 1 else None
+
+
+def stretched(table: np.ndarray) -> np.ndarray:
+    """Text positions of a longer context, float32: the first KEPT rows, then STRETCH rows for each
+    of the others, interpolated to the next row; the last row goes on as from the one before it.
+
+    Of CLIP's 77 rows it makes Long-CLIP's 248.
+    """
+    rows = table[KEPT:].astype(np.float32)
+    steps = np.diff(rows, axis=0)
+    steps = np.concatenate([steps, steps[-1:]])
+    parts = np.arange(STRETCH, dtype=np.float32)[None, :, None] / STRETCH
+    later = (rows[:, None] + parts * steps[:, None]).reshape(-1, rows.shape[1])
+    return np.concatenate([table[:KEPT], later])
 
 
 def _fit_image(params: Mapping[str, np.ndarray], new: int, *, antialias: bool) -> np.ndarray:

@@ -198,6 +198,20 @@ def test_hf_special_tokens_come_from_options_then_sibling_files_then_known_names
     assert (tokenizer.eos_id, tokenizer.pad_id) == (3, 0)
 
 
+def test_texts_as_of_openvision_are_berts_without_the_end_token_and_always_padded(hf_folder):
+    """open_clip's strip_sep_token puts the padding in its place, also where a text is cut."""
+    plain = hugging_face.HfTokenizer(8, hf_folder)
+    options = {"eos_token": "<pad>", "pad_token": "<pad>", "left_out": "</s>"}
+    tokenizer = hugging_face.HfTokenizer(8, hf_folder, **options)
+    texts = ["blue", "a red circle left of a blue square"]
+    ids = plain(texts)
+    assert [(row == 3).sum() for row in ids] == [1, 1]  # the end token, cut or not
+    np.testing.assert_array_equal(tokenizer(texts), np.where(ids == 3, 0, ids))
+    assert tokenizer.fingerprint != plain.fingerprint
+    with pytest.raises(ValueError, match=r"left_out '\[SEP\]' is not in the vocabulary"):
+        hugging_face.HfTokenizer(8, hf_folder, left_out="[SEP]")
+
+
 def test_hf_without_an_agreed_special_token_asks_for_it(tmp_path):
     tokenizer = hf.Tokenizer(hf.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
     tokenizer.save(str(tmp_path / "tokenizer.json"))

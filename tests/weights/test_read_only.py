@@ -1,0 +1,89 @@
+"""Files that are read, not written: Long-CLIP and FG-CLIP, with text positions in two tables,
+and PE-Core as its authors publish it."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.support.small_models import normal
+from vlc_jax import models, weights
+from vlc_jax.errors import WeightsError
+from vlc_jax.setup.init_from import architecture
+from vlc_jax.weights import openai, rename
+
+SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 6}
+FIRST, LATER = (np.random.default_rng(seed).normal(size=(248, 8)) for seed in (1, 2))
+JOINED = np.concatenate([FIRST[:20], LATER[20:]]).astype(np.float32)
+
+
+def clip(context_length):
+    """A model, and random parameters of it."""
+    model = models.build(
+        "clip",
+        "B/32",
+        image={**SMALL, "image_size": 8, "patch_size": 4},
+        text={**SMALL, "vocab_size": 9, "context_length": context_length, "eos_id": 8},
+    )
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    return model, normal(shapes, 0.1)
+
+
+def load(path, model, params):
+    return weights.load(path, params, architecture(model))
+
+
+def test_long_clip_has_the_first_20_positions_of_one_table_and_the_later_of_the_other(tmp_path):
+    model, params = clip(248)
+    arrays = weights.save(params, "openai", architecture(model))
+    arrays |= {"positional_embedding": FIRST, "positional_embedding_res": LATER}
+    np.savez(tmp_path / "w.npz", **arrays)
+    found, name = load(tmp_path / "w.npz", model, params)
+    assert name == "openai"
+    assert weights.sizes.read(weights.read(tmp_path / "w.npz")[0]).context_length == 248
+    params["text"]["position_embedding"] = JOINED
+    jax.tree.map(np.testing.assert_array_equal, found, params)
+    np.savez(tmp_path / "w.npz", **arrays | {"positional_embedding_res": LATER[:77]})
+    with pytest.raises(WeightsError, match=r"shapes \(248, 8\) and \(77, 8\): they must be one"):
+        load(tmp_path / "w.npz", model, params)
+
+
+@pytest.mark.parametrize("context_length", [77, 248])
+def test_fg_clip_reads_long_texts_by_positions_and_a_projection_of_their_own(
+    tmp_path, context_length
+):
+    model, params = clip(77)
+    arrays = weights.save(params, "hf_clip", architecture(model))
+    positions = "text_model.embeddings.position_embedding"
+    long_projection = np.random.default_rng(3).normal(size=(6, 8)).astype(np.float32)
+    arrays |= {f"{positions}_ori.weight": FIRST, f"{positions}_res.weight": LATER}
+    arrays |= {"text_filip_projection.weight": long_projection}
+    arrays |= {f"logit_scale_{name}": np.zeros(()) for name in ("finegraind", "hardneg")}
+    np.savez(tmp_path / "w.npz", **arrays)
+    assert weights.sizes.read(weights.read(tmp_path / "w.npz")[0]).context_length == 77
+    model = clip(context_length)[0]
+    shapes = clip(context_length)[1]
+    found, name = load(tmp_path / "w.npz", model, shapes)
+    assert name == "hf_fg_clip"
+    if context_length == 248:
+        params["text"]["position_embedding"] = JOINED
+        params["text"]["projection"]["kernel"] = long_projection.T
+    jax.tree.map(np.testing.assert_array_equal, found, params)
+    only_image = weights.load(tmp_path / "w.npz", {"image": shapes["image"]}, architecture(model))[
+        0
+    ]
+    jax.tree.map(np.testing.assert_array_equal, only_image["image"], params["image"])
+
+
+def test_pe_of_its_authors_has_a_projection_without_bias(tmp_path):
+    image = {"image_size": 8, "patch_size": 4, "pool_heads": 2}
+    text = {"vocab_size": 9, "context_length": 5, "eos_id": 8}
+    model = models.build("clip", "PE-Core-B/16", image=SMALL | image, text=SMALL | text)
+    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
+    params = normal(shapes, 0.1)
+    params["image"]["projection"]["bias"] = np.zeros(6, np.float32)
+    arrays = rename.save(openai.pe_rules(4), rename.flatten(params))
+    del arrays["visual.proj.bias"]
+    np.savez(tmp_path / "w.npz", **arrays)
+    found, name = load(tmp_path / "w.npz", model, shapes)
+    assert name == "pe"
+    jax.tree.map(np.testing.assert_array_equal, found, params)
