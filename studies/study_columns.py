@@ -47,6 +47,18 @@ LABELS = {  # run -> its name in tables
     "svlc_pos": "SVLC+Pos",
     "dac": "DAC",
     "fsc_clip": "FSC-CLIP's loss",
+    "tripletclip": "TripletCLIP",
+    "conclip": "CoN-CLIP",
+    "csclip": "CS-CLIP",
+    "clic": "CLIC",
+    "ce_clip": "CE-CLIP",
+    "read_clip": "READ-CLIP without its T5",
+    "degla": "DeGLA",
+    "flair": "FLAIR",
+    "fsc_clip_local": "FSC-CLIP",
+    "c2lip": "C2LIP, from SigLIP",
+    "siglip_ft": "SigLIP-FT",
+    "negation": "CLIP, negation taken out of texts",
     "leftright_none": "CLIP, captions with places",
     "leftright": "the same with left/right negatives",
     "leftright_siglip_none": "SigLIP, captions with places",
@@ -245,6 +257,18 @@ OTHERS = (  # rows of part f
     "dac", "fsc_clip", "leftright_none", "leftright", "leftright_siglip_none", "leftright_siglip",
 )  # fmt: skip
 OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, pairs, negation
+
+# of part f: method -> (the same training without it, the run that both start from)
+_FROM_CLIP = (
+    "tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla", "flair",
+    "fsc_clip_local",
+)  # fmt: skip
+NEW_METHODS = {
+    **dict.fromkeys(_FROM_CLIP, ("clip_ft", "clip")),
+    "c2lip": ("siglip_ft", "siglip"),
+    "negation": ("clip", "clip"),
+}
+METHODS = {"hn": ("clip_ft", "clip"), "hp_hn": ("clip_ft", "clip"), **NEW_METHODS}
 
 BLIND = (  # rows of part k
     "clip", "clip_ft", "clip_ft_permuted", "hn", "hn_permuted",

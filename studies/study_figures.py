@@ -6,7 +6,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from studies import study_columns
+from studies import study_binding, study_columns
 from studies.study_results import Results
 
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
@@ -110,4 +110,5 @@ FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure | None]]] = (  # pa
     ("b", "collapse", _collapse),
     ("b", "sweep", _sweep),
     ("k", "blind", _blind),
+    ("n", "binding", study_binding.figure),
 )

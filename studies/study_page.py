@@ -12,15 +12,22 @@ import jinja2
 import matplotlib
 import numpy as np
 
-from studies import study_columns, study_figures, study_plan, study_prose, study_readme
-from studies.study_results import VALUES, Results, Value
+from studies import (
+    study_binding,
+    study_columns,
+    study_figures,
+    study_methods,
+    study_plan,
+    study_prose,
+    study_readme,
+)
+from studies.study_results import VALUES, Results, cell, percent, signed
 from vlc_jax.report import published
 from vlc_jax.report.table import markdown_table
 
 PAGES = ("results.md", "lab_notes.md")  # each from the template NAME.jinja beside this file
 ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
 REPLACE, SWAP = "scenes_replace", "scenes_swap"
-UNRESOLVED = 0.2  # half of an interval that says nothing
 # sentence, run, run it is compared with, benchmark, metric, difference in the paper (tables 1, 3)
 FINDINGS = (
     ("HN against CLIP: Original of REPLACE rises", "hn", "clip", REPLACE, ORIGINAL, 12.3),
@@ -92,7 +99,7 @@ def _table(
 ) -> str:
     """Table in Markdown with a first row of chance levels."""
     header = [title, *[column.title for column in columns]]
-    chance = ["chance", *[_percent(column.chance) for column in columns]]
+    chance = ["chance", *[percent(column.chance) for column in columns]]
     return markdown_table(header, [chance, *rows], len(header))
 
 
@@ -106,17 +113,9 @@ def _row(
     """Cells of a row; is_partial: a benchmark without results is blank instead of an error."""
     cells = [title]
     for column in columns:
-        cell = "–"
-        if not is_partial or results.has(run, column.benchmark):
-            cell = _cell(results.value(run, column.benchmark, column.metric))
-        cells.append(cell)
+        has = not is_partial or results.has(run, column.benchmark)
+        cells.append(cell(results.value(run, column.benchmark, column.metric)) if has else "–")
     return cells
-
-
-def _cell(value: Value) -> str:
-    """Mean and half interval in percent; an interval that covers half of the scale says so."""
-    unresolved = " (not resolved)" if value.half >= UNRESOLVED else ""
-    return f"{_percent(value.mean)} ±{_percent(value.half)}{unresolved}"
 
 
 def conditions(results: Results, runs: Sequence[str]) -> str:
@@ -132,9 +131,9 @@ def conditions(results: Results, runs: Sequence[str]) -> str:
         for run in done:
             value = results.value(run, benchmark, f"satisfied/{name}")
             cells.append(
-                f"{_percent(value.mean)} ±{_percent(value.half)}{_floor(results, run, name)}"
+                f"{percent(value.mean)} ±{percent(value.half)}{_floor(results, run, name)}"
             )
-        chance = _percent(results.chance(done[0], benchmark, f"satisfied/{name}"))
+        chance = percent(results.chance(done[0], benchmark, f"satisfied/{name}"))
         rows.append([*cells[:1], chance, *cells[1:]])
     header = ["condition", "chance", *[results.title(run) for run in done]]
     return markdown_table(header, rows, len(header))
@@ -179,7 +178,7 @@ def tokens(results: Results, runs: Sequence[str]) -> str:
     names = [f"{each}: {results.title(run)}" for each in sets for run in done]
     rows = [["chance", *["50.0"] * len(columns)]]
     for title, metric in study_columns.TOKENS:
-        rows.append([title, *[_cell(results.value(run, each, metric)) for run, each in columns]])
+        rows.append([title, *[cell(results.value(run, each, metric)) for run, each in columns]])
     return markdown_table(["read by", *names], rows, 1 + len(columns))
 
 
@@ -227,7 +226,7 @@ def findings(results: Results) -> str:
             names = run + world, other + world
             if all(map(results.has, names)):
                 value = results.difference(*names, benchmark, metric)
-                cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
+                cells.append(signed(value))
             else:
                 cells.append("not run")
         rows.append(cells)
@@ -245,7 +244,7 @@ def gains(
             cells = [f"{study_columns.label(run)} − {study_columns.label(control)}"]
             for column in columns:
                 value = results.difference(run, control, column.benchmark, column.metric)
-                cells.append(f"{100 * value.mean:+.1f} ±{_percent(value.half)}")
+                cells.append(signed(value))
             rows.append(cells)
     return markdown_table(header, rows, len(header))
 
@@ -258,10 +257,6 @@ def replace_of_paper(model: str, accuracy: str) -> str:
         if (value.source, value.full_metric) == ("hard_positives", f"{accuracy}_accuracy_macro")
     }
     return f"{value:.1f}"
-
-
-def _percent(fraction: float) -> str:
-    return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}"
 
 
 def pick(columns: Sequence[study_columns.Column], *titles: str) -> tuple[study_columns.Column, ...]:
@@ -372,6 +367,12 @@ def _template_names(results: Results) -> dict[str, object]:
         "blind_columns": study_columns.BLIND_COLUMNS,
         "texts_columns": study_columns.TEXTS,
         "gains": lambda pairs, columns: gains(results, pairs, columns),
+        "methods": lambda: study_methods.table(results),
+        "new_methods": study_columns.NEW_METHODS,
+        "surface": lambda: study_binding.surface(results),
+        "corners": lambda: study_binding.hard_negatives(results),
+        "binding": lambda *values: study_binding.at(*values).name,
+        "binding_runs": [each.name for each in study_binding.CELLS],
         "seeds": results.seeds,
         "has": results.has,
         "with_values": lambda benchmark, *runs: [r for r in runs if results.has(r, benchmark)],

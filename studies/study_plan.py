@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from studies import study_columns, study_results
+from studies import study_binding, study_columns, study_results
 from vlc_jax.configs.common import finetuning
 
 # of the hard negatives; hp_hn has weight 1
@@ -48,6 +48,17 @@ OTHERS = {  # run -> config, base
     "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
     "leftright_siglip": ("leftright:family=siglip", "siglip"),
 }
+NEW = {  # newer methods of part f and a control: run -> config, base
+    **{
+        name: (name, "clip")
+        for name in ("tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla")
+    },
+    # this base has not trained the patches that the attention reads
+    "flair": ("flair:tower_pooling=cls", "clip"),
+    "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
+    "siglip_ft": ("c2lip", "siglip"),
+    "c2lip": ("c2lip", "siglip"),
+}
 # Benchmarks of runs with a head (the columns of their table) -> number of cases.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
 HEAD_EVALS |= {"scenes_order": 2000}
@@ -80,6 +91,7 @@ PARTS = {
     "k": "hard negatives without the image, and without what gives them away",
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
+    "n": "what makes binding: captions by density, completeness and saliency",
 }
 # Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
 # classifier is right in 49 % of them.
@@ -91,6 +103,11 @@ BLIND = {
     "negclip": "negclip:steps=400",
 }
 PERMUTED = "--config.input.source_options.images=permuted"
+# of runs of part f: their own flags, and another one in place of PERMUTED
+FLAGS = {
+    "siglip_ft": tuple(f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local"))
+}
+PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
 # Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
 BALANCES = (60, 52)
 
@@ -171,7 +188,8 @@ def runs(part: str) -> list[Run]:
         of_b = [pairs if run.name == pairs.name else run for run in runs("b")]
         return [run.in_world("scenes-synonyms") for run in of_b]
     if part == "f":
-        return [clip, *[Run(name, config, base) for name, (config, base) in OTHERS.items()]]
+        others = [Run(name, config, base) for name, (config, base) in OTHERS.items()]
+        return [clip, *others, *_new_methods()]
     if part == "g":
         config = "eval/all:sets=scenes_geometry+scenes_shuffled"
         return [
@@ -203,6 +221,8 @@ def runs(part: str) -> list[Run]:
         tower, stage = _heads()[0], "studies/smollm:stage={},steps={},batch=32,count={}"
         first = Run("smollm_stage1", stage.format(1, 100, 16), tower.name)
         return [tower, first, Run("smollm", stage.format(2, 200, 200), first.name)]
+    if part == "n":
+        return _binding()
     few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
     return [run.in_world("scenes-hues") for run in few]
 
@@ -240,6 +260,43 @@ def _blind() -> list[Run]:
         if run.tool == "train"
     ]
     return [*paired, *permuted, *random]
+
+
+def _new_methods() -> list[Run]:
+    """Newer methods of part f and their controls, with the right images and with permuted ones."""
+    paired = [
+        Run(name, config, base, flags=FLAGS.get(name, ())) for name, (config, base) in NEW.items()
+    ]
+    blind = [
+        run._replace(
+            name=f"{run.name}_permuted", flags=(*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
+        )
+        for run in (Run("clip_ft", "clip_ft", "clip"), *paired)
+    ]
+    # an option of evaluations: nothing is trained
+    config = "eval/all:sets=scenes,negation=1.9"
+    return [*paired, *blind, Run("negation", config, "clip", tool="evaluate")]
+
+
+def _binding() -> list[Run]:
+    """Runs of part n: a CLIP for each kind of captions; in the corners, CLIP-FT and HN with the
+    same captions."""
+    config = f"scenes/clip:steps={study_binding.STEPS}"
+    sizes = (
+        f"--config.batch_size={study_binding.BATCH}",
+        f"--config.eval.every={study_binding.STEPS}",
+    )
+    evals = {"evals": study_binding.EVALS}
+    cells = [
+        Run(cell.name, config, flags=(*sizes, cell.captions), **evals)
+        for cell in study_binding.CELLS
+    ]
+    corners = [
+        Run(f"{cell.name}_{name}", name, cell.name, flags=(cell.captions,), **evals)
+        for cell in study_binding.CORNERS
+        for name in ("clip_ft", "hn")
+    ]
+    return [*cells, *corners]
 
 
 def _llava(suffix: str, arguments: str) -> list[Run]:

@@ -23,6 +23,7 @@ from vlc_jax.run import workdir_files
 
 VALUES = "results.json"  # in the folder of results.md
 RECORD = "run"
+UNRESOLVED = 0.2  # half of an interval that says nothing
 REQUEST = "asked.json"  # settings of a run, in its folder
 # beginnings of the names of benchmarks whose groups are kept
 GROUPED = ("scenes_replace", "scenes_conditions", "scenes_relation_swap", "scenes_spatial")
@@ -87,7 +88,7 @@ class Results:
         """
         first, second = (self.by_seed(name, benchmark, metric) for name in (run, other))
         if self.device(run) == self.device(other):
-            return _over_seeds([a - b for a, b in zip(first, second, strict=False)])
+            return over_seeds([a - b for a, b in zip(first, second, strict=False)])
         interval = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
         return Value(np.mean(first) - np.mean(second), (interval.high - interval.low) / 2)
 
@@ -242,7 +243,8 @@ def _rounded(number: object, is_optional: bool) -> float | None:
 
 
 def _record(workdir: Path) -> dict[str, object]:
-    """Config, device and seconds of a run of a study; {} of another run."""
+    """Config, device, seconds and, of training, milliseconds of a step (median) of a run of a
+    study; {} of another run."""
     request, env, events = (workdir / name for name in (REQUEST, "env.json", "events.jsonl"))
     if not all(path.exists() for path in (request, env, events)):
         return {}
@@ -252,7 +254,22 @@ def _record(workdir: Path) -> dict[str, object]:
         "config": json.loads(request.read_text())["config"],
         "device": json.loads(env.read_text())["hardware"]["devices"][0],
         "seconds": round((last - first).total_seconds()),
+        **_step_time(workdir),
     }
+
+
+def _step_time(workdir: Path) -> dict[str, float]:
+    """{"step_ms": ...} of a run that trained."""
+    metrics, config = workdir / "metrics.jsonl", workdir / "config.json"
+    if not (metrics.exists() and config.exists()):
+        return {}
+    rates = [
+        json.loads(line).get("perf/examples_per_s") for line in metrics.read_text().splitlines()
+    ]
+    rates = [rate for rate in rates if rate]
+    batch = json.loads(config.read_text())["batch_size"]
+    # the median: the first rows have the compilation in them
+    return {"step_ms": round(1000 * batch / float(np.median(rates)), 1)} if rates else {}
 
 
 def summary(estimates: Sequence[Sequence[float]]) -> Value:
@@ -261,12 +278,28 @@ def summary(estimates: Sequence[Sequence[float]]) -> Value:
     if len(estimates) == 1:
         value, low, high, *_ = estimates[0]
         return Value(value, (high - low) / 2)
-    return _over_seeds([value for value, *_ in estimates])
+    return over_seeds([value for value, *_ in estimates])
 
 
-def _over_seeds(values: Sequence[float]) -> Value:
+def over_seeds(values: Sequence[float]) -> Value:
+    """Mean of the values of seeds, with its interval."""
     spread = np.std(values, ddof=1) / np.sqrt(len(values))
     return Value(np.mean(values), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
+
+
+def cell(value: Value) -> str:
+    """Mean and half interval in percent; an interval that covers half of the scale says so."""
+    unresolved = " (not resolved)" if value.half >= UNRESOLVED else ""
+    return f"{percent(value.mean)} ±{percent(value.half)}{unresolved}"
+
+
+def signed(value: Value) -> str:
+    """A difference in points, with its half interval."""
+    return f"{100 * value.mean:+.1f} ±{percent(value.half)}"
+
+
+def percent(fraction: float) -> str:
+    return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}"
 
 
 def newest_result(folder: Path) -> dict | None:

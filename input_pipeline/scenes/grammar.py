@@ -10,7 +10,7 @@ import itertools
 from typing import NamedTuple
 
 from vlc_jax.input_pipeline import lookup
-from vlc_jax.input_pipeline.scenes import words
+from vlc_jax.input_pipeline.scenes import shapes, words
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, SceneObject, World
@@ -49,6 +49,13 @@ class Style:
     all_objects: float = 0.60
     # each word that has synonyms is replaced by A or B
     synonyms: float = 0.002
+    # Mean share of a scene's objects that a caption names, at least one of them; None: the kinds
+    # above decide. In place of `single` and `all_objects`: one object may have its place said, two
+    # their relation.
+    completeness: float | None = None
+    # of incomplete captions: the biggest object (of two in boxes of one size the one that covers
+    # more pixels) is named, instead of any; needs `completeness`
+    saliency: float = 0.0
 
     def __post_init__(self) -> None:
         # a list from a config would make the style unhashable
@@ -56,8 +63,13 @@ class Style:
         lookup.check_known("prefix", self.prefixes, words.PREFIXES)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name != "prefixes" and not 0 <= value <= 1:
+            if field.name != "prefixes" and value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{field.name} is a probability in [0, 1]; got {value}")
+        if self.saliency and self.completeness is None:
+            raise ValueError(
+                f"saliency={self.saliency} is of captions that name a part of the objects: set "
+                "completeness, too"
+            )
 
 
 STYLES: dict[str, Style] = {
@@ -164,6 +176,10 @@ def describe(scene: Scene, stream: Stream, style: Style) -> Caption:
     else:
         known = list(range(len(objects)))
     order = [known[i] for i in stream.sample(len(known), len(known))]
+    if style.completeness is not None:
+        whole, rest = divmod(style.completeness * len(order), 1)
+        count = max(1, int(whole) + stream.chance(rest))
+        return _describe_part(scene, order, count, stream, style, prefix)
     if stream.chance(style.place):
         place = scene.place(order[0])
         if place is not None:
@@ -196,6 +212,31 @@ def _mention(scene: Scene, obj: SceneObject, stream: Stream, style: Style) -> Ph
         texture = _draw_word(obj.texture, stream, style)
     colour = _draw_word(obj.colour, stream, style) if stream.chance(style.colour) else ""
     return Phrase(obj.shape, colour, size, texture)
+
+
+def _describe_part(
+    scene: Scene, order: list[int], count: int, stream: Stream, style: Style, prefix: str
+) -> Caption:
+    """A caption of the first `count` objects of `order`, or with the biggest one among them."""
+    if count < len(order) and stream.chance(style.saliency):
+        k = max(range(len(order)), key=lambda k: _extent(scene.objects[order[k]]))
+        if k >= count:
+            # at any place: the order of mention must not tell sizes
+            j = stream.below(count)
+            order[j], order[k] = order[k], order[j]
+    named = order[:count]
+    kind, link = "single" if count == 1 else "list", None
+    if count == 1 and stream.chance(style.place) and (link := scene.place(named[0])):
+        kind = "place"
+    elif count == 2 and stream.chance(style.relation) and (link := scene.relation(*named)):
+        kind = "relation"
+    phrases = tuple([_mention(scene, scene.objects[i], stream, style) for i in named])
+    return Caption(kind, phrases, _draw_word(link, stream, style) if link else "", prefix)
+
+
+def _extent(obj: SceneObject) -> tuple[int, int]:
+    """Side of an object's box, and the pixels that the shape covers in it (in subpixels)."""
+    return obj.pixels, int(shapes.mask(obj.shape, obj.pixels).sum())
 
 
 def _describe_negation(scene: Scene, stream: Stream, style: Style, prefix: str) -> Caption:

@@ -40,8 +40,8 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
     negation   Z is replaced by an absent Y; "X and no Y", and "X and no Z"
 
     The kind is drawn first, from `shares`; then scenes (`index` of the split, then others) and
-    captions are drawn until the kind is possible, so shares are exact. Apart from kind and colours,
-    captions follow `style`. No change creates a held-out shape-colour pair.
+    captions are drawn until the kind is possible, so shares are exact. Apart from kind, colours
+    and `completeness`, captions follow `style`. No change creates a held-out shape-colour pair.
 
     Raises ValueError for a world whose scenes hardly ever allow the kind.
     """
@@ -65,6 +65,8 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
 def _style_of(style: Style, kind: str) -> Style:
     """The style with captions of one kind only."""
     shares = {name: float(kind == name) for name in ("relation", "negation")}
+    # a pair needs two objects, whatever share of them other captions name
+    style = dataclasses.replace(style, completeness=None, saliency=0.0)
     return dataclasses.replace(style, count=0.0, place=0.0, single=0.0, **shares)
 
 

@@ -36,9 +36,10 @@ class ScenesSource:
     or a conversation with a turn about each caption, starting with caption k, for the tokenizer
     `scenes_conversation`.
 
-    `images` is "paired", or "permuted": record i then has the image of record i + count/2 and keeps
-    its captions, its scene graph and hence its hard texts. What a model learns from these pairs
-    about captions and hard texts, it learns without the image: the blind control of a method.
+    `images` is "paired", or "permuted": record i then has the image of record i + count/2, and its
+    hard image, and keeps its captions, its scene graph and hence its hard texts. What a model
+    learns from these pairs about captions and hard texts, it learns without the image: the blind
+    control of a method.
 
     Raises ValueError for unknown names and impossible values.
     """
@@ -85,16 +86,15 @@ class ScenesSource:
         # record its own image.
         self._shift = count // 2 if images == "permuted" else 0
         if images == "permuted":
-            if self._shares or not self._shift:
-                raise ValueError(
-                    "images='permuted' needs two records, and no hard_images, which are pairs of "
-                    f"images; got count={count} and hard_images={hard_images!r}"
-                )
+            if not self._shift:
+                raise ValueError(f"images='permuted' needs two records; got count={count}")
             self.fingerprint += "/images-permuted"
 
     def _caption_version(self) -> str:
         """Number and style of captions as a short name."""
-        style = hashlib.blake2b(repr(self.style).encode(), digest_size=4).hexdigest()
+        # the later fields count where they are set, so that earlier fingerprints hold
+        style = repr(self.style).replace(", completeness=None, saliency=0.0", "")
+        style = hashlib.blake2b(style.encode(), digest_size=4).hexdigest()
         return f"{self._captions}-{style}"
 
     def __len__(self) -> int:
@@ -108,15 +108,15 @@ class ScenesSource:
         record_id = self._id(index)
         if self._shares:
             pair = self._pair(index)
-            hard = f"{record_id}~{pair.kind}"
-            return self._record(record_id, pair.scene, [pair.caption], hard, pair.hard_caption)
+            hard, shown = f"{record_id}~{pair.kind}", self._shown(index, pair).scene
+            captions = [pair.caption]
+            return self._record(record_id, pair.scene, captions, hard, pair.hard_caption, shown)
         scene = sample.sample_scene(self.world, self.split, index)
         stream = Stream(f"{record_id}/captions")
         captions = [grammar.describe(scene, stream, self.style) for _ in range(self._captions)]
         shown = scene
         if self._shift:
-            other = (index + self._shift) % self._count
-            shown = sample.sample_scene(self.world, self.split, other)
+            shown = sample.sample_scene(self.world, self.split, self._other(index))
         return self._record(record_id, scene, captions, shown=shown)
 
     def find(self, record_id: str) -> Record:
@@ -128,8 +128,8 @@ class ScenesSource:
             if not mark:
                 return self[index]
             if self._shares and (pair := self._pair(index)).kind == kind:
-                captions = [pair.hard_caption]
-                return self._record(record_id, pair.hard_scene, captions, main, pair.caption)
+                captions, shown = [pair.hard_caption], self._shown(index, pair).hard_scene
+                return self._record(record_id, pair.hard_scene, captions, main, pair.caption, shown)
         raise DataError(f"source {self.fingerprint!r} has no record {record_id!r}")
 
     def _id(self, index: int) -> str:
@@ -137,6 +137,13 @@ class ScenesSource:
 
     def _pair(self, index: int) -> Pair:
         return hard_image.draw_pair(self.world, self.split, index, self.style, self._shares)
+
+    def _shown(self, index: int, pair: Pair) -> Pair:
+        """The pair whose images record `index`, of the pair `pair`, has."""
+        return self._pair(self._other(index)) if self._shift else pair
+
+    def _other(self, index: int) -> int:
+        return (index + self._shift) % self._count
 
     def _record(
         self,

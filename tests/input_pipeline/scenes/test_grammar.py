@@ -2,11 +2,13 @@
 
 import collections
 import dataclasses
+import hashlib
 
 import pytest
 
 from tests.support.scene_examples import MINI, WORLDS, is_true, two_objects
 from vlc_jax.input_pipeline.scenes import grammar, sample, words
+from vlc_jax.input_pipeline.scenes import shapes as draw_shapes
 from vlc_jax.input_pipeline.scenes import world as worlds
 from vlc_jax.input_pipeline.scenes.grammar import Caption, Phrase
 from vlc_jax.input_pipeline.scenes.stream import Stream
@@ -125,6 +127,86 @@ def test_three_objects_are_listed_in_full_six_times_of_ten():
     assert {len(caption.phrases) for caption in lists} == {2, 3}
 
 
+def test_captions_of_the_named_worlds_stay_what_they_are():
+    texts = hashlib.blake2b(digest_size=8)
+    for name in sorted(worlds.WORLDS):
+        for _, caption in captions(worlds.named(name), 500):
+            texts.update(f"{caption.text}\n".encode())
+    assert texts.hexdigest() == "feb92b9e3922dcbf"
+
+
+def named(scene, caption):
+    """Indices of the objects that a caption names; shapes of a scene differ."""
+    shapes = [obj.shape for obj in scene.objects]
+    return [shapes.index(phrase.shape) for phrase in caption.phrases]
+
+
+@pytest.mark.parametrize(
+    ("completeness", "counts"),
+    [
+        (0.0, {1: {1: 1.0}, 2: {1: 1.0}, 3: {1: 1.0}}),
+        (0.5, {1: {1: 1.0}, 2: {1: 1.0}, 3: {1: 0.5, 2: 0.5}}),
+        (0.75, {1: {1: 1.0}, 2: {1: 0.5, 2: 0.5}, 3: {2: 0.75, 3: 0.25}}),
+        (1.0, {1: {1: 1.0}, 2: {2: 1.0}, 3: {3: 1.0}}),
+    ],
+)
+def test_captions_name_the_stated_share_of_the_objects(completeness, counts):
+    said = {size: collections.Counter() for size in counts}
+    for scene, caption in captions(MINI, 2000, completeness=completeness):
+        assert grammar.is_true(caption, scene)
+        assert grammar.parse(caption.text, MINI) == caption
+        said[len(scene.objects)][len({*named(scene, caption)})] += 1
+    for size, shares in counts.items():
+        drawn = {number: times / said[size].total() for number, times in said[size].items()}
+        assert drawn == pytest.approx(shares, abs=0.06)  # the rest of 1.0 is exact: no other keys
+
+
+def test_captions_of_a_share_have_the_kinds_of_the_objects_that_they_name():
+    said = collections.Counter(
+        (len(caption.phrases), caption.kind)
+        for _, caption in captions(MINI, 2000, completeness=0.75, place=0.5, relation=0.5)
+    )
+    assert {*said} == {
+        (1, "single"), (1, "place"), (2, "list"), (2, "relation"), (3, "list")
+    }  # fmt: skip
+
+
+def extent(obj):
+    """Pixels of a picture that an object covers, behind the side of its box."""
+    return obj.pixels, int(draw_shapes.mask(obj.shape, obj.pixels).sum())
+
+
+@pytest.mark.parametrize("saliency", [0.0, 0.5, 1.0])
+def test_incomplete_captions_name_the_biggest_object_as_often_as_stated(saliency):
+    is_named, is_first = collections.defaultdict(list), []
+    style = {"completeness": 0.67, "saliency": saliency, "relation": 0.0}
+    for scene, caption in captions(MINI, 2000, **style):
+        order, size = named(scene, caption), len(scene.objects)
+        biggest = max(range(size), key=lambda i: extent(scene.objects[i]))
+        if len(order) < size:
+            is_named[len(order), size].append(biggest in order)
+            if len(order) > 1 and biggest in order:
+                is_first.append(order[0] == biggest)
+    assert {*is_named} == {(1, 2), (2, 3)}
+    for (part, size), each in is_named.items():
+        expected = saliency + (1 - saliency) * part / size
+        tolerance = 0 if saliency == 1 else 0.06
+        assert sum(each) / len(each) == pytest.approx(expected, abs=tolerance)
+    assert sum(is_first) / len(is_first) == pytest.approx(0.5, abs=0.08)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.25, 1.0])
+def test_the_share_of_named_objects_with_a_colour_does_not_depend_on_completeness(density):
+    for completeness in (0.5, 1.0):
+        drawn = [
+            bool(phrase.colour)
+            for _, caption in captions(MINI, 1000, colour=density, completeness=completeness)
+            for phrase in caption.phrases
+        ]
+        tolerance = 0 if density in (0.0, 1.0) else 0.05
+        assert sum(drawn) / len(drawn) == pytest.approx(density, abs=tolerance)
+
+
 def test_a_world_has_a_style_of_its_own():
     mini, synonyms = (
         grammar.style_of(worlds.named(f"scenes-{name}")) for name in ("mini", "synonyms")
@@ -195,6 +277,8 @@ def test_slots_point_to_their_phrase():
         ({"color": 0.5}, "did you mean 'colour'"),
         ({"colour": 1.5}, r"colour is a probability in \[0, 1\]; got 1.5"),
         ({"prefixes": ["a picture of"]}, "unknown prefix 'a picture of'"),
+        ({"completeness": 1.5}, r"completeness is a probability in \[0, 1\]; got 1.5"),
+        ({"saliency": 0.5}, "saliency=0.5 .* set completeness"),
     ],
 )
 def test_impossible_styles_are_refused(change, message):

@@ -58,7 +58,7 @@ def test_each_caption_is_true_for_its_own_picture_only(name):
 def test_the_hard_caption_is_what_the_generator_makes_of_the_caption(kind, generator):
     """So that a loss which masks equal texts finds the negative among the hard image's captions."""
     make, rng = generators.SCENES_NEGATIVES[generator](), np.random.default_rng(0)
-    options = {"size": 0.5, "colour": 0.6, "synonyms": 0.1}
+    options = {"size": 0.5, "colour": 0.6, "synonyms": 0.1, "completeness": 0.0}
     for record, hard in pairs(make_source(hard_images=((kind, 1),), caption_options=options)):
         for one, two in ((record, hard), (hard, record)):
             assert two.captions[0] in make(one.captions[0], rng, 10, one.meta["scene"])

@@ -51,9 +51,12 @@ def test_fingerprint_tells_world_split_count_and_captions():
         ScenesSource(captions=2),
         ScenesSource(world_options={"canvas": 48}),
         ScenesSource(caption_options={"synonyms": 0.01}),
+        ScenesSource(caption_options={"completeness": 0.5}),
+        ScenesSource(caption_options={"completeness": 0.5, "saliency": 0.5}),
     ]
     assert len({source.fingerprint for source in sources}) == len(sources)
-    assert sources[0].fingerprint.startswith("scenes-mini-v1/train/64000")
+    # of runs and stores of every version, whose captions are the same
+    assert sources[0].fingerprint == "scenes-mini-v1/train/64000/captions-4-5d5f5088"
     assert ScenesSource(caption_options={"synonyms": 0.002}).fingerprint == sources[0].fingerprint
 
 
@@ -68,6 +71,22 @@ def test_permuted_images_are_those_of_other_records_each_once_and_texts_stay(cou
         assert (record.id, record.captions, record.meta) == (own.id, own.captions, own.meta)
         assert permuted.find(record.id).image.tobytes() == record.image.tobytes()
     assert permuted.fingerprint != paired.fingerprint
+
+
+def test_permuted_images_go_with_the_hard_images_of_their_records():
+    options = {"count": 6, "captions": 1, "hard_images": [("relation", 1), ("attribute", 1)]}
+    paired, permuted = (ScenesSource(**options, images=images) for images in IMAGES)
+    for i in range(6):
+        own, other, shown = paired[i], paired[(i + 3) % 6], permuted[i]
+        (hard_id,) = own.hard_images
+        for record, kept, seen in (
+            (shown, own, other),
+            (permuted.find(hard_id), paired.find(hard_id), paired.find(*other.hard_images)),
+        ):
+            np.testing.assert_array_equal(record.image, seen.image)
+            texts = (record.id, record.captions, record.negatives, record.hard_images, record.meta)
+            assert texts == (kept.id, kept.captions, kept.negatives, kept.hard_images, kept.meta)
+    assert permuted.fingerprint == f"{paired.fingerprint}/images-permuted"
 
 
 def test_source_survives_pickling():
@@ -88,7 +107,6 @@ def test_source_survives_pickling():
         ({"caption_options": {"sizes": 3}}, "did you mean 'size'"),
         ({"images": "permute"}, "did you mean 'permuted'"),
         ({"images": "permuted", "count": 1}, "needs two records"),
-        ({"images": "permuted", "captions": 1, "hard_images": [("relation", 1)]}, "no hard_images"),
     ],
 )
 def test_wrong_options_are_refused(options, message):

@@ -1,0 +1,70 @@
+"""Part f: the newer methods, each against its control, with the right images and with permuted
+ones."""
+
+from collections.abc import Sequence
+
+from studies import study_columns, study_results
+from studies.study_columns import Column
+from studies.study_results import Results
+from vlc_jax.report.table import markdown_table
+
+ATTRIBUTES, NEGATION, RETRIEVAL = (
+    study_columns.HEADS[0],
+    study_columns.HEADS[2],
+    study_columns.BAG_OF_WORDS[0],
+)
+PERMUTED = "_permuted"  # suffix of the runs with permuted images
+NONE = "–"
+
+
+def table(results: Results) -> str:
+    """Markdown table, a row per method of study_columns.METHODS that has values.
+
+    gain: over the control. grounded: the gain without the same gain with permuted images. R@1:
+    against the run that the method starts from. ms: of a training step, median of the run. A row
+    is of one device, which it names if the rows have several.
+    """
+    rows, devices = [], []
+    for run, (control, base) in study_columns.METHODS.items():
+        if not (results.has(run) and results.has(control) and results.has(base)):
+            continue
+        # the device of the blind run, as far as it trained the others, too
+        with results.beside(run + PERMUTED if results.has(run + PERMUTED) else run):
+            cells = [results.title(run)]
+            for column in (ATTRIBUTES, NEGATION):
+                gain = results.difference(run, control, column.benchmark, column.metric)
+                cells += [study_results.signed(gain), _grounded(results, run, control, column)]
+            forgotten = results.difference(run, base, RETRIEVAL.benchmark, RETRIEVAL.metric)
+            rows.append([*cells, study_results.signed(forgotten), _milliseconds(results, run)])
+            devices.append(results.device(run))
+    if len({*devices}) > 1:
+        rows = [
+            [f"{name}, {device}", *cells]
+            for (name, *cells), device in zip(rows, devices, strict=True)
+        ]
+    header = [
+        "method",
+        *("attributes: gain", "grounded", "negation: gain", "grounded"),
+        *("R@1 − before", "ms per step"),
+    ]
+    return markdown_table(header, rows, len(header))
+
+
+def _grounded(results: Results, run: str, control: str, column: Column) -> str:
+    """The gain less that with permuted images, seed by seed; only of one device."""
+    runs = (run, control, run + PERMUTED, control + PERMUTED)
+    if not all(map(results.has, runs)) or len({*map(results.device, runs)}) > 1:
+        return NONE
+    method, without, blind, blind_without = (
+        results.by_seed(each, column.benchmark, column.metric) for each in runs
+    )
+    values: Sequence[float] = [
+        (a - b) - (c - d) for a, b, c, d in zip(method, without, blind, blind_without, strict=True)
+    ]
+    return study_results.signed(study_results.over_seeds(values))
+
+
+def _milliseconds(results: Results, run: str) -> str:
+    records = [results.record(f"{run}-{seed}") for seed in range(results.seeds_of(run))]
+    times = [record["step_ms"] for record in records if "step_ms" in record]
+    return f"{sum(times) / len(times):.0f}" if times else NONE

@@ -1,0 +1,170 @@
+"""Parts f and n of the study: newer methods with blind controls, and captions that make binding."""
+
+import json
+import re
+
+import pytest
+
+from studies import (
+    study_binding,
+    study_columns,
+    study_figures,
+    study_methods,
+    study_page,
+    study_plan,
+    study_results,
+)
+from tests.support import helpers
+
+RECORD = {"config": "x", "device": "cpu", "step_ms": 80.0}
+
+
+def of_run(**accuracies):
+    """Values of a run: benchmark without its first word -> value."""
+    metrics = {"retrieval": "image_to_text_r1"}
+    values = {
+        f"scenes_{name}": {metrics.get(name, "accuracy"): [value, value - 0.01, value + 0.01]}
+        for name, value in accuracies.items()
+    }
+    return values | {study_results.RECORD: RECORD}
+
+
+def results_of(tmp_path, values, seeds=3):
+    study_results.write_values(tmp_path / "values.json", values)
+    return study_results.Results(tmp_path / "none", seeds, tmp_path / "values.json")
+
+
+def test_every_newer_method_has_its_control_and_both_without_the_image():
+    runs = {run.name: run for run in study_plan.runs("f")}
+    for method, (control, base) in study_columns.NEW_METHODS.items():
+        assert study_columns.label(method) != method
+        assert runs[method].base == base
+        if runs[method].tool == "evaluate":
+            continue
+        for run in (method, control):
+            blind = runs[f"{run}_permuted"]
+            (flag,) = blind.flags[len(blind.flags) - 1 :]
+            assert flag.endswith("images=permuted")
+            if run in runs:
+                assert blind._replace(name=run, flags=blind.flags[:-1]) == runs[run]
+    of_k = next(run for run in study_plan.runs("k") if run.name == "clip_ft_permuted")
+    assert runs["clip_ft_permuted"] == of_k
+
+
+def test_cells_equal_by_construction_are_one_run_and_corners_go_on_with_their_captions():
+    runs = {run.name: run for run in study_plan.runs("n")}
+    assert len(study_binding.CELLS) == 3 * (2 * 3 + 1)
+    assert len({run.flags for run in runs.values() if not run.base}) == len(study_binding.CELLS)
+    complete = {study_binding.at(0.4, 1.0, saliency) for saliency in study_binding.SALIENCIES}
+    assert [cell.name for cell in complete] == ["binding_40_100"]
+    corners = [run for run in runs.values() if run.base]
+    assert len(corners) == 2 * len({run.base for run in corners}) == 2 * 4
+    for run in corners:
+        assert run.flags == runs[run.base].flags[-1:]
+        assert "'saliency': 1.0" in run.flags[0] or "'completeness': 1.0" in run.flags[0]
+
+
+def swaps_of_cells():
+    """Values of every cell: a different one in each."""
+    return {
+        f"{cell.name}-{seed}": of_run(
+            attribute_swap=0.5 + 0.3 * cell.density * cell.completeness - 0.05 * cell.saliency,
+            attributes=0.9,
+        )
+        for cell in study_binding.CELLS
+        for seed in range(3)
+    }
+
+
+def test_the_surface_has_the_value_of_each_cell_in_table_and_figure(tmp_path):
+    values = swaps_of_cells()
+    results = results_of(tmp_path, values)
+    lines = study_binding.surface(results).splitlines()
+    assert len(lines) == 2 + 7
+    assert "| 50 | 100 | 46.5 ±0.0 | 51.0 ±0.0 | 60.0 ±0.0 |" in lines
+    assert lines[-1] == "| 100 | – | 53.0 ±0.0 | 62.0 ±0.0 | 80.0 ±0.0 |"
+    maps = study_binding.figure(results).axes[:3]
+    for axes, saliency in zip(maps, study_binding.SALIENCIES, strict=True):
+        shown = axes.images[0].get_array()
+        assert shown[0].tolist() == pytest.approx([51.5 - 5 * saliency, 56 - 5 * saliency,
+                                                   65 - 5 * saliency])  # fmt: skip
+        assert shown[2].tolist() == pytest.approx([53, 62, 80])
+    del values["binding_10_50_0-0"]
+    results = results_of(tmp_path, values)
+    assert study_binding.figure(results) is None
+    assert "| 50 | 0 | – | 56.0 ±0.0 | 65.0 ±0.0 |" in study_binding.surface(results)
+    assert study_binding.figure in [paint for *_, paint in study_figures.FIGURES]
+
+
+def methods():
+    """Values of a method and its control, with the right images and with permuted ones."""
+    made = {}
+    for seed in range(3):
+        noise = 0.01 * seed  # of a seed, in every run: differences are paired
+        for run, swap in (("clip_ft", 0.7), ("csclip", 0.85 + 0.01 * seed), ("clip", 0.6)):
+            made[f"{run}-{seed}"] = of_run(
+                attribute_swap=swap + noise, negation=0.1, retrieval=swap / 2 + noise
+            )
+        for run, swap in (("clip_ft_permuted", 0.55), ("csclip_permuted", 0.6)):
+            made[f"{run}-{seed}"] = of_run(attribute_swap=swap + noise, negation=0.1)
+    return made
+
+
+def test_a_method_has_its_gain_what_of_it_needs_the_image_and_its_cost(tmp_path):
+    values = methods()
+    rows = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == ["| CS-CLIP"]
+    _, gain, grounded, negation, _, forgotten, cost = rows[0].strip("| ").split(" | ")
+    assert gain.startswith("+16.0 ±2.5")
+    assert grounded.startswith("+11.0 ±2.5")  # 5 points of the 16 are there without the image
+    assert negation == "+0.0 ±0.0"
+    assert forgotten.startswith("+13.0 ±")  # (86 - 60) / 2
+    assert cost == "80"
+    del values["csclip_permuted-1"]
+    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
+    assert row.split(" | ")[2] == study_methods.NONE
+
+
+def test_a_record_has_the_median_step_of_a_training(tmp_path):
+    (tmp_path / "config.json").write_text('{"batch_size": 128}')
+    rates = (16.0, 1280.0, 640.0)
+    lines = [json.dumps({"step": 1, "perf/examples_per_s": rate}) for rate in rates]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 2}']) + "\n")
+    (tmp_path / study_results.REQUEST).write_text('{"config": "hn"}')
+    (tmp_path / "env.json").write_text('{"hardware": {"devices": ["cpu"]}}')
+    (tmp_path / "events.jsonl").write_text('{"time": "2026-11-27T13:44:24+00:00"}\n')
+    (tmp_path / "evals").mkdir()
+    record = study_results.values_of(tmp_path)[study_results.RECORD]
+    assert record == {"config": "hn", "device": "cpu", "seconds": 0, "step_ms": 200.0}
+
+
+def test_their_sections_are_hidden_until_they_have_values(tmp_path):
+    kept = study_results.read_values(helpers.ROOT / "docs" / study_results.VALUES)
+    new = {run.name for run in study_plan.plan("n", 3)}
+    new |= {f"{run}-{seed}" for run in study_columns.NEW_METHODS for seed in range(3)}
+    kept = {name: of for name, of in kept.items() if study_results.run_of(name) not in new}
+    titles = {
+        "results.md": ("## What do newer methods gain", "## What makes CLIP bind attributes?"),
+        "lab_notes.md": ("### Newer methods and their", "## Captions by density, completeness"),
+    }
+    made = swaps_of_cells() | {f"csclip-{seed}": methods()[f"csclip-{seed}"] for seed in range(3)}
+    for corner in study_binding.CORNERS:
+        for name in ("clip_ft", "hn"):
+            made |= {
+                f"{corner.name}_{name}-{seed}": of_run(attribute_swap=0.7) for seed in range(3)
+            }
+    for values, is_shown in ((kept, False), (kept | made, True)):
+        pages, _ = study_page.render(results_of(tmp_path, values))
+        for name, each in titles.items():
+            assert [title in pages[name] for title in each] == [is_shown] * 2
+    questions = pages["results.md"].split("\n## ")
+    for question in questions:
+        if question.startswith(("What do newer", "What makes CLIP")):
+            prose = [line for line in question.splitlines() if not line.startswith("|")]
+            assert len(" ".join(prose).split()) <= 110
+            (anchor,) = re.findall(r"\(lab_notes\.md#([a-z0-9-]+)\)", question)
+            headings = re.findall(r"^##+ (.*)$", pages["lab_notes.md"], re.MULTILINE)
+            assert anchor in [re.sub(r"[,?]", "", h.lower()).replace(" ", "-") for h in headings]
+    assert "are at 80 if" in pages["results.md"]
+    assert "![Swapped attributes by captions](images/study_binding.png)" in pages["lab_notes.md"]
+    assert pages["results.md"].count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 |") == 1
