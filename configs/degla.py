@@ -45,8 +45,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
                 "text_grounded": default.loss(
                     weight=0.1, logit_scale=10.0, as_released=args.as_released
                 ),
-                # theirs is 0.005 times a sum over the batch
-                "distill": default.loss(weight=0.005 * config.batch_size, decay=0.9996),
+                "distill": default.loss(weight=0.005, decay=0.9996),
             }
         )
         negatives = config.input.negatives

@@ -179,8 +179,6 @@ def use_method(config: ConfigDict, method: str, tagger: str) -> None:
         options["tagger"] = tagger or f"spacy:{PIPELINE}"
     elif not tagger and all(map(importlib.util.find_spec, ("spacy", PIPELINE))):
         tagger = f"spacy:{PIPELINE}"
-    if method == "degla":
-        options["batch"] = config.batch_size
     if method == "dcsm":
         options["blocks"] = max(1, config.batch_size // heads.PAIRS)
     theirs = recipe.get_config(options)

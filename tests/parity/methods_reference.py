@@ -359,7 +359,7 @@ def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """NegCLIP, the image and the caption against hard negatives, and distances from the teacher.
 
     The caption's are those that the mask of the released code chooses: of all negatives in the
-    order of captions the ones at i, i + BATCH, ... The weights of a batch of 256.
+    order of captions the ones at i, i + BATCH, ...
     """
     value, scores = negclip(model, batch)
     image, text, has = (
@@ -387,7 +387,7 @@ def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
         (a - b).square().sum(-1) for a, b in zip((image, text, wrong), taught, strict=True)
     ]
     distance = distances[0].sum() + distances[1].sum() + distances[2][has].sum()
-    return value + 0.005 * 256 * distance / BATCH, scores
+    return value + 0.005 * distance, scores
 
 
 def hard_texts(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:

@@ -63,9 +63,9 @@ def distill(
 ) -> Float[Array, " batch"]:
     """Self-distillation: squared distances between features and the teacher's.
 
-        loss_i = |x_i - x'_i|^2 + |t_i - t'_i|^2 + sum_k |n_ik - n'_ik|^2
+        loss_i = batch (|x_i - x'_i|^2 + |t_i - t'_i|^2 + sum_k |n_ik - n'_ik|^2)
 
-    The authors sum over the batch, so their weight is ours divided by the batch size.
+    Times the batch size, so that the mean is the sum over the batch, which the authors take.
 
     mask: False on missing hard negatives; None: none is missing.
     decay: of the teacher (`average`), which the training step reads.
@@ -74,10 +74,10 @@ def distill(
     """
     check(decay)
     loss = _distance(image, teacher_image) + _distance(text, teacher_text)
-    if negative_text is None:
-        return loss
-    distance = _distance(negative_text, teacher_negative_text)
-    return loss + jnp.where(or_ones(mask, distance), distance, 0.0).sum(axis=1)
+    if negative_text is not None:
+        distance = _distance(negative_text, teacher_negative_text)
+        loss += jnp.where(or_ones(mask, distance), distance, 0.0).sum(axis=1)
+    return len(image) * loss
 
 
 def average(
