@@ -106,5 +106,5 @@ def _logits(
     own_scores: jax.Array, own_negative_scores: jax.Array, logit_scale: Scalar
 ) -> tuple[jax.Array, jax.Array]:
     """(batch, 1) of captions and (batch, negatives), float32."""
-    scores = own_scores[:, None], own_negative_scores
-    return tuple(logit_scale * x.astype(jnp.float32) for x in scores)
+    caption, negative = (x.astype(jnp.float32) for x in (own_scores[:, None], own_negative_scores))
+    return logit_scale * caption, logit_scale * negative

@@ -74,7 +74,7 @@ def distill(
     """
     check(decay)
     loss = _distance(image, teacher_image) + _distance(text, teacher_text)
-    if negative_text is not None:
+    if negative_text is not None and teacher_negative_text is not None:
         distance = _distance(negative_text, teacher_negative_text)
         loss += jnp.where(or_ones(mask, distance), distance, 0.0).sum(axis=1)
     return len(image) * loss
