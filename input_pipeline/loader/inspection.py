@@ -334,7 +334,9 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
     if tokenizer.width:
         return
     report.context_length = tokenizer.context_length
-    report.full_captions += int((tokens[:, -1] == tokenizer.eos_id).sum())
+    is_end = tokens == tokenizer.eos_id
+    # the end token may be the padding, too (SigLIP): then only the first one ends the text
+    report.full_captions += int((is_end[:, -1] & ~is_end[:, :-1].any(axis=1)).sum())
     if tokenizer.unk_id is not None:
         special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
         report.tokens += int((~special).sum())

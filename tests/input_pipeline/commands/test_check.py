@@ -298,6 +298,14 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
     assert "warning" not in str(previewed(Records(10, 100)))
 
 
+def test_texts_padded_with_their_end_token_are_not_taken_for_cut_ones():
+    tokenizer = WordTokenizer(40, words=("blue",))
+    tokenizer.pad_id = tokenizer.eos_id  # as SigLIP's
+    assert inspection.inspect(Records(10, 100), tokenizer, ImageTransform(8)).full_captions == 0
+    tokenizer.context_length = 4
+    assert inspection.inspect(Records(10, 100), tokenizer, ImageTransform(8)).full_captions == 10
+
+
 def test_a_tokenizer_that_knows_less_than_half_of_the_words_is_refused():
     report = inspection.Report(total=9, tokens=100, unknown_tokens=50)
     report.check_tokenizer()
