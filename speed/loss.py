@@ -51,7 +51,7 @@ def main() -> None:
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     harness.print_machine(f"jax {jax.__version__}", devices)
     columns = f"{'ms':>9}{'x dense':>9}{'range':>15}{'GiB':>9}"
-    print(f"{'loss':20}{'batch':>8} {'implementation':16}{columns}")
+    print(f"{'loss':22}{'batch':>8} {'implementation':16}{columns}")
     mesh = sharding.make_mesh()
     for batch in args.batches:
         arrays = embeddings(mesh, batch)
@@ -100,8 +100,10 @@ def make_step(
             logit_scale=trained["logit_scale"],
             logit_bias=trained["logit_bias"],
             own_scores=(image * text).sum(-1),
+            thresholds=jnp.zeros(1),
             **more,
         )
+        outputs = outputs._replace(teacher=outputs)
         masks = {f"{kind}_mask": batch[f"{kind}_mask"] for kind in needs}
         # the mask stands for the tokens: the loss only needs to know that they exist
         tokens = {f"{kind}_text": batch[f"{kind}_mask"] for kind in needs}
@@ -140,7 +142,7 @@ def measure(
         if each in run and "dense" in run:
             ratio = harness.ratio(seconds[each], seconds["dense"])
             span = f"{ratio.median:9.2f}{ratio.span:>15}"
-        print(f"{name:20}{batch:8,} {each:16}{time:>9}{span}{planned / GIB:9.3f}", flush=True)
+        print(f"{name:22}{batch:8,} {each:16}{time:>9}{span}{planned / GIB:9.3f}", flush=True)
 
 
 if __name__ == "__main__":
