@@ -1,4 +1,4 @@
-"""What `vlc-jax leaks --pixels` finds, and its cost.
+"""Recall, false positives and cost of `vlc-jax leaks --pixels`.
 
   python speed/near_leaks.py
 

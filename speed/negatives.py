@@ -35,9 +35,9 @@ STEPS = {  # step -> hard negatives, hard positives, losses
     "HP+HN, 1 negative, 1 positive": (1, 1, ("infonce", "svlc_negative", "analogy")),
 }
 TAGGED = (
-    *("negclip", "noun_phrases"),
-    *("shuffle_nouns_and_adjectives", "shuffle_all_but_nouns_and_adjectives"),
-)
+    "negclip", "noun_phrases", "shuffle_nouns_and_adjectives",
+    "shuffle_all_but_nouns_and_adjectives",
+)  # fmt: skip
 
 
 def make_step(args: argparse.Namespace, name: str) -> tuple[Callable[[], None], float]:

@@ -1,4 +1,4 @@
-"""What `vlc-jax check` learns of a part of the data, and of all parts together.
+"""Reports of `vlc-jax check` on parts of the data, and their merged report.
 
 A part's result is JSON of one to a few kilobytes: the report, counts of phrases and, for --words,
 of words. Merging keeps one of them in memory, whatever the number of records.

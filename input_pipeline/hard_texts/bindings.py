@@ -218,7 +218,7 @@ class Training:
 
 
 def described(tagger: Tagger) -> str:
-    """What counts depend on besides the captions."""
+    """Version of the counting and name of the tagger, which counts depend on besides captions."""
     return f"bindings {_VERSION} {tagger.name}/{tagger.version}"
 
 

@@ -384,7 +384,7 @@ class RecordsSource(row_records.RowRecords):
 
 
 def _folder(path: AnyPath) -> Path:
-    """Where image names of a table start; of one in an object store, which has none, anywhere."""
+    """Folder in which image names of a table start; one in an object store has no such names."""
     if isinstance(path, StorePath):
         return Path()
     return path if path.is_dir() else path.parent

@@ -24,7 +24,7 @@ def guard_state() -> dict[str, jax.Array]:
 
 
 def initial_memory(optimization: Optimization, params: Any) -> dict[str, Any]:
-    """What losses keep between steps (`State.memory`), before the first one.
+    """Memory of losses between steps (`State.memory`), as it is before the first one.
 
     The thresholds start at 0, the teacher as a copy of the trained parameters `params`.
     """
