@@ -17,9 +17,9 @@ nearest image of COCO. Hyper-parameters are the defaults of their code; the imag
 They encode every text once, we encode it twice, as a caption and as a negative.
 
 Arguments: data=scenes|coco; image_tower=locked|unlocked. With data=scenes the arguments of
-configs/clip_ft.py; a caption denies a shape, which the distractor has in place of another one. With
-data=coco the arguments of configs/clip_ft.py; batch counts captions, and there are twice as many
-rows.
+configs/clip_ft.py; "X and Z" becomes "X and no Z", and the distractor has another shape in place of
+Z. With data=coco the arguments of configs/clip_ft.py; batch counts captions, and there are twice as
+many rows.
 """
 
 from ml_collections import ConfigDict
@@ -51,7 +51,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             }
         )
         if args.data == "scenes":
-            finetuning.use_triplets(config, negation=1.0)
+            finetuning.use_triplets(config, denial=1.0)
         else:
             pretrained.use_triplets(config)
         if args.image_tower == "locked":

@@ -143,8 +143,8 @@ def _input() -> ConfigDict:
                 "world_options": {},  # fields of World in the same file -> other values
                 "caption_options": {},  # fields of Style in grammar.py beside it -> other values
                 # ((kind, share), ...): each picture gets a hard image, with two objects swapped
-                # ("relation") or two colours ("attribute"), or with an object that the caption
-                # denies ("negation"); `captions` must then be 1.
+                # ("relation") or two colours ("attribute"), with an object that the caption denies
+                # ("negation"), or without one that it names ("denial"); `captions` must then be 1.
                 "hard_images": (),
                 # ((kind, share), ...) of texts: "caption", "question", "yes_no", "object",
                 # "presence", "colours"; for the tokenizer scenes_conversation.

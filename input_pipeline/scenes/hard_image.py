@@ -14,7 +14,7 @@ from vlc_jax.input_pipeline.scenes.grammar import Caption, Style
 from vlc_jax.input_pipeline.scenes.stream import Stream
 from vlc_jax.input_pipeline.scenes.world import Scene, World
 
-KINDS = ("relation", "attribute", "negation")
+KINDS = ("relation", "attribute", "negation", "denial")
 
 # scenes; in the named worlds two in three have a hard image
 _TRIES = 1000
@@ -38,6 +38,8 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
     relation   two objects exchange positions; a relation caption and its `contrast.reverse`
     attribute  two objects exchange colours; a list caption with both, and its `contrast.swap`
     negation   Z is replaced by an absent Y; "X and no Y", and "X and no Z"
+    denial     Z is replaced by an absent shape; "X and Z" or a relation caption, and its
+               `contrast.negate`, "X and no Z"
 
     The kind is drawn first, from `shares`; then scenes (`index` of the split, then others) and
     captions are drawn until the kind is possible, so shares are exact. Apart from kind, colours
@@ -49,7 +51,8 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
     stream = Stream(f"{world.id}/{split}/{index}/hard_image")
     total = sum(shares.values())
     kind = list(shares)[stream.weighted([share / total for share in shares.values()])]
-    make = {"relation": _relation, "attribute": _attribute, "negation": _negation}[kind]
+    makers = (_relation, _attribute, _negation, _denial)
+    make = dict(zip(KINDS, makers, strict=True))[kind]
     for attempt in range(_TRIES):
         scene = sample.sample_scene(world, split, index + attempt * _SERIES)
         pair = make(scene, stream, _style_of(style, kind)) if len(scene.objects) > 1 else None
@@ -63,8 +66,10 @@ def draw_pair(world: World, split: str, index: int, style: Style, shares: dict[s
 
 @functools.cache
 def _style_of(style: Style, kind: str) -> Style:
-    """The style with captions of one kind only."""
+    """The style with captions of one kind only; of a denial, lists and relations as in `style`."""
     shares = {name: float(kind == name) for name in ("relation", "negation")}
+    if kind == "denial":
+        shares["relation"] = style.relation
     # a pair needs two objects, whatever share of them other captions name
     style = dataclasses.replace(style, completeness=None, saliency=0.0)
     return dataclasses.replace(style, count=0.0, place=0.0, single=0.0, **shares)
@@ -112,6 +117,19 @@ def _negation(scene: Scene, stream: Stream, style: Style) -> Pair | None:
     objects[j] = present._replace(shape=absent.shape)
     hard_caption = caption._replace(phrases=(affirmed, absent._replace(shape=present.shape)))
     return Pair("negation", scene, caption, scene._replace(objects=tuple(objects)), hard_caption)
+
+
+def _denial(scene: Scene, stream: Stream, style: Style) -> Pair | None:
+    caption = grammar.describe(scene, stream, style)
+    hard_caption = contrast.negate(caption, scene)
+    if hard_caption is None:
+        return None
+    j = _object(scene, caption.phrases[1].shape)
+    objects, shape = list(scene.objects), stream.choice(grammar.absent_shapes(scene))
+    if (shape, objects[j].colour) in scene.world.held_combinations:
+        return None
+    objects[j] = objects[j]._replace(shape=shape)
+    return Pair("denial", scene, caption, scene._replace(objects=tuple(objects)), hard_caption)
 
 
 def _object(scene: Scene, shape: str) -> int:

@@ -8,11 +8,11 @@ import pytest
 from tests.support.scene_examples import is_true, scene_of
 from vlc_jax.input_pipeline.hard_texts import scenes as generators
 from vlc_jax.input_pipeline.record import DataError, Findable
-from vlc_jax.input_pipeline.scenes import draw
+from vlc_jax.input_pipeline.scenes import draw, grammar
 from vlc_jax.input_pipeline.sources.scenes import ScenesSource
 
 BOTH = (("relation", 0.7), ("attribute", 0.3))
-ALL = (*BOTH, ("negation", 0.5))
+ALL = (*BOTH, ("negation", 0.5), ("denial", 0.5))
 WORLDS = {
     "mini": {},
     "64": {"world": "scenes-64"},
@@ -49,18 +49,20 @@ def test_each_caption_is_true_for_its_own_picture_only(name):
         np.testing.assert_array_equal(hard.image, draw.draw(other))
         assert (record.image != hard.image).any()
         kinds[hard.id.rpartition("~")[2]] += 1
-    assert set(kinds) == {"relation", "attribute", "negation"}
+    assert set(kinds) == {name for name, _ in ALL}
 
 
 @pytest.mark.parametrize(
-    ("kind", "generator"), [("relation", "scenes_reverse"), ("attribute", "scenes_swap")]
+    ("kind", "generator"),
+    [("relation", "scenes_reverse"), ("attribute", "scenes_swap"), ("denial", "scenes_negate")],
 )
 def test_the_hard_caption_is_what_the_generator_makes_of_the_caption(kind, generator):
     """So that a loss which masks equal texts finds the negative among the hard image's captions."""
     make, rng = generators.SCENES_NEGATIVES[generator](), np.random.default_rng(0)
     options = {"size": 0.5, "colour": 0.6, "synonyms": 0.1, "completeness": 0.0}
     for record, hard in pairs(make_source(hard_images=((kind, 1),), caption_options=options)):
-        for one, two in ((record, hard), (hard, record)):
+        both = ((record, hard), (hard, record))
+        for one, two in both[:1] if kind == "denial" else both:  # a denial is not denied again
             assert two.captions[0] in make(one.captions[0], rng, 10, one.meta["scene"])
 
 
@@ -90,13 +92,24 @@ def test_captions_of_a_denial_differ_in_what_is_denied_and_pictures_in_one_shape
         assert (a.shape, b) == (hard_denied, a._replace(shape=denied))
 
 
+def test_a_caption_that_affirms_is_denied_of_a_picture_without_that_object():
+    for record, hard in pairs(source := make_source(hard_images=(("denial", 1),))):
+        caption, denial = (grammar.parse(each.captions[0], source.world) for each in (record, hard))
+        assert caption.kind in ("list", "relation")
+        assert denial.phrases == caption.phrases[:2]
+        main, other = scene_of(record, source.world), scene_of(hard, source.world)
+        ((a, b),) = [(a, b) for a, b in zip(main.objects, other.objects, strict=True) if a != b]
+        assert a.shape == denial.phrases[1].shape
+        assert a._replace(shape=b.shape) == b
+
+
 def test_kinds_come_by_their_shares():
     source = make_source(count=1500, hard_images=(("relation", 2), ("attribute", 1)))
     share = np.mean([source[i].hard_images[0].endswith("~relation") for i in range(1500)])
     assert abs(share - 2 / 3) < 4 * (2 / 9 / 1500) ** 0.5
 
 
-@pytest.mark.parametrize("kind", ["attribute", "negation"])
+@pytest.mark.parametrize("kind", ["attribute", "negation", "denial"])
 def test_a_change_never_shows_what_is_held_out(kind):
     source = make_source(count=1500, hard_images=((kind, 1),))
     held = source.world.held_combinations
