@@ -296,11 +296,12 @@ BY_HAND: dict[str, str] = {
     "clevr_bind": "the README of github.com/marthaflinderslewis/clip-binding says how it is made",
     "docci": f"images: {_DOCCI}/docci_images.tar.gz (7.6 GB), unpacked into ROOT/docci",
     "eqben": "dataset.py of github.com/linzhiqiu/t2v_metrics names the archive on Google Drive",
-    "eqben_subset": f"{_DRIVE} github.com/Wangt-CN/EqBen",
+    **dict.fromkeys(("eqben_subset", "eqben_full"), f"{_DRIVE} github.com/Wangt-CN/EqBen"),
     "ncd_squares": f"{_DRIVE} github.com/Raphoo/DCSM_Ideal_CLIP",
     "negbench": "annotations: datasets.md of github.com/m1k2zoo/negbench; images of VOC 2007: "
     "host.robots.ox.ac.uk/pascal/VOC",
     "negbench_retrieval": "annotations: datasets.md of github.com/m1k2zoo/negbench",
+    "reporting_bias": "clone github.com/amitakamath/reporting_bias into ROOT: it has the images",
     **dict.fromkeys(
         ("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
         f"annotations: {_DRIVE} github.com/amitakamath/whatsup_vlms",

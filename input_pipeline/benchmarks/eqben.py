@@ -1,22 +1,24 @@
 """EqBen: two similar images, from videos or graphics engines, and a caption of each.
 
 Wang et al., "Equivariant Similarity for Vision-Language Foundation Models" (ICCV 2023),
-github.com/Wangt-CN/EqBen; its small subset, read like github.com/linzhiqiu/t2v_metrics, and its
-random tenth. Unverified: the files were not available, and the numbers of cases are unknown. The
-format of the full set's annotation (251,048 cases, 100 GB) is not known here.
+github.com/Wangt-CN/EqBen: its small subset, read like github.com/linzhiqiu/t2v_metrics, its random
+tenth, and all of it, read like the authors' package eqben 0.0.1 and evaluate_eqben_locally.py.
+Unverified: the files were not available. The fields of the full set are also those that the code of
+github.com/mariebexte/vl-probing reads; its numbers of cases are those of the authors' script.
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
 
 FILE, TENTH = "all_select.json", "eqben_subset_10percent_final.json"
+FULL = "ann_json_finegrained_random.json"
 FAMILIES = {  # subset (first folder of an image) -> family, as in the results of t2v_metrics
     "eqbenag": "eqbenag",  # Action Genome, videos
     "eqbengebc": "eqbeng",  # GEBC, videos
@@ -42,6 +44,26 @@ SUBSET = dataclasses.replace(
     images="eqben_subset/image_subset",
     source="github.com/Wangt-CN/EqBen (its README links the 10 % subset)",
 )
+CASES = {
+    "eqbenag": 195_872,
+    "eqbenyoucook2": 45_849,
+    "eqbengebc": 1_814,
+    "eqbenkubric_loc": 2_000,
+    "eqbenkubric_attr": 2_000,
+    "eqbenkubric_cnt": 2_000,
+    "eqbensd": 1_513,
+}
+WHOLE = dataclasses.replace(
+    ORIGIN,
+    folder="eqben_full",
+    files=(FULL,),
+    images="eqben_full/images",
+    image="eqbenkubric_cnt/...",
+    source="github.com/Wangt-CN/EqBen (its README links annotation and images)",
+    licence="Apache 2.0; images: as in Action Genome, GEBC and YouCook2",
+    cases=CASES,
+)
+_PAIRS = ("c0i0", "c0i1", "c1i0", "c1i1")  # caption and image of a row of the full set
 _IMAGES, _CAPTIONS = ("image0", "image1"), ("caption0", "caption1")
 
 
@@ -64,6 +86,53 @@ def eqben_subset(files: published.Files) -> Benchmark:
     return files.benchmark(_cases(files), summary=published.PAIR_SCORES)
 
 
+@published.reader(WHOLE)
+def eqben_full(files: published.Files, light: bool = False) -> Benchmark:
+    """All 251,048 cases; metrics and groups as in `eqben`, subset by subset as in the paper.
+
+    light: images of the authors' light version, JPEG in the place of PNG.
+    count: number of cases per subset. The file has a row for each caption with each image, a
+      million in all: reading them takes about a gigabyte.
+    """
+    return files.benchmark(_whole(files, light), summary=published.PAIR_SCORES)
+
+
+def _whole(files: published.Files, light: bool) -> Iterator[Case]:
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    kinds = {"image": fields.image_name, "private_info": fields.anything}
+    for number, row in enumerate(files.objects(FULL, "caption", **kinds)):
+        info, where = row["private_info"], f"{files.folder / FULL}: case {number}"
+        try:
+            subset, pair, index = (info[name] for name in ("dataset", "name", "sample_cnt"))
+            is_known = subset in FAMILIES and pair in _PAIRS and type(index) is int
+        except (TypeError, KeyError):
+            is_known = False
+        if not is_known:
+            raise DataError(
+                f"{where}: 'private_info' has dataset ({', '.join(FAMILIES)}), name "
+                f"({', '.join(_PAIRS)}) and sample_cnt; got {fields.shown(info)}"
+            )
+        # c0i1 is caption 0 and image 1
+        parts = {pair[:2]: row["caption"], pair[2:]: row["image"], pair: True}
+        case = found.setdefault((subset, index), {})
+        if pair in case or any(case.get(key, value) != value for key, value in parts.items()):
+            raise DataError(f"{where} contradicts another row of {subset} {index}")
+        case |= parts
+    # by number: rows are in random order
+    for (subset, index), case in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
+        if missing := [pair for pair in _PAIRS if pair not in case]:
+            raise DataError(f"{files.folder / FULL}: {subset} {index} has no {', '.join(missing)}")
+        names = [case[image] for image in ("i0", "i1")]
+        if light:
+            names = [re.sub(r"\.png$", ".jpg", name) for name in names]
+        yield Case(
+            published.case_id(index, Path(names[0]).with_suffix("")),
+            tuple(map(files.image, names)),
+            (case["c0"], case["c1"]),
+            {"subset": subset, "family": FAMILIES[subset]},
+        )
+
+
 def _cases(files: published.Files) -> Iterator[Case]:
     (name,) = files.origin.files
     for number, row in enumerate(
@@ -78,22 +147,7 @@ def _cases(files: published.Files) -> Iterator[Case]:
             )
         yield Case(
             published.case_id(number, Path(row["image0"]).with_suffix("")),
-            tuple(_pixels(path) if path.suffix == ".npy" else path for path in paths),
+            tuple(paths),
             tuple(row[field] for field in _CAPTIONS),
             {"subset": subset, "family": FAMILIES[subset]},
         )
-
-
-def _pixels(path: Path) -> np.ndarray | Path:
-    """RGB pixels of a NumPy file of BGR pixels; the path itself if missing: decoding raises."""
-    if not path.is_file():
-        return path
-    try:
-        # a pickle from the internet could run code
-        pixels = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path} is no NumPy file of pixels: {error}") from error
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3:
-        raise DataError(f"{path} has no uint8 pixels (height, width, 3)")
-    # BGR, as OpenCV reads images
-    return np.ascontiguousarray(pixels[:, :, ::-1])

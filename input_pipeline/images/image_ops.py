@@ -142,6 +142,8 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
         return Image.fromarray(shuffle(decode(image.image), image))
     if isinstance(image, PackedImage):
         name, data = f"image {image.row} of {image.file}", read_packed(image)
+    elif isinstance(image, Path) and image.suffix == ".npy":
+        return _of_opencv(image)
     elif isinstance(image, Path):
         name, data = f"image file {image}", read_bytes(image)
     elif isinstance(image, bytes):
@@ -164,6 +166,18 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
         if isinstance(error, Image.UnidentifiedImageError):
             raise DataError(f"{name} is not an image Pillow knows ({', '.join(FORMATS)})") from None
         raise DataError(f"{name} cannot be decoded: {error or type(error).__name__}") from error
+
+
+def _of_opencv(path: Path) -> Image.Image:
+    """A picture from a NumPy file of uint8 pixels in OpenCV's channel order, BGR (EqBen's)."""
+    try:
+        # a pickle from the internet could run code
+        pixels = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+    except _DAMAGE as error:
+        raise DataError(f"{path} is no NumPy file of pixels: {error}") from error
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[2:] != (3,):
+        raise DataError(f"{path} has no uint8 pixels (height, width, 3)")
+    return Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))
 
 
 def decode(image: ImageLike) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""EqBen-mini: subsets and their families, frames of OpenCV's channel order."""
+"""EqBen: subsets and their families, frames of OpenCV's channel order, the rows of all of it."""
+
+import json
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import pytest
 from tests.support.sets import eqben as files
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
-from vlc_jax.input_pipeline.benchmarks.eqben import eqben
+from vlc_jax.input_pipeline.benchmarks.eqben import eqben, eqben_full
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 
@@ -40,10 +42,47 @@ def test_a_damaged_numpy_file_is_refused_and_a_missing_one_is_seen_to_be_missing
     for content, message in ((path.read_bytes()[:90], "is no NumPy file"), (b"", "is no NumPy")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=f"frame_1.npy {message}"):
-            eqben(root)
-    np.save(path, np.zeros((4, 5, 3)))
-    with pytest.raises(DataError, match=r"frame_1.npy has no uint8 pixels"):
-        eqben(root)
+            decode_all(root)
+    for wrong in (np.zeros((4, 5, 3)), np.zeros((4, 5), np.uint8)):
+        np.save(path, wrong)
+        with pytest.raises(DataError, match=r"frame_1.npy has no uint8 pixels"):
+            decode_all(root)
     path.unlink()
     with pytest.raises(DataError, match=r"frame_1.npy does not exist"):
-        [image_ops.decode(each) for case in eqben(root).cases for each in case.images]
+        decode_all(root)
+
+
+def decode_all(root):
+    """Frames are read when they are decoded: those of the full set are 80 GB."""
+    return [image_ops.decode(each) for case in eqben(root).cases for each in case.images]
+
+
+def test_rows_of_the_full_set_become_pairs_as_the_small_set_has_them(root):
+    small, full = eqben(root), eqben_full(root)
+    assert [case.captions for case in full.cases] == [case.captions for case in small.cases]
+    assert [case.group for case in full.cases] == [case.group for case in small.cases]
+    for case, other in zip(full.cases, small.cases, strict=True):
+        assert [path.name for path in case.images] == [path.name for path in other.images]
+    light = eqben_full(root, light=True)
+    assert {path.suffix for case in light.cases for path in case.images} == {".jpg", ".npy"}
+    assert any("eqbenag: 1 cases; published are 195,872" in note for note in full.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"caption": "a cat"}, "case 1 contradicts another row of eqbensd 6"),
+        ({"private_info": {"dataset": "eqbensd", "name": "c2i0", "sample_cnt": 6}}, "case 1: "),
+        ({"private_info": {"dataset": "coco", "name": "c1i0", "sample_cnt": 6}}, "case 1: "),
+        ({"private_info": "c1i0"}, "case 1: 'private_info' has dataset"),
+        ({"private_info": {"dataset": "eqbensd", "name": "c1i0", "sample_cnt": 7}},
+         "eqbensd 6 has no c1i0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_row_of_the_full_set_is_named(root, change, message):
+    path = root / "eqben_full" / "ann_json_finegrained_random.json"
+    rows = json.loads(path.read_text())
+    rows[1] |= change
+    path.write_text(json.dumps(rows))
+    with pytest.raises(DataError, match=f"{path.name}: {message}"):
+        eqben_full(root)

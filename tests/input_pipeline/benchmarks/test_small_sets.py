@@ -335,10 +335,23 @@ def test_vismin_notes_a_solution_that_it_does_not_use(tmp_path):
         read("vismin", tmp_path, edition="2023")
 
 
+def test_reporting_bias_has_the_correct_caption_first_in_lower_case(all_sets):
+    cases = read("reporting_bias", all_sets).cases
+    assert [case.captions[0] for case in cases] == [
+        "a mug on a table", "3 cups", "a cup that is not big",
+        "a lid that is not dry", "a street after rain", "a street before rain",
+    ]  # fmt: skip
+    assert [len(case.captions) for case in cases] == [2, 3, 2, 2, 2, 2]
+    assert cases[-1].images[0].parent.name == "val_2017"
+    (one,) = read("reporting_bias", all_sets, subsets=("counting",)).cases
+    assert one.group == {"subset": "counting"}
+
+
 BLA = ("bla", "BLA_Benchmark/annotations/active_passive_captions.json")
 COLA = ("cola", "cola/COLA_multiobjects_matching_benchmark.json")
 EQBEN = ("eqben", "eqben_vllm/all_select.json")
 NEGREFCOCOG = ("negrefcocog", "negrefcocog/NegRefCOCOg.json")
+REPORTING = ("reporting_bias", "reporting_bias/data/benchmarks/negation.json")
 SPATIAL = ("coco_spatial_one", "whatsup/coco_qa_one_obj.json")
 SPEC = ("spec", "spec/count/image2text.json")
 SUGARCREPE = ("sugarcrepe_pp", "sugarcrepe_pp/swap_obj.json")
@@ -361,6 +374,9 @@ WRONG_ROWS = [  # set and file, change of its second row or another row in its p
     (*NEGREFCOCOG, {"bbox_list": [[0, 0, 4, 3]]}, "case 1: 'bbox_list' has 'ref_bbox' and"),
     (*NEGREFCOCOG, {"ref_bbox": [0, 0, "x", 3], "bbox_list": [[0, 0, "x", 3], [0, 0, 4, 3]]},
      "case 1: 'width' is a number; got 'x'"),
+    (*REPORTING, {"gold_index": 2}, "case 1: gold_index is the place of .*; got 2 of 2"),
+    (*REPORTING, {"gold_index": True}, "case 1: gold_index is the place of .*; got True of 2"),
+    (*REPORTING, {"caption_options": ["a"]}, "case 1: gold_index is the place of .*; got 0 of 1"),
     (*SPATIAL, [7, "A photo of a lamp on the left"], "case 1 is not a list of image id, correct"),
     (*SPATIAL, [7, "A photo of a lamp somewhere", "B"], "case 1 does not end in one of .*'left'"),
     (*SPEC, {"keys": ["a", "b"], "label": 2}, "case 1 needs two or more texts"),

@@ -1,21 +1,41 @@
-"""Files of EqBen-mini and of EqBen's tenth."""
+"""Files of EqBen-mini, of EqBen's tenth and of all of EqBen."""
 
 from pathlib import Path
 
 import numpy as np
 
 from tests.support.sets.files import picture, write_json
-from vlc_jax.input_pipeline.benchmarks.eqben import FAMILIES, ORIGIN, SUBSET
+from vlc_jax.input_pipeline.benchmarks.eqben import FAMILIES, ORIGIN, SUBSET, WHOLE
 
 RGB = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
 
 
 def write(root: Path) -> None:
     for origin in (ORIGIN, SUBSET):
-        _write(root / origin.images, root / origin.folder / origin.files[0])
+        write_json(root / origin.folder / origin.files[0], _rows(root / origin.images))
+    write_json(root / WHOLE.folder / WHOLE.files[0], whole(_rows(root / WHOLE.images)))
 
 
-def _write(images: Path, annotations: Path) -> None:
+def whole(rows: list[dict]) -> list[dict]:
+    """Rows of the full set, one for each caption with each image, in another order."""
+    made = [
+        {
+            "image": row[f"image{i}"],
+            "caption": row[f"caption{c}"],
+            "private_info": {
+                "dataset": row["image0"].split("/")[0],
+                "name": f"c{c}i{i}",
+                "sample_cnt": number,
+            },
+        }
+        for number, row in enumerate(rows)
+        for c in (0, 1)
+        for i in (0, 1)
+    ]
+    return made[::-1]
+
+
+def _rows(images: Path) -> list[dict]:
     rows = []
     for subset in FAMILIES:
         suffix = "npy" if subset == "eqbenyoucook2" else "png"
@@ -28,4 +48,4 @@ def _write(images: Path, annotations: Path) -> None:
                 picture(images / name)
         captions = {f"caption{k}": f"{k + 1} cups on a table" for k in (0, 1)}
         rows.append({"image0": names[0], "image1": names[1], **captions})
-    write_json(annotations, rows)
+    return rows
