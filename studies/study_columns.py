@@ -59,6 +59,11 @@ LABELS = {  # run -> its name in tables
     "c2lip": "C2LIP, from SigLIP",
     "siglip_ft": "SigLIP-FT",
     "negation": "CLIP, negation taken out of texts",
+    "negation_none": "cosine",
+    "negation_1.9": "strength 1.9, `{}`",
+    "negation_1.9_a": "strength 1.9, `a {}`",
+    "negation_8": "strength 8, `{}`",
+    "negation_8_a": "strength 8, `a {}`",
     "leftright_none": "CLIP, captions with places",
     "leftright": "the same with left/right negatives",
     "leftright_siglip_none": "SigLIP, captions with places",
@@ -268,6 +273,20 @@ NEW_METHODS = {
     "c2lip": ("siglip_ft", "siglip"),
     "negation": ("clip", "clip"),
 }
+NEGATIONS = {  # of part f: run -> option `negation` of its benchmarks
+    "negation_none": {},
+    "negation_1.9": {"strength": 1.9},
+    "negation_1.9_a": {"strength": 1.9, "phrase": "a {}"},
+    "negation_8": {"strength": 8.0},
+    "negation_8_a": {"strength": 8.0, "phrase": "a {}"},
+}
+NEGATION_COLUMNS = (
+    Column("negation", "scenes_negation", "accuracy", 0.5),
+    Column("colour, object denied", "scenes_negation_colour", "accuracy", 0.5),
+    Column("R@1 image→text, object denied", "scenes_negated_retrieval", "image_to_text_r1", 0.001),
+    Column("R@1 text→image, object denied", "scenes_negated_retrieval", "text_to_image_r1", 0.001),
+    *BAG_OF_WORDS[:4],
+)
 METHODS = {"hn": ("clip_ft", "clip"), "hp_hn": ("clip_ft", "clip"), **NEW_METHODS}
 
 BLIND = (  # rows of part k

@@ -369,6 +369,8 @@ def _template_names(results: Results) -> dict[str, object]:
         "gains": lambda pairs, columns: gains(results, pairs, columns),
         "methods": lambda: study_methods.table(results),
         "new_methods": study_columns.NEW_METHODS,
+        "negations": [*study_columns.NEGATIONS],
+        "negation_columns": study_columns.NEGATION_COLUMNS,
         "surface": lambda: study_binding.surface(results),
         "corners": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,

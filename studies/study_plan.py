@@ -275,7 +275,16 @@ def _new_methods() -> list[Run]:
     ]
     # an option of evaluations: nothing is trained
     config = "eval/all:sets=scenes,negation=1.9"
-    return [*paired, *blind, Run("negation", config, "clip", tool="evaluate")]
+    corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
+    return [*paired, *blind, Run("negation", config, "clip", tool="evaluate"), *corrected]
+
+
+def _corrected(name: str, how: Mapping[str, object]) -> Run:
+    """CLIP on captions with and without a negation, which is taken out of texts as `how` says."""
+    options = {"split": "test"} | ({"negation": dict(how)} if how else {})
+    evals = {column.benchmark: options for column in study_columns.NEGATION_COLUMNS}
+    flag = f"--config.evals={evals}"
+    return Run(name, "eval/all:sets=scenes", "clip", tool="evaluate", flags=(flag,))
 
 
 def _binding() -> list[Run]:

@@ -42,7 +42,8 @@ def _named() -> dict[str, study_columns.Column]:
     )
     by_title = {column.title: column for column in all_columns}
     named = {name: by_title[title] for name, title in _BY_TITLE.items()}
-    named |= {column.title: column for column in study_columns.GEOMETRY}
+    further = (*study_columns.GEOMETRY, *study_columns.NEGATION_COLUMNS)
+    named |= {column.title: column for column in further}
     named |= {f"shuffled {column.title}": column for column in study_columns.SHUFFLED}
     for suffix, benchmark in (("A", "scenes_replace"), ("B", "scenes_replace_unseen")):
         for group in ("", "size", "colour", "relation"):

@@ -331,6 +331,18 @@ def negation(scene: Scene, stream: Stream, _: int) -> _Question:
     return _Question((right.text, wrong.text), None, _short(right, wrong))
 
 
+@_reader
+def negation_colour(scene: Scene, stream: Stream, _: int) -> _Question | None:
+    """ "a red circle and no star" against "a blue circle and no star", both without the star.
+
+    The captions differ in what they affirm: what a correction of negations must not lose.
+    """
+    absent = Phrase(stream.choice(grammar.absent_shapes(scene)))
+    caption = Caption("negation", (_phrase(stream.choice(scene.objects)), absent))
+    wrong = contrast.replace(caption, scene, "colour", stream, "base_words", absent=True)
+    return _against(caption, wrong)
+
+
 def _ask_retrieval(
     meanings: set[frozenset], scene: Scene, stream: Stream, _: int
 ) -> _Question | None:
@@ -371,6 +383,17 @@ def retrieval(held: bool = False, **options: Any) -> Benchmark:
     name = "scenes_held_retrieval" if held else "scenes_retrieval"
     ask = functools.partial(_ask_retrieval, set())
     return _build(name, ask, where_of(options, count=1000), held=held)
+
+
+def negated_retrieval(**options: Any) -> Benchmark:
+    """`retrieval` whose captions also deny an absent shape, "... and no star" (as NegBench's)."""
+    where = where_of(options, count=1000)
+    plain, cases = retrieval(**dataclasses.asdict(where)), []
+    for case in plain.cases:
+        absent = grammar.absent_shapes(worlds.from_json(case.meta["scene"], where.rules))
+        text = f"{case.captions[0]} and no {Stream(f'{case.id}/negated').choice(absent)}"
+        cases.append(dataclasses.replace(case, captions=(text,)))
+    return Benchmark("scenes_negated_retrieval", cases, f"{plain.version}/negated")
 
 
 def replace(kinds: Sequence[str] = REPLACE_KINDS, synonyms: str = "a", **options: Any) -> Benchmark:
@@ -451,6 +474,8 @@ READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader,
     "scenes_whatsup": (whatsup, "pairs"),
     "scenes_spatial": (spatial, "choice"),
     "scenes_negation": (negation, "choice"),
+    "scenes_negation_colour": (negation_colour, "choice"),
+    "scenes_negated_retrieval": (negated_retrieval, "retrieval"),
     "scenes_held_retrieval": (functools.partial(retrieval, held=True), "retrieval"),
     "scenes_held_attribute_swap": (held_attribute_swap, "choice"),
     "scenes_held_relation_swap": (functools.partial(relation_swap, held=True), "choice"),

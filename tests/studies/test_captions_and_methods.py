@@ -1,5 +1,6 @@
 """Parts f and n of the study: newer methods with blind controls, and captions that make binding."""
 
+import ast
 import json
 import re
 
@@ -15,6 +16,7 @@ from studies import (
     study_results,
 )
 from tests.support import helpers
+from vlc_jax.evaluators import negation
 
 RECORD = {"config": "x", "device": "cpu", "step_ms": 80.0}
 
@@ -49,6 +51,19 @@ def test_every_newer_method_has_its_control_and_both_without_the_image():
                 assert blind._replace(name=run, flags=blind.flags[:-1]) == runs[run]
     of_k = next(run for run in study_plan.runs("k") if run.name == "clip_ft_permuted")
     assert runs["clip_ft_permuted"] == of_k
+
+
+def test_each_correction_of_negations_is_evaluated_on_every_column_of_its_table():
+    runs = {run.name: run for run in study_plan.runs("f")}
+    benchmarks = {column.benchmark for column in study_columns.NEGATION_COLUMNS}
+    for name, how in study_columns.NEGATIONS.items():
+        (flag,) = runs[name].flags
+        evals = ast.literal_eval(flag.removeprefix("--config.evals="))
+        assert evals.keys() == benchmarks
+        for options in evals.values():
+            assert options.get("negation", {}) == how
+            assert bool(negation.options(options.get("negation"))) == bool(how)
+    assert [runs["negation_none"].tool, runs["negation_none"].base] == ["evaluate", "clip"]
 
 
 def test_cells_equal_by_construction_are_one_run_and_corners_go_on_with_their_captions():
@@ -141,13 +156,21 @@ def test_a_record_has_the_median_step_of_a_training(tmp_path):
 def test_their_sections_are_hidden_until_they_have_values(tmp_path):
     kept = study_results.read_values(helpers.ROOT / "docs" / study_results.VALUES)
     new = {run.name for run in study_plan.plan("n", 3)}
-    new |= {f"{run}-{seed}" for run in study_columns.NEW_METHODS for seed in range(3)}
+    corrected = {f"{run}-{seed}" for run in study_columns.NEGATIONS for seed in range(3)}
+    new |= {f"{run}-{seed}" for run in study_columns.NEW_METHODS for seed in range(3)} | corrected
     kept = {name: of for name, of in kept.items() if study_results.run_of(name) not in new}
     titles = {
         "results.md": ("## What do newer methods gain", "## What makes CLIP bind attributes?"),
-        "lab_notes.md": ("### Newer methods and their", "## Captions by density, completeness"),
-    }
+        "lab_notes.md": (
+            "### Newer methods and their", "### Negation taken out", "## Captions by density",
+        ),
+    }  # fmt: skip
     made = swaps_of_cells() | {f"csclip-{seed}": methods()[f"csclip-{seed}"] for seed in range(3)}
+    cell = [0.2, 0.1, 0.3]
+    for run in corrected:
+        made[run] = {column.benchmark: {} for column in study_columns.NEGATION_COLUMNS}
+        for column in study_columns.NEGATION_COLUMNS:
+            made[run][column.benchmark][column.metric] = cell
     for corner in study_binding.CORNERS:
         for name in ("clip_ft", "hn"):
             made |= {
@@ -156,7 +179,7 @@ def test_their_sections_are_hidden_until_they_have_values(tmp_path):
     for values, is_shown in ((kept, False), (kept | made, True)):
         pages, _ = study_page.render(results_of(tmp_path, values))
         for name, each in titles.items():
-            assert [title in pages[name] for title in each] == [is_shown] * 2
+            assert [title in pages[name] for title in each] == [is_shown] * len(each)
     questions = pages["results.md"].split("\n## ")
     for question in questions:
         if question.startswith(("What do newer", "What makes CLIP")):

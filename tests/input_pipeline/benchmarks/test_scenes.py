@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.scene_examples import MINI, is_true, scene_of
+from vlc_jax.evaluators import negation
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.benchmarks import scenes as reader
 from vlc_jax.input_pipeline.scenes import draw, grammar, questions
@@ -19,7 +20,7 @@ from vlc_jax.input_pipeline.scenes import world as worlds
 CHOICE = [
     "scenes_objects", "scenes_attributes", "scenes_attribute_swap", "scenes_relation_swap",
     "scenes_replace", "scenes_replace_unseen", "scenes_swap", "scenes_swap_relation",
-    "scenes_order", "scenes_negation", "scenes_spatial",
+    "scenes_order", "scenes_negation", "scenes_negation_colour", "scenes_spatial",
     "scenes_held_attribute_swap", "scenes_held_relation_swap",
 ]  # fmt: skip
 FEW = {"shapes": ["ring", "star", "moon"], "colours": ["red", "blue", "pink"], "counts": [0, 1]}
@@ -67,8 +68,10 @@ def test_sets_exist_for_the_bigger_world_and_for_changed_ones(name):
         assert len(benchmark.cases) == 20
         for case in benchmark.cases:
             scene = scene_of(case, world)
-            if case.captions:
-                assert is_true(case.captions[0], scene)
+            for caption in case.captions[:1]:
+                # the grammar has no denial after a relation
+                is_denied = name == "scenes_negated_retrieval"
+                assert is_true(caption.split(" and no ")[0] if is_denied else caption, scene)
             if name in CHOICE:
                 assert not is_true(case.captions[1], scene)
 
@@ -277,6 +280,27 @@ def test_negation_always_says_no_and_names_one_present_and_one_absent_shape():
         absent, present = (text.split()[-1] for text in case.captions)
         assert absent not in {obj.shape for obj in scene.objects}
         assert present in {obj.shape for obj in scene.objects}
+
+
+def test_captions_of_negation_colour_deny_the_same_absent_shape_and_differ_in_a_colour():
+    for case in READERS["scenes_negation_colour"](count=100).cases:
+        right, wrong = (grammar.parse(text, MINI) for text in case.captions)
+        assert grammar.is_true(right, scene_of(case))
+        assert not grammar.is_true(wrong, scene_of(case))
+        assert right.phrases[1] == wrong.phrases[1]
+        assert right.phrases[0]._replace(colour=wrong.phrases[0].colour) == wrong.phrases[0]
+
+
+def test_negated_retrieval_has_the_pictures_and_captions_of_retrieval_and_denies_an_absent_shape():
+    plain, negated = (READERS[f"scenes_{name}retrieval"](count=40) for name in ("", "negated_"))
+    assert plain.version != negated.version
+    for case, other in zip(plain.cases, negated.cases, strict=True):
+        assert case.images[0] is other.images[0]
+        (caption,), (text,) = case.captions, other.captions
+        affirmed, denied = text.split(" and no ")
+        assert affirmed == caption
+        assert denied in grammar.absent_shapes(scene_of(case))
+        assert negation.phrase(text) == denied  # the part that the correction takes out
 
 
 def test_pictures_of_a_set_cannot_be_changed_by_accident():
