@@ -92,7 +92,7 @@ def eqben_full(files: published.Files, light: bool = False) -> Benchmark:
 
     light: images of the authors' light version, JPEG in the place of PNG.
     count: number of cases per subset. The file has a row for each caption with each image, a
-      million in all: reading them takes about a gigabyte.
+      million in all: reading them takes a gigabyte.
     """
     return files.benchmark(_whole(files, light), summary=published.PAIR_SCORES)
 
