@@ -6,8 +6,7 @@ draws the captions that the run would read and one negative of each, filters the
 (input_pipeline/hard_texts/balance.py) and writes OUT/texts.jsonl, which the generator from_table
 reads. OUT/evals/texts/0.json has the share of captions with a negative, the share of negatives that
 are kept, and the separability of all ("_drawn") and of the kept ones, by folds of another seed than
-those of the filter. A run that was stopped continues after its last round (OUT/rounds.jsonl).
---keep .45 keeps that share at random instead, the control of the filter.
+those of the filter. --keep .45 keeps that share at random instead, the control of the filter.
 """
 
 import json
@@ -50,12 +49,15 @@ def write() -> str:
         is_kept = np.random.default_rng(config.seed).random(len(pairs)) < FLAGS.keep
         choice = np.where(is_kept, 0, -1)
     else:
-        choice = _balanced(pairs, balance.digest(options), out, config.seed)
+        with usage_errors():
+            choice = pairs.balanced(
+                FLAGS.balance, config.seed, lambda each: print(each[:3], flush=True)
+            )
     values = {
         "has_negative": np.array([bool(row.negatives) for row in rows]),
         "kept": choice >= 0,
-        "separability_drawn": _credit(pairs, np.zeros(len(drawn), np.int64), config.seed),
-        "separability": _credit(pairs, choice, config.seed),
+        "separability_drawn": pairs.credit(np.zeros(len(drawn), np.int64), config.seed),
+        "separability": pairs.credit(choice, config.seed),
     }
     metrics = {name: stats.proportion(each, None)._asdict() for name, each in values.items()}
     folder = out / "evals" / "texts"
@@ -64,23 +66,6 @@ def write() -> str:
     (out / "texts.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "0.json").write_text(json.dumps({"metrics": metrics}))
     return f"{out}: " + ", ".join(f"{name} {each['value']:.3f}" for name, each in metrics.items())
-
-
-def _balanced(pairs: balance.Pairs, digest: str, out: Path, seed: int) -> np.ndarray:
-    """`choice` of balance.Pairs for the target of --balance."""
-    request = {"balance": FLAGS.balance, "texts": digest}
-    log = balance.RoundLog(out / "rounds.jsonl", request)
-
-    def after(each: balance.Round) -> None:
-        log.append("negatives", each)
-        print(each[:3], flush=True)
-
-    with usage_errors():
-        return pairs.balanced(FLAGS.balance, seed, after, log.of("negatives"))
-
-
-def _credit(pairs: balance.Pairs, choice: np.ndarray, seed: int) -> np.ndarray:
-    return balance.credit(pairs.margins(choice, balance.FRESH + seed)[1])
 
 
 def _line(row: Example) -> str:

@@ -12,8 +12,7 @@ from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.record import Conversation
-from vlc_jax.input_pipeline.sources import shards, tables
-from vlc_jax.input_pipeline.sources.table_index import sha256
+from vlc_jax.input_pipeline.sources import shards
 
 # bytes of parts that are merged at a time
 _AT_ONCE = 1 << 28
@@ -42,29 +41,15 @@ class _OfFolder:
         return [text for text in captions if not isinstance(text, Conversation)]
 
 
-class _OfTable:
-    def __init__(self, path: Path, column: str) -> None:
-        self._table: tables.Table = caption_files.open_table(path, column)
-        self._column, self.digest = column, f"{self._table.digest} {column}"
+class _OfFile:
+    def __init__(self, rows: caption_files.Rows) -> None:
+        self._rows, self.digest = rows, rows.digest
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._rows)
 
     def __getitem__(self, row: int) -> list[str]:
-        return caption_files.of_row(self._table, row, self._column)[1]
-
-
-class _OfList:
-    """Lines, or COCO's captions, whose file is read whole."""
-
-    def __init__(self, path: Path, column: str) -> None:
-        self._texts, self.digest = caption_files.read(path, column), sha256(path)
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, row: int) -> list[str]:
-        return [self._texts[row]]
+        return self._rows[row][1]
 
 
 def open_captions(path: Path, column: str) -> Captions:
@@ -76,9 +61,7 @@ def open_captions(path: Path, column: str) -> Captions:
         return _OfFolder(path)
     if not path.exists():
         raise ValueError(f"there is no {path}; name a prepared folder or a table of captions")
-    if path.suffix.lower() in (".txt", ".json"):
-        return _OfList(path, column)
-    return _OfTable(path, column)
+    return _OfFile(caption_files.open_rows(path, column))
 
 
 @dataclasses.dataclass(frozen=True)

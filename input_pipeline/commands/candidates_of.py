@@ -1,65 +1,139 @@
-"""Candidates for the hard texts of captions, of which `vlc-jax hard_texts --balance` takes one."""
+"""Candidates for the hard texts of captions, of which `vlc-jax hard_texts --balance` takes one, and
+counts of them, which are summed over blocks of captions."""
 
+import collections
 import dataclasses
 import functools
-import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.generator import Generator
 
+FEW = 0.5  # share of captions with a text below which a warning is printed
+NEW_WORDS = 6  # printed per kind
+
+
+class Texts(NamedTuple):
+    """The candidates of a generator for every caption: the first is its text; none: it has none."""
+
+    side: str  # negatives | positives
+    candidates: list[list[str]]
+
+    def options(self, captions: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
+        """Indices of the captions with a text, and each of these captions with its candidates."""
+        options = [
+            (index, [caption, *texts])
+            for index, (caption, texts) in enumerate(zip(captions, self.candidates, strict=True))
+            if texts and texts[0] != caption
+        ]
+        return np.array([index for index, _ in options], np.int64), [each for _, each in options]
+
 
 @dataclasses.dataclass(frozen=True)
 class CandidatesOf:
-    """Candidates of a range of captions: a pure function of it; pickles to workers.
+    """Candidates of captions: a pure function of them; pickles to workers.
 
     options: generator -> its options.   count: most candidates of a caption and generator.
     """
 
-    captions: Sequence[str]
     options: Mapping[str, Mapping[str, Any]]
     count: int
     seed: int
 
     @property
-    def generators(self) -> dict[str, tuple[str, Generator]]:
-        """Name -> side and generator."""
-        return _generators(json.dumps(self.options))
-
-    @property
     def request(self) -> dict[str, Any]:
-        """Everything that determines the candidates."""
+        """Everything besides the captions that determines the candidates."""
+        versions = {name: each.version for name, (_, each) in self._generators.items()}
+        of = {"candidates": self.count, "seed": self.seed}
+        return {"options": self.options, "versions": versions, **of}
+
+    def __call__(self, captions: Sequence[str], first: int = 0) -> dict[str, Texts]:
+        """Generator -> the candidates of each caption.   first: number of the first, for draws."""
         return {
-            "captions": hashlib.sha256(json.dumps(self.captions).encode()).hexdigest(),
-            "options": self.options,
-            "versions": {name: each.version for name, (_, each) in self.generators.items()},
-            "candidates": self.count,
-            "seed": self.seed,
+            name: Texts(
+                side,
+                [
+                    sampling.several_texts(
+                        generator,
+                        caption,
+                        sampling.stream(f"{index}/{side}/{name}", self.seed),
+                        self.count,
+                    )
+                    for index, caption in enumerate(captions, start=first)
+                ],
+            )
+            for name, (side, generator) in self._generators.items()
         }
 
-    def __call__(self, indices: range) -> list[list[list[str]]]:
-        """For each generator, the candidates of each caption."""
-        return [
-            [
-                sampling.several_texts(
-                    generator,
-                    self.captions[index],
-                    sampling.stream(f"{index}/{side}/{name}", self.seed),
-                    self.count,
-                )
-                for index in indices
-            ]
-            for name, (side, generator) in self.generators.items()
-        ]
-
-    def json(self, indices: range) -> bytes:
-        """The same as JSON."""
-        return json.dumps(self(indices)).encode()
+    @property
+    def _generators(self) -> dict[str, tuple[str, Generator]]:
+        return _generators(json.dumps(self.options))
 
 
 # a tagger takes seconds to load; threads of a process share it
 @functools.lru_cache(maxsize=2)
 def _generators(options: str) -> dict[str, tuple[str, Generator]]:
     return {name: sampling.find_generator(name, of) for name, of in json.loads(options).items()}
+
+
+def counted(made: Mapping[str, Texts], captions: Sequence[str], has_words: bool) -> dict[str, Any]:
+    """Counts of captions and their texts, a tree of integers that `add` sums.
+
+    has_words: counts words that occur in no caption, too.
+    """
+    known = {word for caption in captions for word in _words(caption)} if has_words else set()
+    kinds = {}
+    for name, each in made.items():
+        first = [candidates[:1] for candidates in each.candidates]
+        pairs = zip(first, captions, strict=True)
+        words = (word for texts in first if has_words for text in texts for word in _words(text))
+        kinds[name] = {
+            "texts": sum(map(len, first)),
+            "same": sum(caption in texts for texts, caption in pairs),
+            "new": collections.Counter(word for word in words if word not in known),
+        }
+    return {"captions": len(captions), "different": len(set(captions)), "kinds": kinds}
+
+
+def add(total: dict[str, Any], counts: Mapping[str, Any]) -> None:
+    """Adds a tree of counts to another one, in place."""
+    for name, value in counts.items():
+        if isinstance(value, dict):
+            add(total.setdefault(name, {}), value)
+        else:
+            total[name] = total.get(name, 0) + value
+
+
+def described(counts: Mapping[str, Any], blind: Mapping[str, str]) -> list[str]:
+    """A line per kind: captions with a text, warnings, separability, words that are in no caption.
+
+    counts: of `counted`.   blind: kind -> its separability in words; "": not known.
+    """
+    captions = counts["captions"]
+    lines = [f"\nof {captions:,} captions:"]
+    if 2 * counts["different"] <= captions:
+        lines.append(
+            f"  WARNING: only {counts['different']:,} of the captions are different: others are in "
+            "several images, so the classifier knows them by heart and blind is too high"
+        )
+    for name, of_kind in counts["kinds"].items():
+        line = f"  {name}: {of_kind['texts']:,} have a text"
+        if of_kind["texts"] < FEW * captions:
+            line += "; WARNING: most have none, and take no part in the loss"
+        if of_kind["same"]:
+            line += f"; WARNING: {of_kind['same']:,} are the caption itself"
+        line += f"; {blind[name]}" if blind.get(name) else ""
+        if new := collections.Counter(of_kind["new"]):
+            most_common = ", ".join(word for word, _ in new.most_common(NEW_WORDS))
+            line += f"; new words: {len(new):,}, such as {most_common}"
+        lines.append(line)
+    return lines
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())

@@ -12,21 +12,19 @@ fitted on other images; and words that occur in no caption, which reveal errors 
 right in at most this share of the pairs that are left; with --candidates it first tries other texts
 of the generator in their place. It writes the table OUT (JSONL), a row per caption with its texts
 in the columns negatives, positives and their kinds. Training reads it as a table of records, or by
-the generator from_table. OUT.rounds.jsonl has the rounds of the filter; the same command continues
-it. --runner NAME -- FLAGS makes the candidates by workers of Apache Beam, which see the generators'
-files and OUT; finished parts of them lie in OUT.parts. Without --balance no file is written. Exit
-code 0: done; 2: wrong request; 3: captions that cannot be read; 30: a worker is lost (the same
-command continues).
+the generator from_table. Blocks of --block rows are filtered one by one, --runner NAME -- FLAGS: by
+workers of Apache Beam, which see the table, the generators' files and OUT. Finished blocks lie in
+OUT.parts; the same command continues. OUT.json has the request and the counts. Without --balance no
+file is written. Exit code 0: done; 2: wrong request; 3: captions that cannot be read; 30: a worker
+is lost (the same command continues).
 """
 
 import argparse
-import collections
 import inspect
-import json
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vlc_jax.input_pipeline.commands import (
     addresses,
@@ -37,11 +35,7 @@ from vlc_jax.input_pipeline.commands import (
 )
 from vlc_jax.input_pipeline.hard_texts import balance, sampling
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
-from vlc_jax.input_pipeline.stores import progress
 
-FEW = 0.5  # share of captions with a text below which a warning is printed
-NEW_WORDS = 6  # printed per kind
-SIZE = 4096  # captions of a part of --runner
 COUNT = 1000  # captions read by default; with --balance all
 
 
@@ -55,54 +49,69 @@ def _run(words: list[str]) -> int:
     words, flags = parts.split(words)
     options = _parser().parse_args(words)
     engine = parts.engine(options.runner, words, flags)
+    _check(options, engine)
+    count = options.count or (COUNT if options.balance is None else None)
+    rows = caption_files.open_rows(Path(options.table), options.column, count)
+    of = candidates_of.CandidatesOf(_generators(options), options.candidates, options.seed)
+    if options.balance is None:
+        captions, of_captions = balanced_table.read(rows, range(len(rows)))
+        made, images = of(captions), balanced_table.images_of(of_captions)
+        _show(captions[: options.show], made)
+        blind = {name: _blind(each, captions, images, of.seed) for name, each in made.items()}
+        counts = candidates_of.counted(made, captions, has_words=True)
+        print(*candidates_of.described(counts, blind), sep="\n")
+        return 0
+    captions, _ = balanced_table.read(rows, range(min(options.show, len(rows))))
+    _show(captions[: options.show], of(captions[: options.show]))
+    block = balanced_table.Block(rows, of, options.balance, is_shown=engine is None)
+    size, out = options.block or balanced_table.BLOCK, Path(options.out)
+    counts = balanced_table.write(block, size, out, engine)
+    # the filter prints how far texts give themselves away
+    print(*candidates_of.described(counts, {}), f"\nbalanced to {options.balance:g}:", sep="\n")
+    print(*balanced_table.described(counts), f"table: {out}", sep="\n")
+    return 0
+
+
+def _check(options: argparse.Namespace, engine: parts.Engine | None) -> None:
+    """Raises ValueError for options that do not go together."""
     if not 0 <= options.seed < 2**64:
         raise ValueError(f"--seed must be at least 0 and below 2**64; got {options.seed}")
     if (options.balance is None) != (options.out is None):
         raise ValueError("--balance SHARE and --out FILE, the table that it writes, go together")
-    if options.candidates > 1 and options.balance is None:
-        raise ValueError(f"--candidates {options.candidates} is for --balance; set it, too")
-    if engine and options.balance is None:
-        raise ValueError("--runner makes the candidates of --balance; set it, too")
     if options.balance is not None:
         balance.check_target(options.balance)
         balanced_table.check_out(Path(options.out), Path(options.table))
-    count = options.count or (COUNT if options.balance is None else None)
-    captioned = caption_files.with_rows(Path(options.table), options.column)[:count]
-    captions, rows = [caption for caption, _ in captioned], [row for _, row in captioned]
-    made = _made(options, captions, engine)
-    for index, caption in enumerate(captions[: options.show]):
-        print(caption)
-        for name, (side, _, candidates) in made.items():
-            print(f"  {name} ({side.removesuffix('s')}): {next(iter(candidates[index]), '-')}")
-    known = {word for caption in captions for word in _words(caption)}
-    images = balanced_table.images_of(rows)
-    print(f"\nof {len(captions):,} captions:")
-    if 2 * len(set(captions)) <= len(captions):
-        print(
-            f"  WARNING: only {len(set(captions)):,} of the captions are different: others are in "
-            "several images, so the classifier knows them by heart and blind is too high"
+    elif options.candidates > 1:
+        raise ValueError(f"--candidates {options.candidates} is for --balance; set it, too")
+    elif options.block:
+        raise ValueError(f"--block {options.block} is for --balance; set it, too")
+    elif engine:
+        raise ValueError("--runner distributes the blocks of --balance; set it, too")
+    if options.block and options.block < balanced_table.LEAST:
+        raise ValueError(
+            f"--block must be at least {balanced_table.LEAST}: of fewer captions the classifier "
+            f"learns little; got {options.block}"
         )
-    for name, texts in made.items():
-        blind = ""
-        # the filter prints it
-        if options.balance is None:
-            indices, pairs = texts.options(captions)
-            few = f"blind not measured, of fewer than {balance.FEW} pairs" if pairs else ""
-            groups = [images[index] for index in indices]
-            blind = balance.described(pairs, groups, options.seed) or few
-        print(_count(name, texts.candidates, captions, known, blind))
-    if options.balance is not None:
-        out = Path(options.out)
-        lines = balanced_table.write(made, captions, rows, options.balance, options.seed, out)
-        parts.remove(parts.beside(out))
-        print(f"\nbalanced to {options.balance:g}:", *lines, f"table: {out}", sep="\n")
-    return 0
 
 
-def _made(
-    options: argparse.Namespace, captions: Sequence[str], engine: parts.Engine | None
-) -> dict[str, balanced_table.Texts]:
-    """Name -> the texts of each generator of --kinds. engine: of --runner."""
+def _show(captions: Sequence[str], made: Mapping[str, candidates_of.Texts]) -> None:
+    for index, caption in enumerate(captions):
+        print(caption)
+        for name, (side, candidates) in made.items():
+            print(f"  {name} ({side.removesuffix('s')}): {next(iter(candidates[index]), '-')}")
+
+
+def _blind(
+    texts: candidates_of.Texts, captions: Sequence[str], images: Sequence[str], seed: int
+) -> str:
+    """The separability of texts in words."""
+    indices, pairs = texts.options(captions)
+    few = f"blind not measured, of fewer than {balance.FEW} pairs" if pairs else ""
+    return balance.described(pairs, [images[index] for index in indices], seed) or few
+
+
+def _generators(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Name of each generator of --kinds -> its options."""
     kinds = [name for name in options.kinds.split(",") if name]
     if not kinds:
         raise ValueError(f"--kinds {options.kinds!r} names no generator; see docs/texts.md")
@@ -111,27 +120,7 @@ def _made(
         if name not in kinds:
             raise ValueError(f"--option {name}=...: no such generator in --kinds {options.kinds}")
     modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
-    generators = {name: modes[name] | options_of.get(name, {}) for name in kinds}
-    of = candidates_of.CandidatesOf([*captions], generators, options.candidates, options.seed)
-    found = [
-        balanced_table.Texts(side, generator, []) for side, generator in of.generators.values()
-    ]
-    made = [of(range(len(captions)))] if engine is None else _by_workers(of, options.out, engine)
-    for of_part in made:
-        for texts, candidates in zip(found, of_part, strict=True):
-            texts.candidates.extend(candidates)
-    return dict(zip(generators, found, strict=True))
-
-
-def _by_workers(
-    of: candidates_of.CandidatesOf, out: str, engine: parts.Engine
-) -> Iterator[list[list[list[str]]]]:
-    """The candidates of each part of the captions, as `of` gives them."""
-    total = len(of.captions)
-    work = parts.Parts(of.json, parts.beside(Path(out)), total, SIZE, request=of.request)
-    with progress.bar("making texts", total) as advance:
-        parts.run(work, engine, advance)
-    return map(json.loads, parts.contents(work))
+    return {name: modes[name] | options_of.get(name, {}) for name in kinds}
 
 
 def _has_mode(name: str) -> bool:
@@ -140,30 +129,6 @@ def _has_mode(name: str) -> bool:
     return any(
         "mode" in inspect.signature(table[name]).parameters for table in tables if name in table
     )
-
-
-def _count(
-    name: str, made: Sequence[str | None], captions: Sequence[str], known: set[str], blind: str
-) -> str:
-    """One line: captions with a text, warnings, separability, words that occur in no caption."""
-    texts = [candidates[0] for candidates in made if candidates]
-    line = f"  {name}: {len(texts):,} have a text"
-    if len(texts) < FEW * len(captions):
-        line += "; WARNING: most have none, and take no part in the loss"
-    pairs = zip(made, captions, strict=True)
-    same = sum(caption in candidates[:1] for candidates, caption in pairs)
-    if same:
-        line += f"; WARNING: {same:,} are the caption itself"
-    line += f"; {blind}" if blind else ""
-    new = collections.Counter(word for text in texts for word in _words(text) if word not in known)
-    if new:
-        most_common = ", ".join(word for word, _ in new.most_common(NEW_WORDS))
-        line += f"; new words: {len(new):,}, such as {most_common}"
-    return line
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -187,6 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     candidates = "texts per caption and kind from which --balance chooses one; default: 1"
     parser.add_argument("--candidates", type=command_line.positive, default=1, help=candidates)
     parser.add_argument("--out", metavar="JSONL", help="table of the texts that are kept")
+    block = f"rows that are filtered together, at most; default: {balanced_table.BLOCK:,}"
+    parser.add_argument("--block", type=command_line.positive, metavar="ROWS", help=block)
     parser.add_argument("--seed", type=int, default=0)
     parts.add_runner(parser)
     return parser

@@ -5,16 +5,12 @@ of the texts alone is fitted on some folds and applied to the others; the pairs 
 most clearly are dropped, and it is fitted again on other folds.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import blind
-from vlc_jax.input_pipeline.stores import text_file
 
 ROUNDS = 100
 # Share of the excess that a round changes: the classifier weakens with each, and in the end fewer
@@ -92,17 +88,17 @@ class Pairs:
                 scores[texts] = self._features[texts] @ weights
         return scores
 
+    def credit(self, choice: np.ndarray, seed: int = 0) -> np.ndarray:
+        """1 for each chosen pair whose caption is recognized, .5 for a tie, else 0, (pairs,), by
+        folds that `balanced` does not use with this seed."""
+        return _credit(self.margins(choice, FRESH + seed)[1])
+
     def separability(self, choice: np.ndarray, seed: int = 0) -> float:
-        """Share of the chosen pairs whose caption is recognized, ties half, by folds that
-        `balanced` does not use with this seed."""
-        return float(credit(self.margins(choice, FRESH + seed)[1]).mean())
+        """Mean of `credit`."""
+        return float(self.credit(choice, seed).mean())
 
     def balanced(
-        self,
-        target: float,
-        seed: int = 0,
-        after: Callable[[Round], None] = lambda _: None,
-        earlier: Sequence[Round] = (),
+        self, target: float, seed: int = 0, after: Callable[[Round], None] = lambda _: None
     ) -> np.ndarray:
         """The candidate of each caption, from 0, int64 (captions,); -1: it keeps none.
 
@@ -111,17 +107,13 @@ class Pairs:
         dropped.
 
         target: largest separability of the pairs that are kept.   after: called after each round.
-        earlier: rounds of a call that was stopped. The result is a function of the texts, target
-        and seed. Raises ValueError for a target that is not above .5, which is chance, and below 1.
+        The result is a function of the texts, target and seed. Raises ValueError for a target that
+        is not above .5, which is chance, and below 1.
         """
         check_target(target)
-        choice, number = np.zeros(len(self), np.int64), len(earlier)
+        choice, number, is_done = np.zeros(len(self), np.int64), 0, False
         # a candidate is tried once, or two of them would take turns for ever
         tried = {(index, 0) for index in range(len(self))}
-        for each in earlier:
-            self._check(each)
-            self._apply(each.choices, choice, tried)
-        is_done = bool(earlier) and not earlier[-1].choices
         while not is_done and number < ROUNDS and (choice >= 0).sum() >= FEW:
             number += 1
             scores = self._scores(choice, seed + number)
@@ -131,8 +123,10 @@ class Pairs:
             changed = [
                 (index, self._best(index, scores, cut, tried)) for index in left[most].tolist()
             ]
-            self._apply(changed, choice, tried)
-            after(Round(number, len(left), float(credit(margins).mean()), changed))
+            for index, candidate in changed:
+                choice[index] = candidate
+                tried.add((index, candidate))
+            after(Round(number, len(left), float(_credit(margins).mean()), changed))
             is_done = not changed
         return choice if is_done or number == ROUNDS else np.full(len(self), -1)
 
@@ -143,26 +137,6 @@ class Pairs:
         new = [k for k in range(len(of_texts)) if (index, k) not in tried]
         best = max(new, key=lambda k: of_texts[k], default=-1)
         return best if best >= 0 and scores[first] - of_texts[best] < cut else -1
-
-    def _check(self, earlier: Round) -> None:
-        """Raises ValueError for a choice of a pair or candidate that there is not."""
-        for pair in earlier.choices:
-            is_pair = isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int]
-            if not is_pair or not (
-                0 <= pair[0] < len(self) and -1 <= pair[1] < self._sizes[pair[0]] - 1
-            ):
-                raise ValueError(
-                    f"round {earlier.number} chooses {pair!r}, which is no pair and candidate of "
-                    "these texts: the log of rounds is damaged, remove it"
-                )
-
-    @staticmethod
-    def _apply(
-        choices: Sequence[Sequence[int]], choice: np.ndarray, tried: set[tuple[int, int]]
-    ) -> None:
-        for index, candidate in choices:
-            choice[index] = candidate
-            tried.add((index, candidate))
 
 
 def check_target(target: float) -> None:
@@ -186,8 +160,7 @@ def _excess(margins: np.ndarray, target: float) -> np.ndarray:
     return most[: max(0, int(np.ceil(STEP * excess)))]
 
 
-def credit(margins: np.ndarray) -> np.ndarray:
-    """1 for a caption that is recognized, .5 for a tie, else 0; (pairs,)."""
+def _credit(margins: np.ndarray) -> np.ndarray:
     return (margins > 0) + 0.5 * (margins == 0)
 
 
@@ -197,49 +170,3 @@ def described(pairs: Sequence[Sequence[str]], groups: Sequence[Hashable], seed: 
         return ""
     share = Pairs(pairs, groups).separability(np.zeros(len(pairs), np.int64), seed)
     return f"blind {100 * share:.1f} % (chance 50)"
-
-
-class RoundLog:
-    """The rounds of several kinds of texts in a JSONL file, so that a filter can be continued.
-
-    request: everything that determines the rounds. Raises ValueError for a log of another request.
-    """
-
-    def __init__(self, path: Path, request: dict[str, Any]) -> None:
-        self._path = path
-        self._rounds: dict[str, list[Round]] = {}
-        # as it comes back from JSON
-        request = json.loads(json.dumps(request))
-        lines = text_file.whole_lines(path)
-        if not lines:
-            lines = [json.dumps(request)]
-            path.write_text(f"{lines[0]}\n", "utf-8")
-        try:
-            rows = [json.loads(line) for line in lines]
-            rounds = [(row.pop("kind"), Round(**row)) for row in rows[1:]]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path} is no log of rounds ({error}); remove it") from error
-        if rows[:1] != [request]:
-            raise ValueError(
-                f"{path} is of other captions, kinds, options, seed or --balance; remove it and "
-                "its table, or name another --out"
-            )
-        for kind, each in rounds:
-            known = self._rounds.setdefault(kind, [])
-            if each.number != len(known) + 1:
-                raise ValueError(f"{path} lacks a round before {each.number} of {kind}; remove it")
-            known.append(each)
-
-    def of(self, kind: str) -> list[Round]:
-        """The rounds of a kind so far."""
-        return self._rounds.get(kind, [])
-
-    def append(self, kind: str, each: Round) -> None:
-        """Adds a round of a kind."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, **each._asdict()}) + "\n")
-
-
-def digest(options: Sequence[Sequence[str]]) -> str:
-    """Hash of captions and candidates, for a log's request."""
-    return hashlib.sha256(json.dumps(options).encode()).hexdigest()[:16]

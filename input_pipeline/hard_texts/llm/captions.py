@@ -1,14 +1,78 @@
 """Reads the captions to write texts for: COCO captions JSON, a table or lines."""
 
 import collections
+import dataclasses
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import cells, json_annotations, tables
+from vlc_jax.input_pipeline.sources.table_index import sha256
 from vlc_jax.input_pipeline.stores import text_file
+
+
+class Rows(Protocol):
+    """Rows by their numbers, each with its captions; pickles to workers.
+
+    digest: of the file and the column.
+    """
+
+    @property
+    def digest(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int) -> tuple[dict[str, Any], list[str]]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRows:
+    """Rows of a table, read when they are asked for."""
+
+    table: tables.Table
+    column: str
+
+    @property
+    def digest(self) -> str:
+        return f"{self.table.digest} {self.column}"
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, number: int) -> tuple[dict[str, Any], list[str]]:
+        return of_row(self.table, number, self.column)
+
+
+@dataclasses.dataclass(frozen=True)
+class ListedRows:
+    """Captions in memory, each a row of its own, with the row of the file that it is from."""
+
+    captioned: Sequence[tuple[str, dict[str, Any]]]
+    digest: str
+
+    def __len__(self) -> int:
+        return len(self.captioned)
+
+    def __getitem__(self, number: int) -> tuple[dict[str, Any], list[str]]:
+        caption, row = self.captioned[number]
+        return row, [caption]
+
+
+def open_rows(path: Path, column: str = "caption", count: int | None = None) -> Rows:
+    """The rows of a file. In memory are those of JSON and of lines, and the first `count` captions.
+
+    Raises as `with_rows`, but for a damaged row of a table when it is read.
+    """
+    if path.suffix.lower() in (".txt", ".json"):
+        return ListedRows(with_rows(path, column)[:count], f"{sha256(path)} {column}")
+    table = TableRows(open_table(path, column), column)
+    of_rows = (table[number] for number in range(len(table)))
+    captioned = ((text, row) for row, texts in of_rows for text in texts)
+    first = [*itertools.islice(captioned, 1 if count is None else count)]
+    if not any(text.strip() for text, _ in itertools.chain(first, captioned)):
+        raise DataError(f"{path} holds no captions")
+    return table if count is None else ListedRows(first, table.digest)
 
 
 def read(path: Path, column: str = "caption") -> list[str]:

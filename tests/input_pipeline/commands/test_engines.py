@@ -23,6 +23,7 @@ from vlc_jax.__main__ import COMMANDS
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import (
     addresses,
+    balanced_table,
     beam_engine,
     binding_parts,
     check_parts,
@@ -203,7 +204,13 @@ def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path
 
 
 def test_workers_import_what_computes_parts_and_not_a_command_that_runs_as_main():
-    classes = (binding_parts.Count, check_parts.Look, near_leaks.OfTraining, near_leaks.Join)
+    classes = (
+        balanced_table.Block,
+        binding_parts.Count,
+        check_parts.Look,
+        near_leaks.OfTraining,
+        near_leaks.Join,
+    )
     commands = {module for module, _ in COMMANDS.values()}
     assert not commands & {each.__module__ for each in classes}
 

@@ -7,9 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from vlc_jax.input_pipeline.commands import balanced_table, parts
 from vlc_jax.input_pipeline.commands import hard_texts as command
-from vlc_jax.input_pipeline.commands import parts
-from vlc_jax.input_pipeline.hard_texts import from_table
+from vlc_jax.input_pipeline.hard_texts import balance, from_table
+from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.sources import make_source
 
 COLOURS, THINGS = ("red", "green", "blue", "grey", "pink"), ("cup", "car", "dog", "hat", "box")
@@ -59,28 +60,38 @@ def test_the_clean_mode_is_shown_unless_the_authors_is_asked_for(capsys, tmp_pat
     assert all("sportswear" in line for line in texts["clean"])
 
 
-@pytest.fixture(scope="module")
-def balanced(tmp_path_factory):
-    """A table of 300 captions, two of each image, a file of texts, a third of which end with a mark
+def write_tables(folder, count):
+    """A table of captions, two of each image, a file of texts, a third of which end with a mark
     that no caption has, and the words of the command that balances them."""
-    folder, draw = tmp_path_factory.mktemp("balanced"), random.Random(0)
-    captions, texts = [], []
-    for number in range(300):
+    draw, captions, texts = random.Random(0), [], []
+    for number in range(count):
         (a, b), (x, y) = draw.sample(COLOURS, 2), draw.sample(THINGS, 2)
         caption = f"a {a} {x} and a {b} {y} {number}"
         captions.append({"image": f"{number // 2}.png", "title": caption})
-        texts.append(
-            {
-                "caption": caption,
-                "negatives": [f"a {b} {x} and a {a} {y} {number}" + MARK * (number % 3 == 0)],
-            }
-        )
+        wrong = f"a {b} {x} and a {a} {y} {number}" + MARK * (number % 3 == 0)
+        texts.append({"caption": caption, "negatives": [wrong]})
     for name, rows in (("captions", captions), ("texts", texts)):
         lines = [json.dumps(row) + "\n" for row in rows]
         (folder / f"{name}.jsonl").write_text("".join(lines))
     option = f'from_table={{"path": "{folder}/texts.jsonl"}}'
     words = ["--table", f"{folder}/captions.jsonl", "--column", "title", "--option", option]
-    words += ["--kinds", "from_table", "--show", "1", "--balance", ".6"]
+    return [*words, "--kinds", "from_table", "--show", "1", "--balance", ".6"]
+
+
+@pytest.fixture(scope="module")
+def balanced(tmp_path_factory):
+    """Folder and command of 300 captions, a single block that is balanced."""
+    folder = tmp_path_factory.mktemp("balanced")
+    words = write_tables(folder, 300)
+    assert command.main([*words, "--out", f"{folder}/out.jsonl"]) == 0
+    return folder, words
+
+
+@pytest.fixture(scope="module")
+def in_blocks(tmp_path_factory):
+    """The same of 1,050 captions: 3 blocks of 350."""
+    folder = tmp_path_factory.mktemp("blocks")
+    words = [*write_tables(folder, 1050), "--block", "500"]
     assert command.main([*words, "--out", f"{folder}/out.jsonl"]) == 0
     return folder, words
 
@@ -106,54 +117,129 @@ def test_balanced_texts_are_a_table_that_training_reads_in_two_ways(balanced):
     assert stored == [row["negatives"] for row in rows]
 
 
-def test_a_balance_that_was_stopped_continues_and_is_refused_for_other_texts(balanced, capsys):
-    folder, words = balanced
-    whole, log = (folder / "out.jsonl").read_bytes(), folder / "out.jsonl.rounds.jsonl"
-    lines = log.read_text().splitlines(keepends=True)
-    log.write_text("".join(lines[:2]))
-    (folder / "out.jsonl").unlink()
-    code, out, _ = run(capsys, *words, "--out", f"{folder}/out.jsonl")
-    assert code == 0
-    assert (folder / "out.jsonl").read_bytes() == whole
-    assert log.read_text() == "".join(lines)
-    kept = sum(json.loads(line)["negatives"] != [] for line in whole.splitlines())
-    assert f"  from_table: keeps {kept} of 300 ({kept / 3:.1f} %); blind " in out
-    code, _, errors = run(capsys, *words, "--seed", "1", "--out", f"{folder}/out.jsonl")
-    assert code == 2
-    assert "is of other captions, kinds, options, seed or --balance; remove it" in errors
-
-
-def test_candidates_of_workers_are_those_of_one_process_and_none_are_made_twice(
-    balanced, tmp_path, capsys, monkeypatch
+def test_a_finished_table_is_not_computed_again_and_is_refused_for_another_request(
+    balanced, capsys, monkeypatch
 ):
     folder, words = balanced
-    words = [*words, "--out", str(tmp_path / "out.jsonl"), "--runner", "DirectRunner"]
-    monkeypatch.setattr(command, "SIZE", 70)
-    finished = []
+    words = [*words, "--out", f"{folder}/out.jsonl"]
+    whole = (folder / "out.jsonl").read_bytes()
+    assert not (folder / "out.jsonl.parts").exists()
+    monkeypatch.setattr(balance, "Pairs", lambda *_: pytest.fail("filtered again"))
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    kept = sum(json.loads(line)["negatives"] != [] for line in whole.splitlines())
+    assert f"  from_table: keeps {kept} of 300 ({kept / 3:.1f} %); blind " in out
+    for more in (["--seed", "1"], ["--block", "500", "--count", "299"]):
+        code, _, errors = run(capsys, *words, *more)
+        assert code == 2
+        assert "is of other captions, kinds, options, seed, --block or --balance" in errors
+    assert (folder / "out.jsonl").read_bytes() == whole
+
+
+def test_each_block_is_balanced_by_itself_and_the_counts_are_added(in_blocks, capsys):
+    folder, words = in_blocks
+    out = run(capsys, *words, "--out", f"{folder}/out.jsonl")[1]
+    rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    given = [json.loads(line) for line in (folder / "captions.jsonl").read_text().splitlines()]
+    assert [row["title"] for row in rows] == [row["title"] for row in given]
+    texts = from_table.FromTable("negatives", str(folder / "texts.jsonl"))
+    kept, before, after = 0, 0.0, 0.0
+    for start in range(0, 1050, 350):
+        block = given[start : start + 350]
+        pairs = balance.Pairs(
+            [[row["title"], *texts(row["title"], np.random.default_rng(0), 1)] for row in block],
+            [row["image"] for row in block],
+        )
+        choice = pairs.balanced(0.6)
+        is_kept = [row["negatives"] != [] for row in rows[start : start + 350]]
+        assert is_kept == (choice >= 0).tolist()
+        kept += sum(is_kept)
+        before += pairs.credit(np.zeros(350, np.int64)).sum()
+        after += pairs.credit(choice).sum()
+    blind = f"{100 * before / 1050:.1f} -> {100 * after / kept:.1f} %"
+    assert f"from_table: keeps {kept:,} of 1,050 ({kept / 10.5:.1f} %); blind {blind}" in out
+    assert "of 1,050 captions:" in out
+
+
+@pytest.mark.parametrize("engine", ["process", "workers"])
+def test_a_balance_that_was_killed_writes_the_same_bytes_and_filters_no_block_twice(
+    in_blocks, tmp_path, monkeypatch, engine
+):
+    folder, words = in_blocks
+    words = [*words, "--out", str(tmp_path / "out.jsonl")]
+    computed, compute = [], balanced_table.Block.__call__
+
+    def counting(block, numbers):
+        computed.append(numbers.start)
+        return compute(block, numbers)
 
     def killed(work, report, advance):
-        pickle.loads(pickle.dumps(work)).write(3)
-        finished.append(work.path(3).stat().st_ino)
+        pickle.loads(pickle.dumps(work)).write(2)
+        (work.out / f"part-00001.a{parts.PARTIAL}").write_bytes(b"of a block that was killed")
         raise KeyboardInterrupt
 
     def workers(work, report, advance):
         for number in reversed(range(work.count)):
-            pickle.loads(pickle.dumps(work)).write(number)
-        finished.append(work.path(3).stat().st_ino)
+            report(pickle.loads(pickle.dumps(work)).write(number))
 
-    monkeypatch.setattr(parts, "engine", lambda *_: killed)
-    with pytest.raises(KeyboardInterrupt):
-        command.main(words)
-    monkeypatch.setattr(parts, "engine", lambda *_: workers)
-    assert run(capsys, *words, "--", "--flag=1")[0] == 0
-    assert finished[0] == finished[1]
-    for name in ("out.jsonl", "out.jsonl.rounds.jsonl"):
+    monkeypatch.setattr(balanced_table.Block, "__call__", counting)
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "in_this_process", killed)
+        with pytest.raises(KeyboardInterrupt):
+            command.main(words)
+    if engine == "workers":
+        monkeypatch.setattr(parts, "engine", lambda *_: workers)
+        words += ["--runner", "DirectRunner", "--", "--flag=1"]
+    assert command.main(words) == 0
+    assert sorted(computed) == [0, 350, 700]
+    for name in ("out.jsonl", "out.jsonl.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
-    assert not (tmp_path / "out.jsonl.parts").exists()
-    monkeypatch.undo()
-    code, _, errors = run(capsys, *words[:-2], "--", "--flag=1")
+    assert {path.name for path in tmp_path.iterdir()} == {"out.jsonl", "out.jsonl.json"}
+
+
+def test_flags_without_a_runner_are_refused(balanced, capsys):
+    _, words = balanced
+    code, _, errors = run(capsys, *words, "--out", "x", "--", "--flag=1")
     assert code == 2
     assert "--flag=1 behind -- is a flag of a runner; name it in --runner" in errors
+
+
+def test_a_damaged_row_ends_the_command_before_later_blocks_are_filtered(
+    in_blocks, tmp_path, capsys, monkeypatch
+):
+    folder, words = in_blocks
+    lines = (folder / "captions.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "captions.jsonl").write_text("".join([*lines[:300], "{\n", *lines[301:]]))
+    words = [word.replace(f"{folder}/captions", f"{tmp_path}/captions") for word in words]
+    monkeypatch.setattr(balance, "Pairs", lambda *_: pytest.fail("a later block is filtered"))
+    code, _, errors = run(capsys, *words, "--out", str(tmp_path / "out.jsonl"))
+    assert code == 3
+    assert f"row 301 of {tmp_path}/captions.jsonl cannot be read" in errors
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt", "json"])
+def test_rows_that_are_read_one_by_one_are_those_of_the_file(tmp_path, kind):
+    rows = [{"image": f"{n}.png", "caption": [f"a cat {n}", f"a dog {n}"]} for n in range(5)]
+    document = {
+        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(5)],
+        "annotations": [{"image_id": n % 5, "caption": f"a cat {n}"} for n in range(10)],
+    }
+    texts = {
+        "jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "csv": "image,caption\n" + "".join(f'{n}.png,"a cat,\n{n}"\n' for n in range(5)),
+        "txt": "a cat\na dog\na hat\n",
+        "json": json.dumps(document),
+    }
+    path = tmp_path / f"captions.{kind}"
+    path.write_text(texts[kind])
+    expected = caption_files.with_rows(path)
+    for count in (None, 3):
+        table = pickle.loads(pickle.dumps(caption_files.open_rows(path, count=count)))
+        captions, of_rows = balanced_table.read(table, range(len(table)))
+        assert [*zip(captions, of_rows, strict=True)] == expected[:count]
+        images = balanced_table.images_of(of_rows)
+        assert images == balanced_table.images_of([row for _, row in expected[:count]])
 
 
 @pytest.mark.parametrize("name", ["captions.jsonl", "mine.jsonl"])
@@ -213,6 +299,8 @@ def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
         (("--kinds", "replace", "--out", "x.jsonl"), "--balance SHARE and --out FILE"),
         (("--kinds", "replace", "--balance", "60", "--out", "x"), "below 1; got 60"),
         (("--kinds", "replace", "--candidates", "8"), "--candidates 8 is for --balance"),
+        (("--kinds", "replace", "--block", "800"), "--block 800 is for --balance; set it, too"),
+        (("--kinds", "replace", "--balance", ".6", "--out", "x", "--block", "99"), "at least 500"),
         (("--kinds", ","), "--kinds ',' names no generator"),
         (("--kinds", "replace", "--balance", ".6", "--out", "."), "--out . is a folder"),
         (("--kinds", "replace", "--balance", ".6", "--out", "no/x"), "there is no folder no;"),
