@@ -22,10 +22,12 @@ from vlc_jax.input_pipeline.stores import progress
 
 # Of the image in tables; COCO's rows, and rows without such a column, are images.
 IMAGE_COLUMNS = ("image", "filepath")
-# Rows of a block, at most, by default. Folds are fitted on balance.MOST pairs, so a larger one
-# would not filter better; its features and those of its candidates are in memory.
-BLOCK = 50_000
+# Rows of a block, at most, by default. The texts of a smaller one give themselves away among those
+# of other blocks; a larger one takes more memory, 7 kB per caption and candidate, and minutes.
+BLOCK = 100_000
 LEAST = 500  # rows of --block: of fewer a classifier learns little
+# Kept pairs of all blocks, about, that are judged together: four of the five folds are MOST.
+TOGETHER = 5 * balance.MOST // 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,19 +36,21 @@ class Block:
     (a tree, see `candidates_of.add`), then the rows.
 
     target: see `balance.Pairs.balanced`.   is_shown: prints the rounds of the filter.
+    sampled: kept pairs of a kind that are in the counts, to be judged with those of other blocks.
     """
 
     table: caption_files.Rows
     candidates: CandidatesOf
     target: float
     is_shown: bool = False
+    sampled: int = 0
 
     def __call__(self, numbers: range) -> bytes:
         captions, rows = read(self.table, numbers)
-        # The draws of a caption have its number in the file, if no row before has several captions:
-        # then numbers of two blocks may be equal, which changes nothing for either.
+        # Draws are numbered from the block's first row. Where rows have several captions, numbers
+        # of two blocks, and so draws, can be equal: a count of all captions would read all rows.
         made = self.candidates(captions, numbers.start)
-        images = images_of(rows)
+        images = images_of(rows, numbers.start)
         counts = candidates_of.counted(made, captions, has_words=not numbers.start)
         chosen: dict[str, dict[int, str]] = {}
         for name, texts in made.items():
@@ -55,6 +59,11 @@ class Block:
             counts["kinds"][name] |= of_kind
             zipped = zip(indices.tolist(), options, choice.tolist(), strict=True)
             chosen[name] = {index: each[1 + k] for index, each, k in zipped if k >= 0}
+            drawn = np.random.default_rng(self.candidates.seed).permutation([*chosen[name]])
+            counts["kinds"][name]["sample"] = [
+                (images[index], captions[index], chosen[name][index])
+                for index in drawn[: self.sampled].tolist()
+            ]
         sides = dict.fromkeys(texts.side for texts in made.values())
         counts["own"] = {side: sum(bool(row.get(side)) for row in rows) for side in sides}
         lines = _lines(made, chosen, captions, rows)
@@ -96,13 +105,16 @@ def read(table: caption_files.Rows, numbers: range) -> tuple[list[str], list[dic
     return [caption for caption, _ in captioned], [row for _, row in captioned]
 
 
-def images_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The image of each row; rows of one image are in one fold of the classifier."""
+def images_of(rows: Sequence[Mapping[str, Any]], first: int = 0) -> list[str]:
+    """The image of each row; rows of one image are in one fold of the classifier.
+
+    first: number of the first row, which names a row without a column of images.
+    """
     numbers: dict[int, int] = {}
     images = []
     for row in rows:
         # the captions of one row share the object
-        number = f"row {numbers.setdefault(id(row), len(numbers))}"
+        number = f"row {numbers.setdefault(id(row), first + len(numbers))}"
         images.append(str(next((row[name] for name in IMAGE_COLUMNS if name in row), number)))
     return images
 
@@ -126,7 +138,8 @@ def write(block: Block, size: int, out: Path, engine: parts.Engine | None) -> di
     """
     total, request = len(block.table), {"balance": block.target, **block.candidates.request}
     # blocks of one size: the last one would be too small to be judged
-    size = -(-total // -(-total // size))
+    blocks = -(-total // size)
+    size = -(-total // blocks)
     request = {"table": block.table.digest, "rows": total, "block": size, **request}
     made = _made(out)
     if made is not None and made["request"] != json.loads(json.dumps(request)):
@@ -134,6 +147,8 @@ def write(block: Block, size: int, out: Path, engine: parts.Engine | None) -> di
             f"{_beside(out)} is of other captions, kinds, options, seed, --block or --balance; "
             "remove it and its table, or name another --out"
         )
+    # of one block the block's own judgement is that of all
+    block = dataclasses.replace(block, sampled=-(-TOGETHER // blocks) if blocks > 1 else 0)
     work = parts.Parts(block, parts.beside(out), total, size, request)
     if made is not None and out.exists():
         parts.remove(work.out)
@@ -146,6 +161,8 @@ def write(block: Block, size: int, out: Path, engine: parts.Engine | None) -> di
             head, _, rows = content.partition(b"\n")
             candidates_of.add(counts, json.loads(head))
             file.write(rows.decode())
+        for of_kind in counts["kinds"].values():
+            of_kind |= _together(of_kind.pop("sample"), block.candidates.seed)
         # before OUT: without it OUT would be a file that this command did not write
         with stores.replacing(_beside(out)) as beside:
             json.dump({"request": request, "counts": counts}, beside, indent=1)
@@ -173,7 +190,24 @@ def _line(name: str, count: Mapping[str, Any], blocks: int) -> str:
         return line
     line += f"; blind {100 * count['before'] / count['judged']:.1f}"
     line += f" -> {100 * count['after'] / count['kept']:.1f}" if count["kept"] else ""
+    if count["sampled"]:
+        line += (
+            f" % in a block, {100 * count['together']:.1f} % of {count['sampled']:,} of all blocks"
+        )
+        return f"{line} (chance 50)"
     return f"{line} % (chance 50)"
+
+
+def _together(sample: Sequence[Sequence[str]], seed: int) -> dict[str, float]:
+    """Number of sampled pairs, (image, caption, text), and their separability; 0 of few.
+
+    It is higher than in the blocks: more pairs show what a block is too small to show.
+    """
+    if len(sample) < balance.FEW:
+        return {"sampled": 0, "together": 0.0}
+    pairs = balance.Pairs([pair[1:] for pair in sample], [pair[0] for pair in sample])
+    share = pairs.separability(np.zeros(len(pairs), np.int64), seed)
+    return {"sampled": len(sample), "together": share}
 
 
 def _made(out: Path) -> dict[str, Any] | None:

@@ -82,7 +82,7 @@ def _generators(options: str) -> dict[str, tuple[str, Generator]]:
 
 
 def counted(made: Mapping[str, Texts], captions: Sequence[str], has_words: bool) -> dict[str, Any]:
-    """Counts of captions and their texts, a tree of integers that `add` sums.
+    """Counts of captions and their texts, a tree that `add` sums.
 
     has_words: counts words that occur in no caption, too.
     """
@@ -101,12 +101,12 @@ def counted(made: Mapping[str, Texts], captions: Sequence[str], has_words: bool)
 
 
 def add(total: dict[str, Any], counts: Mapping[str, Any]) -> None:
-    """Adds a tree of counts to another one, in place."""
+    """Adds a tree of numbers and lists to another one, in place."""
     for name, value in counts.items():
         if isinstance(value, dict):
             add(total.setdefault(name, {}), value)
         else:
-            total[name] = total.get(name, 0) + value
+            total[name] = total[name] + value if name in total else value
 
 
 def described(counts: Mapping[str, Any], blind: Mapping[str, str]) -> list[str]:

@@ -13,10 +13,11 @@ right in at most this share of the pairs that are left; with --candidates it fir
 of the generator in their place. It writes the table OUT (JSONL), a row per caption with its texts
 in the columns negatives, positives and their kinds. Training reads it as a table of records, or by
 the generator from_table. Blocks of --block rows are filtered one by one, --runner NAME -- FLAGS: by
-workers of Apache Beam, which see the table, the generators' files and OUT. Finished blocks lie in
-OUT.parts; the same command continues. OUT.json has the request and the counts. Without --balance no
-file is written. Exit code 0: done; 2: wrong request; 3: captions that cannot be read; 30: a worker
-is lost (the same command continues).
+workers of Apache Beam, which see the table, the generators' files and OUT. Larger blocks filter
+better and take more memory (docs/texts.md). Finished blocks lie in OUT.parts; the same command
+continues. OUT.json has the request and the counts. Without --balance no file is written. Exit code
+0: done; 2: wrong request; 3: captions that cannot be read; 30: a worker is lost (the same command
+continues).
 """
 
 import argparse
