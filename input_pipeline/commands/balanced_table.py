@@ -170,15 +170,16 @@ def write(block: Block, size: int, out: Path, engine: parts.Engine | None) -> di
     return counts
 
 
-def described(counts: Mapping[str, Any]) -> list[str]:
+def described(counts: Mapping[str, Any], target: float) -> list[str]:
     """A line per kind, and warnings."""
-    lines = [_line(name, each, counts["blocks"]) for name, each in counts["kinds"].items()]
+    blocks = counts["blocks"]
+    lines = [_line(name, each, blocks, target) for name, each in counts["kinds"].items()]
     for side in [side for side, rows in counts["own"].items() if rows]:
         lines.append(f"  WARNING: the {side} that the captions' table had are not in the new one")
     return lines
 
 
-def _line(name: str, count: Mapping[str, Any], blocks: int) -> str:
+def _line(name: str, count: Mapping[str, Any], blocks: int, target: float) -> str:
     share = 100 * count["kept"] / max(1, count["pairs"])
     line = f"  {name}: keeps {count['kept']:,} of {count['pairs']:,} ({share:.1f} %)"
     line += f", {count['others']:,} of them another candidate" if count["others"] else ""
@@ -190,12 +191,14 @@ def _line(name: str, count: Mapping[str, Any], blocks: int) -> str:
         return line
     line += f"; blind {100 * count['before'] / count['judged']:.1f}"
     line += f" -> {100 * count['after'] / count['kept']:.1f}" if count["kept"] else ""
+    line += " %" if blocks == 1 else " % within blocks"
     if count["sampled"]:
-        line += (
-            f" % in a block, {100 * count['together']:.1f} % of {count['sampled']:,} of all blocks"
-        )
-        return f"{line} (chance 50)"
-    return f"{line} % (chance 50)"
+        of_all = f"{count['sampled']:,} kept texts of all blocks"
+        line += f", {100 * count['together']:.1f} % for {of_all}"
+    line += " (chance 50)"
+    if count["together"] > target + balance.MARGIN:
+        line += "; WARNING: this is above --balance, a larger --block filters more"
+    return line
 
 
 def _together(sample: Sequence[Sequence[str]], seed: int) -> dict[str, float]:

@@ -69,7 +69,7 @@ def _run(words: list[str]) -> int:
     counts = balanced_table.write(block, size, out, engine)
     # the filter prints how far texts give themselves away
     print(*candidates_of.described(counts, {}), f"\nbalanced to {options.balance:g}:", sep="\n")
-    print(*balanced_table.described(counts), f"table: {out}", sep="\n")
+    print(*balanced_table.described(counts, options.balance), f"table: {out}", sep="\n")
     return 0
 
 

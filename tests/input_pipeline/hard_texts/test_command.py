@@ -156,16 +156,17 @@ def test_each_block_is_balanced_by_itself_and_the_counts_are_added(in_blocks, ca
         kept += sum(is_kept)
         before += pairs.credit(np.zeros(350, np.int64)).sum()
         after += pairs.credit(choice).sum()
-    blind = f"{100 * before / 1050:.1f} -> {100 * after / kept:.1f} % in a block"
+    blind = f"{100 * before / 1050:.1f} -> {100 * after / kept:.1f} % within blocks"
     together = balance.Pairs(
         [[row["title"], *row["negatives"]] for row in rows if row["negatives"]],
         [row["image"] for row in rows if row["negatives"]],
     ).separability(np.zeros(kept, np.int64))
-    share = float(out.split(" % in a block, ")[1].split()[0])
+    share = float(out.split(" % within blocks, ")[1].split()[0])
     # the same pairs in another order, in which the folds are fitted
     assert abs(share - 100 * together) < 3
     assert f"from_table: keeps {kept:,} of 1,050 ({kept / 10.5:.1f} %); blind {blind}" in out
-    assert f" % of {kept} of all blocks (chance 50)" in out
+    assert f" % for {kept} kept texts of all blocks (chance 50)" in out
+    assert ("WARNING: this is above --balance" in out) == (share > 62)
     assert "of 1,050 captions:" in out
 
 
