@@ -227,6 +227,12 @@ def test_a_damaged_row_ends_the_command_before_later_blocks_are_filtered(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_captions_of_a_row_are_of_one_image_and_rows_without_one_are_images_of_their_own():
+    one, two, named = {"caption": ["a", "b"]}, {"caption": ["a", "b"]}, {"filepath": "1.png"}
+    images = balanced_table.images_of([one, one, two, two, named, {**named}], first=7)
+    assert images == ["row 7", "row 7", "row 8", "row 8", "1.png", "1.png"]
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "txt", "json"])
 def test_rows_that_are_read_one_by_one_are_those_of_the_file(tmp_path, kind):
     rows = [{"image": f"{n}.png", "caption": [f"a cat {n}", f"a dog {n}"]} for n in range(5)]
