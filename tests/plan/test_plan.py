@@ -153,6 +153,7 @@ def test_a_search_names_what_fits_and_the_largest_sizes(monkeypatch, capsys):
 
 def test_nothing_that_fits_is_said(monkeypatch, capsys):
     monkeypatch.setattr(runtime, "memory_limit", lambda device: 1.0)
+    monkeypatch.setattr(runtime, "all_devices", lambda: jax.devices()[:1])
     assert not plan.run(plan_search.planned(small(batch_size=4), search=("batch_size",)))
     text = capsys.readouterr().out
     assert "largest arrays of the step" in text
