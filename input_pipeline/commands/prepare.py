@@ -301,6 +301,13 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="of every process; default: the number of cores, with --runner 1",
     )
     parts.add_runner(parser)
+    _add_filters(parser)
+    _add_generators(parser)
+    return parser
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    """Options of images and captions that are left out."""
     parser.add_argument(
         "--exclude", metavar="TXT", help="images or records to leave out (vlc-jax leaks --write)"
     )
@@ -321,6 +328,10 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="column of a table, field of img2dataset's JSON or of a record's `meta` with the "
         "language; default: language",
     )
+
+
+def _add_generators(parser: argparse.ArgumentParser) -> None:
+    """Options of hard texts that are stored with the captions."""
     for side in ("negatives", "positives"):
         parser.add_argument(
             f"--{side}",
@@ -343,7 +354,6 @@ def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="JSON",
         help="options of generators, {GENERATOR: {OPTION: VALUE}}",
     )
-    return parser
 
 
 def _names(text: str) -> list[str]:
