@@ -122,9 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    words, flags = parts.split(words)
-    options = _parser().parse_args(words)
-    engine = parts.engine(options.runner, words, flags)
+    options, engine = parts.parse(_parser(), words)
     path, generators = Path(options.path), _generators(options)
     # a folder of Parquet files is a table
     if path.is_dir() and not any(path.glob(f"*{parquet_table.SUFFIX}")):

@@ -33,9 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    words, flags = parts.split(words)
-    options = _parser().parse_args(words)
-    engine = parts.engine(options.runner, words, flags)
+    options, engine = parts.parse(_parser(), words)
     out = Path(options.out)
     if out.suffix != bindings.COUNTS:
         raise ValueError(f"--out {out}: name a file that ends in {bindings.COUNTS}")

@@ -150,9 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    words, flags = parts.split(words)
-    options = _parser().parse_args(words)
-    engine = parts.engine(options.runner, words, flags)
+    options, engine = parts.parse(_parser(), words)
     if options.pixels:
         return near_leaks.run(options, engine)
     for flag in ("root", "sets", "distance", "threads", "runner", "parts", "part_size"):

@@ -4,8 +4,9 @@
 result for each range is a small file with its own sha256. A part that has its file is not computed
 again, whoever wrote it: this process or workers of Apache Beam (`beam_engine`).
 
+  options, engine = parts.parse(parser, words)
   work = parts.Parts(function, out, total=len(source), size=16_384, request={"source": ...})
-  parts.run(work, parts.engine(options.runner, words, flags), advance)
+  parts.run(work, engine, advance)
   merged = functools.reduce(merge, map(parse, parts.contents(work)))
 """
 
@@ -177,6 +178,15 @@ def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> En
     from vlc_jax.input_pipeline.commands import beam_engine
 
     return beam_engine.engine(runner, flags)
+
+
+def parse(
+    parser: argparse.ArgumentParser, words: Sequence[str]
+) -> tuple[argparse.Namespace, Engine | None]:
+    """The options of a command line, and the engine of its --runner. Raises ValueError."""
+    words, flags = split(words)
+    options = parser.parse_args(words)
+    return options, engine(options.runner, words, flags)
 
 
 @contextmanager
