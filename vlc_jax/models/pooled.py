@@ -93,6 +93,7 @@ class Pooled(heads.Head):
         patches = features.tokens[:, int(self.has_class_token) :]
         if self.mapping == "linear":
             patches = self.patch_map(patches)
+        # after the mapping, which changes lengths
         if self._row.has_unit_patches:
             patches = layers.l2_normalize(patches)
         return types.ImageFeatures(pooled, patches)
@@ -172,6 +173,7 @@ class Pooled(heads.Head):
         self, image: types.ImageFeatures, text: types.TextFeatures, logit_scale: Scalar = 1.0
     ) -> Float[Array, "images options"]:
         images = len(image.tokens)
+        # image i has the texts i k to i k + k - 1, so that a shard of images has its texts
         own = jax.tree.map(lambda x: x.reshape(images, -1, *x.shape[1:]), self._queries(text))
 
         def share(rows: tuple, scale: Scalar) -> Array:
