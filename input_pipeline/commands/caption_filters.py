@@ -103,8 +103,8 @@ class FilteredSource:
         fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
         for name in _PER_CAPTION:
             if fields[name]:
-                kept = zip(fields[name], reasons, strict=True)
-                fields[name] = [value for value, reason in kept if not reason]
+                pairs = zip(fields[name], reasons, strict=True)
+                fields[name] = [value for value, reason in pairs if not reason]
         return FilteredRecord(**fields, left_out=counts)
 
     def _with_languages(self, record: Record) -> list[tuple[Caption, str]]:

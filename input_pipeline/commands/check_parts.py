@@ -91,8 +91,8 @@ def look(
     with progress.bar("checking", function.number) as advance:
         parts.run(work, engine, advance)
     # of no records, in case there are none
-    found = map(Found.of_json, parts.contents(work))
-    result = functools.reduce(Found.merged, found, function.found(range(0)))
+    results = map(Found.of_json, parts.contents(work))
+    result = functools.reduce(Found.merged, results, function.found(range(0)))
     # the next check looks again: files may have changed
     parts.remove(work.out)
     return result

@@ -165,18 +165,18 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
     if options.vg_image_data:
         raise ValueError("--vg-image-data is for names of images, which --pixels does not compare")
     sources = [_training(Path(path), options.train_images) for path in options.train]
-    found = evaluation_images(options)
+    evaluation = evaluation_images(options)
     with parts.folder(options) as out:
         computed = functools.partial(_computed, engine=engine, options=options)
         threads = parts.threads(options, engine)
         distance = DISTANCE if options.distance is None else options.distance
-        request = {"images": _digest("\n".join(map(_stamp, found.images)).encode())}
-        of_images = OfEvaluation(found.images, threads)
+        request = {"images": _digest("\n".join(map(_stamp, evaluation.images)).encode())}
+        of_images = OfEvaluation(evaluation.images, threads)
         folder = out / f"evaluation-{request['images'][:16]}"
-        work = computed(of_images, folder, len(found.images), request)
+        work = computed(of_images, folder, len(evaluation.images), request)
         hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
         hashes = hashes.reshape(-1, 1 + 2 * WORDS)
-        _say_unread(found, hashes)
+        _say_unread(evaluation, hashes)
         work_of = []
         for number, source in enumerate(sources):
             request = {"source": source.fingerprint}
@@ -188,7 +188,7 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
             join = Join(source, of_training, hashes, distance)
             folder = out / f"matches-{number}-{_digest(json.dumps(request).encode())[:16]}"
             work_of.append(computed(join, folder, len(source), request))
-        shared = _print(found, work_of, options.write)
+        shared = _print(evaluation, work_of, options.write)
     return 1 if shared else 0
 
 

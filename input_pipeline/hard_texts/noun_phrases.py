@@ -68,8 +68,8 @@ class Phrases(CaptionGenerator):
 
     def texts(self, caption: str, rng: np.random.Generator, count: int) -> Sequence[str]:
         """Raises DataError for a caption that the tagger cannot tag."""
-        found = phrases_of(caption, self._tagger(caption))
-        return edit.choose(rng, edit.distinct(found, caption), count)
+        phrases = phrases_of(caption, self._tagger(caption))
+        return edit.choose(rng, edit.distinct(phrases, caption), count)
 
 
 def phrases_of(caption: str, tagged: Tagged) -> list[str]:

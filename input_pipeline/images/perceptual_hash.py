@@ -67,12 +67,12 @@ class NearHashes:
         """(query, hash, distance) of all near pairs, int64 (pairs, 3), sorted. queries: uint64
         (queries, WORDS)."""
         known = np.flatnonzero(queries[:, 0] != NONE)
-        found = [np.zeros((0, 3), np.int64)]
+        pairs = [np.zeros((0, 3), np.int64)]
         for first in range(0, len(known), _BLOCK):
             block = known[first : first + _BLOCK]
-            found += [self._near(queries, block, band) for band in range(_BANDS)]
+            pairs += [self._near(queries, block, band) for band in range(_BANDS)]
         # a pair may share several bands
-        return np.unique(np.concatenate(found), axis=0)
+        return np.unique(np.concatenate(pairs), axis=0)
 
     def _near(self, queries: np.ndarray, block: np.ndarray, band: int) -> np.ndarray:
         keys = (_bands(queries[block, 0])[band][:, None] ^ self._flips).ravel()

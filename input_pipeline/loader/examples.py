@@ -226,10 +226,10 @@ class Examples:
     ) -> list[str]:
         """The hard negatives of a hard positive, the record's or drawn; "" for a missing one."""
         if positive in foils:
-            found = [foils[positive]]
+            negatives = [foils[positive]]
         else:
-            found = sampling.draw(self._negatives_of_positive, positive, (), (), rng, scene)
-        return [*found, *[""] * (self._negatives_of_positive.count - len(found))]
+            negatives = sampling.draw(self._negatives_of_positive, positive, (), (), rng, scene)
+        return [*negatives, *[""] * (self._negatives_of_positive.count - len(negatives))]
 
     def _pixels(self, record: Record, rng: np.random.Generator) -> np.ndarray:
         if record.image is not None:

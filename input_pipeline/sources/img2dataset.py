@@ -56,12 +56,12 @@ class Img2datasetSource:
         self._fields = (*_META_FIELDS, *meta_columns)
         self._paths = _tar_files(tars)
         with ThreadPoolExecutor(_THREADS if isinstance(self._paths[0], StorePath) else 1) as pool:
-            found = list(pool.map(_samples, self._paths))
-        self._keys = np.concatenate([each.keys for each in found])
-        self._spans = np.concatenate([each.spans for each in found])
-        self._tars = np.repeat(np.arange(len(found)), [len(each.keys) for each in found])
-        left_out = sum((Counter(each.left_out) for each in found), Counter[str]())
-        names = [(path.name, each.digest) for path, each in zip(self._paths, found, strict=True)]
+            of_tars = list(pool.map(_samples, self._paths))
+        self._keys = np.concatenate([each.keys for each in of_tars])
+        self._spans = np.concatenate([each.spans for each in of_tars])
+        self._tars = np.repeat(np.arange(len(of_tars)), [len(each.keys) for each in of_tars])
+        left_out = sum((Counter(each.left_out) for each in of_tars), Counter[str]())
+        names = [(path.name, each.digest) for path, each in zip(self._paths, of_tars, strict=True)]
         digest = hashlib.sha256(json.dumps(names).encode())
         self._mention(left_out, tars)
         self.fingerprint = "/".join(("img2dataset", digest.hexdigest()[:32], *meta_columns))
@@ -160,8 +160,8 @@ def _samples(path: AnyPath) -> _Samples:
         keys.append(sample.key)
         kinds = (tar_samples.IMAGE, _TEXT, _JSON)
         spans.append([value for kind in kinds for value in sample.parts.get(kind, (0, 0))])
-    found = np.array(spans, np.int64).reshape(-1, 6)
-    samples = _Samples(np.array(keys, np.str_), found, dict(left_out), digest.hexdigest())
+    offsets_sizes = np.array(spans, np.int64).reshape(-1, 6)
+    samples = _Samples(np.array(keys, np.str_), offsets_sizes, dict(left_out), digest.hexdigest())
     index.write("samples", samples.pack())
     return samples
 

@@ -51,11 +51,11 @@ def _parts(path: str) -> tuple[list[str], list[Fraction]]:
     """Folders and their weights, which are [] if there are none."""
     names = published.joined_names(path)
     # the name of a folder that exists is not divided
-    found = [None if Path(name).exists() else _WEIGHTED.fullmatch(name) for name in names]
-    weights = [Fraction(match[2]) for match in found if match]
+    matches = [None if Path(name).exists() else _WEIGHTED.fullmatch(name) for name in names]
+    weights = [Fraction(match[2]) for match in matches if match]
     if weights and len(weights) < len(names):
         raise ValueError(f"{path}: name a weight for each folder, or for none")
-    folders = [match[1] if match else name for match, name in zip(found, names, strict=True)]
+    folders = [match[1] if match else name for match, name in zip(matches, names, strict=True)]
     if len({*folders}) < len(folders):
         raise ValueError(f"{path} names a folder twice; name it once, with the sum of its weights")
     return folders, weights

@@ -53,9 +53,9 @@ def plausibilities(
             scored[row, start : len(tokens)] = True
         totals = np.asarray(_totals(model.decoder, model.params, ids, valid, scored))
         counts = scored.sum(axis=1)
-        found = [Plausibility(float(totals[row]), int(counts[row])) for row in range(len(indices))]
-        results |= dict(zip(indices, found, strict=True))
-        advance(indices, found)
+        batch = [Plausibility(float(totals[row]), int(counts[row])) for row in range(len(indices))]
+        results |= dict(zip(indices, batch, strict=True))
+        advance(indices, batch)
     return [results[index] for index in range(len(texts))]
 
 

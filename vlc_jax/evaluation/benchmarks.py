@@ -217,9 +217,9 @@ class Evaluation:
         if is_short or not self.workdir.is_writer:
             return
         value = headline["value"]
-        shown = f"{100 * value:.1f} %" if headline["unit"] == "fraction" else f"{value:.3f}"
+        number = f"{100 * value:.1f} %" if headline["unit"] == "fraction" else f"{value:.3f}"
         passed = datetime.timedelta(seconds=round(seconds))
-        line = f"{self._title(name)}: {metric.replace('_', ' ')} {shown}, {passed}"
+        line = f"{self._title(name)}: {metric.replace('_', ' ')} {number}, {passed}"
         print(line, file=sys.stderr, flush=True)
 
     def _title(self, name: str) -> str:

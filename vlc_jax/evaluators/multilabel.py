@@ -51,10 +51,10 @@ def evaluate(
     for n, case in enumerate(benchmark.cases):
         truth[n, list(case.meta["labels"])] = True
     classes = distinct_names(benchmark.classes)
-    shown = [k for k in range(number) if truth[:, k].any()]
-    if not shown:
+    occurring = [k for k in range(number) if truth[:, k].any()]
+    if not occurring:
         raise DataError(f"no case of {benchmark.name!r} has a label")
-    rankings = {classes[k]: rank(scores[:, k], truth[:, k], tie) for k in shown}
+    rankings = {classes[k]: rank(scores[:, k], truth[:, k], tie) for k in occurring}
     rows = [_row(benchmark, n, classes, scores[n], truth[n]) for n in range(len(scores))]
     left_out = [name for name in classes if name not in rankings]
     details = {

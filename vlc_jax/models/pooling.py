@@ -87,11 +87,11 @@ def scores(
     is logsumexp_q(logit_scale cos_q) / logit_scale.
     """
     count, texts, length, embed = queries.shape
-    found = products(patches, queries.reshape(count, texts * length, embed))
+    dots = products(patches, queries.reshape(count, texts * length, embed))
     if rule.weigh is None:
-        cosines = found.max(axis=1)
+        cosines = dots.max(axis=1)
     else:
-        cosines = pooled_cosines(patches, rule.weigh(found, inverse_length(patches)), found)
+        cosines = pooled_cosines(patches, rule.weigh(dots, inverse_length(patches)), dots)
     cosines = cosines.reshape(-1, texts, length)
     if rule.reduce == "only":
         return cosines[..., 0]
@@ -108,10 +108,10 @@ def weights(
     queries: Float[Array, "images length embed"],
 ) -> Float[Array, "images patches length"]:
     """a_qp of each image and its own queries."""
-    found = products(patches, queries)
+    dots = products(patches, queries)
     if rule.weigh is None:
-        return jax.nn.one_hot(found.argmax(axis=1), found.shape[1], axis=1)
-    return rule.weigh(found, inverse_length(patches))
+        return jax.nn.one_hot(dots.argmax(axis=1), dots.shape[1], axis=1)
+    return rule.weigh(dots, inverse_length(patches))
 
 
 def pooled_cosines(

@@ -70,9 +70,9 @@ def run_folder(path: Path) -> Path:
         if not each.name.startswith(".") and each.suffix not in BESIDE_A_RUN
     )
     if others:
-        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise ValueError(
-            f"{path} holds {shown} and no run: a run would be mixed with these files; name a new "
+            f"{path} holds {names} and no run: a run would be mixed with these files; name a new "
             "folder, or the folder of a run"
         )
     return path

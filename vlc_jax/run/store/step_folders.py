@@ -195,9 +195,9 @@ def write_manifest(path: Path) -> None:
 def _step(folder: str, name: str) -> int:
     """The step of a folder's name. Raises UsageError for "007", which no save writes."""
     if name != name.lstrip("0") + "0" * (name == "0") or len(name) > MAX_STEP_DIGITS:
-        shown = name if len(name) <= MAX_STEP_DIGITS else f"{name[:MAX_STEP_DIGITS]}..."
+        short = name if len(name) <= MAX_STEP_DIGITS else f"{name[:MAX_STEP_DIGITS]}..."
         raise UsageError(
-            f"{folder} has a folder {shown!r}, which is not the name of a step as a run writes it "
+            f"{folder} has a folder {short!r}, which is not the name of a step as a run writes it "
             "(such as '12'): rename or remove it"
         )
     return int(name)
