@@ -127,24 +127,26 @@ def contract(batch):
     return {**batch, "text": batch["tokens"]}
 
 
-@functools.cache  # one compilation for all tests of a loss
-def _per_example(name, implementation, duplicates, options):
+@functools.cache  # one compilation for all tests of a loss, with duplicates and without
+def _per_example(name, options):
     def values(batch):
-        pair_masks = masks.pair_masks(contract(batch), duplicates)
-        return losses.LOSSES[name].values(
-            implementation, outputs(batch), pair_masks, **dict(options)
-        )
+        loss, made = losses.LOSSES[name], outputs(batch)
+        return {
+            duplicates: loss.values(
+                "dense", made, masks.pair_masks(contract(batch), duplicates), **dict(options)
+            )
+            for duplicates in ("keep", "mask")
+        }
 
     return jax.jit(values)
 
 
 @pytest.fixture
 def per_example():
-    """per_example(name, batch, implementation="dense", duplicates="keep", **options) -> values."""
+    """per_example(name, batch, duplicates="keep", **options) -> values of the dense loss."""
 
-    def call(name, batch, implementation="dense", duplicates="keep", **options):
-        values = _per_example(name, implementation, duplicates, tuple(options.items()))
-        return np.asarray(values(batch))
+    def call(name, batch, duplicates="keep", **options):
+        return np.asarray(_per_example(name, tuple(options.items()))(batch)[duplicates])
 
     return call
 
@@ -202,26 +204,6 @@ def gradient():
 
     def call(name, batch, mesh=None, **options):
         return _value_and_slopes(_hashable({name: {"weight": 1.0, **options}}), mesh, batch)
-
-    return call
-
-
-@functools.cache
-def _slopes_of_scores(name, options):
-    def value(outputs, batch):
-        pair_masks = masks.pair_masks(contract(batch))
-        return losses.LOSSES[name].values("dense", outputs, pair_masks, **dict(options)).sum()
-
-    return jax.jit(jax.grad(value, allow_int=True))  # the padding mask of tokens is bool
-
-
-@pytest.fixture
-def slopes_of_scores():
-    """slopes_of_scores(name, batch, **options) -> Outputs of the sum's gradient by its arrays."""
-
-    def call(name, batch, **options):
-        slopes = _slopes_of_scores(name, tuple(options.items()))
-        return jax.device_get(slopes(jax.jit(outputs)(batch), batch))
 
     return call
 

@@ -3,8 +3,9 @@
 Their oracles, masks and permutations: tests/losses/test_hard_texts.py.
 """
 
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special
@@ -16,7 +17,7 @@ from vlc_jax.losses import ce_clip
 RANK = {"cross_modal_rank": {"weight": 1.0, "negative_range": (0, 2)}}
 
 
-def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(batch):
+def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(batch, all_outputs):
     batch = {**batch, "negative_mask": batch["negative_mask"].copy()}
     batch["negative_mask"][:19, 1] = False  # only padding is left
     found = jax.jit(
@@ -27,14 +28,13 @@ def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(bat
     gap = 7.0 * np.einsum("ie,ie->i", batch["image"][has], own - negative).mean()
     # without examples, and outside of negative_range, those of the step before
     np.testing.assert_allclose(found, [gap, -1.0, 20.0], rtol=1e-5)
-    assert losses.thresholds({"infonce": {"weight": 1.0}}, conftest.outputs(batch)) is None
+    assert losses.thresholds({"infonce": {"weight": 1.0}}, all_outputs) is None
 
 
 def test_at_its_threshold_a_gap_costs_nothing_and_a_nearer_negative_its_difference():
-    own, negative = jnp.array([0.5, 0.5]), jnp.array([[0.3, 0.1], [0.45, 0.1]])
-    values = ce_clip.cross_modal_rank(
-        own, negative, 100.0, jnp.array([20.0, 50.0]), upper_bound=30.0
-    )
+    own, negative = np.float32([0.5, 0.5]), np.float32([[0.3, 0.1], [0.45, 0.1]])
+    call = jax.jit(functools.partial(ce_clip.cross_modal_rank, upper_bound=30.0))
+    values = call(own, negative, np.float32(100.0), np.float32([20.0, 50.0]))
     np.testing.assert_allclose(values, [0.0, 15.0 / 2], atol=1e-4)
 
 
@@ -50,10 +50,9 @@ def test_as_released_every_caption_has_the_first_negative_of_the_first_example_a
     )
 
 
-def test_a_loss_without_thresholds_or_with_an_invalid_bound_is_refused(batch):
-    outputs = conftest.outputs(batch)
+def test_a_loss_without_thresholds_or_with_an_invalid_bound_is_refused(all_outputs):
     with pytest.raises(errors.UsageError, match=r"thresholds of the step before.*zeros\(negatives"):
-        losses.total(RANK, outputs._replace(thresholds=None))
+        jax.eval_shape(functools.partial(losses.total, RANK), all_outputs._replace(thresholds=None))
     for bound in (-1.0, float("inf"), float("nan")):
         with pytest.raises(errors.UsageError, match=f"number from 0 on; got {bound}"):
             losses.check({"cross_modal_rank": {"weight": 1.0, "upper_bound": bound}})

@@ -49,7 +49,10 @@ def of_scores(name, scores, mask, **options):
 
 
 class Kind:
-    """The implementations of a loss, as functions of the arrays of a test."""
+    """The implementations of a loss, as functions of the arrays of a test.
+
+    One object per loss, so that `value_and_gradient` compiles each of its functions once.
+    """
 
     def __init__(self, name):
         self.name = name
@@ -66,9 +69,12 @@ class Kind:
         return MODULES[self.name].ring(image, texts, **options)
 
 
+KINDS = {name: Kind(name) for name in MODULES}
+
+
 @pytest.fixture(params=MODULES)
 def kind(request):
-    return Kind(request.param)
+    return KINDS[request.param]
 
 
 @pytest.fixture
@@ -180,7 +186,7 @@ def test_gradient_raises_the_pairs_and_lowers_the_others(arrays, kind):
     scores = arrays["image"] @ arrays["text"].T
     numbers = {k: v for k, v in arrays.items() if k.startswith("logit")}
     slopes = jax.grad(lambda x: of_scores(kind.name, x, np.ones(24, bool), **numbers).sum())
-    gradient = np.asarray(slopes(scores))
+    gradient = np.asarray(jax.jit(slopes)(scores))
     is_pair = np.eye(24, dtype=bool)
     assert np.all(gradient[is_pair] < 0)
     assert np.all(gradient[~is_pair] > 0)

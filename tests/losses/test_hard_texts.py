@@ -1,6 +1,7 @@
 """Every loss with hard negatives or positives: its formula, its symmetries, its masks."""
 
 import functools
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import special
 from tests.losses import oracle
 from tests.losses.conftest import contract, outputs
 from vlc_jax import losses
-from vlc_jax.losses import svlc
+from vlc_jax.losses import masks, svlc
 
 LOSSES = [name for name in losses.LOSSES if name not in oracle.LOCAL]
 WITH_TEXTS = tuple(name for name in LOSSES if losses.LOSSES[name].needs)
@@ -18,6 +19,64 @@ OF_TEXTS = {"intra_modal", "text_grounded", "paraphrase"}  # which compare texts
 KINDS = ("negative", "positive")
 TILED = ("negclip", "sigmoid_negatives")  # also chunked, and over devices
 EMBEDDINGS = ("image", "text", "negative", "positive")
+SCORES = [f"{own}{kind}scores" for own in ("", "own_") for kind in ("", "negative_", "positive_")]
+# smoothed labels have a best probability below 1, beyond which the signs of the slopes change
+UNSMOOTHED = {"hn_focal": {"label_smoothing": 0.0}}
+
+
+class Found(NamedTuple):
+    """A loss with its default options on a batch, as numpy arrays."""
+
+    values: dict[str, Any]  # duplicates -> of each example
+    mean: Any
+    slopes: dict[str, Any]  # of the mean, by embeddings, scale and bias
+    by_scores: dict[str, Any]  # slopes of the sum by SCORES, and by the pooled "text"
+
+
+@jax.jit
+def _every_loss(batch):
+    """All losses in one program, which compiles in a third of the time of one for each."""
+    made = outputs(batch)
+
+    def found(name):
+        def values(outputs, duplicates="keep", **options):
+            pair_masks = masks.pair_masks(contract(batch), duplicates)
+            return losses.LOSSES[name].values("dense", outputs, pair_masks, **options)
+
+        def mean(inputs):
+            moved = {**batch, **inputs}
+            return losses.total({name: {"weight": 1.0}}, outputs(moved), contract(moved))[0]
+
+        def total(outputs):
+            return values(outputs, **UNSMOOTHED.get(name, {})).sum()
+
+        inputs = {key: batch[key] for key in (*EMBEDDINGS, "logit_scale", "logit_bias")}
+        by_outputs = jax.grad(total, allow_int=True)(made)  # the padding mask of tokens is bool
+        by_scores = {key: getattr(by_outputs, key) for key in SCORES}
+        return Found(
+            {duplicates: values(made, duplicates) for duplicates in ("keep", "mask")},
+            *jax.value_and_grad(mean)(inputs),
+            {**by_scores, "text": by_outputs.text.pooled},
+        )
+
+    return {name: found(name) for name in LOSSES}
+
+
+@functools.cache
+def _every_loss_of(names, *arrays):
+    shaped = (np.frombuffer(raw, dtype).reshape(shape) for raw, dtype, shape in arrays)
+    return jax.device_get(_every_loss(dict(zip(names, shaped, strict=True))))
+
+
+@pytest.fixture
+def every_loss():
+    """every_loss(batch) -> Found by the name of the loss."""
+
+    def call(batch):
+        raw = ((x.tobytes(), x.dtype, x.shape) for x in map(np.asarray, batch.values()))
+        return _every_loss_of((*batch,), *raw)
+
+    return call
 
 
 def counted(name, batch):
@@ -30,18 +89,18 @@ def counted(name, batch):
 
 @pytest.mark.parametrize("duplicates", ["keep", "mask"])
 @pytest.mark.parametrize("name", WITH_TEXTS)
-def test_dense_equals_numpy(repeated, per_example, name, duplicates):
+def test_dense_equals_numpy(repeated, every_loss, name, duplicates):
     reference = oracle.Oracle(repeated, duplicates)
     expected = reference.values(getattr(reference, name))
-    values = per_example(name, repeated, duplicates=duplicates)
+    values = every_loss(repeated)[name].values[duplicates]
     np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-5)
     assert np.count_nonzero(expected) >= 13
     assert np.all(expected >= 0)
 
 
 @pytest.mark.parametrize("name", WITH_TEXTS)
-def test_gradient_is_the_slope_of_the_numpy_formula(batch, gradient, name):
-    slopes = gradient(name, batch)[1]
+def test_gradient_is_the_slope_of_the_numpy_formula(batch, every_loss, name):
+    slopes = every_loss(batch)[name].slopes
     rng = np.random.default_rng(3)
     wide = {key: np.asarray(batch[key], np.float64) for key in slopes}
     directions = {key: rng.normal(size=np.shape(x)) for key, x in wide.items()}
@@ -58,22 +117,27 @@ def test_gradient_is_the_slope_of_the_numpy_formula(batch, gradient, name):
 
 
 @pytest.mark.parametrize("name", WITH_TEXTS)
-def test_mean_is_over_the_examples_that_have_the_texts_it_needs(batch, per_example, gradient, name):
-    mask = counted(name, batch)
+def test_mean_is_over_the_examples_that_have_the_texts_it_needs(batch, every_loss, name):
+    mask, found = counted(name, batch), every_loss(batch)[name]
     assert 10 < mask.sum() <= 19
     assert mask[3] == (losses.LOSSES[name].mean_over == "batch")
-    expected = per_example(name, batch)[mask].mean()
-    np.testing.assert_allclose(gradient(name, batch)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(found.mean, found.values["keep"][mask].mean(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["svlc_negative", "negclip"])
 def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name):
-    every = float(total(name, batch))
-    for negative_range, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
-        keys = ("negative", "negative_text", "negative_mask")
-        fewer = {**batch, **{key: batch[key][:, part] for key in keys}}
-        some = float(total(name, batch, negative_range=negative_range))
-        np.testing.assert_allclose(some, total(name, fewer), rtol=1e-6)
+    @jax.jit
+    def totals(batch):
+        pairs = []
+        for negative_range, part in (((0, 1), slice(0, 1)), ((1, None), slice(1, None))):
+            keys = ("negative", "negative_text", "negative_mask")
+            fewer = {**batch, **{key: batch[key][:, part] for key in keys}}
+            pairs.append((total(name, batch, negative_range=negative_range), total(name, fewer)))
+        return total(name, batch), pairs
+
+    every, pairs = jax.device_get(totals(batch))
+    for some, fewer in pairs:
+        np.testing.assert_allclose(some, fewer, rtol=1e-6)
         assert abs(some - every) > 1e-3
 
 
@@ -89,41 +153,47 @@ def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch, total):
     np.testing.assert_allclose(value, total("negclip", batch, rows=(0, 2)) + 2 * found, rtol=1e-6)
 
 
-def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, per_example, total):
+def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, every_loss, total):
     mask = counted("svlc_negative", repeated)
     assert mask[5]
     mask[5] = False
-    values = per_example("svlc_negative", repeated, duplicates="mask")
+    values = every_loss(repeated)["svlc_negative"].values["mask"]
     found = total("svlc_negative", repeated, duplicates="mask")
     np.testing.assert_allclose(found, values[mask].mean(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", WITH_TEXTS)
-def test_permuting_the_examples_permutes_the_values(repeated, per_example, name):
+def test_permuting_the_examples_permutes_the_values(repeated, every_loss, name):
     order = np.random.default_rng(1).permutation(24)
     moved = {k: v[order] if v.ndim else v for k, v in repeated.items()}
+    found, expected = (every_loss(x)[name].values for x in (moved, repeated))
     for duplicates in ("keep", "mask"):
-        values = (per_example(name, x, duplicates=duplicates) for x in (moved, repeated))
-        np.testing.assert_allclose(next(values), next(values)[order], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            found[duplicates], expected[duplicates][order], rtol=1e-5, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("name", WITH_TEXTS)
-def test_padding_and_missing_texts_change_nothing(batch, per_example, gradient, name):
+def test_padding_and_missing_texts_change_nothing(batch, every_loss, name):
     """Whatever they hold: the values stay, and their own gradient is 0, not NaN."""
     other, is_there = dict(batch), {}
     for key in EMBEDDINGS:
         has = batch.get(f"{key}_mask", np.ones(24, bool))
         is_there[key] = has & batch["mask"].reshape((-1,) + (1,) * (has.ndim - 1))
         other[key] = np.where(is_there[key][..., None], batch[key], np.float32(50.0))
-    (value, slopes), (other_value, other_slopes) = gradient(name, batch), gradient(name, other)
-    np.testing.assert_allclose(other_value, value, rtol=1e-6)
+    found, changed = every_loss(batch)[name], every_loss(other)[name]
+    np.testing.assert_allclose(changed.mean, found.mean, rtol=1e-6)
     for key in EMBEDDINGS:
-        np.testing.assert_allclose(other_slopes[key], slopes[key], rtol=1e-5, atol=1e-7)
-        np.testing.assert_array_equal(slopes[key][~is_there[key]], 0.0)
-    cut = {k: v[:19] if v.ndim else v for k, v in batch.items()}
-    np.testing.assert_allclose(
-        per_example(name, batch)[:19], per_example(name, cut), rtol=1e-5, atol=1e-6
-    )
+        np.testing.assert_allclose(changed.slopes[key], found.slopes[key], rtol=1e-5, atol=1e-7)
+        np.testing.assert_array_equal(found.slopes[key][~is_there[key]], 0.0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_batch_of_padding_gives_zero_not_nan(batch, every_loss, name):
+    found = every_loss({**batch, "mask": np.zeros(24, bool)})[name]
+    assert float(found.mean) == 0.0
+    for slope in found.slopes.values():
+        np.testing.assert_array_equal(slope, 0.0)
 
 
 def assert_close(found, expected):
@@ -168,20 +238,21 @@ def test_a_batch_on_eight_devices_equals_one(repeated, gradient, make_mesh, name
 
 
 @pytest.mark.parametrize("name", TILED)
-def test_without_any_negative_it_is_the_plain_loss(batch, gradient, name):
-    none = {**batch, "negative_mask": np.zeros((24, 3), bool)}
-    plain = {"negclip": "infonce", "sigmoid_negatives": "sigmoid"}[name]
-    assert_close(gradient(name, none), gradient(plain, none))
+def test_without_any_negative_it_is_the_plain_loss(batch, every_loss, name):
+    found = every_loss({**batch, "negative_mask": np.zeros((24, 3), bool)})
+    plain = found[{"negclip": "infonce", "sigmoid_negatives": "sigmoid"}[name]]
+    assert_close((found[name].mean, found[name].slopes), (plain.mean, plain.slopes))
 
 
-def test_negclip_adds_to_the_rows_of_images_only(batch, per_example):
+def test_negclip_adds_to_the_rows_of_images_only(batch, every_loss):
     """log(a + b) - log(a) = softplus(log b - log a) is all it adds, so its columns are CLIP's."""
     mask = batch["mask"]
     logits = 7.0 * (batch["image"] @ batch["text"].T)[:, mask]
     negative = batch["negative"][mask][batch["negative_mask"][mask]]
     more = special.logsumexp(7.0 * batch["image"] @ negative.T, axis=1)
     added = np.logaddexp(0.0, more - special.logsumexp(logits, axis=1)) / 2
-    found = per_example("negclip", batch) - per_example("infonce", batch)
+    negclip, infonce = (every_loss(batch)[name].values["keep"] for name in ("negclip", "infonce"))
+    found = negclip - infonce
     np.testing.assert_allclose(found[:19], added[:19], rtol=1e-4, atol=1e-5)
 
 
@@ -205,8 +276,8 @@ def test_analogy_with_captions_as_positives_is_half_of_clip(batch):
     np.testing.assert_allclose(both, (expected + turned) / 2, rtol=1e-4, atol=1e-5)
 
 
-def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, per_example):
-    values = per_example("dac_mil", batch)[counted("dac_mil", batch)]
+def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, every_loss, per_example):
+    values = every_loss(batch)["dac_mil"].values["keep"][counted("dac_mil", batch)]
     assert np.all(values > np.log(2))
     eye = np.eye(24, dtype=np.float32)
     perfect = {**batch, "image": eye, "text": eye, "negative": np.zeros((24, 3, 24), np.float32)}
@@ -226,24 +297,22 @@ def test_negatives_of_weight_0_outside_the_contrast_have_no_gradient(batch, weig
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_record_says_which_hard_texts_are_scored_with_all_images(batch, slopes_of_scores, name):
-    slopes, loss = slopes_of_scores(name, batch), losses.LOSSES[name]
-    all_images = {kind: np.any(getattr(slopes, f"{kind}_scores")) for kind in KINDS}
+def test_the_record_says_which_hard_texts_are_scored_with_all_images(batch, every_loss, name):
+    slopes, loss = every_loss(batch)[name].by_scores, losses.LOSSES[name]
+    all_images = {kind: np.any(slopes[f"{kind}_scores"]) for kind in KINDS}
     assert {kind for kind in KINDS if all_images[kind]} == set(loss.contrasts_all)
 
 
 @pytest.mark.parametrize("name", sorted({*WITH_TEXTS} - OF_TEXTS))
-def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, slopes_of_scores, name):
-    # smoothed labels have a best probability below 1, beyond which the signs change
-    options = {"label_smoothing": 0.0} if name == "hn_focal" else {}
-    slopes = slopes_of_scores(name, batch, **options)
+def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, every_loss, name):
+    slopes = every_loss(batch)[name].by_scores
     real = batch["mask"]
     has = {kind: batch[f"{kind}_mask"] & real[:, None] for kind in KINDS}
     is_own, is_pair = np.eye(24, dtype=bool), real[:, None] & real[None]
     lowered, raised = [], []
     if name in TILED:
-        lowered = [(slopes.negative_scores, is_pair[..., None] & has["negative"][None])]
-        raised = [(slopes.scores, is_own & is_pair)]
+        lowered = [(slopes["negative_scores"], is_pair[..., None] & has["negative"][None])]
+        raised = [(slopes["scores"], is_own & is_pair)]
     elif name == "cross_modal_rank":
         # beyond its threshold, at most 10 and at least 0, a gap costs nothing
         margin = np.clip(np.array([oracle.THRESHOLDS]), 0, 10)
@@ -251,31 +320,33 @@ def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, slopes_of_sc
                      - np.einsum("ie,ine->in", batch["image"], batch["negative"]))  # fmt: skip
         is_near = has["negative"] & (gap < margin)
         assert 0 < is_near.sum() < has["negative"].sum()
-        lowered = [(slopes.own_negative_scores, is_near)]
-        raised = [(slopes.own_scores, is_near.any(axis=1))]
+        lowered = [(slopes["own_negative_scores"], is_near)]
+        raised = [(slopes["own_scores"], is_near.any(axis=1))]
     elif name in ("svlc_negative", "hn_focal"):
-        lowered = [(slopes.own_negative_scores, has["negative"])]
-        raised = [(slopes.own_scores, has["negative"].any(axis=1))]
+        lowered = [(slopes["own_negative_scores"], has["negative"])]
+        raised = [(slopes["own_scores"], has["negative"].any(axis=1))]
     elif name == "units":  # the last two negatives are foils
         has_foil = has["positive"] & has["negative"][:, 1:]
-        lowered = [(slopes.own_negative_scores[:, 1:], has_foil)]
-        raised = [(slopes.positive_scores, is_own[..., None] & has_foil[None])]
+        lowered = [(slopes["own_negative_scores"][:, 1:], has_foil)]
+        raised = [(slopes["positive_scores"], is_own[..., None] & has_foil[None])]
     elif name == "clic_negative":
-        lowered = [(slopes.own_negative_scores, has["negative"])]
-        raised = [(slopes.own_positive_scores, has["positive"] & has["negative"].any(1)[:, None])]
+        lowered = [(slopes["own_negative_scores"], has["negative"])]
+        raised = [
+            (slopes["own_positive_scores"], has["positive"] & has["negative"].any(1)[:, None])
+        ]
     elif name == "clic_distance":  # of two texts, whatever the image
         apart = 2 * (batch["text"] - batch["positive"][:, 0]) * has["positive"][:, :1]
-        np.testing.assert_allclose(slopes.text.pooled, apart, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(slopes["text"], apart, rtol=1e-5, atol=1e-6)
     elif name == "sigmoid_own_positives":
-        raised = [(slopes.own_positive_scores, has["positive"])]
+        raised = [(slopes["own_positive_scores"], has["positive"])]
     elif name == "dac_negative_bag":
         has_both = has["negative"].any(axis=1) & has["positive"].any(axis=1)
-        lowered = [(slopes.own_negative_scores, has["negative"] & has_both[:, None])]
-        raised = [(slopes.own_positive_scores, has["positive"] & has_both[:, None])]
+        lowered = [(slopes["own_negative_scores"], has["negative"] & has_both[:, None])]
+        raised = [(slopes["own_positive_scores"], has["positive"] & has_both[:, None])]
     else:
         own = is_own[..., None] & has["positive"][None]
-        assert np.all(slopes.positive_scores[~own] >= 0)
-        raised = [(slopes.positive_scores, own)]
+        assert np.all(slopes["positive_scores"][~own] >= 0)
+        raised = [(slopes["positive_scores"], own)]
     for slope, where in lowered:
         assert np.all(slope[where] > 0)
         np.testing.assert_array_equal(slope[~where], 0.0)
