@@ -44,25 +44,27 @@ def make(select="patch", marks=None, **options):
     return head, jax.device_put(variables), image, text, both
 
 
+def of_one(module, image, ids):
+    """Log probabilities of a text alone behind its image: no mask, no cache, no other text. Padding
+    behind it, with which all texts have one length, is seen by none of its tokens.
+    """
+    seen = module.image(image).tokens
+    read = jnp.concatenate([seen, module.lm.embed(ids[None])], axis=1)
+    hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
+    found = jax.nn.log_softmax(module.lm.logits(hidden)[0, seen.shape[1] - 1 : -1])
+    return found[jnp.arange(len(ids)), ids]
+
+
 @pytest.mark.parametrize("select", ["patch", "cls", "pooled"])
 def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
     head, variables, image, text, both = make(select)
 
-    def score_of_one(module, image, ids):
-        """The text alone with its image: no padding, no cache, no other text."""
-        seen = module.image(image).tokens
-        read = jnp.concatenate([seen, module.lm.embed(ids[None])], axis=1)
-        hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
-        found = jax.nn.log_softmax(module.lm.logits(hidden)[0, seen.shape[1] - 1 : -1])
-        return found[jnp.arange(len(ids)), ids].mean()
-
-    score_of_one = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
+    log_probs = jax.jit(functools.partial(head.apply, variables, method=of_one))
     expected = np.zeros((IMAGES, len(ENDS)))
     for i in range(IMAGES):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, end in enumerate(ENDS):
-            ids = text.ids[t, : end + 1]
-            expected[i, t] = score_of_one(one, ids)
+            expected[i, t] = np.asarray(log_probs(one, text.ids[t]))[: end + 1].mean()
     assert np.ptp(expected) > 0.1
     found = np.asarray(apply(head, variables, image, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -88,10 +90,10 @@ def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
     def own(module, image, text):
         return module.score_options(module.image(image), module.text(text))
 
-    def score_of_one(module, ids):
-        """From the second token on, of the text alone."""
+    def log_probs(module, ids):
+        """From the second token on, of the text alone; none sees the padding behind it."""
         logits = module.lm.text_logits(ids[None], jnp.ones((1, len(ids)), bool))[0]
-        return jax.nn.log_softmax(logits)[jnp.arange(len(ids) - 1), ids[1:]].mean()
+        return jax.nn.log_softmax(logits)[jnp.arange(len(ids) - 1), ids[1:]]
 
     @jax.jit
     def scores(tokens, has_image):
@@ -99,9 +101,9 @@ def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
         return head.apply(variables, features, jax.tree.map(jnp.asarray, text), method=own)[:, 0]
 
     found = np.asarray(scores(image.tokens, has_image))
-    alone = jax.jit(functools.partial(head.apply, variables, method=score_of_one))
+    alone = jax.jit(functools.partial(head.apply, variables, method=log_probs))
     for row in (0, 2):
-        expected = alone(text.ids[row, : ENDS[row] + 1])
+        expected = np.asarray(alone(text.ids[row]))[: ENDS[row]].mean()
         np.testing.assert_allclose(found[row], expected, atol=1e-5)
     whole = np.asarray(scores(image.tokens, None))
     np.testing.assert_allclose(found[1], whole[1], atol=1e-6)
@@ -117,20 +119,14 @@ def test_a_question_is_read_behind_its_image_and_not_scored():
     asked = image._replace(question=question)
     expected = np.zeros((IMAGES, len(ENDS)))
 
-    def log_probs(module, image, read):
-        """Of question and text, behind their image as one row without padding."""
-        seen = module.image(image).tokens
-        embeds = jnp.concatenate([seen, module.lm.embed(read[None])], axis=1)
-        logits = module.lm.logits(module.lm(embeds, jnp.ones(embeds.shape[:2], bool))[0])
-        found = jax.nn.log_softmax(logits[0, seen.shape[1] - 1 : -1])
-        return found[jnp.arange(len(read)), read]
-
-    log_probs = jax.jit(functools.partial(head.apply, variables, method=log_probs))
+    log_probs = jax.jit(functools.partial(head.apply, variables, method=of_one))
     for i, row in enumerate(question):
         one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
         for t, end in enumerate(ENDS):
-            read = np.concatenate([row[row != types.NOT_ASKED], text.ids[t, : end + 1]])
-            expected[i, t] = np.asarray(log_probs(one, read))[-end - 1 :].mean()
+            asked_tokens = row[row != types.NOT_ASKED]
+            read = np.concatenate([asked_tokens, text.ids[t], [0] * (3 - len(asked_tokens))])
+            values = np.asarray(log_probs(one, read.astype(np.int32)))[len(asked_tokens) :]
+            expected[i, t] = values[: end + 1].mean()
     found = np.asarray(apply(head, variables, asked, text, method=both))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.abs(found - apply(head, variables, image, text, method=both)).max() > 0.1

@@ -248,7 +248,8 @@ def test_vectors_of_functional_words_start_around_a_third():
     ],
 )
 def test_the_network_has_the_published_number_of_parameters(variant, options, count):
-    model = models.build("dcsm", variant, head=options, context_length=30)
+    one = {"depth": 1}  # the head reads as many tokens as of all blocks
+    model = models.build("dcsm", variant, head=options, image=one, text=one, context_length=30)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     total = sum(leaf.size for leaf in jax.tree.leaves(shapes["head"]))
     rows = 11 * (model.image.grid**2 + 1)

@@ -96,7 +96,8 @@ def of_four_pairs(**options):
     """A small head with running moments, and features of four pairs."""
     rng = np.random.default_rng(0)
     head = {"standardise": "running", "network": "mlp", **options}
-    model = models.build("dcsm", "mini", head=head)
+    one = {"depth": 1}  # the towers are initialised and do not run
+    model = models.build("dcsm", "mini", head=head, image=one, text=one)
     patches, length, embed = model.head.patches, model.head.length, model.image.embed
     shapes = {"image_tokens": (4, patches, embed), "text_tokens": (4, length, embed)}
     shapes |= {"image_pooled": (4, embed), "text_pooled": (4, embed)}

@@ -173,7 +173,8 @@ def test_a_stream_is_the_answer_token_by_token(model, padding):
     ):
         more = numbers if len(prompts) == 2 else None
         ids = np.asarray(whole)[1]
-        found = list(decode.stream(*model, tuple(prompts), jax.device_put(NEVER), more, steps=8))
+        never = jax.device_put(np.repeat(NEVER, 3))
+        found = list(decode.stream(*model, tuple(prompts), never, more, steps=8))
         np.testing.assert_array_equal(found, ids)
         end = jax.device_put(np.array([-1, ids[3], -1]))
         found = list(decode.stream(*model, tuple(prompts), end, more, steps=8))

@@ -73,24 +73,24 @@ def given():
 def test_score_is_that_of_a_text_alone_behind_the_image_that_it_sees():
     head, variables, image, text = given()
 
-    @functools.partial(jax.jit, static_argnums=0)
+    @jax.jit
     def plain(length, patches, ids):
-        """One text as one row: no cache, no padding, no other text."""
+        """One text as one row: no cache, no mask of padding, which no token before it sees, no
+        other text."""
 
         def run(module):
-            read = jnp.concatenate([jnp.array(head.prefix), ids[:length]])[None]
+            read = jnp.concatenate([jnp.array(head.prefix), ids])[None]
             seen = jnp.cumsum(read == IMAGE, axis=1)
             media = flamingo.Media(module.projector(patches[None, 1:])[:, None], seen)
             hidden, _ = module.lm(module.lm.embed(read), seen >= 0, media=media)
             found = jax.nn.log_softmax(module.lm.logits(hidden)[0, len(head.prefix) - 1 : -1])
-            return found[jnp.arange(length), ids[:length]].mean()
+            place = jnp.arange(LENGTH)
+            return found[place, ids].mean(where=place < length)
 
         return head.apply(variables, method=run)
 
     ends = text.mask.sum(axis=1)
-    expected = [
-        [plain(int(n), x, t) for t, n in zip(text.ids, ends, strict=True)] for x in image.tokens
-    ]
+    expected = [[plain(n, x, t) for t, n in zip(text.ids, ends, strict=True)] for x in image.tokens]
     found = np.asarray(apply(head, variables, image, text, method=score))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.ptp(found, axis=0).min() > 1e-3  # of every text between images

@@ -46,7 +46,8 @@ def same(a, b, **tolerance):
 @pytest.mark.parametrize("initialisation", ["uniform", "gaussian"])
 @pytest.mark.parametrize("dora", [False, True])
 def test_a_new_adapter_changes_nothing(make, dora, initialisation):
-    _, params, _ = make("clip")
+    one = {"depth": 1}
+    _, params, _ = make("clip", one, one)
     options = {"dora": dora, "initialisation": initialisation, "full": "logit_scale"}
 
     def merged(params):

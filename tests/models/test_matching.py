@@ -119,7 +119,7 @@ def test_many_devices_draw_the_pairs_of_one_and_have_its_loss_and_gradient(name,
     mesh = jax.make_mesh((4, 2), types.BATCH_AXES, axis_types=(AxisType[kind],) * 2)
     rows, whole = (NamedSharding(mesh, jax.P(*axes)) for axes in ((types.BATCH_AXES,), ()))
     with jax.set_mesh(mesh):
-        placed = jax.device_put(features(), rows)
+        placed = jax.device_put(jax.device_get(features()), rows)
         found = run(jax.device_put(variables, whole), placed, jax.random.key(3))
     for one, other in zip(found[1][1][1:], expected[1][1][1:], strict=True):
         np.testing.assert_array_equal(one, other)

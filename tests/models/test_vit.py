@@ -61,12 +61,15 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
         ("dinov2", {}, 10),  # without its registers
     ],
 )
-def test_pooled_and_tokens_have_unit_length_and_agree(make, encode, family, image, count):
+def test_pooled_and_tokens_have_unit_length_and_agree(make, compiled, family, image, count):
     model, params, batch = make(family, image)
-    short, full = (
-        jax.device_get(encode(model, params, "image", batch["image"], tokens=tokens))
-        for tokens in ("none", "projected")
-    )
+
+    def tower(module, pixels):
+        requests = map(types.FeatureRequest, ("none", "projected"))
+        return [module.image(pixels, request) for request in requests]
+
+    both = compiled(functools.partial(model.apply, method=tower))
+    short, full = jax.device_get(both({"params": params}, batch["image"]))
     embed = model.image.projection or model.image.width
     assert short.pooled.shape == (4, embed)
     assert short.tokens is None
