@@ -75,7 +75,7 @@ def resampled(old, new):
 
 def test_positions_are_those_of_torchs_loop_and_the_table_itself_on_its_own_grid():
     table = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-    sizes = [(4, 4), (2, 8), (7, 2), (1, 16), (3, 5)]
+    sizes = [(4, 4), (2, 8), (7, 2), (1, 16), (3, 5), (1, 3)]
     grids = naflex.Grids(*map(jax.device_put, np.array(sizes, np.int32).T))
     positions = jax.jit(naflex.positions, static_argnums=2)
     found = np.asarray(positions(jax.device_put(table), grids, 16))

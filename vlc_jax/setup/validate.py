@@ -329,12 +329,10 @@ def check_crop(config: ConfigDict, mode: str, model: nn.Module) -> None:
         crops["input.crop"] = config.input.crop
     for field, crop in crops.items():
         if (crop == transforms.NAFLEX) != is_naflex:
-            takes = (
-                "any aspect ratio (NaFlex): set it to" if is_naflex else "one size: it cannot be"
-            )
+            rule = "any aspect ratio: set it to" if is_naflex else "one shape: it cannot be"
             raise UsageError(
                 f"config.{field} is {crop}, and the image tower of {config.model.variant} takes "
-                f"images of {takes} naflex"
+                f"images of {rule} naflex"
             )
 
 
