@@ -218,6 +218,7 @@ class ImageTower(Tower, kw_only=True):
         """Position embeddings of all tokens, (1, length, embed), or of each image's grid."""
         rows = length if grids is None else self.position_grid**2
         table = self.param("position_embedding", self._position_init, (rows, self.width))
+        table = jnp.asarray(table)  # numpy's where parameters are constants of a program
         return table[None] if grids is None else naflex.positions(table, grids, length)
 
     def _position_init(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
