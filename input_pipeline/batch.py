@@ -1,6 +1,7 @@
 """THE batch contract: host-local numpy arrays, fixed shapes, ready for `sharding.put_batch`.
 
-  image          uint8   (batch, height, width, 3)       RGB, normalised on the device
+  image          uint8   (batch, height, width, 3)       RGB, normalised on the device;
+                                                         of crop naflex a mosaic, images/naflex.py
   text           int32   (batch, length)                 token ids, padded; or vectors, see below
   id             uint64  (batch,)                        hash of the image, see `image_id`
   mask           bool    (batch,)                        False on rows that only fill the batch

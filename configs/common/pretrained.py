@@ -67,14 +67,15 @@ def use_siglip(config: ConfigDict, args: SimpleNamespace, image_size: int = 224)
     """
     _use(config, args, image_size, context_length=64)
     config.input.normalisation = "siglip"
-    config.input.crop = "none"
+    config.input.crop = "naflex" if "naflex" in args.variant else "none"
     config.text.tokenizer = "siglip"
     config.text.tokenizer_options = ConfigDict({"path": _tokenizer(args)})
     config.model.logit_scale_max = None  # published scales are about 117
 
 
 def use_siglip2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224) -> None:
-    """SigLIP 2 of fixed resolution: SigLIP with Gemma's vocabulary; texts keep their punctuation.
+    """SigLIP 2, of fixed resolution or NaFlex: SigLIP with Gemma's vocabulary; texts keep their
+    punctuation.
 
     Its authors and Hugging Face resize bilinearly, open_clip bicubically.
     """
@@ -125,7 +126,9 @@ def _centre_crop(weights: str) -> str:
 
 def use_random_crops(config: ConfigDict, crop: str = "random_resized") -> None:
     """Random resized crops in training, .9 to 1 of the area as in open_clip, or another random
-    crop; evaluation crops the centre as before."""
+    crop; evaluation crops the centre as before. NaFlex keeps whole images of any aspect ratio."""
+    if config.input.crop == "naflex":
+        return
     if config.input.crop != "centre":
         config.input.eval_crop = config.input.crop
     config.input.crop = crop

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageEnhance
 
+from vlc_jax.input_pipeline.images import naflex
 from vlc_jax.input_pipeline.images.image_ops import (
     MAX_PIXELS,
     NORMALISATIONS,
@@ -22,7 +23,9 @@ from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion, S
 CENTRES = ("centre", "centre_torchvision")
 MARGIN = "centre_margin"  # ImageNet's: 224 of 256 pixels
 RANDOM = ("random_resized", "perturbed")  # for training
-CROPS = (*CENTRES, MARGIN, *RANDOM, "none", "pad")
+NAFLEX = "naflex"
+OF_EVALUATION = (*CENTRES, MARGIN, "none", "pad", NAFLEX)
+CROPS = (*OF_EVALUATION, *RANDOM)
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
     "bilinear": Image.Resampling.BILINEAR,  # SigLIP 2, by its authors and by Hugging Face
@@ -169,7 +172,8 @@ def _with_hue(picture: Image.Image, turn: float) -> Image.Image:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Image transform: ImageLike -> uint8 (size, size, 3). An image of that size is not resampled.
+    """Image transform: ImageLike -> uint8 of `shape`, (size, size, 3). An image of that size is not
+    resampled.
 
     crop "centre": short side to `size`, then the central square (CLIP, as Hugging Face cuts it);
     "centre_torchvision": as torchvision cuts it (OpenAI, open_clip). "centre_margin": short side to
@@ -177,6 +181,8 @@ class ImageTransform:
     without regard to its aspect ratio (SigLIP). "pad": `pad_to_square`, then resized (LLaVA).
     "random_resized": a random window with area share in `scale` and width / height in `ratio`;
     needs the generator, as "perturbed": DCSM's augmentation (perturbation.py), then "centre".
+    "naflex": with its aspect ratio to at most (size / patch_size)^2 patches, as a mosaic
+    (naflex.py), (size + 1, size, 3); a mosaic of that shape is returned unchanged.
     brightness, hue: amounts of `jitter`; need the generator, too.
     """
 
@@ -187,12 +193,19 @@ class ImageTransform:
     interpolation: str = "bicubic"
     brightness: float = 0.0
     hue: float = 0.0
+    patch_size: int | None = None  # pixels; of naflex
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"image size must be at least 1 pixel; got {self.size}")
         if self.crop not in CROPS:
             raise ValueError(f"crop must be one of {CROPS}; got {self.crop!r}")
+        is_whole = self.patch_size and not self.size % self.patch_size
+        if self.crop == NAFLEX and not (is_whole and self.size >= naflex.HEADER):
+            raise ValueError(
+                f"crop {NAFLEX} needs an image size of whole patches, the square with the largest "
+                f"number of patches; got {self.size} pixels and patches of {self.patch_size}"
+            )
         if self.interpolation not in INTERPOLATIONS:
             raise ValueError(
                 f"interpolation must be one of {list(INTERPOLATIONS)}; got {self.interpolation!r}"
@@ -205,13 +218,26 @@ class ImageTransform:
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise ValueError(f"ratio must satisfy 0 < low <= high; got {self.ratio}")
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(height, width, 3) of the result."""
+        return (self.size + (self.crop == NAFLEX), self.size, 3)
+
     def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
         """Raises DataError for an image that cannot be decoded."""
+        if self.crop != NAFLEX:
+            return self._cropped(image, rng)
+        if isinstance(image, np.ndarray) and naflex.is_mosaic(image, self.size):
+            return check_pixels(image)
+        return naflex.mosaic(self._cropped(image, rng), self.patch_size, self.size)
+
+    def _cropped(self, image: ImageLike, rng: np.random.Generator | None) -> np.ndarray:
+        """The pixels after crop, resize and jitter, of naflex not yet a mosaic."""
         if isinstance(image, ImageQuestion):
-            return self(image.image, rng)
+            return self._cropped(image.image, rng)
         # after resize and crop, as in ARO
         if isinstance(image, ShuffledImage):
-            return shuffle(self(image.image, rng), image)
+            return shuffle(self._cropped(image.image, rng), image)
         has_jitter = bool(self.brightness or self.hue)
         if rng is None and (has_jitter or self.crop in RANDOM):
             raise ValueError(
@@ -229,6 +255,11 @@ class ImageTransform:
             picture = random_resized_crop(open_rgb(image), size, self.scale, self.ratio, rng, how)
         elif self.crop == "perturbed":
             picture = resize_and_centre_crop(perturb(open_rgb(image), rng), size, how)
+        elif self.crop == NAFLEX:
+            picture = open_rgb(image)
+            most = (size // self.patch_size) ** 2
+            height, width = naflex.best_size(picture.height, picture.width, self.patch_size, most)
+            picture = resize(picture, height, width, how)
         elif isinstance(image, np.ndarray) and image.shape == (size, size, 3):
             return check_pixels(image)
         elif self.crop in CENTRES:

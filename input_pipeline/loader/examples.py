@@ -236,8 +236,7 @@ class Examples:
             return self.image_transform(record.image, rng)
         if not self.has_text_only:
             raise DataError("the record has no image, and its source says that all have one")
-        size = self.image_transform.size
-        return np.zeros((size, size, 3), np.uint8)
+        return np.zeros(self.image_transform.shape, np.uint8)
 
     @functools.cached_property
     def _order(self) -> order.Order:

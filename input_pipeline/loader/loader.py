@@ -98,8 +98,7 @@ class Batches:
         return {"batch": result, "bad": json.dumps(bad), "stand_ins": stand_ins, "reads": reads}
 
     def _pixels(self, sequence: Iterator[Example]) -> tuple[list[Example], Batch]:
-        size = self.examples.image_transform.size
-        images = np.empty((self.rows, size, size, 3), np.uint8)
+        images = np.empty((self.rows, *self.examples.image_transform.shape), np.uint8)
         rows: list[Example] = []
         # copied one by one, so that no image is in memory twice
         for example in sequence:

@@ -61,6 +61,10 @@ PUBLISHED = [
     ("SigLIP-SO400M/16-i18n-256", {}, 1_127_430_706),
     ("SigLIP-gopt/16-256", {"vocab_size": 256_000}, 1_871_393_906),
     ("SigLIP-gopt/16-256", {"vocab_size": 256_000, "image_size": 384}, 1_871_885_426),
+    # transformers' Siglip2Model of these sizes
+    ("SigLIP2-B/16-naflex", {"vocab_size": 256_000}, 375_234_050),
+    ("SigLIP2-B/16-naflex", {"vocab_size": 256_000, "image_size": 512}, 375_234_050),
+    ("SigLIP2-SO400M/16-naflex", {"vocab_size": 256_000}, 1_135_670_962),
     ("Swin-B/32", {}, 178_562_105),
     ("EVA02-B/16", {}, 149_691_137),
     ("EVA02-L/14", {}, 427_755_457),

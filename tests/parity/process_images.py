@@ -11,6 +11,7 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
 
 def torchvision(picture: Image.Image, size: int = 224) -> np.ndarray:
@@ -33,6 +34,7 @@ if __name__ == "__main__":
         "torchvision": None,
         "siglip": SiglipImageProcessorPil(**plain),
         "siglip2": SiglipImageProcessorPil(**plain, resample=2),  # as its files say: bilinear
+        "naflex": Siglip2ImageProcessorPil(**plain, do_convert_rgb=True),
     }
     results = {}
     for path in sorted(Path(sys.argv[1]).glob("*.png")):
@@ -42,6 +44,11 @@ if __name__ == "__main__":
             if processor is None:
                 results[f"{path.stem}/{name}"] = torchvision(picture.convert("RGB"))
                 continue
-            pixels = processor(picture, return_tensors="np")["pixel_values"][0]
+            outputs = processor(picture, return_tensors="np")
+            pixels = outputs["pixel_values"][0]
+            if name == "naflex":
+                results[f"{path.stem}/{name}"] = pixels.astype(np.uint8)
+                results[f"{path.stem}/grid"] = outputs["spatial_shapes"][0]
+                continue
             results[f"{path.stem}/{name}"] = np.moveaxis(pixels, 0, -1).astype(np.uint8)
     np.savez(sys.argv[2], **results)

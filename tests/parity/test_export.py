@@ -26,11 +26,17 @@ RESNET = {"width": 8, "stages": (1, 1, 1, 1), "heads": 4, "image_size": 64, "pro
 RESNET_TEXT = {**TEXT, "projection": 16}
 CLIP = {"variant": "B/32", "image": {**IMAGE, "projection": 16}, "text": {**TEXT, "projection": 16}}
 SIGLIP = {"variant": "SigLIP-B/16", "image": IMAGE, "text": {**TEXT, "projection": 32}}
+NAFLEX = {
+    "variant": "SigLIP2-B/16-naflex",
+    "image": {**IMAGE, "position_grid": 4},
+    "text": SIGLIP["text"],
+}
 EVA02_TEXT = {**TEXT, "projection": 512}  # open_clip has image towers of the published sizes only
 CASES = {
     "hf clip": ("hf", "hf_clip", CLIP, folder.hugging_face, "model"),
     "hf clip gelu": ("hf", "hf_clip", {**CLIP, "activation": "gelu"}, folder.hugging_face, "model"),
     "hf siglip": ("hf", "hf_siglip", SIGLIP, folder.hugging_face, "model"),
+    "hf naflex": (*("hf", "hf_siglip2_naflex", NAFLEX), *(folder.hugging_face, "model")),
     "open_clip": ("open_clip", "openai", CLIP, folder.open_clip, "open_clip_model"),
     "open_clip eva02": (
         *("open_clip", "open_clip_eva02", {"variant": "EVA02-B/16", "text": EVA02_TEXT}),
@@ -58,7 +64,7 @@ def described(model, is_siglip):
     )
     sizes = {"image_size": model.image.image_size, "patch_size": model.image.patch_size}
     sizes |= {"is_siglip": is_siglip, "is_eva": not getattr(model.image, "key_bias", True)}
-    sizes |= {"stages": stages}
+    sizes |= {"stages": stages, "position_grid": getattr(model.image, "position_grid", None)}
     sizes |= dict.fromkeys(("mean", "std"), (0.5, 0.5, 0.5))
     return FOLDER._replace(image=image, text=text, embed=model.text.projection, **sizes)
 
@@ -75,7 +81,7 @@ def write(out, case, model, params):
     out.mkdir()
     arrays = weights.save(params, name, architecture(model))
     save_file(arrays, out / f"{file}.safetensors", metadata={"format": "pt"})
-    for config, content in describe(described(model, name == "hf_siglip")).items():
+    for config, content in describe(described(model, "siglip" in name)).items():
         (out / config).write_text(json.dumps(folder.without_none(content)))
 
 

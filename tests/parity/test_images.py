@@ -33,10 +33,23 @@ def test_pixels_are_those_of_transformers_on_odd_sizes(there, tmp_path):
         "llava": {"crop": "pad"},
         "siglip": {"crop": "none"},
         "siglip2": {"crop": "none", "interpolation": "bilinear"},
+        "naflex": {"crop": "naflex", "interpolation": "bilinear", "patch_size": 16},
     }
     with np.load(tmp_path / "out.npz") as expected:
-        assert len(expected.files) == len(options) * len(pictures)
+        assert len(expected.files) == (len(options) + 1) * len(pictures)
         for key in expected.files:
             size, family = key.split("/")
-            ours = ImageTransform(224, **options[family])(pictures[size])
+            if family == "grid":
+                continue
+            # of naflex 256 patches, the processor's default
+            side = 256 if family == "naflex" else 224
+            ours = ImageTransform(side, **options[family])(pictures[size])
+            if family == "naflex":
+                (_, _, *grid), ours = ours[0, :4, :2].astype(int) @ [256, 1], patches_of(ours[1:])
+                assert grid == expected[f"{size}/grid"].tolist(), key
             np.testing.assert_array_equal(ours, expected[key], err_msg=key)
+
+
+def patches_of(mosaic: np.ndarray) -> np.ndarray:
+    """(256, 256, 3) -> (256 patches, 768), in reading order."""
+    return mosaic.reshape(16, 16, 16, 16, 3).swapaxes(1, 2).reshape(256, -1)

@@ -237,7 +237,14 @@ def test_a_processor_that_is_only_named_has_the_pixels_of_its_class(tmp_path):
         ({"size": {"height": 224, "width": 256}}, "size has height 224, width 256; only"),
         ({"crop_pct": 0.875}, "crop_pct is 0.875; only 1.0"),
         ({"do_pan_and_scan": True}, "do_pan_and_scan is True; only False"),
-        ({"image_processor_type": "Siglip2ImageProcessorFast"}, "is of SigLIP 2 NaFlex"),
+        (
+            {"image_processor_type": "Siglip2ImageProcessorFast", "max_num_patches": 300},
+            "max_num_patches is 300; only squares are supported",
+        ),
+        (
+            {"image_processor_type": "Siglip2ImageProcessor", "patch_size": 14},
+            "patch_size is 14; only 16",
+        ),
     ],
 )
 @pytest.mark.parametrize("is_nested", [False, True])
@@ -258,12 +265,26 @@ def test_an_image_padded_to_a_square_is_no_crop(tmp_path):
     [
         ("siglip", "vision_config", {"vision_use_head": False}, "vision_use_head is False"),
         ("clip", "text_config", {"pruned_heads": {"1": [0]}}, "pruned_heads is dict"),
-        ("siglip2", "vision_config", {"num_patches": 256}, "SigLIP 2 NaFlex .*fixed resolution"),
+        ("siglip2", "vision_config", {"vision_use_head": False}, "vision_use_head is False"),
     ],
 )
 def test_a_switch_of_hugging_face_is_refused_by_name(tmp_path, kind, section, switch, message):
     with pytest.raises(WeightsError, match=rf"config\.json.*{message}"):
         write(tmp_path, config={"model_type": kind, section: switch})
+
+
+@pytest.mark.parametrize(
+    ("change", "pixels"), [({}, 256), ({"max_num_patches": 576, "patch_size": 16}, 384)]
+)
+def test_naflex_has_as_many_patches_as_a_square_of_its_image_size(tmp_path, change, pixels, caplog):
+    processor = {"image_processor_type": "Siglip2ImageProcessor", "do_convert_rgb": True, **change}
+    config = {"model_type": "siglip2", "vision_config": {"num_patches": 256, "patch_size": 16}}
+    found = write(tmp_path, preprocessor_config=processor, config=config)
+    assert (found["crop"], found["image_size"], found["interpolation"]) == (
+        *("naflex", pixels, "bilinear"),
+    )
+    assert (found["mean"], found["image_activation"]) == ((0.5,) * 3, "gelu_tanh")
+    assert not caplog.text
 
 
 def test_fg_clips_config_is_clips_and_its_code_no_surprise(tmp_path, caplog):

@@ -26,6 +26,11 @@ MODELS = {
         "image": {**SMALL, "image_size": 12, "patch_size": 4},
         "text": {**TEXT, "projection": 24},
     },
+    "naflex": {
+        "variant": "SigLIP2-B/16-naflex",
+        "image": {**SMALL, "image_size": 12, "patch_size": 4, "position_grid": 5},
+        "text": {**TEXT, "projection": 24},
+    },
     "eva02": {
         "variant": "EVA02-B/16",
         "image": {**SMALL, "heads": 3, "image_size": 12, "patch_size": 4, "projection": 8},
@@ -96,6 +101,7 @@ MODELS = {
 FAMILY = {
     **dict.fromkeys(("openai", "open_clip", "hf_clip"), "clip"),
     **dict.fromkeys(("open_clip_siglip", "hf_siglip", "big_vision", "big_vision_scan"), "siglip"),
+    **dict.fromkeys(weights.naflex.FORMATS, "naflex"),
     "openai_resnet": "resnet",
     "open_clip_roberta": "roberta",
     "hf_dinov2": "dinov2",
@@ -107,7 +113,8 @@ FAMILY = {
     **dict.fromkeys(("blip", "hf_blip"), "blip"),
     "xvlm": "xvlm",
 }
-ARCHITECTURE = Architecture(4, {"image": 4, "text": 4})
+# is_naflex is read for its formats alone
+ARCHITECTURE = Architecture(4, {"image": 4, "text": 4}, is_naflex=True)
 
 
 @functools.cache
@@ -301,13 +308,36 @@ def test_a_scale_that_is_no_logarithm_is_refused(tmp_path, stored, is_right):
             load(path, shapes, ARCHITECTURE)
 
 
-@pytest.mark.parametrize(
-    "name", ["vision_model.embeddings.patch_embedding", "visual.trunk.embeds.proj"]
-)
-def test_naflex_is_refused_by_its_name(tmp_path, name):
-    """Its patch embedding is a matrix."""
+def test_timms_naflex_is_refused_by_its_name(tmp_path):
     arrays = weights.save(parameters("siglip"), "hf_siglip", ARCHITECTURE)
-    path = written(tmp_path, arrays | {f"{name}.weight": np.zeros((24, 48), "f")})
+    path = written(tmp_path, arrays | {"visual.trunk.embeds.proj.weight": np.zeros((24, 48), "f")})
     for read in (weights.read, lambda path: weights.load(path, {}, ARCHITECTURE)):
-        with pytest.raises(WeightsError, match="SigLIP 2 NaFlex, whose images have any aspect"):
+        with pytest.raises(WeightsError, match="timm's NaFlexVit; SigLIP 2 NaFlex is read from"):
             read(path)
+
+
+@pytest.mark.parametrize("name", weights.naflex.FORMATS)
+def test_naflex_has_its_own_shapes_and_is_refused_by_a_tower_of_squares(tmp_path, name):
+    params = parameters("naflex")
+    arrays = weights.save(params, name, ARCHITECTURE)
+    is_flax = "big_vision" in name
+    matrix = arrays[weights.naflex.BIG_VISION if is_flax else weights.naflex.HUGGING_FACE]
+    assert matrix.shape == ((4 * 4 * 3, 24) if is_flax else (24, 4 * 4 * 3))
+    if is_flax:
+        assert arrays["params/img/pos_embedding"].shape == (5, 5, 24)
+    path = written(tmp_path, arrays)
+    with pytest.raises(WeightsError, match=r"set config\.model\.variant to SigLIP2-B/16"):
+        weights.load(path, params, ARCHITECTURE._replace(is_naflex=False))
+    assert weights.sizes.read(weights.read(path, only_shapes=True)[0]).grid == 5
+
+
+def test_patches_that_are_no_squares_are_refused(tmp_path):
+    for name, key in zip(weights.naflex.FORMATS, ("HUGGING_FACE", "BIG_VISION"), strict=False):
+        arrays = weights.save(parameters("naflex"), name, ARCHITECTURE)
+        arrays[getattr(weights.naflex, key)] = np.zeros((47, 47), "f")
+        with pytest.raises(WeightsError, match="47 numbers are no square patch"):
+            weights.read(written(tmp_path, arrays))
+    arrays = weights.save(parameters("naflex"), "big_vision_naflex", ARCHITECTURE)
+    arrays["params/img/pos_embedding"] = np.zeros((1, 25, 24), "f")
+    with pytest.raises(WeightsError, match=r"is a square grid \(side, side, width\); got \(1, 25"):
+        weights.read(written(tmp_path, arrays))

@@ -34,6 +34,7 @@ from vlc_jax.input_pipeline.record import Caption, Conversation, ImageLike, Imag
 from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.models.tower import image_shape
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses, init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
@@ -148,7 +149,8 @@ class Model:
         return self._pooled(_images(images), "embed_images")
 
     def pixels(self, image: AnyImage) -> UInt8[np.ndarray, "height width 3"]:
-        """The cropped and resized pixels of an image, not normalised; `embed_images` accepts them.
+        """The cropped and resized pixels of an image, not normalised, of NaFlex its patches as a
+        mosaic (input_pipeline/images/naflex.py); `embed_images` accepts them.
 
         Raises DataError for an unreadable image.
         """
@@ -156,9 +158,9 @@ class Model:
 
     def preprocess(self, images: Sequence[AnyImage]) -> UInt8[np.ndarray, "images height width 3"]:
         """`pixels` of all images, for the pure functions; raises DataError as `pixels` does."""
-        side = self._setup.model.image.image_size
         rows = [self.pixels(image) for image in _images(images)]
-        return np.stack(rows) if rows else np.zeros((0, side, side, 3), np.uint8)
+        shape = image_shape(self._setup.model.image)
+        return np.stack(rows) if rows else np.zeros((0, *shape), np.uint8)
 
     @property
     def tokenizer(self) -> Tokenizer:

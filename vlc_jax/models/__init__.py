@@ -35,6 +35,7 @@ from vlc_jax.models import (
     vlm2vec,
     xvlm,
 )
+from vlc_jax.models.tower import image_shape
 
 ImageTower = vit.ImageTower | resnet.ResNet | swin.Swin
 TextTower = (
@@ -246,12 +247,11 @@ def _hashable(value: Any) -> Any:
 
 def example_batch(model: clip.CLIP, size: int = 1) -> dict[str, jax.Array]:
     """A batch of zeros with the input shapes of `model`, for init and eval_shape."""
-    side = model.image.image_size
     if isinstance(model.text, text_vectors.VectorTower):
         text_ = jnp.zeros((size, model.text.width), jnp.float32)
     else:
         text_ = jnp.zeros((size, model.text.context_length), jnp.int32)
-    batch = {"image": jnp.zeros((size, side, side, 3), jnp.float32), "text": text_}
+    batch = {"image": jnp.zeros((size, *image_shape(model.image))), "text": text_}
     if model.head.reads_marks:
         batch["text_marks"] = jnp.zeros(text_.shape, jnp.int8)
     return batch
@@ -323,6 +323,8 @@ def _check_image(options: Mapping[str, Any]) -> None:
             f"{layers.SWIGLU} is an activation of MLPs, not of a stem; known: "
             f"{', '.join(layers.ACTIVATIONS)}"
         )
+    if options.get("position_grid"):
+        _check_naflex(options)
     positions = options.get("rope", "none")
     divisor = {"none": 1, "qk_1d": 2, "qk_2d": 4}[positions]
     if width // heads % divisor:
@@ -334,6 +336,24 @@ def _check_image(options: Mapping[str, Any]) -> None:
         raise errors.UsageError(
             f"rope_span={options['rope_span']} is an option of rope qk_2d; set it to None for qk_1d"
         )
+
+
+def _check_naflex(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for what a tower over images of any aspect ratio does not have."""
+    side, patch = options["image_size"], options["patch_size"]
+    if not patch or side % patch or side < 4:
+        raise errors.UsageError(
+            f"a NaFlex tower takes as many patches as a square of image_size has: it must be a "
+            f"multiple of patch_size; got {side} and {patch}"
+        )
+    fixed = {"pooling": "map", "class_token": False, "registers": 0, "rope": "none"}
+    fixed |= {"positions": "learned", "norm_after_pooling": False}
+    for key, value in fixed.items():
+        # the default of `pooling` is cls, those of the others are the values here
+        if (found := options.get(key, "cls" if key == "pooling" else value)) != value:
+            raise errors.UsageError(
+                f"a NaFlex tower (position_grid) has {key}={value!r}; got {found!r}"
+            )
 
 
 def _fields(module: type[nn.Module]) -> list[str]:

@@ -180,7 +180,7 @@ class ResNet(nn.Module, kw_only=True):
         A projected token is projection(value(feature)), as MaskCLIP computes dense features (Zhou
         et al. 2022, arXiv:2112.01071). There is no last norm: normed tokens are the raw ones.
         """
-        check_pixels(image, self.image_size)
+        check_pixels(image, self)
         x = self._stem(image.astype(self.dtype))
         make = layers.rematerialised(Bottleneck, self.remat)
         for stage, blocks in enumerate(self.stages):

@@ -162,7 +162,7 @@ class Swin(nn.Module, kw_only=True):
     ) -> types.ImageFeatures:
         """The mean of the tokens after the last norm (batch, embed) and, if requested, the tokens
         of the last stage row by row, (batch, patches, embed)."""
-        check_pixels(image, self.image_size)
+        check_pixels(image, self)
         last = len(self.stages) - 1
         dense = layers.Dense(self.width, True, self.dtype, _NORMAL, name="patch_embedding")
         x = dense(patches(image.astype(self.dtype), self.patch_size // 2**last))

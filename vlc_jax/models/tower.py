@@ -134,11 +134,17 @@ class Tower(nn.Module, kw_only=True):
         return lambda x: scaled(dense(x), request)
 
 
-def check_pixels(image: Float[Array, "batch height width channels"], side: int) -> None:
-    """Raises UsageError for images that are not squares of `side` pixels with three channels."""
-    if image.shape[1:] != (side, side, 3):
+def image_shape(tower: nn.Module) -> tuple[int, int, int]:
+    """(height, width, 3) of an image tower's images: squares, or mosaics with the row of a grid."""
+    side = tower.image_size
+    return (side + bool(getattr(tower, "position_grid", None)), side, 3)
+
+
+def check_pixels(image: Float[Array, "batch height width channels"], tower: nn.Module) -> None:
+    """Raises UsageError for images of another shape than those of the tower."""
+    if image.shape[1:] != (shape := image_shape(tower)):
         raise errors.UsageError(
-            f"this image tower takes images of shape ({side}, {side}, 3), got {image.shape[1:]}; "
+            f"this image tower takes images of shape {shape}, got {image.shape[1:]}; "
             "resize the input or set the model's image_size"
         )
 

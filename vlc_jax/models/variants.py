@@ -112,6 +112,11 @@ FAMILIES["siglip_i18n"] = {
     **FAMILIES["siglip"],
     "text": {**FAMILIES["siglip"]["text"], "vocab_size": 250_000, "projection": None},
 }
+# SigLIP 2's NaFlex, for images of any aspect ratio; positions of its pretraining at 256 pixels
+FAMILIES["siglip_naflex"] = {
+    **FAMILIES["siglip"],
+    "image": {**FAMILIES["siglip"]["image"], "position_grid": 16},
+}
 # texts of RoBERTa (models/roberta.py) in open_clip's models; QuickGELU is of the image tower
 _ROBERTA = {"kind": "roberta", "context_length": 77, "eos_id": 2, "pooling": "mean"}
 FAMILIES["roberta"] = {
@@ -248,6 +253,11 @@ VARIANTS: dict[str, Sizes] = {
         "siglip_i18n", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
     ),
     "SigLIP-gopt/16-256": Sizes("siglip", 1536, 256, 16, (1536, 40, 16), (1152, 27, 16, 4304)),
+    # image_size: a square with the largest number of patches, published for 256 of 16 pixels
+    "SigLIP2-B/16-naflex": Sizes("siglip_naflex", 768, 256, 16, (768, 12, 12), (768, 12, 12)),
+    "SigLIP2-SO400M/16-naflex": Sizes(
+        "siglip_naflex", 1152, 256, 16, (1152, 27, 16, 4304), (1152, 27, 16, 4304)
+    ),
     # EVA01-g/14: the image tower of InstructBLIP, too
     "EVA01-g/14": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (768, 12, 12)),
     "EVA01-g/14-plus": Sizes("eva01", 1024, 224, 14, (1408, 40, 16, 6144), (1024, 24, 16)),

@@ -1,16 +1,17 @@
 """The image tower: a vision transformer (Dosovitskiy et al. 2021) as CLIP and SigLIP use it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from vlc_jax import types
-from vlc_jax.models import layers, rope
+from vlc_jax import errors, types
+from vlc_jax.models import layers, naflex, rope
 from vlc_jax.models.tower import Tower, check_pixels, tokens_of
 
 
@@ -51,13 +52,16 @@ class AttentionPool(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Float[Array, "batch patches embed"]) -> Float[Array, "batch embed"]:
+    def __call__(
+        self, x: Float[Array, "batch patches embed"], ends: Int[Array, " batch"] | None = None
+    ) -> Float[Array, "batch embed"]:
+        """The pooled tokens; `ends`: position of the last real token of each image."""
         width = x.shape[-1]
         init = layers.initialisers("big_vision", width, 1)
         probe = self.param("probe", nn.initializers.xavier_uniform(), (1, width))
         attention = layers.Attention(self.heads, init, self.dtype, name="attention")
         mlp = layers.MLP(self.mlp_width, self.activation, init, self.dtype, name="mlp")
-        y = attention(probe[None], x)
+        y = attention(probe[None], x, positions=ends)
         return (y + mlp(layers.layer_norm(self.epsilon, self.dtype, "norm")(y)))[:, 0]
 
 
@@ -77,6 +81,10 @@ class ImageTower(Tower, kw_only=True):
     pool_heads, pool_mlp_width: of pooling map; None: those of the blocks.
     positions: learned | sincos2d: initialisation of the trained position embedding; sincos2d is
       multiplied by `amplitude`.
+    position_grid: NaFlex, for images of any aspect ratio: side of the grid of position embeddings,
+      which are resampled to the grid of each image. Images are mosaics of up to
+      (image_size / patch_size)^2 patches (models/naflex.py), those behind an image's last one are
+      masked; only with pooling map, and without tokens in the results. None: squares.
     registers: further tokens behind the class token, without positions and in no result (DINOv2;
       Darcet et al. 2024, arXiv:2309.16588).
     rope: none | qk_1d | qk_2d: rotary embedding of the queries and keys of the patches in every
@@ -98,6 +106,7 @@ class ImageTower(Tower, kw_only=True):
     pool_mlp_width: int | None = None
     positions: Literal["learned", "sincos2d"] = "learned"
     amplitude: float = 1.0
+    position_grid: int | None = None
     registers: int = 0
     rope: Literal["none", "qk_1d", "qk_2d"] = "none"
     rope_span: int | None = None
@@ -113,7 +122,7 @@ class ImageTower(Tower, kw_only=True):
 
     @property
     def grid(self) -> int:
-        """Patches per side."""
+        """Patches per side; of a mosaic, not of an image."""
         if self.stem:
             return self.image_size // 2 ** len(self.stem)
         return self.image_size // self.patch_size
@@ -131,16 +140,17 @@ class ImageTower(Tower, kw_only=True):
         matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
         Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
         """
-        check_pixels(image, self.image_size)
-        x = self._embed(image.astype(self.dtype))
+        check_pixels(image, self)
+        grids = self._grids(image, request) if self.position_grid else None
+        ends = None if grids is None else grids.rows * grids.columns - 1
+        x = self._embed((image if grids is None else image[:, 1:]).astype(self.dtype))
         if self.has_class_token:
             token = self.param(
                 "class_embedding", nn.initializers.normal(self.width**-0.5), (self.width,)
             )
             token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.width))
             x = jnp.concatenate([token, x], axis=1)
-        positions = self.param("position_embedding", self._position_init, x.shape[1:])
-        x = x + positions.astype(x.dtype)[None]
+        x = x + self._positions(x.shape[1], grids).astype(x.dtype)
         first = int(self.has_class_token)
         if self.registers:
             init = nn.initializers.normal(self.width**-0.5)
@@ -153,12 +163,12 @@ class ImageTower(Tower, kw_only=True):
         queries = jnp.zeros(x.shape[0], jnp.int32) if only_class_token else None
         rotation = self._rotation(num_prefix_tokens=x.shape[1] - self.grid**2)
         x = types.shard_batch(x)
-        raw = self._blocks(x, is_causal=False, positions=queries, rotation=rotation)
+        raw = self._blocks(x, is_causal=False, positions=queries, rotation=rotation, ends=ends)
         if self.registers and not only_class_token:
             raw = jnp.concatenate([raw[:, :first], raw[:, first + self.registers :]], axis=1)
         norm = self._norm("norm")
         normed = norm(raw)
-        project, pool = self._projection(request), self._pooling()
+        project, pool = self._projection(request), self._pooling(ends)
 
         def project_each(tokens: jax.Array) -> jax.Array:
             if self.pooling == "map":
@@ -168,6 +178,16 @@ class ImageTower(Tower, kw_only=True):
         tokens = tokens_of(request, raw, normed, project_each)
         pooled = norm(pool(raw)) if self.norm_after_pooling else pool(normed)
         return types.ImageFeatures(project(pooled), tokens)
+
+    def _grids(
+        self, mosaic: Float[Array, "batch height width channels"], request: types.FeatureRequest
+    ) -> naflex.Grids:
+        if request.has_tokens:
+            raise errors.UsageError(
+                "this image tower takes images of any aspect ratio (NaFlex), whose patches are no "
+                "square grid: heads and maps that read patches need a SigLIP 2 of fixed resolution"
+            )
+        return naflex.grids(mosaic, self.grid**2)
 
     def _embed(
         self, image: Float[Array, "batch height width channels"]
@@ -192,6 +212,15 @@ class ImageTower(Tower, kw_only=True):
             )(x)
         return x.reshape(x.shape[0], -1, self.width)
 
+    def _positions(
+        self, length: int, grids: naflex.Grids | None
+    ) -> Float[Array, "images length embed"]:
+        """Position embeddings of all tokens, (1, length, embed), or of each image's grid."""
+        rows = length if grids is None else self.position_grid**2
+        table = self.param("position_embedding", self._position_init, (rows, self.width))
+        table = jnp.asarray(table)  # numpy's where parameters are constants of a program
+        return table[None] if grids is None else naflex.positions(table, grids, length)
+
     def _position_init(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
         if self.positions == "learned":
             return nn.initializers.normal(self.width**-0.5)(key, shape)
@@ -212,13 +241,13 @@ class ImageTower(Tower, kw_only=True):
         return rope.table(angles, num_prefix_tokens, self.rope_layout)
 
     def _pooling(
-        self,
+        self, ends: Int[Array, " batch"] | None
     ) -> Callable[[Float[Array, "batch patches embed"]], Float[Array, "batch embed"]]:
         if self.pooling == "cls":
             return lambda x: x[:, 0]
         if self.pooling == "mean":
             return lambda x: x[:, int(self.has_class_token) :].mean(axis=1)
-        return AttentionPool(
+        pool = AttentionPool(
             self.pool_heads or self.heads,
             self.pool_mlp_width or self.mlp_width or 4 * self.width,
             self.activation,
@@ -226,3 +255,4 @@ class ImageTower(Tower, kw_only=True):
             self.dtype,
             name="pooling",
         )
+        return partial(pool, ends=ends)

@@ -27,6 +27,7 @@ from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
+from vlc_jax.models import variants
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.run.workdir import is_workdir, saved_config
 from vlc_jax.setup import addresses
@@ -270,7 +271,7 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
     crop = config.input.crop
     if not is_training:
         crop = config.input.eval_crop or ("centre" if crop in transforms.RANDOM else crop)
-        known("crop of evaluation", crop, (*transforms.CENTRES, transforms.MARGIN, "none", "pad"))
+        known("crop of evaluation", crop, transforms.OF_EVALUATION)
     with usage_errors():
         return transforms.ImageTransform(
             size=config.input.image_size,
@@ -278,7 +279,13 @@ def image_transform(config: ConfigDict, is_training: bool) -> Transform:
             scale=tuple(config.input.crop_scale),
             **(config.input.jitter if is_training else {}),
             interpolation=config.input.interpolation,
+            patch_size=_patch_size(config) if crop == transforms.NAFLEX else None,
         )
+
+
+def _patch_size(config: ConfigDict) -> int | None:
+    variant = known("variant", config.model.variant, variants.VARIANTS)
+    return config.model.image.get("patch_size") or variants.VARIANTS[variant].patch_size
 
 
 def hard_texts(config: ConfigDict) -> dict[str, HardTexts]:

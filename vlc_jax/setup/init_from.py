@@ -403,6 +403,7 @@ def architecture(model: nn.Module) -> weights.Architecture:
         may_cut_text=weights_compatibility.may_cut_text(model),
         logit_bias=model.logit_bias_init,
         context_length=getattr(model.text, "context_length", 0),
+        is_naflex=bool(getattr(image, "position_grid", None)),
         # as transformers: DINOv2 resamples its positions plainly, with registers antialiased
         antialias=bool(not getattr(image, "layer_scale", False) or image.registers),
     )

@@ -70,10 +70,11 @@ def _choose_attention(tower: Tower, implementation: str, platform: str) -> atten
     length = tower.context_length if is_text else tower.grid**2 + tower.has_class_token
     kind = {"dtype": jnp.dtype(tower.dtype).name, "head_dim": tower.width // tower.heads}
     mask = "causal" if is_causal else "none"
+    has_padding = tower.padding_mask if is_text else getattr(tower, "position_grid", None)
     return attention.choose(
         implementation,
         platform=platform,
-        mask="lengths" if is_text and tower.padding_mask else mask,
+        mask="lengths" if has_padding else mask,
         probe=partial(attention.failure, "cudnn", length=length, is_causal=is_causal, **kind),
         **kind,
     )

@@ -14,6 +14,7 @@ from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError, known
 from vlc_jax.models import layers
 from vlc_jax.models.parameters import TOWERS, Parameters
+from vlc_jax.models.tower import image_shape
 from vlc_jax.setup import data, duration, resolve, validate, weights_config
 from vlc_jax.types.setup import Setup
 
@@ -205,11 +206,14 @@ def batch_shapes(
 
     Stored features have the shapes of the frozen towers' features, in FEATURE_DTYPE.
     """
-    rows, size, tokenizer = config.batch_size, config.input.image_size, data.tokenizer_shape(config)
+    rows, tokenizer = config.batch_size, data.tokenizer_shape(config)
     negatives, positives = config.input.negatives, config.input.positives
     texts = {"": None, "positive_": positives.count}
     texts["negative_"] = negatives.count + negatives.of_positives * positives.count
-    shapes = {"image": ((rows, size, size, 3), "uint8"), "id": ((rows, 2), "uint32")}
+    shapes = {
+        "image": ((rows, *image_shape(parameters.model.image)), "uint8"),
+        "id": ((rows, 2), "uint32"),
+    }
     shapes |= {"mask": ((rows,), "bool"), "stop": ((rows,), "bool")}
     is_vector = tokenizer.width is not None
     for kind, count in texts.items():
@@ -239,9 +243,9 @@ def batch_shapes(
 def _feature_shapes(
     config: ConfigDict, parameters: Parameters, texts: Mapping[str, Any]
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    size = config.input.image_size
+    shape = (config.batch_size, *image_shape(parameters.model.image))
     batch = {key: jax.ShapeDtypeStruct(*shape) for key, shape in texts.items() if "text" in key}
-    batch["image"] = jax.ShapeDtypeStruct((config.batch_size, size, size, 3), "float32")
+    batch["image"] = jax.ShapeDtypeStruct(shape, "float32")
     towers = partial(parameters.model.apply, method="tower_features")
     features = jax.eval_shape(towers, {"params": parameters.shapes}, batch)
     stored = [name for name in TOWERS if name in config.frozen]

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known
 from vlc_jax.input_pipeline import benchmarks
+from vlc_jax.input_pipeline.images import transforms
 from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.heads import Decoding
@@ -309,11 +310,30 @@ def check_model(config: ConfigDict, mode: str, tokenizer: Tokenizer, model: nn.M
     check_functional_words(config, model)
     check_text_lengths(config, model)
     check_question(config, model)
+    check_crop(config, mode, model)
     if mode == "train" and isinstance(model.image, ResNet) and not config.init_from:
         raise UsageError(
             f"the batch norm of {config.model.variant} has stored statistics, which training keeps:"
             " set config.init_from to weights, or train a vision transformer from scratch"
         )
+
+
+def check_crop(config: ConfigDict, mode: str, model: nn.Module) -> None:
+    """Raises UsageError if images are made into mosaics and the tower takes squares, or vice versa.
+
+    mode: as in `setup.resolve`; the crop of training is read by training alone.
+    """
+    is_naflex = bool(getattr(model.image, "position_grid", None))
+    crops = {"input.eval_crop": data.image_transform(config, is_training=False).crop}
+    if mode == "train" and config.input.source != "features":
+        crops["input.crop"] = config.input.crop
+    for field, crop in crops.items():
+        if (crop == transforms.NAFLEX) != is_naflex:
+            rule = "any aspect ratio: set it to" if is_naflex else "one shape: it cannot be"
+            raise UsageError(
+                f"config.{field} is {crop}, and the image tower of {config.model.variant} takes "
+                f"images of {rule} naflex"
+            )
 
 
 def check_text_lengths(config: ConfigDict, model: nn.Module) -> None:

@@ -31,7 +31,7 @@ VARIANT_FAMILIES = {
     "clip": ("openai", "resnet", "open_clip", "eva01", "eva02", "eva02_e"),
     "clip_hf": ("openai", "open_clip", "roberta", "xlm_roberta"),
     "siglip": ("siglip", "siglip_i18n"),
-    "siglip2": ("siglip",),
+    "siglip2": ("siglip", "siglip_naflex"),
     "pe": ("pe", "pe_b", "pe_g"),
     "openvision": ("openvision", "clipa"),
     "dinov2": ("dinov2", "dinov2_g"),
@@ -42,8 +42,10 @@ FORMAT_FAMILIES = {
     "open_clip_eva02": ("eva02",),
     "open_clip_roberta": ("roberta", "xlm_roberta"),
     **dict.fromkeys(("open_clip_pe", "pe"), VARIANT_FAMILIES["pe"]),
+    **dict.fromkeys(weights.naflex.FORMATS, ("siglip_naflex",)),
 }
 OF_WEIGHTS = "init_from"  # config.model.name for "the model of config.init_from"; also with ":HEAD"
+POSITION_GRID = variants.FAMILIES["siglip_naflex"]["image"]["position_grid"]
 GEMMA_TOKENS = 256_000  # SigLIP 2's vocabulary
 # MetaCLIP 2's vocabularies, of mT5 (of L/14, of smaller ones) and XLM-V
 WORLDWIDE_TOKENS = (250_100, 250_000, 901_629)
@@ -166,15 +168,26 @@ def config_of_weights(
             _use_tokenizer(config, tokenizer)
         _use_texts(config, sizes, format_, metadata)
         config.text.context_length = context_length or config.text.context_length
-        registers = arrays.get("embeddings.register_tokens")
-        if registers is not None and registers.ndim == 3:  # another shape is refused on loading
-            config.model.image.registers = registers.shape[1]
+        _use_image_tower(config, sizes, format_, arrays)
         _apply(config, metadata, variant, path)
         _use_centre_crop(config, weights.centre_crop(format_))
         if activation:
             config.model.activation = activation
         config.evals = ConfigDict()
     return config
+
+
+def _use_image_tower(
+    config: ConfigDict, sizes: weights.sizes.Sizes, format_: str, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Sets what differs between image towers of the same sizes: registers, NaFlex."""
+    registers = arrays.get("embeddings.register_tokens")
+    if registers is not None and registers.ndim == 3:  # another shape is refused on loading
+        config.model.image.registers = registers.shape[1]
+    if format_ in weights.naflex.FORMATS:
+        config.input.crop = transforms.NAFLEX
+        if sizes.grid != POSITION_GRID:
+            config.model.image.position_grid = sizes.grid
 
 
 def _use_texts(
@@ -290,7 +303,8 @@ def _image_size(
     Raises UsageError if the files contradict the position grid.
     """
     pixels = metadata.get("image_size")
-    if not sizes.text:  # DINOv2, whose positions are of 518 pixels and resampled always
+    # DINOv2, whose positions are of 518 pixels, and NaFlex: they are resampled always
+    if not sizes.text or variants.VARIANTS[variant].family == "siglip_naflex":
         return pixels or variants.VARIANTS[variant].image_size
     if pixels is not None and pixels // sizes.patch_size != sizes.grid:
         raise UsageError(

@@ -51,7 +51,7 @@ from vlc_jax.weights.rename import Rule
 
 # --to -> kind of model -> format
 TARGETS = {
-    "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
+    "hf": {"CLIP": "hf_clip", "SigLIP": "hf_siglip", "SigLIP 2 NaFlex": "hf_siglip2_naflex"},
     "open_clip": {
         "CLIP": "openai",
         "RoBERTa-CLIP": "open_clip_roberta",
@@ -59,8 +59,8 @@ TARGETS = {
         "EVA01-CLIP": "open_clip_eva01",
         "EVA02-CLIP": "open_clip_eva02",
     },
-    "big_vision": {"SigLIP": "big_vision"},
-    "big_vision_scan": {"SigLIP": "big_vision_scan"},
+    "big_vision": {"SigLIP": "big_vision", "SigLIP 2 NaFlex": "big_vision_naflex"},
+    "big_vision_scan": {"SigLIP": "big_vision_scan", "SigLIP 2 NaFlex": "big_vision_naflex_scan"},
     "peft": {"CLIP": "hf_clip", "SigLIP": "hf_siglip"},
     # models without a text tower: tools/llava_folder.py
     "llava": {},
@@ -196,7 +196,7 @@ def filler(setup: Setup, workdir: Path, target: str, platforms: Sequence[str]) -
 
     def fill(out: Path, latest: init_from.Latest) -> None:
         arrays = renamed_arrays(setup, latest, workdir, target, TARGETS[target][kind])
-        write(out, target, arrays, describe(setup, kind == "SigLIP"), setup)
+        write(out, target, arrays, describe(setup, "SigLIP" in kind), setup)
 
     return fill
 
@@ -235,6 +235,8 @@ def _kind(model: CLIP) -> str:
         return "Swin-CLIP"
     if image.norm_after_pooling:
         return "OpenVision"
+    if image.position_grid:
+        return "SigLIP 2 NaFlex"
     if image.pooling == "map":
         return "PE-Core" if image.pre_norm else "SigLIP"
     # EVA02-E has the blocks of EVA01
@@ -309,6 +311,7 @@ def describe(setup: Setup, is_siglip: bool) -> folder.Model:
         interpolation=metadata["interpolation"],
         roberta=(text.pooling, text.projection_kind) if isinstance(text, RobertaTower) else None,
         stages=image.stages if is_resnet else (),
+        position_grid=getattr(image, "position_grid", None),
     )
 
 

@@ -3,8 +3,9 @@
   python vlc_jax/tools/load_exported.py hf|open_clip|peft FOLDER INPUTS.npz OUTPUTS.npz
 
 A script for a Python environment with the library, with or without JAX. Inputs: "image" (n, side,
-side, 3) normalised, "text" (n, length) ids. Outputs: "image" and "text", embeddings of unit length,
-and "scale". Exit code 4: the library is not installed.
+side, 3) normalised, "text" (n, length) ids; of NaFlex also "patches" (n, patches, pixels) and
+"grids" (n, 2). Outputs: "image" and "text", embeddings of unit length, and "scale". Exit code 4:
+the library is not installed.
 """
 
 import enum
@@ -44,7 +45,10 @@ def open_clip(folder, image, text):
     import open_clip
 
     model = open_clip.create_model(f"local-dir:{folder}").eval()
-    embeddings = model.encode_image(image, normalize=True), model.encode_text(text, normalize=True)
+    embeddings = (
+        model.encode_image(image["pixel_values"], normalize=True),
+        model.encode_text(text, normalize=True),
+    )
     return *embeddings, model.logit_scale.exp()
 
 
@@ -113,8 +117,16 @@ def without_torchvision():
         sys.modules[name].InterpolationMode = mode
 
 
+def naflex(patches, grids):
+    """The images of a Siglip2Model."""
+    import torch
+
+    mask = torch.arange(patches.shape[1])[None] < grids.prod(1, keepdim=True)
+    return {"pixel_values": patches, "pixel_attention_mask": mask, "spatial_shapes": grids}
+
+
 def _embeddings(model, image, text):
-    outputs = model.eval()(input_ids=text, pixel_values=image)
+    outputs = model.eval()(input_ids=text, **image)
     parts = (
         part / part.norm(dim=-1, keepdim=True)
         for part in (outputs.image_embeds, outputs.text_embeds)
@@ -130,7 +142,9 @@ def main():
 
         load = {"hf": hugging_face, "open_clip": open_clip, "peft": peft}[target]
         with np.load(inputs) as arrays:
-            image = torch.from_numpy(arrays["image"]).permute(0, 3, 1, 2)
+            image = {"pixel_values": torch.from_numpy(arrays["image"]).permute(0, 3, 1, 2)}
+            if "grids" in arrays:
+                image = naflex(*(torch.from_numpy(arrays[key]) for key in ("patches", "grids")))
             text = torch.from_numpy(arrays["text"].astype(np.int64))
         # torch 2.13: the first sines of a process can be precise to only four digits, and rotary
         # tables need sines

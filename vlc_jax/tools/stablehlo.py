@@ -20,6 +20,7 @@ import numpy as np
 
 from vlc_jax.devices import runtime
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.models.tower import image_shape
 from vlc_jax.setup import model as model_setup
 from vlc_jax.setup.exported_config import PROGRAMS
 from vlc_jax.types.setup import Setup
@@ -112,8 +113,8 @@ def _towers(setup: Setup, params: Any) -> dict[str, tuple[Any, np.ndarray]]:
     def function(method: Any) -> Any:
         return jax.jit(lambda rows: nn.apply(method, model)(variables, rows).pooled)
 
-    rng, side = np.random.default_rng(0), model.image.image_size
-    pixels = rng.integers(0, 256, (ROWS, side, side, 3), np.uint8)
+    rng, shape = np.random.default_rng(0), (ROWS, *image_shape(model.image))
+    pixels = rng.integers(0, 256, shape, np.uint8)
     ids = setup.tokenizer(["a photo of a cat", "the horse eats the grass", ""][:ROWS])
     return {
         "image": (function(lambda m, x: m.encode_image(setup.normalise(x))), pixels),
@@ -127,6 +128,7 @@ def _preprocessing(setup: Setup) -> dict[str, Any]:
         "centre": "resize the short side to size, crop the centre",
         "none": "resize to size x size, whatever the aspect ratio",
         "pad": "pad to a square with the mean colour, resize to size x size",
+        "naflex": "to a mosaic of patches, as vlc_jax/input_pipeline/images/naflex.py",
     }
     return {
         "size": transform.size,

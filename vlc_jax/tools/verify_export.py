@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.images import naflex
+from vlc_jax.models.tower import image_shape
 from vlc_jax.tools import load_exported
 
 # Of cosines in float32.
@@ -30,11 +32,10 @@ def check(
     """
     if target not in LIBRARIES:
         return f"not checked: there is no library to load {target} with"
-    side = model.image.image_size
-    image = np.random.default_rng(0).normal(size=(len(text), side, side, 3)).astype(np.float32)
+    images = _images(model, len(text))
     with tempfile.TemporaryDirectory() as name:
         inputs, outputs = Path(name) / "inputs.npz", Path(name) / "outputs.npz"
-        np.savez(inputs, image=image, text=text)
+        np.savez(inputs, text=text, **images)
         script = Path(load_exported.__file__)
         try:
             done = subprocess.run(
@@ -55,7 +56,7 @@ def check(
             raise WeightsError(f"{LIBRARIES[target]} cannot load the exported folder: {last}")
         with np.load(outputs) as arrays:
             theirs, scale = arrays["image"] @ arrays["text"].T, arrays["scale"].item()
-    ours = np.asarray(_scores(model, params, image, text))
+    ours = np.asarray(_scores(model, params, images["image"], text))
     difference = float(np.abs(ours - theirs).max())
     our_scale = float(jnp.exp(params["logit_scale"]))
     if difference > TOLERANCE or abs(scale / our_scale - 1) > TOLERANCE:
@@ -67,6 +68,20 @@ def check(
     return (
         f"checked: {LIBRARIES[target]} gives the same scores, largest difference {difference:.1e}"
     )
+
+
+def _images(model: nn.Module, count: int) -> dict[str, np.ndarray]:
+    """Noise, "image"; of NaFlex mosaics of several aspect ratios, also as "patches" and "grids"."""
+    rng, tower = np.random.default_rng(0), model.image
+    if not getattr(tower, "position_grid", None):
+        return {"image": rng.normal(size=(count, *image_shape(tower))).astype(np.float32)}
+    patch, across = tower.patch_size, tower.grid
+    grids = np.array([(max(across - i, 1), min(across + i, across**2)) for i in range(count)])
+    pictures = [rng.integers(0, 256, (*patch * grid, 3), np.uint8) for grid in grids]
+    mosaics = [naflex.mosaic(picture, patch, tower.image_size) for picture in pictures]
+    image = np.stack(mosaics).astype(np.float32) / 127.5 - 1
+    patches = image[:, 1:].reshape(count, across, patch, across, patch, 3).swapaxes(2, 3)
+    return {"image": image, "patches": patches.reshape(count, across**2, -1), "grids": grids}
 
 
 def _scores(model: nn.Module, params: Any, image: np.ndarray, text: np.ndarray) -> jax.Array:

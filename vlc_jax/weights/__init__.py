@@ -19,6 +19,7 @@ from vlc_jax.weights import (
     llm2clip,
     long_clip,
     metadata,
+    naflex,
     open_clip,
     openai,
     peft,
@@ -42,6 +43,7 @@ __all__ = [
     "llm2clip",
     "load",
     "metadata",
+    "naflex",
     "peft",
     "position",
     "read",
@@ -61,6 +63,7 @@ class Architecture(NamedTuple):
     logit_bias: float | None = None
     antialias: bool = True  # how image positions are resampled; False: DINOv2 without registers
     context_length: int = 0  # tokens; FG-CLIP has other arrays for long texts
+    is_naflex: bool = False  # the tower takes images of any aspect ratio
 
 
 class Format(NamedTuple):
@@ -69,6 +72,7 @@ class Format(NamedTuple):
     names: array names that identify the format; a file must have them all.
     rules: renaming rules for a model.
     ignored: regular expressions of names in its files that are no parameters.
+    matrix: a name of which the array has two axes, where another format has a convolution.
     unpack, pack: arrays of a file -> arrays with the names of `rules`, and back; None: identity.
     """
 
@@ -77,7 +81,14 @@ class Format(NamedTuple):
     ignored: tuple[str, ...] = ()
     unpack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
     pack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
+    matrix: str | None = None
 
+
+_BIG_VISION = ("params/img/MAPHead_0/probe", "params/txt/Embed_0/embedding")
+_BIG_VISION_SCAN = (
+    "params/img/MAPHead_0/probe",
+    "params/img/Transformer/encoderblock/LayerNorm_0/scale",
+)
 
 # Order matters: `detect` returns the first format whose names are all in the file.
 FORMATS: dict[str, Format] = {
@@ -139,6 +150,14 @@ FORMATS: dict[str, Format] = {
         lambda a: huggingface.clip_rules(a.patch_size),
         huggingface.IGNORED,
     ),
+    "hf_siglip2_naflex": Format(
+        ("vision_model.head.probe", "text_model.head.weight"),
+        lambda a: huggingface.siglip_rules(a.patch_size),
+        huggingface.IGNORED,
+        unpack=naflex.from_hugging_face,
+        pack=naflex.to_hugging_face,
+        matrix=naflex.HUGGING_FACE,
+    ),
     "hf_siglip": Format(
         ("vision_model.head.probe", "text_model.head.weight"),
         lambda a: huggingface.siglip_rules(a.patch_size),
@@ -166,41 +185,41 @@ FORMATS: dict[str, Format] = {
         pack=blip.without_temperature,
     ),
     "xvlm": Format(xvlm.NAMES, lambda _: xvlm.rules(), xvlm.IGNORED, unpack=xvlm.unpacked),
+    "big_vision_naflex_scan": Format(
+        _BIG_VISION_SCAN,
+        lambda a: big_vision.rules(a.heads, a.patch_size),
+        unpack=lambda arrays: naflex.from_big_vision(big_vision.unstacked(arrays)),
+        pack=lambda arrays: big_vision.stacked(naflex.to_big_vision(arrays)),
+        matrix=naflex.BIG_VISION,
+    ),
+    "big_vision_naflex": Format(
+        _BIG_VISION,
+        lambda a: big_vision.rules(a.heads, a.patch_size),
+        unpack=naflex.from_big_vision,
+        pack=naflex.to_big_vision,
+        matrix=naflex.BIG_VISION,
+    ),
     "big_vision_scan": Format(
-        ("params/img/MAPHead_0/probe", "params/img/Transformer/encoderblock/LayerNorm_0/scale"),
+        _BIG_VISION_SCAN,
         lambda a: big_vision.rules(a.heads, a.patch_size),
         unpack=big_vision.unstacked,
         pack=big_vision.stacked,
     ),
-    "big_vision": Format(
-        ("params/img/MAPHead_0/probe", "params/txt/Embed_0/embedding"),
-        lambda a: big_vision.rules(a.heads, a.patch_size),
-    ),
+    "big_vision": Format(_BIG_VISION, lambda a: big_vision.rules(a.heads, a.patch_size)),
 }
 
 
 def detect(arrays: Mapping[str, np.ndarray]) -> str:
     """Name of the format of `arrays`, by their names. Raises WeightsError for an unknown format."""
     for name, candidate in FORMATS.items():
-        if all(array in arrays for array in candidate.names):
+        if all(array in arrays for array in candidate.names) and (
+            candidate.matrix is None or getattr(arrays.get(candidate.matrix), "ndim", 0) == 2
+        ):
             return name
     raise WeightsError(
         f"weights of no known format ({', '.join(FORMATS)}); the first names are "
         f"{', '.join(list(arrays)[: rename.SHOWN])}"
     )
-
-
-# Names of SigLIP 2 NaFlex: a matrix in place of a convolution, and timm's NaFlexVit.
-_NAFLEX = ("vision_model.embeddings.patch_embedding.weight", "visual.trunk.embeds.proj.weight")
-
-
-def _check_fixed_resolution(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises WeightsError for SigLIP 2 NaFlex."""
-    if any(name in arrays and arrays[name].ndim == 2 for name in _NAFLEX):
-        raise WeightsError(
-            "weights of SigLIP 2 NaFlex, whose images have any aspect ratio; only SigLIP 2 of "
-            "fixed resolution is supported"
-        )
 
 
 def centre_crop(name: str) -> str:
@@ -216,7 +235,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
     """
     arrays = files.read(path, only_shapes=only_shapes)
     try:
-        _check_fixed_resolution(arrays)
+        naflex.check_names(arrays)
         name = detect(arrays)
         unpack = FORMATS[name].unpack
         return (unpack(arrays) if unpack else arrays), name
@@ -238,6 +257,11 @@ def load(
     arrays, name = read(path)
     expected = {key: tuple(value.shape) for key, value in flatten(shapes).items()}
     try:
+        if name in naflex.FORMATS and not architecture.is_naflex:
+            raise WeightsError(
+                "weights of SigLIP 2 NaFlex, whose images have any aspect ratio: set "
+                "config.model.variant to SigLIP2-B/16-naflex or SigLIP2-SO400M/16-naflex"
+            )
         rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
         biases = [theirs for r in rules if r.ours == (_BIAS,) for theirs in r.theirs]
         has_bias = any(bias in arrays for bias in biases)

@@ -33,13 +33,14 @@ class Model(NamedTuple):
     pad_id: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    crop: str  # centre | none
+    crop: str  # centre | none | naflex
     is_siglip: bool
     is_eva: bool = False
     interpolation: str = "bicubic"
     # pooling and kind of projection of a RoBERTa; None: texts of another transformer
     roberta: tuple[str, str] | None = None
     stages: tuple[int, ...] = ()  # of a ResNet
+    position_grid: int | None = None  # of NaFlex, side of the table of positions
 
 
 # Fields of a tower -> keys of transformers' configs.
@@ -63,11 +64,17 @@ def hugging_face(model: Model) -> dict[str, Any]:
             "eos_token_id is 2, which the old configs of OpenAI's models have: export to open_clip"
         )
     kind = "siglip" if model.is_siglip else "clip"
+    kind = "siglip2" if model.position_grid else kind
     towers = {
         part: huggingface_config.write_section(tower._asdict(), _KEYS)
         for part, tower in (("image", model.image), ("text", model.text))
     }
-    vision = towers["image"] | {"image_size": model.image_size, "patch_size": model.patch_size}
+    vision = towers["image"] | {"patch_size": model.patch_size}
+    vision |= (
+        {"num_patches": model.position_grid**2}
+        if model.position_grid
+        else {"image_size": model.image_size}
+    )
     text = towers["text"] | {
         "vocab_size": model.vocab_size,
         "max_position_embeddings": model.context_length,
@@ -78,13 +85,16 @@ def hugging_face(model: Model) -> dict[str, Any]:
     # CLIP has one projection_dim for both towers, SigLIP projects texts only.
     projection = {"projection_size": model.embed} if model.is_siglip else {}
     config = {
-        "architectures": ["SiglipModel" if model.is_siglip else "CLIPModel"],
+        "architectures": [_CLASSES[kind]],
         "model_type": kind,
         "vision_config": {"model_type": f"{kind}_vision_model", **vision},
         "text_config": {"model_type": f"{kind}_text_model", **text, **projection},
         **({} if model.is_siglip else {"projection_dim": model.embed}),
     }
     return {"config.json": config, "preprocessor_config.json": _processor(model)}
+
+
+_CLASSES = {"clip": "CLIPModel", "siglip": "SiglipModel", "siglip2": "Siglip2Model"}
 
 
 def _check_crop(model: Model) -> None:
@@ -109,6 +119,9 @@ def _processor(model: Model) -> dict[str, Any]:
     }
     side = model.image_size
     square = {"height": side, "width": side}
+    if model.position_grid:
+        sizes = {"patch_size": model.patch_size, "max_num_patches": (side // model.patch_size) ** 2}
+        return {"image_processor_type": "Siglip2ImageProcessor", **common, **sizes}
     # SiglipImageProcessor never crops; CLIPImageProcessor crops by default.
     if model.crop == "none":
         kind = "SiglipImageProcessor" if model.is_siglip else "CLIPImageProcessor"

@@ -1,5 +1,6 @@
 """Metadata in Hugging Face's config.json and in its processors' files."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # MetaCLIP 2: CLIP's arrays and formulas, but texts always end at eos_token_id, 2 as well
 _DEFAULTS["metaclip_2"] = _DEFAULTS["clip"]
+_DEFAULTS["siglip2"] = _DEFAULTS["siglip"]  # NaFlex, for images of any aspect ratio
 DINOV2 = ("dinov2", "dinov2_with_registers")
 # Keys of a tower that are read here, or that show in the shapes of its arrays.
 TOWER = (
@@ -119,12 +121,6 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     kind = str(config.get("model_type"))[:50]
     if kind in DINOV2:
         return _dinov2(config, file)
-    if kind == "siglip2":
-        raise WeightsError(
-            f"{file} is of SigLIP 2 NaFlex (model_type 'siglip2'), for images of any aspect ratio; "
-            "only SigLIP 2 of fixed resolution is supported (model_type 'siglip', as of "
-            "google/siglip2-base-patch16-224)"
-        )
     if kind not in _DEFAULTS:
         known = [*_DEFAULTS, *DINOV2]
         raise WeightsError(f"{file} is of model_type {kind!r}; known: {known}")
@@ -143,7 +139,7 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
         config_keys.check(
             section,
             f"{file}, {name}",
-            read=TOWER,
+            read=(*TOWER, "num_patches") if kind == "siglip2" else TOWER,
             fixed=_TOWER_FIXED,
             harmless=config_keys.TRANSFORMERS,
         )
@@ -196,7 +192,14 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
     "BitImageProcessor": _CLIP_PIXELS,
     "SiglipImageProcessor": _SIGLIP_PIXELS,
     "Gemma3ImageProcessor": _SIGLIP_PIXELS | {"resample": 2},
+    "Siglip2ImageProcessor": {
+        "max_num_patches": 256,
+        "resample": 2,
+        "image_mean": (0.5,) * 3,
+        "image_std": (0.5,) * 3,
+    },
 }
+_NAFLEX_PATCH = 16  # of the published models and the default of the processor
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _OTHER_RESAMPLING = {0: "nearest", 1: "lanczos", 4: "box", 5: "hamming"}
 _PIXELS_FIXED = {
@@ -230,11 +233,10 @@ def processor(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Metadata of an image processor, in preprocessor_config.json."""
     name = config.get("image_processor_type") or config.get("feature_extractor_type")
     kind = str(name).removesuffix("Fast").removesuffix("Pil")
-    if kind == "Siglip2ImageProcessor":
-        raise WeightsError(f"{file}: {name} is of SigLIP 2 NaFlex; use one of fixed resolution")
-    config_keys.check(
-        config, file, read=_PIXELS_READ, fixed=_PIXELS_FIXED, harmless=_PIXELS_HARMLESS
-    )
+    is_naflex, read, fixed = kind == "Siglip2ImageProcessor", _PIXELS_READ, _PIXELS_FIXED
+    if is_naflex:
+        read, fixed = read | {"max_num_patches"}, fixed | {"patch_size": (_NAFLEX_PATCH,)}
+    config_keys.check(config, file, read=read, fixed=fixed, harmless=_PIXELS_HARMLESS)
     factor = config.get("rescale_factor")
     if factor is not None and abs(255 * factor - 1) > 1e-3:
         raise WeightsError(f"{file}: rescale_factor is {factor}; only 1/255 is supported")
@@ -245,7 +247,19 @@ def processor(config: Mapping[str, Any], file: str) -> dict[str, Any]:
             metadata[ours] = tuple(values[key])
     if values.get("resample") is not None:
         metadata["interpolation"] = _interpolation(values["resample"], file)
-    return metadata | _crop(values, file, kind)
+    return metadata | (_naflex(values, file) if is_naflex else _crop(values, file, kind))
+
+
+def _naflex(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`crop` and `image_size`. Raises WeightsError for a number of patches that is no square."""
+    patches = values["max_num_patches"]
+    side = math.isqrt(patches)
+    if side**2 != patches:
+        raise WeightsError(
+            f"{where}: max_num_patches is {patches}; only squares are supported, such as 256, 576 "
+            "and 1024"
+        )
+    return {"crop": "naflex", "image_size": side * _NAFLEX_PATCH}
 
 
 def _interpolation(number: Any, where: str) -> str:

@@ -1,0 +1,61 @@
+"""SigLIP 2 NaFlex from a folder of Hugging Face: config, scores, crops that do not fit."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vlc_jax
+from tests.support import small_models
+from vlc_jax import errors, models
+from vlc_jax.models import variants
+from vlc_jax.setup import resolve
+from vlc_jax.setup.weights_config import config_of_weights
+
+SIZES = variants.Sizes("siglip_naflex", 24, 256, 16, (24, 2, 4), (24, 1, 2))
+SHAPES = [(64, 64), (40, 160), (300, 30), (17, 23)]
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(variants, "VARIANTS", {**variants.VARIANTS, "tiny": SIZES})
+    words = ("<pad>", "<eos>", "a", "red", "cat", "unknown")
+    small_models.write_tokenizer(tmp_path, words, "unknown")
+    model = models.build("clip", "tiny", vocab_size=6, image={"position_grid": 4})
+    fields = {"max_position_embeddings": 64, "vocab_size": 6}
+    small_models.write_hugging_face(tmp_path, model, "hf_siglip2_naflex", 0.3, **fields)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": "siglip2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    processor = {"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 16}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    return tmp_path
+
+
+def test_a_folder_sets_crop_patches_and_positions_and_scores_pictures_of_any_shape(folder):
+    model = vlc_jax.load(folder, family="siglip2", batch_size=4)
+    pixels, image = (model.config[part] for part in ("input", "model"))
+    assert (pixels["crop"], pixels["eval_crop"], pixels["image_size"]) == ("naflex", "naflex", 64)
+    assert (pixels["interpolation"], image["image"]["position_grid"]) == ("bilinear", 4)
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (*shape, 3), dtype=np.uint8) for shape in SHAPES]
+    texts = ["a red cat", "a"]
+    scores = model.score(pictures, texts)
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(model.score([*model.preprocess(pictures)], texts), scores)
+    Image.fromarray(pictures[1]).save(folder / "wide.png")
+    found = model.score([folder / "wide.png"], texts)
+    np.testing.assert_allclose(found[0], scores[1], atol=1e-6)
+    turned = [np.ascontiguousarray(x.swapaxes(0, 1)) for x in pictures]
+    assert np.abs(model.score(turned, texts) - scores)[1:3].max() > 1e-3
+
+
+def test_crops_of_squares_and_towers_of_squares_are_refused(folder):
+    config = config_of_weights(folder, family="siglip2")
+    config.input.eval_crop = "none"
+    with pytest.raises(errors.UsageError, match="of any aspect ratio: set it to naflex"):
+        resolve(config, "weights")
+    config = config_of_weights(folder, family="siglip2")
+    config.model.variant, config.model.image.position_grid = "SigLIP-B/16", None
+    with pytest.raises(errors.UsageError, match="of one shape: it cannot be naflex"):
+        resolve(config, "weights")
