@@ -115,6 +115,33 @@ def use_dinov2(config: ConfigDict, args: SimpleNamespace, image_size: int = 224)
     config.input.crop = "centre_margin"
 
 
+QWEN3_VL = {  # of Qwen3-VL-Embedding's code
+    "instruction": "Represent the user's input.",
+    "prefix": "<|im_start|>system\n{}<|im_end|>\n<|im_start|>user\n",
+    "suffix": "<|im_end|>\n<|im_start|>assistant\n",
+    "marks": ("<|vision_start|>", "<|vision_end|>"),
+    "padding": "<|endoftext|>",
+    "image_size": 1360,  # a mosaic of its most tokens, 1,800
+}
+
+
+def use_qwen3_vl(config: ConfigDict, path: str, image_size: int, prefix: str) -> None:
+    """Qwen3-VL as an embedder: its conversation, and images at their own aspect ratio.
+
+    path: of the tokenizer.   image_size: of the square with the most pixels.   prefix: the
+    conversation up to the picture or text.
+    """
+    config.model.update({"name": "qwen3_vl", "variant": "Qwen3-VL-2B", "text_tower": False})
+    config.input.image_size, config.input.crop = image_size, "native"
+    config.input.normalisation = "siglip"
+    config.text.tokenizer, config.text.context_length = "hf", 256
+    special = dict.fromkeys(("eos_token", "pad_token"), QWEN3_VL["padding"])
+    config.text.tokenizer_options = ConfigDict({"path": path, **special, "has_start": False})
+    head = {"prefix": prefix, "suffix": QWEN3_VL["suffix"], "marks": (151_652, 151_653)}
+    # a decoder that is trained whole needs float32
+    config.model.head = ConfigDict({"decoder": "qwen3_vl_2b", "param_dtype": "compute", **head})
+
+
 def _centre_crop(weights: str) -> str:
     """The centre crop of the weights' library: Hugging Face's for its folders, and for a run;
     torchvision's for files of OpenAI and open_clip."""
@@ -143,12 +170,12 @@ FAMILIES = {
     "openvision": use_openvision,
     "dinov2": use_dinov2,
 }
-OF_WEIGHTS = ("blip", "xvlm")  # families whose whole config comes from the weights
+OF_WEIGHTS = ("blip", "xvlm", "qwen3_vl")  # families whose whole config comes from the weights
 
 
 def use_family(config: ConfigDict, args: SimpleNamespace) -> None:
-    """Model, preprocessing and tokenizer of args.family at args.size pixels; those of BLIP and
-    X-VLM, pixels too, come from their weights."""
+    """Model, preprocessing and tokenizer of args.family at args.size pixels; those of
+    OF_WEIGHTS, pixels too, come from their weights."""
     if args.family in OF_WEIGHTS:
         config.init_from, config.model.name = args.weights or None, f"init_from:{args.family}"
         if args.tokenizer:

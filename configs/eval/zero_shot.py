@@ -6,7 +6,7 @@
     --config configs/eval/zero_shot.py:weights=FILE,tokenizer=FILE,root=DIR,sets=imagenet1k+vtab
 
 Arguments: weights (a file or folder of OpenAI, open_clip, Hugging Face or big_vision); family
-(clip, for EVA-CLIP too, clip_hf, siglip, siglip2, pe, openvision, for CLIPA too, or blip and xvlm,
+(clip, also EVA-CLIP, clip_hf, siglip, siglip2, pe, openvision, also CLIPA, or blip, xvlm, qwen3_vl,
 whose variant and size come from the weights); variant (vlc_jax/models/variants.py); tokenizer (its
 file or folder; not needed if it is in the folder of the weights); size (pixels); path, image_folder
 (a table of images and captions, or a folder that vlc-jax prepare wrote, for retrieval: all of it);

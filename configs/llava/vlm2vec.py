@@ -24,13 +24,20 @@ it is); text up to 256 tokens behind the image (theirs 1,024 in all); pixels are
 square in evaluation as in training (theirs are cropped: --config.input.eval_crop=centre);
 embeddings and cosines are float32, in bfloat16 they tie.
 
-Arguments: weights (a folder of LLaVA-1.5 in Hugging Face's or its authors' form); tokenizer (a
+With model=qwen3_vl the same adapters and losses train Qwen3-VL-Embedding-2B (weights: its folder,
+or that of Qwen3-VL-2B; vocab is then not read) in its own conversation, with images at their own
+aspect ratio of up to size^2 pixels: not a published recipe.
+
+Arguments: weights (a folder of LLaVA-1.5 in Hugging Face's or its authors' form); model=llava or
+qwen3_vl; size (of the images of Qwen3-VL, 512: 256 tokens); tokenizer (a
 tokenizer.json or its folder; by default that of the weights); vocab (32064 of llava-hf, 32000 of
 the authors' files); path, image_folder (LLaVA's JSON files and the folders of their images, joined
 by "+", or shards); question=1|0; text_only=0 leaves out conversations without an image (shards: as
 they were prepared, with --answers each --text-only); batch; microbatch; root (the folder of
 published sets to evaluate); sets (of it; by default What'sUp, MMVP and MMVP-VLM).
 """
+
+from types import SimpleNamespace
 
 from ml_collections import ConfigDict
 
@@ -45,6 +52,8 @@ TEXT_ONLY = "Find the text that can answer the given query: {}"
 START = 1  # id of <s>, before the image and before a text
 ARGUMENTS = {
     **pretrained.ARGUMENTS,
+    "model": arguments.OneOf("llava", "qwen3_vl"),
+    "size": 512,
     "vocab": 32_064,
     "question": arguments.OneOf(1, 0),
     "batch": 256,
@@ -60,26 +69,15 @@ def get_config(argument: str | None = None) -> ConfigDict:
     config = default.get_config()
     with config.unlocked():
         config.init_from = args.weights or None
-        config.model.update({"name": "vlm2vec", "variant": "L/14-336", "text_tower": False})
-        config.model.vocab_size, config.model.remat = args.vocab, "block"
+        _use_model(config, args)
+        config.model.remat = "block"
         config.model.logit_scale_init = 1 / heads.TEMPERATURE_OF_VLM2VEC
-        # the last block's output and the projection are never read
-        config.model.image = ConfigDict({"depth": 23, "projection": None})
-        head = {"decoder": "vicuna_7b", "stage": "raw", "prefix": (START,)}
-        # only adapters of the decoder are trained
-        config.model.head = ConfigDict(head | {"param_dtype": "compute"})
         heads.use_dora(config, dropout=0.1)
         config.losses = ConfigDict({"infonce": default.loss(1.0, direction="image_to_text")})
         pretrained.read_llava(config, args, answers="each", text_only=bool(args.text_only))
         config.input.question = TEMPLATES[args.question]
         config.input.text_only_question = TEXT_ONLY if args.text_only else ""
-        config.input.image_size, config.input.crop = 336, "none"
-        config.text.tokenizer, config.text.context_length = "hf", 256
         config.text.lengths = (32, 64, 128)
-        # Llama 2 has no padding token
-        special = {"eos_token": "</s>", "pad_token": "<unk>", "has_start": False}
-        path = args.tokenizer or args.weights
-        config.text.tokenizer_options = ConfigDict({"path": path, **special})
         config.steps, config.batch_size, config.microbatch = 1000, args.batch, args.microbatch
         config.optimizer.update({"learning_rate": 2e-5, "schedule": "linear", "b2": 0.999})
         config.optimizer.update({"eps": 1e-8, "weight_decay": 0.0, "warmup_steps": 100})
@@ -91,3 +89,24 @@ def get_config(argument: str | None = None) -> ConfigDict:
                 of_pair = {"pair_question": True} if has_pair else {}
                 config.evals[name] = {"root": args.root, **of_pair}
     return config
+
+
+def _use_model(config: ConfigDict, args: SimpleNamespace) -> None:
+    """Model, images and tokenizer."""
+    path = args.tokenizer or args.weights
+    if args.model == "qwen3_vl":
+        prefix = pretrained.QWEN3_VL["prefix"].format(pretrained.QWEN3_VL["instruction"])
+        pretrained.use_qwen3_vl(config, path, args.size, prefix)
+        return
+    config.model.update({"name": "vlm2vec", "variant": "L/14-336", "text_tower": False})
+    config.model.vocab_size = args.vocab
+    # the last block's output and the projection are never read
+    config.model.image = ConfigDict({"depth": 23, "projection": None})
+    head = {"decoder": "vicuna_7b", "stage": "raw", "prefix": (START,)}
+    # only adapters of the decoder are trained
+    config.model.head = ConfigDict(head | {"param_dtype": "compute"})
+    config.input.image_size, config.input.crop = 336, "none"
+    config.text.tokenizer, config.text.context_length = "hf", 256
+    # Llama 2 has no padding token
+    special = {"eos_token": "</s>", "pad_token": "<unk>", "has_start": False}
+    config.text.tokenizer_options = ConfigDict({"path": path, **special})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from vlc_jax.input_pipeline.images import naflex
+from vlc_jax.input_pipeline.images import naflex, native
 from vlc_jax.input_pipeline.images.image_ops import (
     MAX_PIXELS,
     NORMALISATIONS,
@@ -23,8 +23,9 @@ from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion, S
 CENTRES = ("centre", "centre_torchvision")
 MARGIN = "centre_margin"  # ImageNet's: 224 of 256 pixels
 RANDOM = ("random_resized", "perturbed")  # for training
-NAFLEX = "naflex"
-OF_EVALUATION = (*CENTRES, MARGIN, "none", "pad", NAFLEX)
+NAFLEX, NATIVE = "naflex", "native"
+MOSAICS = (NAFLEX, NATIVE)
+OF_EVALUATION = (*CENTRES, MARGIN, "none", "pad", *MOSAICS)
 CROPS = (*OF_EVALUATION, *RANDOM)
 INTERPOLATIONS = {
     "bicubic": Image.Resampling.BICUBIC,  # CLIP, SigLIP
@@ -182,7 +183,8 @@ class ImageTransform:
     "random_resized": a random window with area share in `scale` and width / height in `ratio`;
     needs the generator, as "perturbed": DCSM's augmentation (perturbation.py), then "centre".
     "naflex": with its aspect ratio to at most (size / patch_size)^2 patches, as a mosaic
-    (naflex.py), (size + 1, size, 3); a mosaic of that shape is returned unchanged.
+    (naflex.py), (size + 1, size, 3); a mosaic of that shape is returned unchanged. "native": the
+    same with patches of 16 pixels and Qwen3-VL's rule for the size (native.py).
     brightness, hue: amounts of `jitter`; need the generator, too.
     """
 
@@ -200,12 +202,14 @@ class ImageTransform:
             raise ValueError(f"image size must be at least 1 pixel; got {self.size}")
         if self.crop not in CROPS:
             raise ValueError(f"crop must be one of {CROPS}; got {self.crop!r}")
-        is_whole = self.patch_size and not self.size % self.patch_size
-        if self.crop == NAFLEX and not (is_whole and self.size >= naflex.HEADER):
+        is_whole = self._patch and not self.size % self._patch
+        if self.crop in MOSAICS and not (is_whole and self.size >= naflex.HEADER):
             raise ValueError(
-                f"crop {NAFLEX} needs an image size of whole patches, the square with the largest "
-                f"number of patches; got {self.size} pixels and patches of {self.patch_size}"
+                f"crop {self.crop} needs an image size of whole patches, the square with the "
+                f"largest number of patches; got {self.size} pixels and patches of {self._patch}"
             )
+        if self.crop == NATIVE:
+            native.most_tokens(self.size)
         if self.interpolation not in INTERPOLATIONS:
             raise ValueError(
                 f"interpolation must be one of {list(INTERPOLATIONS)}; got {self.interpolation!r}"
@@ -219,17 +223,21 @@ class ImageTransform:
             raise ValueError(f"ratio must satisfy 0 < low <= high; got {self.ratio}")
 
     @property
+    def _patch(self) -> int | None:
+        return native.PATCH if self.crop == NATIVE else self.patch_size
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """(height, width, 3) of the result."""
-        return (self.size + (self.crop == NAFLEX), self.size, 3)
+        return (self.size + (self.crop in MOSAICS), self.size, 3)
 
     def __call__(self, image: ImageLike, rng: np.random.Generator | None = None) -> np.ndarray:
         """Raises DataError for an image that cannot be decoded."""
-        if self.crop != NAFLEX:
+        if self.crop not in MOSAICS:
             return self._cropped(image, rng)
         if isinstance(image, np.ndarray) and naflex.is_mosaic(image, self.size):
             return check_pixels(image)
-        return naflex.mosaic(self._cropped(image, rng), self.patch_size, self.size)
+        return naflex.mosaic(self._cropped(image, rng), self._patch, self.size)
 
     def _cropped(self, image: ImageLike, rng: np.random.Generator | None) -> np.ndarray:
         """The pixels after crop, resize and jitter, of naflex not yet a mosaic."""
@@ -260,6 +268,9 @@ class ImageTransform:
             most = (size // self.patch_size) ** 2
             height, width = naflex.best_size(picture.height, picture.width, self.patch_size, most)
             picture = resize(picture, height, width, how)
+        elif self.crop == NATIVE:
+            picture = open_rgb(image)
+            picture = resize(picture, *native.best_size(picture.height, picture.width, size), how)
         elif isinstance(image, np.ndarray) and image.shape == (size, size, 3):
             return check_pixels(image)
         elif self.crop in CENTRES:

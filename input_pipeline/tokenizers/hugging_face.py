@@ -76,6 +76,11 @@ class HfTokenizer(tokenizer.FileTokenizer):
             )
         return [[i for i in encoding.ids if i != self._left_out] for encoding in encodings]
 
+    def before_image(self, text: str) -> tuple[int, ...]:
+        """Ids of a text with special tokens by name, without those of the post-processor."""
+        with _data_errors(self._path, [text]):
+            return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens left out."""
         with _data_errors(self._path, ids):

@@ -90,8 +90,8 @@ class Tokenizer(Protocol):
     def before_image(self, text: str) -> tuple[int, ...]:
         """Ids of the text before an image. Raises ValueError if this tokenizer has no template."""
         raise ValueError(
-            "config.model.head.prefix as a text needs config.text.tokenizer='conversation'; set "
-            "token ids instead"
+            "config.model.head.prefix as a text needs config.text.tokenizer='conversation' or 'hf';"
+            " set token ids instead"
         )
 
     def require(self, texts: Sequence[Caption], *, forget: bool = False) -> None:

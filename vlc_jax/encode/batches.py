@@ -93,8 +93,10 @@ class BatchEncoder:
       interrupt: checked before each batch, and able to stop the wait for `load`.
       batch_size: rows over all devices, rounded up to a multiple of their number; None:
         config.eval.batch_size.
-      length: rows of `load` -> needed number of columns of each. Batches then have items of one
-        length, and every process loads the items of all processes.
+      length: rows of `load` -> needed number of columns of each (pixel rows of an image). Batches
+        then have items of one length, and every process loads the items of all processes.
+      columns: columns of an item up to which a batch has `batch_size` rows; longer items have fewer
+        rows, in proportion. None: all have as many.
       cache: of features; None: all items are encoded.
       count: called with the number of items of each encoded batch.
 
@@ -110,12 +112,14 @@ class BatchEncoder:
         interrupt: Interrupt = NEVER,
         batch_size: int | None = None,
         length: Callable[[Rows], Sequence[int]] | None = None,
+        columns: int | None = None,
         cache: FeatureCache | None = None,
         count: Callable[[int], None] = lambda number: None,
     ):
         size, groups = batch_size or setup.evaluation.batch_size, sharding.row_groups(setup.mesh)
         # rounded up: every device computes as many rows
         self._size = -(-size // groups) * groups
+        self._columns, self._groups = columns, groups
         self._encode, self._mesh = compiled(setup, method), setup.mesh
         self._load, self._interrupt, self.cache, self._count = load, interrupt, cache, count
         self._read = self._in_order if length is None else partial(self._by_length, length)
@@ -161,7 +165,7 @@ class BatchEncoder:
     def _in_order(self, items: Sequence[Any]) -> Iterator[Batch]:
         for start in range(0, len(items), self._size):
             indices = range(start, min(start + self._size, len(items)))
-            yield Batch(indices, self._load([items[i] for i in self._local(indices)]))
+            yield Batch(indices, self._load([items[i] for i in self._local(indices, self._size)]))
 
     def _by_length(
         self, length: Callable[[Rows], Sequence[int]], items: Sequence[Any]
@@ -170,23 +174,34 @@ class BatchEncoder:
         for start in range(0, len(items), self._size):
             rows = self._load(items[start : start + self._size])
             for row, columns in enumerate(length(rows)):
-                cut = {name: x[row, :columns] for name, x in rows.items()}
+                # the length is that of a text, or of an image, not of the question about it
+                cut = {n: x[row] if n == "question" else x[row, :columns] for n, x in rows.items()}
                 waiting.setdefault(columns, []).append((start + row, cut))
             for columns, group in waiting.items():
-                while len(group) >= self._size:
-                    yield self._stacked(group[: self._size])
-                    waiting[columns] = group = group[self._size :]
+                while len(group) >= (size := self._rows(columns)):
+                    yield self._stacked(group[:size], size)
+                    waiting[columns] = group = group[size:]
         # not padded with shorter texts: a text's length must not depend on the other texts
-        yield from (self._stacked(group) for _, group in sorted(waiting.items()) if group)
+        for columns, group in sorted(waiting.items()):
+            if group:
+                yield self._stacked(group, self._rows(columns))
 
-    def _stacked(self, group: Sequence[tuple[int, Rows]]) -> Batch:
-        local = self._local([rows for _, rows in group])
+    def _rows(self, columns: int) -> int:
+        """Rows of a batch of items of this length."""
+        if self._columns is None:
+            return self._size
+        each = self._size // self._groups * self._columns // columns
+        return min(self._size, self._groups * max(1, each))
+
+    def _stacked(self, group: Sequence[tuple[int, Rows]], size: int) -> Batch:
+        local = self._local([rows for _, rows in group], size)
         stacked = {name: np.stack([rows[name] for rows in local]) for name in local[0]}
         return Batch([index for index, _ in group], stacked)
 
-    def _local(self, batch: Sequence[Any]) -> list[Any]:
-        """This process's part of a batch padded with its last item, so that one shape compiles."""
-        local = self._size // jax.process_count()
+    def _local(self, batch: Sequence[Any], size: int) -> list[Any]:
+        """This process's part of a batch of `size` rows, padded with its last item, so that one
+        shape compiles."""
+        local = size // jax.process_count()
         # the order of rows over processes is that of sharding.put_batch
         first = jax.process_index() * local
         return [batch[min(first + i, len(batch) - 1)] for i in range(local)]

@@ -39,6 +39,7 @@ from vlc_jax.encode.score_blocks import (
 )
 from vlc_jax.evaluators import Decoding, Scorer
 from vlc_jax.input_pipeline.benchmarks import Benchmark
+from vlc_jax.input_pipeline.images import native, transforms
 from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
 from vlc_jax.input_pipeline.loader import questions
 from vlc_jax.input_pipeline.record import Caption, ImageLike
@@ -56,6 +57,9 @@ SCORE_BLOCK = 512
 PAIR_BLOCK = 1024
 # Images, each with its texts, that a head scores at a time.
 HEAD_BLOCK = 64
+# Pixel rows of mosaics (Qwen3-VL) up to which all rows of a batch are read at a time: 1,360 patches
+# of 16 x 16 pixels for the published size, a photo of 640 x 480 pixels.
+COLUMNS = 257
 
 
 def pair_scores(setup: Setup) -> Callable[[Any, Mapping[str, jax.Array]], jax.Array]:
@@ -112,13 +116,20 @@ class Encoder:
         batched = partial(BatchEncoder, interrupt=interrupt, batch_size=rows)
         read_texts = partial(tokenize, setup.tokenizer)
         image_cache = text_cache = length = None
+        is_native = self.transform.crop == transforms.NATIVE
+        of_mosaics = {"length": _image_heights, "columns": COLUMNS} if is_native else {}
         if once:
             options = self._cache_options(is_writer, unfinished)
             image_cache, text_cache = _caches(setup, rows // groups, self.progress, **options)
             length = _text_length(setup)
         of_images, of_texts = (partial(self.progress.count, kind) for kind in ("images", "texts"))
         self.images = batched(
-            setup, self._encode_image, self._pixels, cache=image_cache, count=of_images
+            setup,
+            self._encode_image,
+            self._pixels,
+            cache=image_cache,
+            count=of_images,
+            **of_mosaics,
         )
         self.texts = batched(
             setup, self._encode_text, read_texts, length=length, cache=text_cache, count=of_texts
@@ -320,6 +331,11 @@ def text_key(text: Caption) -> bytes:
     text = text if isinstance(text, str) else f"conversation {text}"
     # texts of a table may have lone surrogates, which UTF-8 refuses
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
+
+
+def _image_heights(rows: Rows) -> list[int]:
+    """`native.heights` of mosaics."""
+    return native.heights(rows["image"])
 
 
 def _text_length(setup: Setup) -> Callable[[Rows], list[int]] | None:

@@ -69,6 +69,7 @@ def load(
     image_size: int | None = None,
     context_length: int | None = None,
     activation: str | None = None,
+    instruction: str | None = None,
     batch_size: int = 64,
 ) -> "Model":
     """Loads a model.
@@ -81,9 +82,9 @@ def load(
       hf://OWNER/NAME); with `pretrained`, a model name of open_clip ("ViT-B-32").
     pretrained: tag of open_clip's published weights ("openai").
     batch_size: images or texts per forward pass, over all devices.
-    tokenizer, family, variant, image_size, context_length, activation: for weights only, whose
-      files may not contain them (`setup.weights_config.config_of_weights`); a run has them in its
-      config.
+    tokenizer, family, variant, image_size, context_length, activation, instruction: for weights
+      only, whose files may not contain them (`setup.weights_config.config_of_weights`); a run has
+      them in its config.
     Raises UsageError, WeightsError, CheckpointError, DataError.
     """
     if not isinstance(path, str | os.PathLike):
@@ -98,6 +99,7 @@ def load(
         "image_size": image_size,
         "context_length": context_length,
         "activation": activation,
+        "instruction": instruction,
     }
     if not path.exists():
         tags = open_clip_names.tags_of(str(path))
@@ -292,7 +294,9 @@ class Model:
         height, width = (_block(count, largest) for count in (images, texts))
         score = self._scorer(self._batch_size).score
         in_blocks = partial(score_in_blocks, score, height=height, width=width)
-        is_ids = self._setup.model.head.requests[1].tokens == "ids"
+        head = self._setup.model.head
+        # an embedder (VLM2Vec) has read the ids
+        is_ids = head.requests[1].tokens == "ids" and not all(head.reads_pooled)
         return on_short_texts(in_blocks) if is_ids else in_blocks
 
     def zero_shot(

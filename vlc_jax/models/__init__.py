@@ -23,6 +23,7 @@ from vlc_jax.models import (
     layers,
     pacl,
     pooled,
+    qwen3_vl,
     resnet,
     roberta,
     sparc,
@@ -37,7 +38,7 @@ from vlc_jax.models import (
 )
 from vlc_jax.models.tower import image_shape
 
-ImageTower = vit.ImageTower | resnet.ResNet | swin.Swin
+ImageTower = vit.ImageTower | resnet.ResNet | swin.Swin | qwen3_vl.Qwen3VLTower
 TextTower = (
     text.TextTower
     | roberta.RobertaTower
@@ -56,13 +57,14 @@ HEADS: dict[str, type[nn.Module]] = {
     "labclip": labclip.LABCLIP,
     "pacl": pacl.PACL,
     "pooled": pooled.Pooled,
+    "qwen3_vl": qwen3_vl.Qwen3VL,
     "sparc": sparc.SPARC,
     "vlm2vec": vlm2vec.VLM2Vec,
     "xvlm": xvlm.XVLM,
 }
 
-# Short names of overrides -> the parts of the model that have this field; a ResNet and a Swin have
-# some only.
+# Short names of overrides -> the parts of the model that have this field; a ResNet, a Swin and the
+# tower of Qwen3-VL have some only.
 SHORT = {
     **dict.fromkeys(("image_size",), ("image",)),
     **dict.fromkeys(("vocab_size", "context_length", "eos_id"), ("text",)),
@@ -151,6 +153,8 @@ def build(
 
 
 def _image_kind(options: Mapping[str, Any]) -> type[nn.Module]:
+    if "deepstack" in options:
+        return qwen3_vl.Qwen3VLTower
     if "window" in options:
         return swin.Swin
     return resnet.ResNet if "stages" in options else vit.ImageTower
@@ -302,6 +306,8 @@ def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.M
                 f"a {kind.__name__} takes images of a multiple of {multiple} pixels; got "
                 f"{options['image_size']}: set config.input.image_size"
             )
+    elif kind is qwen3_vl.Qwen3VLTower:
+        options["deepstack"] = tuple(options["deepstack"])
     elif part == "image":
         options["stem"] = tuple(options.get("stem", ()))
         _check_image(options)

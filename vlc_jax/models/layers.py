@@ -188,7 +188,8 @@ class Attention(nn.Module):
     key_bias: False for keys without a bias (EVA-02). It matters for rotated keys only: otherwise
       the bias adds a constant to all scores of a query, which the softmax cancels.
     inner_norm: epsilon of a layer norm before the output matrix (sub-LN); None for none.
-    implementation: xla | cudnn (models/attention.py), used if queries come from every token.
+    implementation: xla | cudnn (models/attention.py), used if queries come from every token, all
+      of which are real.
     """
 
     heads: int
@@ -230,6 +231,8 @@ class Attention(nn.Module):
             query, key = map(rope.rotate, (query, key), rotations)
         if positions is None and query.shape[1] == length:
             mixed = attention.of_all_tokens(query, key, value, is_causal, self.implementation)
+        elif positions is not None and not is_causal:
+            mixed = attention.of_lengths(query, key, value, positions + 1)
         else:  # one query per example: too few scores for flash attention to pay off
             mixed = jax.nn.dot_product_attention(
                 query,

@@ -1,4 +1,4 @@
-"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma 1 and 3, MPT, and encoders of them.
+"""A decoder-only language model: Llama, Vicuna, Phi-3, Gemma 1 and 3, Qwen3, MPT, and encoders.
 
 One module for all sizes (lm_variants.VARIANTS). Pre-norm blocks with RMSNorm (Zhang and Sennrich
 2019), RoPE in the half-split layout, grouped-query attention (Ainslie et al. 2023,
@@ -141,11 +141,13 @@ class Block(nn.Module):
         views: tuple[View, ...],
         start: Int[Array, ""],
         cross: tuple[Any, flamingo.Media | None] | None,
+        deep: Float[Array, "batch levels length embed"] | None,
     ) -> tuple[tuple[Float[Array, "batch length embed"], Cache | None], None]:
         """`state` after the block: features, and the cache with keys and values of this layer.
 
         views: one for all layers, or one for global and one for local layers.
         cross: parameters of the cross attention of all layers, and the images.
+        deep: see Decoder.
         """
         x, cache = state
         if cross is not None:
@@ -159,6 +161,11 @@ class Block(nn.Module):
         x = x + (self._norm("attention_post_norm")(y) if self.post_norms else y)
         y = self._mlp(self._norm("mlp_norm")(x))
         x = x + (self._norm("mlp_post_norm")(y) if self.post_norms else y)
+        if deep is not None:
+            levels = deep.shape[1]
+            level = jnp.minimum(layer, levels - 1)
+            added = jax.lax.dynamic_index_in_dim(deep, level, axis=1, keepdims=False)
+            x = x + jnp.where(layer < levels, added, 0).astype(x.dtype)
         return (types.shard_batch(x), cache), None
 
     def _norm(self, name: str) -> RMSNorm:
@@ -232,6 +239,8 @@ class Decoder(nn.Module, kw_only=True):
     unit_offset: norms multiply by 1 + scale (Gemma).
     scales_embeddings: token embeddings are multiplied by sqrt(width) (Gemma).
     is_centred: layer norms without bias for RMSNorms.   is_gated: False for an MLP of two matrices.
+    sections: numbers of feature pairs that rotate by time, row and column of an image token
+      (models.rope.axes); None: tokens have one position.
     alibi: largest exponent of the slopes of ALiBi, which then replaces RoPE (MPT: 8).
     cross_every, cross_width: cross attention to images before every n-th block, and the width of
       their latents (models.flamingo); None: none.
@@ -262,6 +271,7 @@ class Decoder(nn.Module, kw_only=True):
     scales_embeddings: bool = False
     is_centred: bool = False
     is_gated: bool = True
+    sections: tuple[int, int, int] | None = None
     alibi: float | None = None
     cross_every: int | None = None
     cross_width: int | None = None
@@ -294,7 +304,7 @@ class Decoder(nn.Module, kw_only=True):
             block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(0, *(nn.broadcast,) * 3),
+            in_axes=(0, *(nn.broadcast,) * 4),
             length=self.depth,
         )(
             depth=self.depth,
@@ -354,6 +364,8 @@ class Decoder(nn.Module, kw_only=True):
         rope_length: int | None = None,
         prefix: Bool[Array, "batch slots"] | None = None,
         media: flamingo.Media | None = None,
+        positions: Int[Array, "batch length 3"] | None = None,
+        deep: Float[Array, "batch levels length embed"] | None = None,
     ) -> tuple[Float[Array, "batch length embed"], Cache | None]:
         """Features after the last norm of the tokens in slots start .. start + length - 1, and the
         cache with their keys and values.
@@ -366,6 +378,10 @@ class Decoder(nn.Module, kw_only=True):
         prefix: slots with bidirectional attention within each contiguous run (PaliGemma's prompts,
           Gemma 3's images).
         media: images that the tokens of a decoder with cross attention see; None: none.
+        positions: time, row and column of each token, for a decoder with `sections`; None: all
+          three are the number of valid slots before it.
+        deep: added to the features after each of the first blocks (DeepStack; Meng et al. 2024,
+          arXiv:2406.04334); zeros where nothing is added.
         """
         length, slots = embeds.shape[1], valid.shape[1]
         expected = length if cache is None else cache.k.shape[2]
@@ -375,7 +391,11 @@ class Decoder(nn.Module, kw_only=True):
                 + ("the text" if cache is None else "the cache")
                 + f" has {expected}; pass one boolean per slot"
             )
-        positions = jax.lax.dynamic_slice_in_dim(positions_of(valid), start, length, axis=1)
+        if positions is None:
+            positions = jax.lax.dynamic_slice_in_dim(positions_of(valid), start, length, axis=1)
+        else:
+            # of each pair of features; from here on the last axis may be that of the pairs
+            positions = positions[..., rope.axes(self.sections, self.head // 2)]
 
         def view(theta: float, scaling: rope.Scaling | None, window: int | None) -> View:
             see = {"is_causal": self.is_causal, "window": window, "prefix": prefix}
@@ -395,7 +415,7 @@ class Decoder(nn.Module, kw_only=True):
             media = media._replace(seen=seen)
         cross = None if self.cross_every is None else (self.cross, media)
         state, numbers = (embeds.astype(self.dtype), cache), jnp.arange(self.depth)
-        (x, cache), _ = self.blocks(state, numbers, views, jnp.asarray(start), cross)
+        (x, cache), _ = self.blocks(state, numbers, views, jnp.asarray(start), cross, deep)
         return self.norm(x), cache
 
     def logits(self, hidden: Float[Array, "*axes embed"]) -> Float[Array, "*axes vocab"]:

@@ -32,6 +32,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # Gemma 2B with location and segmentation tokens; 64 more in Hugging Face's files
     "paligemma_3b": _sizes(257_216, 2048, 18, 8, 16_384, kv_heads=1, **_GEMMA),
     "mpt_7b": _sizes(50_432, 4096, 32, 32, 16_384, **_MPT),
+    "qwen3_vl_2b": _sizes(
+        vocab=151_936,
+        width=2048,
+        depth=28,
+        heads=16,
+        mlp_width=6144,
+        kv_heads=8,
+        head_width=128,
+        epsilon=1e-6,
+        theta=5e6,
+        qk_norm=True,
+        is_tied=True,
+        sections=(24, 20, 20),
+    ),
     "gemma3_4b": _sizes(
         vocab=262_208,
         width=2560,

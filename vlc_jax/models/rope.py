@@ -88,14 +88,27 @@ def frequencies(
 
 
 def of_positions(
-    positions: Int[Array, "batch length"], frequency: np.ndarray, factor: float = 1.0
+    positions: Int[Array, "batch length"] | Int[Array, "batch length pairs"],
+    frequency: np.ndarray,
+    factor: float = 1.0,
 ) -> Rotation:
-    """The rotation of tokens at integer positions, in the layout of language models (halves)."""
+    """The rotation of tokens at integer positions, one per token or per pair of features, in the
+    layout of language models (halves)."""
+    positions = positions if positions.ndim == 3 else positions[..., None]
     # float32: bfloat16 has all integers only up to 256
-    angles = (
-        positions[..., None].astype(jnp.float32) * jnp.asarray(frequency, jnp.float32)[None, None]
-    )
+    angles = positions.astype(jnp.float32) * jnp.asarray(frequency, jnp.float32)[None, None]
     return Rotation(factor * jnp.cos(angles), factor * jnp.sin(angles), "halves")
+
+
+def axes(sections: tuple[int, int, int], pairs: int) -> np.ndarray:
+    """Axis by which each pair of features rotates: 0 time, 1 row, 2 column; (pairs,).
+
+    The axes take turns (interleaved M-RoPE of Qwen3-VL, arXiv:2511.21631): pair i rotates by row if
+    i modulo 3 is 1 and by column if it is 2, while i < 3 times the section of that axis.
+    """
+    pair = np.arange(pairs)
+    axis = pair % 3
+    return np.where(pair < 3 * np.array(sections)[axis], axis, 0)
 
 
 def grid_angles(

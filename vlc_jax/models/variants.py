@@ -197,6 +197,13 @@ FAMILIES["dinov2_g"] = {
     "towers": {"activation": "swiglu", "epsilon": 1e-6, "initialisation": "clip"},
 }
 
+# decoder (lm_variants) and image tower of models/qwen3_vl.py; the text tower has no parameters
+FAMILIES["qwen3_vl"] = {
+    "towers": {},
+    "text": {"vocab_size": 151_936, "context_length": 256, "eos_id": 151_643},
+    "image": {"deepstack": (5, 11, 17)},
+    "clip": {"logit_scale_init": 1.0},
+}
 VARIANTS: dict[str, Sizes] = {
     # family, embed, image size, patch size, image tower, text tower
     "mini": Sizes("scenes", 96, 40, None, (96, 3, 4), (96, 2, 4)),
@@ -292,6 +299,8 @@ VARIANTS: dict[str, Sizes] = {
     "DINOv2-B/14": Sizes("dinov2", None, 224, 14, (768, 12, 12), ()),
     "DINOv2-L/14": Sizes("dinov2", None, 224, 14, (1024, 24, 16), ()),
     "DINOv2-g/14": Sizes("dinov2_g", None, 224, 14, (1536, 40, 24, 4096), ()),
+    # 1,800 image tokens at most, as the authors' embedder
+    "Qwen3-VL-2B": Sizes("qwen3_vl", 2048, 1360, 16, (1024, 24, 16, 4096), (2048, 28, 16, 6144)),
 }
 
 
@@ -303,6 +312,8 @@ def options(variant: str) -> dict[str, dict[str, Any]]:
     image = dict(zip(names, sizes.image, strict=False), projection=sizes.embed)
     text = dict(zip(names, sizes.text, strict=False), projection=sizes.embed)
     pixels = {"image_size": sizes.image_size, "patch_size": sizes.patch_size}
+    if "deepstack" in family["image"]:
+        image["out_width"] = image.pop("projection")
     if sizes.stages:
         image = {key: image[key] for key in ("width", "heads", "projection")}
         image |= {"stages": sizes.stages}

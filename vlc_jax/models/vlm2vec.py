@@ -87,14 +87,18 @@ class VLM2Vec(captioner.DecoderHead):
         return types.TextFeatures(self._embedding(self.lm.embed(ids), valid))
 
     def _embedding(
-        self, embeds: Float[Array, "batch length width"], valid: Bool[Array, "batch length"]
+        self,
+        embeds: Float[Array, "batch length width"],
+        valid: Bool[Array, "batch length"],
+        **more: Array,
     ) -> Float[Array, "batch width"]:
+        """The hidden state at the last token; more: further arrays for the decoder."""
         decoder = self.language_model
 
-        def last(embeds: Array, valid: Array, params: Any) -> Array:
-            hidden, _ = continuation.apply(decoder, params, embeds, valid)
+        def last(embeds: Array, valid: Array, params: Any, more: dict[str, Array]) -> Array:
+            hidden, _ = continuation.apply(decoder, params, embeds, valid, **more)
             at = continuation.Prompt(embeds, valid).last
             # the last real token, not the last slot: questions and texts are padded
             return layers.l2_normalize(layers.at(hidden, at)[:, 0])
 
-        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params())
+        return types.auto_sharded(last, splits_rows=True)(embeds, valid, self._params(), more)

@@ -28,7 +28,13 @@ from vlc_jax.models.text_vectors import VectorTower
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import steps_of
 from vlc_jax.run.workdir import is_workdir, saved_config, saved_fingerprints
-from vlc_jax.setup import init_adapter, init_decoder, llava_config, weights_compatibility
+from vlc_jax.setup import (
+    init_adapter,
+    init_decoder,
+    llava_config,
+    qwen3_vl_config,
+    weights_compatibility,
+)
 from vlc_jax.setup.state import state_shapes
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
@@ -108,7 +114,7 @@ def _load(
 ) -> dict[str, Any]:
     if is_workdir(path):
         return _load_workdir(setup, shapes, path)
-    if llava_config.is_llava(path):
+    if llava_config.is_llava(path) or qwen3_vl_config.is_qwen3_vl(path):
         return init_decoder.load_llava(setup, shapes, path, keeping)
     if init_adapter.is_adapter(path):
         params = _load(setup, shapes, init_adapter.base_of(path), keeping)

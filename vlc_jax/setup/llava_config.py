@@ -33,16 +33,20 @@ def is_llava(path: str | Path) -> bool:
     big_vision."""
     if paligemma.is_paligemma(path):
         return True
+    config = json_of(path)
+    return str(config.get("model_type")) in models.KINDS or "mm_vision_tower" in config
+
+
+def json_of(path: str | Path) -> dict[str, Any]:
+    """The object in the config.json of a folder; {} for other paths and damaged files."""
     file = Path(path) / "config.json"
     if not file.is_file():
-        return False
+        return {}
     try:
         config = json.loads(file.read_text("utf-8"))
     except ValueError:
-        return False
-    return isinstance(config, dict) and (
-        str(config.get("model_type")) in models.KINDS or "mm_vision_tower" in config
-    )
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDict:

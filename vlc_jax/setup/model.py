@@ -32,9 +32,10 @@ def make_model(config: ConfigDict, tokenizer: Tokenizer) -> nn.Module:
     # no fields of the model: make_optimization and with_attention read them
     for name in ("logit_scale_max", "attention"):
         overrides.pop(name, None)
-    if isinstance(overrides["head"].get("prefix"), str):
-        with usage_errors():
-            overrides["head"]["prefix"] = tokenizer.before_image(overrides["head"]["prefix"])
+    for name in ("prefix", "suffix"):
+        if isinstance(text_ := overrides["head"].get(name), str):
+            with usage_errors():
+                overrides["head"][name] = tokenizer.before_image(text_)
     if tokenizer.width:
         text_options = {"vector_width": tokenizer.width}
     else:

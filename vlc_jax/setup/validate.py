@@ -18,6 +18,7 @@ from vlc_jax.input_pipeline.record import Source, has_text_only
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
 from vlc_jax.models.heads import Decoding
 from vlc_jax.models.parameters import TOWERS
+from vlc_jax.models.qwen3_vl import Qwen3VLTower
 from vlc_jax.models.resnet import ResNet
 from vlc_jax.setup import addresses, data, weights_config
 from vlc_jax.setup.duration import MOST_STEPS
@@ -323,16 +324,22 @@ def check_crop(config: ConfigDict, mode: str, model: nn.Module) -> None:
 
     mode: as in `setup.resolve`; the crop of training is read by training alone.
     """
-    is_naflex = bool(getattr(model.image, "position_grid", None))
+    own = None
+    if isinstance(model.image, Qwen3VLTower):
+        own = transforms.NATIVE
+    elif getattr(model.image, "position_grid", None):
+        own = transforms.NAFLEX
     crops = {"input.eval_crop": data.image_transform(config, is_training=False).crop}
     if mode == "train" and config.input.source != "features":
         crops["input.crop"] = config.input.crop
     for field, crop in crops.items():
-        if (crop == transforms.NAFLEX) != is_naflex:
-            rule = "any aspect ratio: set it to" if is_naflex else "one shape: it cannot be"
+        if (crop if crop in transforms.MOSAICS else None) != own:
+            rule = (
+                f"any aspect ratio: set it to {own}" if own else f"one shape: it cannot be {crop}"
+            )
             raise UsageError(
                 f"config.{field} is {crop}, and the image tower of {config.model.variant} takes "
-                f"images of {rule} naflex"
+                f"images of {rule}"
             )
 
 

@@ -22,6 +22,7 @@ from vlc_jax.setup import (
     data,
     exported_config,
     llava_config,
+    qwen3_vl_config,
     weights_compatibility,
     xvlm_config,
 )
@@ -118,6 +119,7 @@ def config_of_weights(
     image_size: int | None = None,
     context_length: int | None = None,
     activation: str | None = None,
+    instruction: str | None = None,
 ) -> ConfigDict:
     """The evaluation config for weights of OpenAI, open_clip, Hugging Face, big_vision, BLIP or
     X-VLM.
@@ -132,9 +134,15 @@ def config_of_weights(
       long texts, and stretches CLIP's 77 positions (`weights.position.stretched`).
     activation: by default from the files beside the weights, else the variant's (of CLIP variants
       OpenAI's quick_gelu).
+    instruction: of Qwen3-VL-Embedding (`qwen3_vl_config.config_of_qwen3_vl`).
 
     Raises UsageError if the arrays match no known variant, WeightsError if they cannot be read.
     """
+    if qwen3_vl_config.is_qwen3_vl(path):
+        of_qwen = (tokenizer, image_size, context_length, instruction)
+        return qwen3_vl_config.config_of_qwen3_vl(path, *of_qwen)
+    if instruction is not None:
+        raise UsageError(f"instruction is of Qwen3-VL-Embedding, which {path} is not: leave it out")
     if llava_config.is_llava(path):
         return llava_config.config_of_llava(path, tokenizer)
     if (exported := exported_config.read(path)) is not None:

@@ -129,6 +129,7 @@ def _preprocessing(setup: Setup) -> dict[str, Any]:
         "none": "resize to size x size, whatever the aspect ratio",
         "pad": "pad to a square with the mean colour, resize to size x size",
         "naflex": "to a mosaic of patches, as vlc_jax/input_pipeline/images/naflex.py",
+        "native": "the same, of the size by vlc_jax/input_pipeline/images/native.py",
     }
     return {
         "size": transform.size,

@@ -62,6 +62,7 @@ class ImageFeatures(NamedTuple):
       read it.
     has_image: False for a row without an image (text only); None: all rows have one.
     media: latents of the image that a decoder's cross attention reads (models.flamingo).
+    grid: rows and columns of patches, of towers that keep an image's aspect ratio.
     """
 
     pooled: Float[Array, "images embed"]
@@ -69,6 +70,7 @@ class ImageFeatures(NamedTuple):
     question: Int[Array, "images length"] | None = None
     has_image: Bool[Array, " images"] | None = None
     media: Float[Array, "images latents features"] | None = None
+    grid: Int[Array, "images 2"] | Float[Array, "images 2"] | None = None
 
 
 class TextFeatures(NamedTuple):

@@ -1,5 +1,5 @@
-"""Weights of LLaVA, PaliGemma, Gemma 3, InstructBLIP, Otter, and of language models (Llama,
-Mistral, Phi-3, Gemma, MPT).
+"""Weights of LLaVA, PaliGemma, Gemma 3, Qwen3-VL, InstructBLIP, Otter, and of language models
+(Llama, Mistral, Phi-3, Gemma, MPT).
 
 Array names of all folder layouts (Hugging Face before and since transformers 5, LLaVA's own, plain
 language models) are first mapped to common names; rules then map these to our tree {image,
@@ -24,6 +24,7 @@ from vlc_jax.weights import (
     instructblip,
     llava_sizes,
     paligemma,
+    qwen3_vl,
     rename,
 )
 from vlc_jax.weights.openai import dense
@@ -34,6 +35,7 @@ Put = Callable[[str, np.ndarray], Any]
 _NAMES = (  # regular expressions of prefixes -> common prefix; the first match is used
     (r"(model\.)?vision_tower\.(vision_tower\.)?(vision_model\.)?", "vision_model."),
     (r"vision_model\.", "vision_model."),
+    (r"(model\.)?visual\.", "visual."),
     (r"(model\.)?multi_modal_projector\.", "projector."),
     (r"model\.mm_projector\.0\.", "projector.linear_1."),
     (r"model\.mm_projector\.2\.", "projector.linear_2."),
@@ -44,6 +46,7 @@ _NAMES = (  # regular expressions of prefixes -> common prefix; the first match 
 )
 # buffers, and SigLIP's pooling, which no language model reads
 _IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq", r"vision_model\.head\..*")
+_TOWERS = ("vision_model.", "visual.")  # common prefixes of image towers
 # The rest of a whole CLIP, from which only the image tower is taken.
 _OTHER_TOWER = r"text_model\..*|text_projection\..*|visual_projection\..*|logit_scale"
 
@@ -56,6 +59,8 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
     image: list[Rule] = []
     if sizes.get("kind") == instructblip.KIND:
         image = instructblip.rules(sizes["image"]["patch_size"])
+    elif sizes.get("kind") == qwen3_vl.KIND:
+        image = qwen3_vl.rules(sizes)
     elif "image" in sizes:
         is_siglip = sizes.get("kind") in ("paligemma", "gemma3")
         make = huggingface.siglip_rules if is_siglip else huggingface.clip_rules
@@ -83,10 +88,12 @@ _PROJECTORS = {
         rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
     ],
     instructblip.KIND: [],  # among those of its image tower
+    qwen3_vl.KIND: [],  # the same
     **dict.fromkeys(flamingo.TOKENS, flamingo.RESAMPLER),
 }
 # Norms of a block, by the family of the language model: theirs -> ours
 _NORMS = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
+_QWEN3_NORMS = {"self_attn.q_norm": "query_norm", "self_attn.k_norm": "key_norm", **_NORMS}
 _GEMMA3_NORMS = {
     "input_layernorm": "attention_norm",
     "self_attn.q_norm": "query_norm",
@@ -99,7 +106,8 @@ _GEMMA3_NORMS = {
 
 def _blocks(sizes: Mapping[str, Any], is_fused: bool) -> list[Rule]:
     theirs, ours = "lm.layers.{i}", "lm/blocks"
-    lm, norms = sizes["lm"], _GEMMA3_NORMS if sizes["family"] == "gemma3_text" else _NORMS
+    families = {"gemma3_text": _GEMMA3_NORMS, qwen3_vl.TEXT: _QWEN3_NORMS}
+    lm, norms = sizes["lm"], families.get(sizes["family"], _NORMS)
 
     def matrix(name: str, path: str) -> Rule:
         return rule(f"{theirs}.{name}.weight", f"{ours}/{path}/kernel", rename.TRANSPOSED)
@@ -195,7 +203,7 @@ def load(
         named = _named(arrays, sizes)
         if is_part:
             named = flamingo.with_frozen(named, _frozen(folder, flamingo.LANGUAGE, sizes))
-        if "image" in shapes and not any(name.startswith("vision_model.") for name in named):
+        if "image" in shapes and not any(name.startswith(_TOWERS) for name in named):
             key = flamingo.VISION if is_part else "mm_vision_tower"
             named |= _frozen(folder, key, sizes, _OTHER_TOWER)
         used = [r for r in rules(sizes, is_fused=is_fused(named)) if _is_wanted(r, shapes)]
@@ -328,10 +336,10 @@ def save(
     """Writes a folder that Hugging Face's classes load: config.json and safetensors, in shards.
 
     The saved image tower has only the blocks in `params`, and its last hidden state is selected.
-    Raises WeightsError for parameters that the format has no name for, and for MPT.
+    Raises WeightsError for parameters that the format has no name for, for MPT and Qwen3-VL.
     """
-    if sizes["family"] == flamingo.MPT:
-        raise WeightsError("MPT, Otter and OpenFlamingo are read, and not written")
+    if sizes["family"] in (flamingo.MPT, qwen3_vl.TEXT):
+        raise WeightsError("MPT, Otter, OpenFlamingo and Qwen3-VL are read, and not written")
     folder, flat = Path(folder), rename.flatten(params)
     folder.mkdir(parents=True, exist_ok=True)
     if "image" in sizes:

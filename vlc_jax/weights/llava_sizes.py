@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, huggingface_config, instructblip, lm_config
+from vlc_jax.weights import config_keys, huggingface_config, instructblip, lm_config, qwen3_vl
 
 _CLIP_L14 = {
     "hidden_size": 1024,
@@ -101,6 +101,8 @@ def read(config: Mapping[str, Any]) -> dict[str, Any]:
     sizes = {"family": family, "lm": fields}
     if kind == instructblip.KIND:
         return sizes | instructblip.read(config)
+    if kind == qwen3_vl.KIND:
+        return sizes | qwen3_vl.read(config, fields)
     if kind in (*_IMAGE_IDS, "llava"):
         harmless = config_keys.TRANSFORMERS | _HARMLESS
         fixed = {"image_aspect_ratio": _ORIGINAL_FIXED["image_aspect_ratio"]}  # of our exports

@@ -72,6 +72,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "rope_local_base_freq": 1e4,
         "layer_types": None,
     },
+    # of Qwen3-VL; the embedder has no logits, so that its embeddings count as shared
+    "qwen3_vl_text": {
+        **_LLAMA,
+        "vocab_size": 151_936,
+        "intermediate_size": 22_016,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "head_dim": 128,
+        "rope_theta": 5e5,
+    },
 }
 # Keys that are read below, or show in the shapes of arrays.
 READ = config_keys.names(
@@ -128,7 +138,20 @@ def read(text: Mapping[str, Any], family: str) -> dict[str, Any]:
         "unit_offset": is_gemma,
         "scales_embeddings": is_gemma,
     }
+    if family == "qwen3_vl_text":
+        return fields | {"qk_norm": True, "is_tied": True, "sections": _sections(c, rope)}
     return fields | (_gemma3(c) if family == "gemma3_text" else {})
+
+
+def _sections(c: Mapping[str, Any], rope: Mapping[str, Any]) -> tuple[int, ...]:
+    """Feature pairs that rotate by time, row and column (Qwen3-VL)."""
+    require(rope, "mrope_interleaved", True)
+    sections, pairs = tuple(rope.get("mrope_section", (24, 20, 20))), c["head_dim"] // 2
+    if len(sections) != 3 or sum(sections) != pairs:
+        raise WeightsError(
+            f"mrope_section {sections} are three numbers whose sum is half of head_dim, {pairs}"
+        )
+    return sections
 
 
 def _gemma3(c: Mapping[str, Any]) -> dict[str, Any]:
