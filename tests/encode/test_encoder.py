@@ -103,6 +103,28 @@ def test_embeddings_that_are_not_finite_are_refused(run):
         encode({"params": {}}, rows)
 
 
+def test_large_images_have_fewer_rows_in_a_batch_and_their_questions_are_not_cut(run):
+    setup, heights = on_one_device(run[0]), {0: 9, 1: 3, 2: 5}
+
+    def load(items):
+        images = np.array([np.full((12, 2), item) for item in items])
+        return {"image": images, "question": np.tile(np.arange(7), (len(items), 1))}
+
+    def height(rows):
+        return [heights[int(image[0, 0]) % 3] for image in rows["image"]]
+
+    encode = BatchEncoder(setup, len, load, batch_size=8, length=height, columns=4)
+    seen, rows = [], {}
+    for batch in encode._read(range(30)):
+        images, questions = batch.rows["image"], batch.rows["question"]
+        assert questions.shape == (len(images), 7)
+        rows.setdefault(images.shape[1], set()).add(len(images))
+        assert images[: len(batch.indices), 0, 0].tolist() == list(batch.indices)
+        seen += batch.indices
+    assert sorted(seen) == list(range(30))
+    assert rows == {3: {8}, 5: {6}, 9: {3}}
+
+
 @pytest.mark.parametrize("select", ["patch", "pooled"])
 def test_tokens_of_a_decoder_are_in_no_file(select, tmp_path):
     """Its image is made of tokens even where it asks the tower for the pooled features alone."""

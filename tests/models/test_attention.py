@@ -154,3 +154,24 @@ def test_on_a_cpu_auto_changes_nothing_and_cudnn_is_refused():
     with pytest.raises(UsageError, match="NVIDIA GPUs, this is cpu; use auto or xla"):
         resolve(config, "eval")
     assert resolve(config, "weights").model.image.attention == "xla"  # of a run on a GPU
+
+
+def test_queries_in_blocks_give_the_attention_of_all_and_its_gradient(monkeypatch):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(2, 11, 2, 4)).astype(np.float32) for _ in range(3)]
+    lengths = np.array([11, 4], np.int32)
+
+    def total(arrays, lengths):
+        mixed = attention.of_lengths(*arrays, lengths)
+        return (mixed**2).sum(), mixed
+
+    whole, in_blocks = (jax.value_and_grad(total, has_aux=True) for _ in range(2))
+    expected = jax.jit(whole)(arrays, lengths)
+    monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
+    found = jax.jit(in_blocks)(arrays, lengths)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    changed = [arrays[0], *(x.copy() for x in arrays[1:])]
+    changed[1][1, 4:], changed[2][1, 4:] = 7.0, -9.0  # behind the length
+    again = jax.jit(in_blocks)(changed, lengths)[0][1]
+    np.testing.assert_allclose(again, expected[0][1], atol=1e-5)

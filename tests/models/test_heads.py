@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.core import FrozenDict
 from jax.sharding import AxisType, NamedSharding
 
 from tests.support.compilations import apply
@@ -67,13 +68,22 @@ HEADS = {
         "depth": 2,
         "attention_heads": 2,
     },
-}
+    "qwen3_vl": {
+        "vocab_size": 9,
+        "patches": PATCHES,
+        "has_class_token": False,
+        "decoder": FrozenDict(width=8, depth=2, heads=2, mlp_width=8, scaling=None,
+                              sections=(1, 1, 0)),
+        "suffix": (3, 1),
+        "marks": (2, 4),
+    },
+}  # fmt: skip
 CASES = [  # of heads that score pairs by their tokens, chunk by chunk
     *(("flair", {}), ("pacl", {}), ("pooled", {}), ("sparc", {})),
     *(("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
     *(("captioner", {}), ("blip", {}), ("xvlm", {}), ("instructblip", {})),
 ]
-ON_RUNS_MESH = [*CASES, ("vlm2vec", {})]
+ON_RUNS_MESH = [*CASES, ("vlm2vec", {}), ("qwen3_vl", {})]
 # of decoders without a prefix and a question, which stand replicated beside tokens of the batch
 ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), *ON_RUNS_MESH]
 # X-VLM's scores are BLIP's, and test_matching.py has BLIP there
@@ -92,7 +102,7 @@ def test_protocols_tell_which_heads_decode_generate_and_read_marks():
         for protocol in (heads.Decoding, heads.Generating)
     )
     assert (decode, generate) == (
-        {"captioner", "instructblip", "vlm2vec"},
+        {"captioner", "instructblip", "vlm2vec", "qwen3_vl"},
         {"captioner", "instructblip"},
     )
     assert {name for name, head in made.items() if head.reads_marks} == {"dcsm"}
@@ -123,6 +133,10 @@ def features_for(name, features):
     """The features that a head reads: InstructBLIP reads the question of a text, in the first half
     of its row, captioner and vlm2vec that of an image."""
     image, text = features
+    if name == "qwen3_vl":  # tokens of the decoder's width, and of one inner block
+        tokens = jnp.concatenate([image.tokens, image.tokens, image.tokens[..., :2]], axis=-1)
+        grid = np.stack([2 * (1 + np.arange(PAIRS) % 3), np.full(PAIRS, 6)], axis=1)
+        return image._replace(tokens=tokens, grid=jax.device_put(grid.astype(np.int32))), text
     if name not in ("captioner", "vlm2vec"):
         image = image._replace(question=None)
     if name == "instructblip":

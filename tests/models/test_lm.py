@@ -207,6 +207,7 @@ COUNTS = {
     "paligemma_3b": 2_508_662_784,  # 2.92 B with the image tower
     "gemma3_4b": 3_880_263_168,  # 4.30 B with the image tower
     "mpt_7b": 6_649_286_656,
+    "qwen3_vl_2b": 1_720_574_976,  # 2.13 B with the image tower
 }
 
 

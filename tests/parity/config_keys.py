@@ -25,6 +25,8 @@ def main(out: Path) -> None:
         "llava": transformers.LlavaConfig(),
         "paligemma": transformers.PaliGemmaConfig(),
         "gemma3": transformers.Gemma3Config(),
+        # the default width is that of no decoder
+        "qwen3_vl": transformers.Qwen3VLConfig(vision_config={"out_hidden_size": 4096}),
         "dinov2": transformers.Dinov2Config(),
         "dinov2_with_registers": transformers.Dinov2WithRegistersConfig(),
     }

@@ -1,0 +1,146 @@
+"""A folder of Qwen3-VL-Embedding: its arrays, its sizes, and its conversation."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import tokenizers
+
+import vlc_jax
+from tests.support import small_models
+from vlc_jax import models
+from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.setup import qwen3_vl_config, weights_config
+from vlc_jax.weights import llava, rename
+
+TEXT = {"model_type": "qwen3_vl_text", "vocab_size": 20, "hidden_size": 8, "head_dim": 4,
+        "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "rope_theta": 5e6, "rope_scaling": {
+            "rope_type": "default", "mrope_section": [1, 1, 0],
+            "mrope_interleaved": True}}  # fmt: skip
+VISION = {"model_type": "qwen3_vl", "hidden_size": 16, "num_heads": 2, "intermediate_size": 12,
+          "depth": 2, "out_hidden_size": 8, "num_position_embeddings": 9, "patch_size": 16,
+          "deepstack_visual_indexes": [1]}  # fmt: skip
+CONFIG = {"model_type": "qwen3_vl", "text_config": TEXT, "vision_config": VISION}
+WORDS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>",
+         "system", "user", "assistant", "Represent", "a", "dog", "?")  # fmt: skip
+
+
+def write(folder, config=CONFIG, words=WORDS):
+    (folder / "config.json").write_text(json.dumps(config))
+    vocabulary = {word: index for index, word in enumerate(words)}
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="?"))
+    library.add_special_tokens([word for word in words if word.startswith("<")])
+    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    library.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def names_and_arrays(sizes, params):
+    """The arrays of a file, by the names of Hugging Face: a frame of zeros, and one with all."""
+    flat = rename.flatten(params)
+    for rule in llava.rules(sizes, is_fused=False):
+        if rule.ours == ("lm/head",):
+            continue
+        part = "image" if rule.is_of("image") else "lm"
+        layers = range(sizes[part]["depth"]) if "{i}" in rule.theirs[0] else (0,)
+        for layer in layers:
+            ours = [flat[path.replace("{i}", str(layer))] for path in rule.ours]
+            if "{i}" in rule.theirs[0] and part == "lm":
+                ours = [array[layer] for array in ours]
+            name = rule.theirs[0].replace("{i}", str(layer))
+            if "patch_embed.proj.weight" in name:
+                frame = ours[0].reshape(16, 16, 3, -1).transpose(3, 2, 0, 1)
+                frames = np.stack([0 * frame, frame], axis=2)
+                yield f"model.{name}", np.ascontiguousarray(frames)
+                continue
+            name = name.replace("lm.", "language_model.", 1)
+            yield f"model.{name}", np.ascontiguousarray(rule.codec.save(*ours)[0])
+
+
+@pytest.mark.slow
+def test_a_folder_is_read_by_the_names_of_its_arrays_and_scores_pictures_of_any_shape(tmp_path):
+    sizes = llava.read_sizes(write(tmp_path))
+    config = weights_config.config_of_weights(tmp_path, image_size=64)
+    shapes = jax.eval_shape(functools.partial(_init, config), jax.random.key(0))
+    shapes = {"image": shapes["image"], "lm": shapes["head"]["lm"]}
+    expected, file = small_models.normal(shapes), tmp_path / "model.safetensors"
+    arrays = dict(names_and_arrays(sizes, expected))
+    head = {"lm_head.weight": np.ones((20, 8), np.float32)}  # the embedder has no logits
+    safetensors.numpy.save_file(arrays | head, file)
+    found = llava.load(tmp_path, sizes, shapes)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    model = vlc_jax.load(tmp_path, image_size=96, context_length=6, batch_size=2)
+    pictures = [np.full((*size, 3), 90, np.uint8) for size in ((40, 96), (96, 33), (64, 64))]
+    images, texts = model.embed_images(pictures), model.embed_texts(["a dog", "a"])
+    np.testing.assert_allclose(model.score(pictures, ["a dog", "a"]), images @ texts.T, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(images, axis=1), 1, atol=1e-5)
+    more = {"model.visual.other.weight": np.ones(3, np.float32)}
+    safetensors.numpy.save_file(arrays | more, file)
+    with pytest.raises(WeightsError, match=r"visual\.other\.weight"):
+        llava.load(tmp_path, sizes, shapes)
+    del arrays["model.visual.deepstack_merger_list.0.norm.weight"]
+    safetensors.numpy.save_file(arrays, file)
+    with pytest.raises(WeightsError, match=r"deepstack_merger_list\.0\.norm\.weight"):
+        llava.load(tmp_path, sizes, shapes)
+
+
+def _init(config, key):
+    head = {**config.model.head.to_dict(), "prefix": (), "suffix": ()}
+    of_text = {"vocab_size": 20, "context_length": 6, "eos_id": 0}
+    image = config.model.image.to_dict()
+    options = {"head": head, "text_tower": False, "image_size": 64, "image": image, **of_text}
+    return models.init(models.build("qwen3_vl", "Qwen3-VL-2B", **options), key)
+
+
+def test_a_folder_sets_sizes_pixels_and_the_conversation(tmp_path):
+    config = weights_config.config_of_weights(write(tmp_path))
+    assert config.model.image.to_dict() == {
+        "width": 16, "depth": 2, "heads": 2, "mlp_width": 12, "out_width": 8, "deepstack": (1,),
+        "position_grid": 3,
+    }  # fmt: skip
+    decoder = config.model.head.decoder
+    assert (decoder.sections, decoder.theta, decoder.qk_norm) == ((1, 1, 0), 5e6, True)
+    assert (config.input.crop, config.input.image_size) == ("native", 1360)
+    assert config.model.head.marks == (3, 4)
+    assert config.model.head.suffix == "<|im_end|>\n<|im_start|>assistant\n"
+    for given, system in (
+        (None, "Represent the user's input."),
+        (" Find it ", "Find it."),
+        ("What is it?", "What is it?"),
+    ):
+        config = weights_config.config_of_weights(tmp_path, instruction=given)
+        expected = f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n"
+        assert config.model.head.prefix == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "message"),
+    [
+        ("vision_config", "patch_size", 14, "patch_size is 14; only 16"),
+        ("vision_config", "num_position_embeddings", 8, "is a square; got 8"),
+        ("vision_config", "deepstack_visual_indexes", [1, 0], "ascending blocks of 2"),
+        ("vision_config", "out_hidden_size", 9, "width of the decoder, 8"),
+        ("text_config", "attention_bias", True, "attention_bias True"),
+        ("text_config", "rope_scaling", {"mrope_section": [2, 1, 0]}, "half of head_dim, 2"),
+        ("text_config", "rope_scaling", {"mrope_interleaved": False}, "mrope_interleaved False"),
+    ],
+)
+def test_other_architectures_are_refused(tmp_path, part, key, value, message):
+    write(tmp_path, {**CONFIG, part: {**CONFIG[part], key: value}})
+    with pytest.raises(WeightsError, match=message):
+        qwen3_vl_config.config_of_qwen3_vl(tmp_path)
+
+
+def test_other_tokenizers_pixels_and_uses_of_an_instruction_are_refused(tmp_path):
+    write(tmp_path, words=WORDS[:3])
+    with pytest.raises(UsageError, match=r"no token '<\|vision_start\|>': name Qwen's"):
+        qwen3_vl_config.config_of_qwen3_vl(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_std": [0.3, 0.3, 0.3]}))
+    with pytest.raises(WeightsError, match=r"image_std is \[0.3, 0.3, 0.3\]; only 0.5"):
+        qwen3_vl_config.config_of_qwen3_vl(tmp_path)
+    with pytest.raises(UsageError, match="instruction is of Qwen3-VL-Embedding"):
+        weights_config.config_of_weights(tmp_path / "other", instruction="Find it.")
