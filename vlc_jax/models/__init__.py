@@ -30,6 +30,7 @@ from vlc_jax.models import (
     text,
     text_ids,
     text_vectors,
+    tflocal,
     variants,
     vit,
     vlm2vec,
@@ -56,6 +57,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "pacl": pacl.PACL,
     "pooled": pooled.Pooled,
     "sparc": sparc.SPARC,
+    "tflocal": tflocal.TFLocal,
     "vlm2vec": vlm2vec.VLM2Vec,
     "xvlm": xvlm.XVLM,
 }
