@@ -64,6 +64,10 @@ LABELS = {  # run -> its name in tables
     "negation_1.9_a": "strength 1.9, `a {}`",
     "negation_8": "strength 8, `{}`",
     "negation_8_a": "strength 8, `a {}`",
+    "crops": "CLIP, segments of texts against crops",
+    "crops_half": "the same, averaged with the cosine of the whole",
+    "patches": "CLIP with mean pooling, segments of texts against patches",
+    "tflocal": "TFLocal",
     "leftright_none": "CLIP, captions with places",
     "leftright": "the same with left/right negatives",
     "leftright_siglip_none": "SigLIP, captions with places",
@@ -111,7 +115,7 @@ PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEAD_RUNS = (
-    "dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "sparc", "text_vectors",
+    "dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "tflocal", "sparc", "text_vectors",
     "pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d",
 )  # fmt: skip
 DECODER_RUNS = ["captioner", "captioner_any", "captioner_pooled"]
@@ -272,6 +276,9 @@ NEW_METHODS = {
     **dict.fromkeys(_FROM_CLIP, ("clip_ft", "clip")),
     "c2lip": ("siglip_ft", "siglip"),
     "negation": ("clip", "clip"),
+    "crops": ("clip", "clip"),
+    "crops_half": ("clip", "clip"),
+    "patches": ("clip_mean", "clip_mean"),
 }
 NEGATIONS = {  # of part f: run -> option `negation` of its benchmarks
     "negation_none": {},

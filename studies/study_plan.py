@@ -27,6 +27,7 @@ HEADS = {  # config with the arguments of the stored features -> run -> further 
     # Steps and pairs as for PACL; the features are pooled outputs, and small.
     "labclip:": {"labclip": "steps=500"},
     "labclip:phrases=plain,": {"labclip_plain": "steps=500"},
+    "tflocal:": {"tflocal": "steps=3000"},
 }
 UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
     "pacl_unlocked": "",
@@ -58,6 +59,12 @@ NEW = {  # newer methods of part f and a control: run -> config, base
     "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
     "siglip_ft": ("c2lip", "siglip"),
     "c2lip": ("c2lip", "siglip"),
+}
+UNTRAINED = {  # of part f, options of evaluations: run -> option, base
+    "negation": ("negation=1.9", "clip"),
+    "crops": ("segments=crops", "clip"),
+    "crops_half": ("segments=crops,segment_weight=0.5", "clip"),
+    "patches": ("segments=patches", "clip_mean"),  # whose patches are trained
 }
 # Benchmarks of runs with a head (the columns of their table) -> number of cases.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
@@ -189,7 +196,7 @@ def runs(part: str) -> list[Run]:
         return [run.in_world("scenes-synonyms") for run in of_b]
     if part == "f":
         others = [Run(name, config, base) for name, (config, base) in OTHERS.items()]
-        return [clip, *others, *_new_methods()]
+        return [clip, _heads()[0], *others, *_new_methods()]
     if part == "g":
         config = "eval/all:sets=scenes_geometry+scenes_shuffled"
         return [
@@ -273,10 +280,12 @@ def _new_methods() -> list[Run]:
         )
         for run in (Run("clip_ft", "clip_ft", "clip"), *paired)
     ]
-    # an option of evaluations: nothing is trained
-    config = "eval/all:sets=scenes,negation=1.9"
+    untrained = [
+        Run(name, f"eval/all:sets=scenes,{option}", base, tool="evaluate")
+        for name, (option, base) in UNTRAINED.items()
+    ]
     corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
-    return [*paired, *blind, Run("negation", config, "clip", tool="evaluate"), *corrected]
+    return [*paired, *blind, *untrained, *corrected]
 
 
 def _corrected(name: str, how: Mapping[str, object]) -> Run:

@@ -43,6 +43,9 @@ NEWER = {  # the same of docs/methods.md alone
     "CS-CLIP": Row("csclip", "clip_ft"),
     "CLIC": Row("clic", "clip_ft"),
     "FLAIR": Row("flair", "clip_ft"),
+    "TFLocal": Row("tflocal", "clip_mean"),
+    "segments and crops": Row("crops", "clip"),
+    "segments and patches": Row("patches", "clip_mean"),
 }
 NONE = "not yet run"  # in the first cell of a row of NEWER without values
 

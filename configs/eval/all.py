@@ -11,8 +11,9 @@ the images); run (the workdir of a run, its model and preprocessing) or weights,
 tokenizer and size as in configs/eval/zero_shot.py; count (cases of each set or subset, 0 for all);
 tie (strict, first_index, last_index or half); wording (of published captions: dcsm, DCSM's for its
 head, or dcsm_baseline, its for other models; with tie=first_index its numbers); negation (strength
-of the correction of texts that negate, docs/methods.md; 0 for none); tagger (parts of speech for
-the order sets). A killed evaluation resumes; existing results are kept.
+of the correction of texts that negate, docs/methods.md; 0 for none); segments (patches or crops:
+scores by segments of texts, docs/methods.md) and segment_weight (0: that of the regions); tagger
+(parts of speech for the order sets). A killed evaluation resumes; existing results are kept.
 """
 
 from types import SimpleNamespace
@@ -107,6 +108,8 @@ def get_config(argument: str | None = None) -> ConfigDict:
         tie="strict",
         wording="",
         negation=0.0,
+        segments="",
+        segment_weight=0.0,
         tagger=pretrained.TAGGER,
     )
     if not args.sets:
@@ -143,7 +146,13 @@ def _evals(args: SimpleNamespace, world: str) -> dict[str, dict]:
             arguments.known("set", name, (*SETS, *OTHERS))
             evals[name] = pretrained.published_set(name, shared, args.tagger)
     negation = {"negation": {"strength": args.negation}} if args.negation else {}
-    return {name: {**options, "tie": args.tie, **negation} for name, options in evals.items()}
+    if args.segment_weight and not args.segments:
+        raise ValueError("segment_weight is of segments: say segments=patches or crops, too")
+    segments = {"segments": args.segments} if args.segments else {}
+    if args.segment_weight:
+        segments["segments"] = {"regions": args.segments, "weight": args.segment_weight}
+    more = {"tie": args.tie, **negation, **segments}
+    return {name: {**options, **more} for name, options in evals.items()}
 
 
 def _shuffled(reader: str, options: dict) -> dict[str, dict]:

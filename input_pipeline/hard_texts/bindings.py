@@ -61,18 +61,18 @@ def find(tagged: Tagged) -> frozenset[Binding]:
       between them. No parse: in "a man in a hat riding a horse" the hat rides.
     """
     tokens, bindings = tagged.tokens, set()
-    phrases = [*_phrases(tagged)]
-    for start, head, stop in phrases:
+    found = [*phrases(tagged)]
+    for start, head, stop in found:
         noun = _noun(tokens[head].text)
         bindings |= {(_base(token), noun) for token in tokens[start:head] if _is_attribute(token)}
         bindings |= {(word, noun) for word in _behind(tokens[stop:])}
-    for (_, first, stop), (start, second, _) in itertools.pairwise(phrases):
-        if relation := _relation(tokens[stop:start]):
-            bindings.add((_noun(tokens[first].text), relation, _noun(tokens[second].text)))
+    for (_, first, stop), (start, second, _) in itertools.pairwise(found):
+        if words := relation(tokens[stop:start]):
+            bindings.add((_noun(tokens[first].text), words, _noun(tokens[second].text)))
     return frozenset(bindings)
 
 
-def _phrases(tagged: Tagged) -> Iterator[tuple[int, int, int]]:
+def phrases(tagged: Tagged) -> Iterator[tuple[int, int, int]]:
     """(first token, noun, last + 1) of noun phrases; without pronouns and places of a relation."""
     tokens = tagged.tokens
     for start, stop in tagged.noun_chunks:
@@ -104,7 +104,7 @@ def _behind(tokens: tuple[Token, ...]) -> Iterator[str]:
             return
 
 
-def _relation(between: tuple[Token, ...]) -> str:
+def relation(between: tuple[Token, ...]) -> str:
     """The words of a relation between two noun phrases; "" for a list or another sentence."""
     words: list[tuple[str, str]] = []
     for token in between:

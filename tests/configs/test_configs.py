@@ -126,6 +126,18 @@ def test_zero_shot_takes_names_and_templates_that_a_set_has_not(tmp_path):
             make(argument)
 
 
+def test_segments_of_a_suite_are_options_of_every_set_and_their_weight_needs_them():
+    make = importlib.import_module("vlc_jax.configs.eval.all").get_config
+    for argument, expected in (
+        ("segments=crops", "crops"),
+        ("segments=crops,segment_weight=0.5", {"regions": "crops", "weight": 0.5}),
+    ):
+        evals = make(f"sets=scenes,{argument}").evals.to_dict()
+        assert all(options["segments"] == expected for options in evals.values())
+    with pytest.raises(ValueError, match="segment_weight is of segments: say segments="):
+        make("sets=scenes,segment_weight=0.5")
+
+
 def test_every_protocol_of_llava_is_for_its_sets():
     make = importlib.import_module("vlc_jax.configs.eval.llava").get_config
     config = make("path=x,root=r,sets=whatsup_a+mmvp_vlm+winoground+scenes_whatsup")

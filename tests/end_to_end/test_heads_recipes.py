@@ -35,6 +35,11 @@ RECIPES = {  # its config, arguments, what is trained of the towers
     "coco_sparc": ("sparc", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
     "coco_labclip": ("labclip", "data=coco,path={captions},image_folder={images}," + TAGGER, ()),
     "coco_pooled": ("pooled", "data=coco,path={captions},image_folder={images}", ()),
+    "coco_tflocal": (
+        "tflocal",
+        "data=coco,path={captions},image_folder={images},hidden=64,depth=1",
+        (),
+    ),
     "llava_pacl": ("pacl", f"data=llava,{TALKS},{TAGGER},rope=feature_1d", ()),
     "llava_pacl_unlocked": (
         "pacl",

@@ -300,6 +300,19 @@ def test_negation_changes_the_scores_of_texts_that_negate_alone(tiny):
     assert (found[:, 1] != plain[:, 1]).all()
 
 
+def test_segments_meet_parts_of_images_and_the_whole_where_both_are_the_same(tiny):
+    model, texts = vlc_jax.load(tiny[0]), ["red cat", "red cat and grey dog", "they are here"]
+    plain = model.score(GREYS, texts)
+    # every crop of a grey image is grey, and the only phrase of the first text is the text
+    crops = model.score(GREYS, texts, segments="crops")
+    np.testing.assert_allclose(crops[:, [0, 2]], plain[:, [0, 2]], atol=1e-5)
+    phrases = model.embed_images(GREYS) @ model.embed_texts(["red cat", "grey dog"]).T
+    np.testing.assert_allclose(crops[:, 1], phrases.mean(axis=1), atol=1e-5)
+    patches = model.score(GREYS, texts, segments={"weight": 1.0})
+    np.testing.assert_allclose(patches[:, 2], plain[:, 2], atol=1e-6)
+    assert np.abs(patches - plain)[:, :2].min() > 1e-4
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

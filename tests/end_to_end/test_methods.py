@@ -113,7 +113,7 @@ def write_texts(coco):
 
 def test_every_recipe_is_run():
     # test_heads_recipes, test_xvlm_training
-    elsewhere = {"dcsm", "labclip", "pacl", "pooled", "sparc", "xvlm_ft"}
+    elsewhere = {"dcsm", "labclip", "pacl", "pooled", "sparc", "tflocal", "xvlm_ft"}
     # their tables: test_find_by_id.py, test_examples.py; their steps: test_config_training.py
     elsewhere |= {"tripletclip", "conclip", "csclip", "clic"}
     methods = {Path(case.partition(":")[0]).stem for case in CASES if case.endswith(":data=coco")}

@@ -28,6 +28,14 @@ HEADS = {
     "flair": {"width": EMBED, "attention_heads": 1, "has_class_token": False},
     "pooled": {"rule": "maxsim", "mapping": "linear", "width": EMBED, "has_class_token": False},
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
+    "tflocal": {
+        "patches": PATCHES,
+        "length": LENGTH,
+        "has_class_token": False,
+        "hidden": 8,
+        "depth": 2,
+        "attention_heads": 2,
+    },
     "dcsm": {"patches": PATCHES, "length": LENGTH, "num_functional_words": 2, "hidden": 32},
     "blip": {
         "vocab_size": 9,
@@ -79,7 +87,7 @@ HEADS = {
     },
 }  # fmt: skip
 CASES = [  # of heads that score pairs by their tokens, chunk by chunk
-    *(("flair", {}), ("pacl", {}), ("pooled", {}), ("sparc", {})),
+    *(("flair", {}), ("pacl", {}), ("pooled", {}), ("sparc", {}), ("tflocal", {})),
     *(("dcsm", {}), ("dcsm", {"standardise": "per_pair"})),
     *(("captioner", {}), ("blip", {}), ("xvlm", {}), ("instructblip", {})),
 ]

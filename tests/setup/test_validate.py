@@ -148,13 +148,15 @@ def test_a_protocol_that_evaluation_would_refuse_is_refused_before_training(
     resolve(config, "weights")  # which evaluates nothing
 
 
-def test_negation_is_for_models_whose_score_is_a_cosine():
+def test_negation_and_segments_are_for_models_whose_score_is_a_cosine():
     config = clip.get_config()
     config.evals = ConfigDict({"scenes_negation": {"negation": {"strength": 8, "phrase": "a {}"}}})
     assert resolve(config, "eval").evaluation.benchmarks.keys() == {"scenes_negation"}
     config.model.name = "pacl"
-    with pytest.raises(UsageError, match=r"evals\.scenes_negation: .* no dot product"):
-        resolve(config, "eval")
+    for option in ({"negation": True}, {"segments": "crops"}):
+        config.evals = ConfigDict({"scenes_negation": option})
+        with pytest.raises(UsageError, match=r"evals\.scenes_negation: .* no dot product"):
+            resolve(config, "eval")
 
 
 def test_a_model_that_answers_may_be_asked():

@@ -44,6 +44,7 @@ ARGUMENTS = {
             "configs/pacl.py:data=coco",
             "configs/pacl.py:data=llava",
             "configs/pooled.py:data=coco",
+            "configs/tflocal.py:data=coco",
             "configs/sparc.py:data=coco",
             "configs/sparc.py:data=llava",
             "configs/labclip.py:data=coco",

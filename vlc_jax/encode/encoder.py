@@ -25,7 +25,7 @@ import numpy as np
 from flax import linen as nn
 
 from vlc_jax.devices import runtime, sharding
-from vlc_jax.encode import answers
+from vlc_jax.encode import answers, segments
 from vlc_jax.encode.batches import BatchEncoder, Rows, compiled
 from vlc_jax.encode.feature_cache import THREADS, FeatureCache, make_folder
 from vlc_jax.encode.interrupt import NEVER, Interrupt
@@ -163,14 +163,16 @@ class Encoder:
         )
         is_cosine = all(self._setup.model.head.reads_pooled)
         if not self._once:
-            return Scorer(images, texts, score, score_options, *tokens, is_cosine=is_cosine)
+            plain = Scorer(images, texts, score, score_options, *tokens, is_cosine=is_cosine)
+            return _with_segments(plain) if is_cosine else plain
         for encode in (self.images, self.texts):
             encode.cache.use(variables)
         head = self._setup.model.head
         if is_cosine:
             score = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
             of_pairs = partial(_score_pairs, score_options)
-            return Scorer(images, texts, score, of_pairs, *tokens, is_cosine=True)
+            plain = Scorer(images, texts, score, of_pairs, *tokens, is_cosine=True)
+            return _with_segments(plain)
         # heads, which take longer than the towers; the blocks above have copies, and take no time
         score, score_options = self._counted(score), self._counted(score_options)
         if head.requests[1].tokens != "ids":
@@ -269,6 +271,10 @@ class Encoder:
 
 def _on_host(function: Callable[..., Any], variables: Any) -> Score:
     return lambda image, text: np.asarray(function(variables, image, text))
+
+
+def _with_segments(scorer: Scorer) -> Scorer:
+    return scorer._replace(by_segments=partial(segments.scoring, scorer))
 
 
 def _score_pairs(score_options: Score, image: ImageFeatures, text: TextFeatures) -> np.ndarray:

@@ -18,6 +18,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, UInt8
 from PIL import Image
 
+from vlc_jax import evaluators
 from vlc_jax.encode import text_encoders
 from vlc_jax.encode.answers import Answers
 from vlc_jax.encode.batches import compiled
@@ -255,6 +256,7 @@ class Model:
         texts: Sequence[Caption],
         *,
         negation: bool | Mapping[str, Any] = False,
+        segments: bool | str | Mapping[str, Any] = False,
     ) -> Float[np.ndarray, "images texts"]:
         """Scores of every image with every text, before `logit_scale` and `logit_bias`.
 
@@ -265,13 +267,21 @@ class Model:
         texts than that are embedded again for the next images.
         negation: takes what a text negates out of its embedding, without training: True, or some of
           the fields of `evaluators.negation.Negation` as a mapping. Other texts keep their scores.
-        Raises UsageError for negation with a head that scores tokens.
+        segments: scores by the segments of a text, without training: True or "patches", "crops", or
+          some of the fields of `evaluators.scorer.Segments` as a mapping.
+        Raises UsageError for negation or segments with a head that scores tokens, and for both.
         """
         inputs, texts, how = _images(images), _texts(texts), negations.options(negation)
         self._encodable([*texts, *(negations.texts(texts, how) if how else ())])
         scores = np.zeros((len(inputs), len(texts)), np.float32)
+        evaluators.check("choice", {"negation": negation, "segments": segments})
         if not scores.size:
             return scores
+        if parts := evaluators.segments(segments):
+            # a batch of images has many crops, and a text several segments
+            scorer = evaluators.in_segments(self._scorer(self._batch_size), parts)
+            found = scorer.score(scorer.embed_images(inputs), scorer.embed_texts(texts))
+            return stats.require_finite(found)
         has_head = self._setup.model.has_head
         in_memory = _KEPT_BATCHES * self._batch_size if has_head else max(scores.shape)
         of_images, of_texts = self._scorer(len(inputs)), self._scorer(len(texts))

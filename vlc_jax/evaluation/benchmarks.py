@@ -15,6 +15,7 @@ from PIL import Image
 
 from vlc_jax import evaluators
 from vlc_jax.devices import sharding
+from vlc_jax.encode import segments
 from vlc_jax.encode.encoder import Encoder
 from vlc_jax.encode.interrupt import Interrupt
 from vlc_jax.errors import UsageError
@@ -83,8 +84,11 @@ class Evaluation:
                 for case in benchmark.cases[: self._options.preview]:
                     for image in case.images:
                         self._encoder.transform(image, None)
-                how = negation.options(self._options.benchmarks[name].options.get("negation"))
+                options = self._options.benchmarks[name].options
+                how = negation.options(options.get("negation"))
                 more = negation.texts(benchmark.texts, how) if how else []
+                if parts := evaluators.segments(options.get("segments")):
+                    more += segments.texts(benchmark.texts, parts)
                 tokenizer.require([*benchmark.texts, *more])
 
     def into(self, folder: str) -> "Evaluation":

@@ -26,7 +26,7 @@ from vlc_jax.evaluators import (
     vqascore,
     zeroshot,
 )
-from vlc_jax.evaluators.scorer import Abilities, Ability, Decoding, Scorer
+from vlc_jax.evaluators.scorer import Abilities, Ability, Decoding, Scorer, in_segments, segments
 from vlc_jax.evaluators.stats import Estimate, EvalResult
 from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.case import Benchmark
@@ -196,8 +196,9 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
 # option `protocol` of a benchmark names one of them.
 ASKING = tuple(name for name, row in PROTOCOLS.items() if row.needs)
 # Options of every benchmark: the protocol, the fields of vqascore.asking, which replaces the scores
-# of captions in every other protocol, and of negation.Negation, which corrects embeddings of texts.
-OPTIONS = ("protocol", "vqascore", "negation")
+# of captions in every other protocol, of negation.Negation, which corrects embeddings of texts, and
+# of scorer.Segments, which scores by segments of texts.
+OPTIONS = ("protocol", "vqascore", "negation", "segments")
 # Prefix of a metric over the cases that a blind classifier of the texts does not get right.
 GROUNDED = "grounded_"
 
@@ -231,6 +232,8 @@ def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any)
         scorer = vqascore.asking(scorer, **options["vqascore"])
     if how := negation.options(options.get("negation")):
         scorer = negation.correcting(scorer, how)
+    if parts := segments(options.get("segments")):
+        scorer = in_segments(scorer, parts)
     result = PROTOCOLS[name].evaluate(benchmark, scorer, **of_protocol)
     # protocols that ask have put their own question there
     if scorer.prompt and "prompt" not in result.details:
@@ -256,16 +259,22 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
         if name in ASKING:
             raise errors.UsageError(f"protocol {name!r} has questions of its own: no vqascore")
         vqascore.check(of_vqascore)
-    is_corrected = negation.options(options.get("negation")) is not None
-    if is_corrected and name in ASKING:
-        raise errors.UsageError(f"protocol {name!r} compares no embeddings: no negation")
+    chosen = {
+        "negation": negation.options(options.get("negation")),
+        "segments": segments(options.get("segments")),
+    }
+    cosines = [option for option, how in chosen.items() if how]
+    if len(cosines) > 1:
+        raise errors.UsageError("negation and segments change the same scores: leave one out")
+    if cosines and name in ASKING:
+        raise errors.UsageError(f"protocol {name!r} compares no embeddings: no {cosines[0]}")
     if abilities is None:
         return
     if of_vqascore is not None:
         abilities.require("scores_answers")
     elif row.needs:
         abilities.require(row.needs(**values))
-    if is_corrected:
+    if cosines:
         abilities.require("is_cosine")
     if row.embeds and row.embeds(**values):
         abilities.require("embeds")

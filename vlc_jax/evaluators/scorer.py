@@ -1,7 +1,7 @@
 """Scorer: the functions of images and captions that evaluators get instead of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -35,6 +35,52 @@ class Decoding(NamedTuple):
             raise UsageError(f"max_tokens is at least 1; got {self.max_tokens}")
 
 
+class Segments(NamedTuple):
+    """Scores by the segments of a text, without training (vlc_jax/encode/segments.py).
+
+    regions: parts of the image, patches of the image tower | crops that it encodes.
+    weight: of the segments; 1 - weight is that of the whole text and image.
+    relations: whether two phrases with the words between them are a segment, too.
+    best: number of parts whose mean cosine counts for a segment.
+    grids: sizes of crops, n x n of each.
+    tagger: of noun phrases, "words", or as "spacy:en_core_web_sm".
+    """
+
+    regions: Literal["patches", "crops"] = "patches"
+    weight: float = 0.5
+    relations: bool = False
+    best: int = 1
+    grids: tuple[int, ...] = (1, 2, 3)
+    tagger: str = "words"
+
+
+SEGMENTS = {"patches": Segments(), "crops": Segments("crops", weight=1.0, relations=True)}
+
+
+def segments(value: Any) -> Segments | None:
+    """The option `segments`: True (patches), the name of regions, a mapping of fields of
+    `Segments`, whose other fields are those of its regions, or False for none.
+
+    Raises UsageError for anything else.
+    """
+    if value in (None, False, ""):
+        return None
+    given = {} if value is True else {"regions": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise UsageError(f"segments is True, patches, crops or a dict of options; got {value!r}")
+    for name in given:
+        known("option of segments", name, Segments._fields)
+    how = SEGMENTS[known("regions of segments", given.get("regions", "patches"), SEGMENTS)]
+    how = how._replace(**given)
+    if not 0 <= how.weight <= 1:
+        raise UsageError(f"segments.weight is from 0 to 1; got {how.weight!r}")
+    if how.best < 1 or not how.grids or min(how.grids) < 1:
+        raise UsageError(
+            f"segments.best and segments.grids are from 1 on; got {how.best} and {how.grids}"
+        )
+    return how._replace(grids=tuple(how.grids))
+
+
 # ability -> message for a model that lacks it
 REFUSALS = {
     "writes": (
@@ -50,8 +96,8 @@ REFUSALS = {
         "methods embed_images and embed_texts, or leave the benchmark or its option out"
     ),
     "is_cosine": (
-        "negation corrects embeddings of texts, and the score of this model is no dot product of "
-        "two embeddings: leave negation out"
+        "negation and segments compare embeddings of texts, and the score of this model is no dot "
+        "product of two embeddings: leave negation and segments out"
     ),
 }
 
@@ -93,6 +139,8 @@ class Scorer(NamedTuple):
                    not those of answers to questions
     embeds         False if `pooled` is no embedding, and only scores have a meaning
     is_cosine      True if a score is the dot product of the two `pooled`
+    by_segments    Segments -> the model with scores by segments of texts; None if it has no towers
+                   whose cosine is its score
     """
 
     embed_images: Callable[[Sequence[ImageLike]], ImageFeatures]
@@ -105,6 +153,7 @@ class Scorer(NamedTuple):
     prompt: Mapping[str, str] | None = None
     embeds: bool = True
     is_cosine: bool = False
+    by_segments: "Callable[[Segments], Scorer] | None" = None
 
     @property
     def abilities(self) -> Abilities:
@@ -127,6 +176,18 @@ def answers(
     how.check()
     scorer.abilities.require("writes")
     return scorer.answers(images, questions, how)
+
+
+def in_segments(scorer: Scorer, how: Segments) -> Scorer:
+    """The model with scores by segments of texts. Raises UsageError for one whose score is no
+    cosine, and for functions of embeddings without towers."""
+    scorer.abilities.require("is_cosine")
+    if scorer.by_segments is None:
+        raise UsageError(
+            "segments need the towers of a model of this library, and this one has only functions "
+            "of whole images and texts: leave segments out"
+        )
+    return scorer.by_segments(how)
 
 
 def take(features: Features, rows: np.ndarray | slice) -> Features:

@@ -31,6 +31,7 @@ from vlc_jax.models import (
     text,
     text_ids,
     text_vectors,
+    tflocal,
     variants,
     vit,
     vlm2vec,
@@ -59,6 +60,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "pooled": pooled.Pooled,
     "qwen3_vl": qwen3_vl.Qwen3VL,
     "sparc": sparc.SPARC,
+    "tflocal": tflocal.TFLocal,
     "vlm2vec": vlm2vec.VLM2Vec,
     "xvlm": xvlm.XVLM,
 }

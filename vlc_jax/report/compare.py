@@ -324,9 +324,9 @@ def _plain_cell(line: Line, index: int) -> str:
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:
     """Fields (as JSON) that are equal for two results on the same cases."""
     parts = {name: result.get(name) for name in ("protocol", "version", "options")}
-    # vqascore and negation change scores, not cases; root: the version is of the files' content
+    # these change scores, not cases; root: the version is of the files' content
     if isinstance(parts["options"], Mapping):
-        left_out = ("vqascore", "negation", "root")
+        left_out = ("vqascore", "negation", "segments", "root")
         parts["options"] = {k: v for k, v in parts["options"].items() if k not in left_out}
     parts = {name: part for name, part in parts.items() if part}
     count = next((row.count for row in table.rows([result])), None)

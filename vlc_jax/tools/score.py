@@ -26,13 +26,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--negation", action="store_true", help="take what a text negates out of it"
     )
+    parser.add_argument(
+        "--segments",
+        default="",
+        choices=("patches", "crops"),
+        help="compare each phrase of a text with its best part of the image",
+    )
     parser.add_argument("--json", action="store_true", help="numbers instead of a table")
     command.add_model(parser)
     args = parser.parse_args(arguments)
 
     def score() -> str:
         model = command.model(args)
-        scores = model.score(args.images, args.texts, negation=args.negation)
+        how = {"negation": args.negation, "segments": args.segments}
+        scores = model.score(args.images, args.texts, **how)
         if args.json:
             result = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
             return json.dumps(result, ensure_ascii=False)
