@@ -1,5 +1,6 @@
 """The image tower: a vision transformer (Dosovitskiy et al. 2021) as CLIP and SigLIP use it."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from vlc_jax import types
 from vlc_jax.models import layers, rope
@@ -25,6 +26,17 @@ def sincos2d(grid: int, width: int) -> np.ndarray:
     row, column = np.mgrid[:grid, :grid].reshape(2, -1, 1) * frequency
     waves = [np.sin(column), np.cos(column), np.sin(row), np.cos(row)]
     return np.concatenate(waves, axis=1).astype(np.float32)
+
+
+def _resampled(
+    positions: Float[Array, "patches embed"], first: int, side: int
+) -> Float[Array, "_ embed"]:
+    """Positions of a grid of `side` patches, bicubic; those of the `first` tokens stay."""
+    grid = math.isqrt(len(positions) - first)
+    squares = positions[first:].reshape(grid, grid, -1)
+    # not antialiased, as in DINO, whose cubic is a little sharper (-.75 where this one has -.5)
+    resized = jax.image.resize(squares, (side, side, squares.shape[-1]), "bicubic", antialias=False)
+    return jnp.concatenate([positions[:first], resized.reshape(side**2, -1)])
 
 
 def patches(
@@ -123,6 +135,9 @@ class ImageTower(Tower, kw_only=True):
         self,
         image: Float[Array, "batch height width channels"],
         request: types.FeatureRequest = types.POOLED_ONLY,
+        masked: tuple[Int[Array, "batch masked"], Float[Array, " embed"]] | None = None,
+        *,
+        is_crop: bool = False,
     ) -> types.ImageFeatures:
         """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
         class token first if there is one.
@@ -130,18 +145,30 @@ class ImageTower(Tower, kw_only=True):
         With pooling `map`, a projected token is the pooling of that token alone: value, output
         matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
         Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
+
+        masked: indices of patches, and the vector that replaces their embeddings before positions
+          are added (iBOT; Zhou et al. 2021, arXiv:2111.07832).
+        is_crop: the squares may have fewer pixels than `image_size`; positions are resampled to
+          their grid, as in DINO. Only without rope.
         """
-        check_pixels(image, self.image_size)
+        check_pixels(image, image.shape[1] if is_crop else self.image_size)
         x = self._embed(image.astype(self.dtype))
+        if masked is not None:
+            places, token = masked
+            is_masked = (places[:, :, None] == jnp.arange(x.shape[1])[None, None]).any(axis=1)
+            x = jnp.where(is_masked[:, :, None], token.astype(x.dtype)[None, None], x)
         if self.has_class_token:
             token = self.param(
                 "class_embedding", nn.initializers.normal(self.width**-0.5), (self.width,)
             )
             token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.width))
             x = jnp.concatenate([token, x], axis=1)
-        positions = self.param("position_embedding", self._position_init, x.shape[1:])
-        x = x + positions.astype(x.dtype)[None]
         first = int(self.has_class_token)
+        shape = first + self.grid**2, self.width
+        positions = self.param("position_embedding", self._position_init, shape)
+        if x.shape[1] != len(positions):
+            positions = _resampled(positions, first, math.isqrt(x.shape[1] - first))
+        x = x + positions.astype(x.dtype)[None]
         if self.registers:
             init = nn.initializers.normal(self.width**-0.5)
             extra = self.param("register_tokens", init, (self.registers, self.width))
