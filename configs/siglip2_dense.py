@@ -77,7 +77,10 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             size = args.variant.removeprefix("SigLIP-").partition("/")[0]
             factor = FACTORS.get(size, 1.0)
         config.model.name, config.model.head = "self_distilled", ConfigDict(head)
-        config.losses = ConfigDict({LOSSES[args.family]: default.loss(weight=1.0)})
+        # as in the control on the scenes, configs/c2lip.py without the weights of its phrases
+        duplicates = "mask" if is_scenes and args.family == "siglip" else "keep"
+        of_captions = default.loss(weight=1.0, duplicates=duplicates)
+        config.losses = ConfigDict({LOSSES[args.family]: of_captions})
         if args.self_distill:
             config.losses.self_distill = default.loss(
                 weight=factor * args.self_distill,

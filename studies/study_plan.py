@@ -58,6 +58,7 @@ NEW = {  # newer methods of part f and a control: run -> config, base
     "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
     "siglip_ft": ("c2lip", "siglip"),
     "c2lip": ("c2lip", "siglip"),
+    "siglip2_dense": ("siglip2_dense", "siglip"),
 }
 # Benchmarks of runs with a head (the columns of their table) -> number of cases.
 HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}

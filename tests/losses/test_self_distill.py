@@ -116,7 +116,6 @@ def test_what_outputs_lack_is_named(all_outputs, missing, message):
         ({"self_distill": {"size": -8}}, "size .* from 0 on; got -8"),
         ({"self_distill": {"scale": (0.5, 0.1)}}, r"low <= high .* got \(0.5, 0.1\)"),
         ({"masked_patches": {"ratio": 1.5}}, "ratio .* share in .* got 1.5"),
-        ({"masked_patches": {"decay": 0.5}, "self_distill": {}}, "one teacher.*is the same"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):
@@ -128,3 +127,5 @@ def test_losses_share_a_teacher_of_one_decay():
     terms = {name: {"weight": 1.0, "decay": 0.25} for name in losses.TEACHERS}
     assert losses.teacher_decay(terms) == 0.25
     assert losses.teacher_decay({"masked_patches": {"weight": 1.0}}) == 0.996
+    with pytest.raises(errors.UsageError, match=r"one teacher.* got .*'self_distill': 0\.5"):
+        losses.teacher_decay({**terms, "self_distill": {"weight": 1.0, "decay": 0.5}})

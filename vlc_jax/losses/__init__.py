@@ -376,8 +376,8 @@ def check(
             options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example
         )
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
-    entry_of("cross_modal_rank", config_losses)
-    teacher_decay(config_losses)
+    for keeps in ("cross_modal_rank", *TEACHERS):
+        entry_of(keeps, config_losses)
 
 
 def row(name: str, options: Mapping[str, Any]) -> Loss:
