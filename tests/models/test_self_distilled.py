@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.compilations import apply
 from vlc_jax import errors, models
+from vlc_jax.models import vit
 
 SMALL = {"width": 16, "heads": 2, "depth": 1, "mlp_width": 24, "projection": 8}
 TEXT = {**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2}
@@ -85,6 +86,16 @@ def test_a_crop_is_a_smaller_image_whose_positions_lie_between_those_of_the_grid
     expected = apply(small, {"params": of_small}, whole).view_logits.image
     given = forward.func({"params": {**params, "image": image}}, batch).view_logits.crops
     np.testing.assert_allclose(given.reshape(-1, 5), expected, atol=1e-5)
+
+
+def test_positions_of_a_smaller_grid_are_those_of_the_same_places():
+    rows, columns = np.mgrid[:6, :6].reshape(2, -1)
+    positions = np.stack([rows, columns, rows * columns], axis=1).astype(np.float32)
+    positions = np.concatenate([np.full((1, 3), 9, np.float32), positions])
+    found = jax.jit(vit._resampled, static_argnums=(1, 2))(positions, 1, 2)
+    # centres of 2 x 2 patches are patches 1 and 4 of the 6 x 6
+    expected = [[9, 9, 9], [1, 1, 1], [1, 4, 4], [4, 1, 4], [4, 4, 16]]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_scores_are_those_of_clip_with_the_same_towers(start):
