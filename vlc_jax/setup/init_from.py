@@ -312,13 +312,14 @@ def load_latest(setup: Setup, workdir: Path, on_event: Callable[..., None] | Non
 def load_complete(setup: Setup, path: str | None = None) -> dict[str, Any]:
     """All parameters of the model, on the devices; `path`: as in `load`.
 
-    A head for training alone (`heads.Head.is_dot`) that the weights lack is initialised. Raises
-    UsageError if they lack another part of the model.
+    A head for training alone (`heads.Head.is_dot`) that the weights lack is 0. Raises UsageError if
+    they lack another part of the model.
     """
     shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
     params = load(setup, shapes, path, is_placed=True)
     if "head" in shapes and not setup.model.has_head:
-        params = {"head": jax.tree.map(np.asarray, setup.parameters.init()["head"]), **params}
+        head = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes["head"])
+        params = {"head": head, **params}
     require_all(params, shapes, path or setup.origin.path)
     return sharding.put_like(params, shapes)
 
