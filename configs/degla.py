@@ -14,7 +14,7 @@ table with the columns image, caption and negatives (of their file the fields im
 and enhanced); with negatives=rules, as in configs/hp_hn.py, a word is replaced or two exchanged.
 
 as_released: the text-grounded loss with the mask of the released code, which contrasts captions
-with other captions' negatives (vlc_jax/losses/degla.py).
+with other captions' negatives (vlc_jax/losses/teacher.py).
 
 Arguments: data=scenes|coco; as_released; the arguments of configs/clip_ft.py; with data=coco also
 negatives=rules|given.

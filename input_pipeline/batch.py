@@ -12,6 +12,10 @@ With config.input.question (a question about every image), token ids:
   question       int32   (batch, length)
 If the source has text-only records, whose image is black:
   has_image      bool    (batch,)
+With the losses self_distill and masked_patches, crops of each image and the indices of its patches
+that are masked (loader/views.py):
+  crops          uint8   (batch, crops, height, width, 3)
+  masked_patches int32   (batch, masked)
 With config.text.functional_words, 1 + the index of the token's word in that list, 0 elsewhere
 (tokenizers/functional_words.py); with the tokenizer `conversation`, 1 on answer tokens:
   text_marks     int8    (batch, length)
@@ -44,6 +48,8 @@ CONTRACT: dict[str, tuple[tuple[str, ...], int]] = {  # key -> dtypes, number of
     "text_tokens": (FLOATS, 3),
     "question": (("int32",), 2),
     "has_image": (("bool",), 1),
+    "crops": (("uint8",), 5),
+    "masked_patches": (("int32",), 2),
     "id": (("uint64",), 1),
     "mask": (("bool",), 1),
     "negative_text": (TEXT, 3),

@@ -57,6 +57,7 @@ LABELS = {  # run -> its name in tables
     "flair": "FLAIR",
     "fsc_clip_local": "FSC-CLIP",
     "c2lip": "C2LIP, from SigLIP",
+    "siglip2_dense": "SigLIP 2's dense losses, from SigLIP",
     "siglip_ft": "SigLIP-FT",
     "negation": "CLIP, negation taken out of texts",
     "negation_none": "cosine",
@@ -274,7 +275,7 @@ _FROM_CLIP = (
 )  # fmt: skip
 NEW_METHODS = {
     **dict.fromkeys(_FROM_CLIP, ("clip_ft", "clip")),
-    "c2lip": ("siglip_ft", "siglip"),
+    **dict.fromkeys(("c2lip", "siglip2_dense"), ("siglip_ft", "siglip")),
     "negation": ("clip", "clip"),
     "crops": ("clip", "clip"),
     "crops_half": ("clip", "clip"),

@@ -59,6 +59,7 @@ NEW = {  # newer methods of part f and a control: run -> config, base
     "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
     "siglip_ft": ("c2lip", "siglip"),
     "c2lip": ("c2lip", "siglip"),
+    "siglip2_dense": ("siglip2_dense", "siglip"),
 }
 UNTRAINED = {  # of part f, options of evaluations: run -> option, base
     "negation": ("negation=1.9", "clip"),

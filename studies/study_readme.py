@@ -35,6 +35,7 @@ ROWS = {  # first cell of a line, or the text of its link
 }
 NEWER = {  # the same of docs/methods.md alone
     "C2LIP": Row("c2lip", "siglip_ft"),
+    "SigLIP 2's dense losses": Row("siglip2_dense", "siglip_ft"),
     "TripletCLIP": Row("tripletclip", "clip_ft"),
     "CoN-CLIP": Row("conclip", "clip_ft"),
     "CE-CLIP": Row("ce_clip", "clip_ft"),

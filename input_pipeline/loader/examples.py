@@ -21,6 +21,7 @@ from vlc_jax.input_pipeline.hard_texts.noun_phrases import NounPhrases
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader import questions
+from vlc_jax.input_pipeline.loader.views import Views
 from vlc_jax.input_pipeline.record import (
     Caption,
     DataError,
@@ -35,7 +36,7 @@ from vlc_jax.input_pipeline.sources.mixture_order import MixtureOrder
 _MAX_CHECKED = 1000  # records, spread over the source; at least one must name hard images
 _NONE = HardTexts()
 # Random streams of a position; the index enters the key, so new ones go to the end.
-_STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases")
+_STREAMS = ("image", "negatives", "positives", "hard_images", "noun_phrases", "views")
 
 
 class Cancelled(Exception):  # noqa: N818
@@ -51,6 +52,7 @@ class Example(NamedTuple):
     negatives: list[str]
     positives: list[str]
     question: str  # about the image; "" for none
+    views: dict[str, np.ndarray]  # further views of the image (views.py)
     is_stand_in: bool = False  # replaces a missing hard image
 
 
@@ -67,6 +69,7 @@ class Examples:
     noun_phrases: replaces captions by noun phrases before hard texts are generated; None: off.
     question: template of the question about every image (questions.py); "": none.
     text_only_question: template of the question of text-only records; "": none.
+    views: further views of every image; None: none.
     records_per_step: main rows of a step, for the steps at which weights of a mixture change.
     """
 
@@ -81,6 +84,7 @@ class Examples:
     noun_phrases: NounPhrases | None = None
     question: str = ""
     text_only_question: str = ""
+    views: Views | None = None
     records_per_step: int = 1
 
     def __post_init__(self) -> None:
@@ -215,7 +219,10 @@ class Examples:
                 negatives += self._foil(positive, foils, rng["negatives"], scene)
         template = self.question if record.image is not None else self.text_only_question
         question = questions.fill(template, record.questions[caption] if record.questions else None)
-        return Example(record, text, pixels, negatives, positives, question)
+        views = {}
+        if self.views is not None:
+            views = self.views(record.image, self._generator(position, "views"))
+        return Example(record, text, pixels, negatives, positives, question, views)
 
     def _foil(
         self,

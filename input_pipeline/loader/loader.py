@@ -86,6 +86,7 @@ class Batches:
             result["question"] = self.tokenizer([row.question for row in rows])
         if examples.has_text_only:
             result["has_image"] = np.array([row.record.image is not None for row in rows])
+        result |= {key: np.stack([row.views[key] for row in rows]) for key in rows[0].views}
         slots = sampling.slots(examples.negatives, examples.positives)
         result |= self._texts("negative", [row.negatives for row in rows], slots)
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
@@ -320,7 +321,7 @@ def make_train(
       threads, too.
     max_bad_share: share of the source's records; more unusable ones raise DataError.
     known_bad: ids (or ids and reasons) of records known to be unusable, skipped and counted.
-    options: further fields of `Examples`: hard images, hard texts, noun phrases and questions.
+    options: further fields of `Examples`: hard images, hard texts, noun phrases, questions, views.
     Raises ValueError for invalid numbers, for a source without hard images and for texts that were
     prepared with another version of a generator.
     """

@@ -51,6 +51,7 @@ METHODS = {  # -> its recipe, and the arguments that name its data
     "read_clip": ("read_clip", "path={captions},image_folder={images},tagger=scenes:scenes-mini"),
     "degla": ("degla", "path={texts}"),
     "c2lip_siglip": ("c2lip", "path={dense},phrases=table,bag=3"),
+    "siglip2_dense_siglip": ("siglip2_dense", "path={texts},crops=2,crop_size=0,prototypes=16"),
     "flair": ("flair", "path={dense},bag=3,variant=B/32"),
     "leftright": ("leftright", "path={texts},variant=B/32,size=224"),
     "leftright_siglip": ("leftright", "path={llava},image_folder={images},family=siglip"),

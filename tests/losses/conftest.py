@@ -105,7 +105,15 @@ def outputs(batch):
             scores=None,
             logit_scale=batch["logit_scale"],
             negative_text=types.TextFeatures(batch["teacher_negative"]),
+            view_logits=types.ViewLogits(
+                batch["teacher_image"][:, :3], batch["teacher_negative"][..., :3]
+            ),
         ),
+        # three prototypes; a teacher reads the first two arrays, a student the others
+        view_logits=types.ViewLogits(
+            image[:, :3], negative[..., :3], positive[..., :3], negative[..., :3]
+        ),
+        centres={name: jnp.array(oracle.CENTRE) for name in losses.CENTRED},
         thresholds=jnp.array(oracle.THRESHOLDS),
     )
     kinds = ("scores", "negative_scores", "positive_scores")

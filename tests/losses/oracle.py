@@ -3,6 +3,7 @@
 import numpy as np
 
 THRESHOLDS = (0.5, -1.0, 20.0)  # of cross_modal_rank, in the step before
+CENTRE = (0.1, -0.2, 0.05)  # of self_distill and masked_patches, after the step before
 # loss -> the one of the same formula, of which it has a head's second scores; test_total.py
 LOCAL = {
     name: name.removesuffix("_local")

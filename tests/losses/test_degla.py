@@ -9,13 +9,13 @@ import pytest
 
 from tests.losses import conftest, oracle
 from vlc_jax import errors, losses
-from vlc_jax.losses import degla
+from vlc_jax.losses import teacher as teachers
 
 
 def test_as_released_captions_meet_negatives_of_other_captions(batch):
     text, teacher, negative = batch["text"], batch["teacher_text"], batch["negative"]
     mask = batch["negative_mask"]
-    call = jax.jit(lambda *given: degla.text_grounded(*given, as_released=True))
+    call = jax.jit(lambda *given: teachers.text_grounded(*given, as_released=True))
     found = call(text, teacher, negative, mask)
     flat, has = negative.reshape(-1, 6), mask.reshape(-1)  # in the order of captions
     for i in range(24):

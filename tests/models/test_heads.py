@@ -27,6 +27,14 @@ HEADS = {
     "pacl": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "flair": {"width": EMBED, "attention_heads": 1, "has_class_token": False},
     "pooled": {"rule": "maxsim", "mapping": "linear", "width": EMBED, "has_class_token": False},
+    "self_distilled": {
+        "prototypes": 5,
+        "hidden": 6,
+        "bottleneck": 4,
+        "width": EMBED,
+        "tower_width": EMBED,
+        "has_class_token": False,
+    },
     "sparc": {"width": EMBED, "dropout": 0.0, "has_class_token": False},
     "tflocal": {
         "patches": PATCHES,
@@ -93,7 +101,7 @@ CASES = [  # of heads that score pairs by their tokens, chunk by chunk
 ]
 ON_RUNS_MESH = [*CASES, ("vlm2vec", {}), ("qwen3_vl", {})]
 # of decoders without a prefix and a question, which stand replicated beside tokens of the batch
-ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), *ON_RUNS_MESH]
+ON_EXPLICIT_MESH = [("clip", {}), ("labclip", {}), ("self_distilled", {}), *ON_RUNS_MESH]
 # X-VLM's scores are BLIP's, and test_matching.py has BLIP there
 ON_EXPLICIT_MESH.remove(("blip", {}))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import helpers, tiny
-from vlc_jax.configs import dcsm, hp_hn, negclip
+from vlc_jax.configs import dcsm, hp_hn, negclip, siglip2_dense
 from vlc_jax.configs.scenes import captioner, clip, llava, vlm2vec
 from vlc_jax.devices import runtime, sharding
 from vlc_jax.errors import UsageError
@@ -36,6 +36,7 @@ BATCHES = {
     "dcsm": dcsm.get_config(),
     "hard_images": negclip.get_config("hard_images"),
     "captioner": captioner.get_config(),
+    "siglip2_dense": siglip2_dense.get_config(),
     "llava": llava.get_config(),
     "vlm2vec": vlm2vec.get_config(),
 }

@@ -32,7 +32,7 @@ CASES = {
         [
             name
             for name in losses.LOSSES
-            if name not in ("sparc_local", "caption", "itm", *oracle.LOCAL)
+            if name not in ("sparc_local", "caption", "itm", *losses.CENTRED, *oracle.LOCAL)
         ],
         {"input.negatives.count": 2},
     ),
@@ -41,6 +41,11 @@ CASES = {
     "sparc": ({"dropout": 0.5}, ["infonce", "sparc_local"], {}),
     "pooled": ({"rule": "fsc", "scoring": "global"}, ["infonce", "hn_focal_local"], {}),
     "labclip": ({}, ["sigmoid", "svlc_negative"], {"sub_batches": 2}),
+    "self_distilled": (
+        {"prototypes": 5, "hidden": 6, "bottleneck": 4},
+        ["infonce", *losses.CENTRED],
+        {},
+    ),
     "captioner": ({"width": 8, "depth": 1}, ["caption"], {}),
     "vlm2vec": (
         {"width": 8, "depth": 2},
@@ -83,6 +88,9 @@ def make_batch(names, size=8):
     batch["text"][9] = batch["text"][2]
     batch["question"] = rng.integers(3, 30, (BATCH, 7)).astype(np.int32)
     batch["question"][::3, 4], batch["question"][1::3, 0] = 2, 2  # their ends
+    if "self_distill" in names:  # crops of one patch
+        batch["crops"] = rng.integers(0, 256, (BATCH, 2, 4, 4, 3), np.uint8)
+        batch["masked_patches"] = rng.permuted(np.tile(np.arange(4), (BATCH, 1)), axis=1)[:, :2]
     for kind in sorted({kind for name in names for kind in losses.LOSSES[name].needs}):
         batch[f"{kind}_text"] = rng.integers(3, 30, (BATCH, 2, 7)).astype(np.int32)
         batch[f"{kind}_mask"] = rng.random((BATCH, 2)) < 0.6

@@ -15,7 +15,6 @@ from vlc_jax.input_pipeline import lookup
 from vlc_jax.losses import (
     caption,
     ce_clip,
-    degla,
     hn_focal,
     infonce,
     inputs,
@@ -24,6 +23,7 @@ from vlc_jax.losses import (
     sigmoid,
     sparc,
     svlc,
+    teacher,
 )
 from vlc_jax.losses.inputs import Inputs
 
@@ -162,8 +162,13 @@ LOSSES: dict[str, Loss] = {
     ),
     "intra_modal": Loss(ce_clip.intra_modal, inputs.intra_modal, needs=("negative",)),
     # DeGLA
-    "text_grounded": _NEGATIVE._replace(dense=degla.text_grounded, inputs=inputs.text_grounded),
-    "distill": Loss(degla.distill, inputs.distill, check_options=degla.check),
+    "text_grounded": _NEGATIVE._replace(dense=teacher.text_grounded, inputs=inputs.text_grounded),
+    "distill": Loss(teacher.distill, inputs.distill, check_options=teacher.check),
+    # SigLIP 2: SILC and TIPS
+    "self_distill": Loss(teacher.self_distill, inputs.self_distill, check_options=teacher.check),
+    "masked_patches": Loss(
+        teacher.masked_patches, inputs.masked_patches, check_options=teacher.check
+    ),
     # DAC
     "dac_mil": _ANALOGY._replace(dense=svlc.mil, inputs=inputs.mil),
     "dac_negative_bag": _NEGATIVE_BAG,
@@ -190,6 +195,9 @@ COMMON_OPTIONS = (
     "negative_range",
     "rows",
 )
+# Losses that keep a teacher between steps, and those of them that keep a centre, too.
+TEACHERS = ("distill", "self_distill", "masked_patches")
+CENTRED = TEACHERS[1:]
 # Names that losses cannot have, of other metrics of a step.
 METRICS = ("loss", "logit_scale", "threshold", "grad_norm", "learning_rate", "is_finite", "stop")
 
@@ -264,12 +272,42 @@ def thresholds(
     return ce_clip.gaps(*inputs.cross_modal_rank(outputs, pair_masks))
 
 
+def centres(
+    config_losses: Mapping[str, Mapping[str, Any]],
+    outputs: types.Outputs,
+    batch: Mapping[str, Array] | None = None,
+) -> dict[str, Float[Array, " prototypes"]]:
+    """Centres of the losses `self_distill` and `masked_patches` for the next step, by their names.
+
+    Arguments as of `total`; `outputs.centres` are those of this step.
+    """
+    found = {}
+    for name in CENTRED:
+        if (options := options_of(name, config_losses)) is not None:
+            rows = options.get("rows", (0, 1))
+            pair_masks = masks.pair_masks(_complete(outputs, batch or {}), rows=rows)
+            _, logits, centre = LOSSES[name].inputs(outputs, pair_masks)
+            momentum = options["centre_momentum"]
+            found[name] = teacher.next_centre(centre, logits, pair_masks.mask, momentum)
+    return found
+
+
 def teacher_decay(config_losses: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Decay per step of the teacher of the loss `distill`; None without that loss."""
-    options = entry_of("distill", config_losses)
-    if options is None:
-        return None
-    return (_option_defaults(LOSSES["distill"]) | dict(options))["decay"]
+    """Decay per step of the teacher; None without a loss that keeps one. Raises UsageError for
+    losses with different decays."""
+    options = {name: options_of(name, config_losses) for name in TEACHERS}
+    decays = {name: entry["decay"] for name, entry in options.items() if entry is not None}
+    if len({*decays.values()}) > 1:
+        raise errors.UsageError(
+            f"losses share one teacher, so their decay is the same; got {decays}"
+        )
+    return next(iter(decays.values()), None)
+
+
+def options_of(loss: str, config_losses: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Options of the entry with this loss, with the defaults of its own; None without an entry."""
+    options = entry_of(loss, config_losses)
+    return None if options is None else _option_defaults(LOSSES[loss]) | dict(options)
 
 
 def entry_of(loss: str, config_losses: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -338,7 +376,7 @@ def check(
             options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example
         )
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
-    for keeps in ("cross_modal_rank", "distill"):
+    for keeps in ("cross_modal_rank", *TEACHERS):
         entry_of(keeps, config_losses)
 
 

@@ -127,12 +127,47 @@ def distill(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
     return *given, *negatives, masks.own_negatives(m)
 
 
+def self_distill(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `self_distill`. Raises UsageError without crops, teacher or centre."""
+    del m
+    logits = _view_logits(o).crops
+    return logits, _view_logits(_teacher(o)).image, _centre(o, "self_distill")
+
+
+def masked_patches(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...]:
+    """The arguments of `masked_patches`. Raises UsageError without masks, teacher or centre."""
+    del m
+    logits = _view_logits(o).masked
+    return logits, _view_logits(_teacher(o)).patches, _centre(o, "masked_patches")
+
+
+def _view_logits(o: types.Outputs) -> types.ViewLogits:
+    if o.view_logits is None:
+        raise errors.UsageError(
+            "the losses self_distill and masked_patches need crops and masks of the images, and "
+            "logits over prototypes: set config.model.name='self_distilled' (in a loop of your "
+            "own, give the batch the keys crops and masked_patches)"
+        )
+    return o.view_logits
+
+
+def _centre(o: types.Outputs, name: str) -> jax.Array:
+    if o.centres is None:
+        raise errors.UsageError(
+            f"the loss {name} needs the centre of the step before: in a loop of your own, add "
+            f"{{'{name}': jnp.zeros(prototypes)}} to the first outputs, outputs._replace(centres="
+            "...), and losses.centres(config_losses, outputs, batch) to the next"
+        )
+    return o.centres[name]
+
+
 def _teacher(o: types.Outputs) -> types.Outputs:
     if o.teacher is None:
         raise errors.UsageError(
-            "the losses distill and text_grounded need a teacher, which distill keeps: set "
-            "config.losses.distill, with weight 0 for the teacher alone (in a loop of your own, "
-            "add the teacher's outputs: outputs._replace(teacher=...))"
+            "the losses distill, text_grounded, self_distill and masked_patches need a teacher, "
+            "which all but text_grounded keep: set config.losses.distill, with weight 0 for the "
+            "teacher alone (in a loop of your own, add the teacher's outputs: "
+            "outputs._replace(teacher=...))"
         )
     return o.teacher
 

@@ -26,6 +26,7 @@ from vlc_jax.models import (
     qwen3_vl,
     resnet,
     roberta,
+    self_distilled,
     sparc,
     swin,
     text,
@@ -59,6 +60,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "pacl": pacl.PACL,
     "pooled": pooled.Pooled,
     "qwen3_vl": qwen3_vl.Qwen3VL,
+    "self_distilled": self_distilled.SelfDistilled,
     "sparc": sparc.SPARC,
     "tflocal": tflocal.TFLocal,
     "vlm2vec": vlm2vec.VLM2Vec,
@@ -228,13 +230,20 @@ def _check_head(name: str, kind: type[nn.Module], options: Mapping[str, Any]) ->
 def _head(
     kind: type[nn.Module], options: Mapping[str, Any], image: ImageTower, text_tower: TextTower
 ) -> nn.Module:
-    """The head; fields that describe the towers are filled in unless they are among `options`."""
+    """The head; fields that describe the towers are filled in unless they are among `options`.
+    Raises UsageError for masked patches in a tower that has none."""
+    if kind is self_distilled.SelfDistilled and not isinstance(image, vit.ImageTower):
+        raise errors.UsageError(
+            f"the model self_distilled masks patches of a vision transformer, and this image tower "
+            f"is a {type(image).__name__}: take another config.model.variant"
+        )
     has_class_token = image.has_class_token
     from_towers = {
         "has_class_token": has_class_token,
         "patches": image.grid**2 + has_class_token,
         "length": getattr(text_tower, "context_length", 0),  # vectors have no tokens
         "width": image.embed,
+        "tower_width": getattr(image, "width", 0),  # a ResNet has several
         "vocab_size": getattr(text_tower, "vocab_size", 0),
         "dtype": image.dtype,
         "remat": image.remat,

@@ -49,7 +49,8 @@ class CLIP(nn.Module):
 
         Keys: "image" (normalised, float), "text" and optionally "question" (per image), "has_image"
         (False for a text without an image), "negative_text" and "positive_text" (batch, texts of
-        one example, length); texts are token ids or vectors. Precomputed features ("image_pooled",
+        one example, length), "crops" and "masked_patches" for the losses on them; texts are token
+        ids or vectors. Precomputed features ("image_pooled",
         "text_pooled", ...) replace pixels and accompany texts; the towers then do not run and need
         no parameters. With the results of `micro_features` in the batch, the head's `image` and
         `text` do not run either.
@@ -75,6 +76,13 @@ class CLIP(nn.Module):
         local = self.head.local(image, flat, scale)
         more |= {**hard, **_scores(scores, batch)}
         more["local"] = None if local is None else _scores(local, batch)
+        views = self._views(batch)
+        more["view_logits"] = self.head.view_logits(
+            image,
+            views.get("crops_pooled"),
+            views.get("masked_tokens"),
+            batch.get("masked_patches"),
+        )
         drawn = (batch.get("id"), batch.get("mask"))
         more["matching"] = self.head.matching(image, texts["text"], scale, *drawn)
         return types.Outputs(
@@ -124,7 +132,7 @@ class CLIP(nn.Module):
             for kind, features in by_kind.items()
             for part, array in features._asdict().items()
             if array is not None
-        }
+        } | self._views(batch)
 
     def micro_features(self, batch: Mapping[str, Array]) -> dict[str, Array]:
         """Per-row features of a micro-batch (GradCache); `__call__` on them equals `__call__` on
@@ -145,6 +153,23 @@ class CLIP(nn.Module):
         question = self._question(batch.get("question"))
         features = features._replace(question=question, has_image=batch.get("has_image"))
         return self.head.image(features, is_training=True)
+
+    def _views(self, batch: Mapping[str, Array]) -> dict[str, Array]:
+        """Features of further views of each image, where the batch has them or what they need.
+
+        crops_pooled: (batch, crops, embed), of the crops.   masked_tokens: (batch, patches, width),
+        of the image with the head's mask token in place of its masked patches.
+        """
+        names = ("crops_pooled", "masked_tokens")
+        found = {name: batch[name] for name in names if name in batch}
+        if "crops" in batch:
+            pooled = self.image(_flat(batch["crops"]), is_crop=True).pooled
+            found["crops_pooled"] = pooled.reshape(*batch["crops"].shape[:2], -1)
+        if "masked_patches" in batch and "image" in batch:
+            masked = batch["masked_patches"], self.head.mask_token
+            features = self.image(batch["image"], self.head.requests[0], masked)
+            found["masked_tokens"] = features.tokens
+        return found
 
     def _training_texts(self, batch: Mapping[str, Array]) -> dict[str, types.TextFeatures]:
         """Features of all texts of a batch, from one pass of the tower."""

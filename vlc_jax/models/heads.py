@@ -30,9 +30,9 @@ class Head(nn.Module):
 
     A head scores: `requests`, `image`, `text`, `score` and `score_options`. The other members have
     a default that most heads keep: `reads_pooled` and `embed` describe its features, `patch_maps`
-    explains its scores, `outputs`, `local`, `matching`, `is_row_wise` and `reads_marks` are for
-    training. A head with a decoder also implements the protocol `Decoding`, one that writes text
-    `Generating`.
+    explains its scores, `outputs`, `local`, `matching`, `view_logits`, `is_row_wise` and
+    `reads_marks` are for training. A head with a decoder also implements the protocol `Decoding`,
+    one that writes text `Generating`.
     """
 
     # a field of DCSM: words with a vector of their own
@@ -55,8 +55,8 @@ class Head(nn.Module):
 
     @property
     def is_dot(self) -> bool:
-        """True if the score is the dot product of the towers' pooled features: the model is saved
-        and exported as CLIP. Such a head has no parameters."""
+        """True if the score is the dot product of the towers' pooled features: the model is
+        exported as CLIP. Parameters of such a head are for training alone."""
         return type(self) is Head
 
     @property
@@ -136,6 +136,17 @@ class Head(nn.Module):
         ids: of images; None: all differ.   mask: False on padding; None: there is none.
         """
         del image, text, logit_scale, ids, mask
+
+    def view_logits(
+        self,
+        image: types.ImageFeatures,
+        crops: Float[Array, "images crops embed"] | None = None,
+        masked: Float[Array, "images _ width"] | None = None,
+        masked_patches: Int[Array, "images masked"] | None = None,
+    ) -> types.ViewLogits | None:
+        """Logits of images, and of crops and masked patches of them, over prototypes; None for a
+        head without (models.self_distilled)."""
+        del image, crops, masked, masked_patches
 
     def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
         """Patch-level weights behind the evaluation score of image i with text i, for

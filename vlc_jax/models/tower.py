@@ -140,9 +140,15 @@ def image_shape(tower: nn.Module) -> tuple[int, int, int]:
     return (side + bool(getattr(tower, "position_grid", None)), side, 3)
 
 
-def check_pixels(image: Float[Array, "batch height width channels"], tower: nn.Module) -> None:
-    """Raises UsageError for images of another shape than those of the tower."""
-    if image.shape[1:] != (shape := image_shape(tower)):
+def check_pixels(
+    image: Float[Array, "batch height width channels"], tower: nn.Module, is_crop: bool = False
+) -> None:
+    """Raises UsageError for images of another shape than those of the tower.
+
+    is_crop: squares of any side.
+    """
+    shape = (image.shape[1], image.shape[1], 3) if is_crop else image_shape(tower)
+    if image.shape[1:] != shape:
         raise errors.UsageError(
             f"this image tower takes images of shape {shape}, got {image.shape[1:]}; "
             "resize the input or set the model's image_size"

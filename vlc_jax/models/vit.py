@@ -1,5 +1,6 @@
 """The image tower: a vision transformer (Dosovitskiy et al. 2021) as CLIP and SigLIP use it."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -26,6 +27,17 @@ def sincos2d(grid: int, width: int) -> np.ndarray:
     row, column = np.mgrid[:grid, :grid].reshape(2, -1, 1) * frequency
     waves = [np.sin(column), np.cos(column), np.sin(row), np.cos(row)]
     return np.concatenate(waves, axis=1).astype(np.float32)
+
+
+def _resampled(
+    positions: Float[Array, "patches embed"], first: int, side: int
+) -> Float[Array, "_ embed"]:
+    """Positions of a grid of `side` patches, bicubic; those of the `first` tokens stay."""
+    grid = math.isqrt(len(positions) - first)
+    squares = positions[first:].reshape(grid, grid, -1)
+    # not antialiased, as in DINO, whose cubic is a little sharper (-.75 where this one has -.5)
+    resized = jax.image.resize(squares, (side, side, squares.shape[-1]), "bicubic", antialias=False)
+    return jnp.concatenate([positions[:first], resized.reshape(side**2, -1)])
 
 
 def patches(
@@ -132,6 +144,9 @@ class ImageTower(Tower, kw_only=True):
         self,
         image: Float[Array, "batch height width channels"],
         request: types.FeatureRequest = types.POOLED_ONLY,
+        masked: tuple[Int[Array, "batch masked"], Float[Array, " embed"]] | None = None,
+        *,
+        is_crop: bool = False,
     ) -> types.ImageFeatures:
         """Pooled features (batch, embed) and, if requested, all tokens (batch, patches, embed), the
         class token first if there is one.
@@ -139,11 +154,20 @@ class ImageTower(Tower, kw_only=True):
         With pooling `map`, a projected token is the pooling of that token alone: value, output
         matrix and MLP, since attention over one token returns its value (as in MaskCLIP for CLIP;
         Zhou et al. 2022, arXiv:2112.01071). This is our choice: SigLIP does not train such tokens.
+
+        masked: indices of patches, and the vector that replaces their embeddings before positions
+          are added (iBOT; Zhou et al. 2021, arXiv:2111.07832).
+        is_crop: the squares may have fewer pixels than `image_size`; positions are resampled to
+          their grid, as in DINO. Only without rope.
         """
-        check_pixels(image, self)
+        check_pixels(image, self, is_crop)
         grids = self._grids(image, request) if self.position_grid else None
         ends = None if grids is None else grids.rows * grids.columns - 1
         x = self._embed((image if grids is None else image[:, 1:]).astype(self.dtype))
+        if masked is not None:
+            places, token = masked
+            is_masked = (places[:, :, None] == jnp.arange(x.shape[1])[None, None]).any(axis=1)
+            x = jnp.where(is_masked[:, :, None], token.astype(x.dtype)[None, None], x)
         if self.has_class_token:
             token = self.param(
                 "class_embedding", nn.initializers.normal(self.width**-0.5), (self.width,)
@@ -215,11 +239,17 @@ class ImageTower(Tower, kw_only=True):
     def _positions(
         self, length: int, grids: naflex.Grids | None
     ) -> Float[Array, "images length embed"]:
-        """Position embeddings of all tokens, (1, length, embed), or of each image's grid."""
-        rows = length if grids is None else self.position_grid**2
+        """Position embeddings of all tokens, (1, length, embed), of a crop by resampling; or of each
+        image's grid."""
+        first = int(self.has_class_token)
+        rows = first + self.grid**2 if grids is None else self.position_grid**2
         table = self.param("position_embedding", self._position_init, (rows, self.width))
         table = jnp.asarray(table)  # numpy's where parameters are constants of a program
-        return table[None] if grids is None else naflex.positions(table, grids, length)
+        if grids is not None:
+            return naflex.positions(table, grids, length)
+        if length != rows:
+            table = _resampled(table, first, math.isqrt(length - first))
+        return table[None]
 
     def _position_init(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
         if self.positions == "learned":

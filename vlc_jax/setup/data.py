@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 from ml_collections import ConfigDict
 
-from vlc_jax import evaluators
+from vlc_jax import evaluators, losses
 from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline import benchmarks as benchmark_readers
 from vlc_jax.input_pipeline import lookup, tokenizers
@@ -23,6 +23,7 @@ from vlc_jax.input_pipeline.images import transforms
 from vlc_jax.input_pipeline.loader.inspection import preview
 from vlc_jax.input_pipeline.loader.loader import Loader, make_train
 from vlc_jax.input_pipeline.loader.stored_features import FeatureTransform
+from vlc_jax.input_pipeline.loader.views import Views
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
@@ -64,6 +65,7 @@ class TrainingData(NamedTuple):
     transform: Transform
     hard_texts: Mapping[str, HardTexts]
     noun_phrases: NounPhrases | None
+    views: Views | None
     batch_size: int
     seed: int
     hard_images: int
@@ -130,6 +132,7 @@ class TrainingData(NamedTuple):
                 known_bad=known_bad,
                 hard_images=self.hard_images,
                 noun_phrases=self.noun_phrases,
+                views=self.views,
                 question=self.question,
                 text_only_question=self.text_only_question,
                 **self.hard_texts,
@@ -145,6 +148,7 @@ def training_data(config: ConfigDict, tokenizer: Tokenizer, model: nn.Module) ->
         transform=image_transform(config, is_training=True),
         hard_texts=hard_texts(config),
         noun_phrases=noun_phrases(config),
+        views=views(config, model),
         batch_size=config.batch_size,
         seed=config.seed,
         hard_images=config.input.hard_images,
@@ -302,6 +306,37 @@ def noun_phrases(config: ConfigDict) -> NounPhrases | None:
     with usage_errors():
         options = config.input.noun_phrases
         return NounPhrases(**options) if options.share else None
+
+
+def views(config: ConfigDict, model: nn.Module) -> Views | None:
+    """Further views of each training image, as the losses self_distill and masked_patches need
+    them; None without these losses. Raises UsageError for stored features."""
+    terms = config.losses.to_dict()
+    crops, masked = (losses.options_of(name, terms) or {} for name in losses.CENTRED)
+    if not (crops or masked):
+        return None
+    if config.input.source == "features":
+        raise UsageError(
+            f"the losses {' and '.join(losses.CENTRED)} encode further views of an image, which "
+            "stored features lack: read the images"
+        )
+    side, grid = model.image.image_size, model.image.grid
+    patch, size = side // grid, crops.get("size") or side
+    has_rope = getattr(model.image, "rope", "none") != "none"
+    if size % patch or size > side or (has_rope and size < side):
+        raise UsageError(
+            f"size of self_distill is a multiple of the patches' {patch} pixels, up to the image's "
+            f"{side}, and with rope 0, which is the image's; got {size}"
+        )
+    transform = transforms.ImageTransform(
+        size=size,
+        crop="random_resized",
+        scale=tuple(crops.get("scale", (1.0, 1.0))),
+        interpolation=config.input.interpolation,
+    )
+    # at least one: without a masked patch the mean over them is 0 / 0
+    count = max(1, round(grid**2 * masked["ratio"])) if masked else 0
+    return Views(transform, crops.get("crops", 0), grid**2, count)
 
 
 def benchmarks(config: ConfigDict) -> dict[str, BenchmarkSetup]:

@@ -168,6 +168,9 @@ def _load_workdir(setup: Setup, shapes: Mapping[str, Any], path: Path) -> dict[s
             params["logit_scale"] = init_decoder.initial_logit_scale(setup)
         else:
             params, shapes = _towers(params), _towers(shapes)
+    elif theirs.origin.model_name != setup.origin.model_name:
+        # both score by pooled features: a head holds what one of them has for training alone
+        params, shapes = _without_head(params), _without_head(shapes)
     try:
         return weights.fitted(params, shapes, architecture(model))
     except WeightsError as error:
@@ -315,10 +318,14 @@ def load_latest(setup: Setup, workdir: Path, on_event: Callable[..., None] | Non
 def load_complete(setup: Setup, path: str | None = None) -> dict[str, Any]:
     """All parameters of the model, on the devices; `path`: as in `load`.
 
-    Raises UsageError if the weights lack a part of the model.
+    A head for training alone (`heads.Head.is_dot`) that the weights lack is 0. Raises UsageError if
+    they lack another part of the model.
     """
     shapes = sharding.place_shapes(setup.mesh, setup.parameters.shapes)
     params = load(setup, shapes, path, is_placed=True)
+    if "head" in shapes and not setup.model.has_head:
+        head = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes["head"])
+        params = {"head": head, **params}
     require_all(params, shapes, path or setup.origin.path)
     return sharding.put_like(params, shapes)
 

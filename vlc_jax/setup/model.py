@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, UInt8
 from ml_collections import ConfigDict
 
 from vlc_jax import losses, models
-from vlc_jax.errors import known, usage_errors
+from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.evaluators import Abilities
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer
@@ -99,13 +99,14 @@ def normaliser(name: str) -> Callable[[Array], Array]:
     known("normalisation", name, image_ops.NORMALISATIONS)
     mean, std = (np.asarray(v, np.float32) for v in image_ops.NORMALISATIONS[name])
     # one product and one sum per pixel, instead of (x / 255 - mean) / std
-    scale, shift = (1 / (255 * std)).reshape(1, 1, 1, 3), (-mean / std).reshape(1, 1, 1, 3)
+    scale, shift = 1 / (255 * std), -mean / std
 
     # also of float pixels: a gradient with respect to the pixels needs them
     def normalise(
-        image: UInt8[Array, "b h w 3"] | Float[Array, "b h w 3"],
-    ) -> Float[Array, "b h w 3"]:
-        return image.astype(jnp.float32) * scale + shift
+        image: UInt8[Array, "*b h w 3"] | Float[Array, "*b h w 3"],
+    ) -> Float[Array, "*b h w 3"]:
+        axes = (*(1,) * (image.ndim - 1), 3)  # crops have an axis more
+        return image.astype(jnp.float32) * scale.reshape(axes) + shift.reshape(axes)
 
     return normalise
 
@@ -125,8 +126,8 @@ def make_parameters(config: ConfigDict, model: nn.Module) -> Parameters:
 def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) -> Optimization:
     """Optimizer, schedule over `steps`, and losses of the config.
 
-    Raises UsageError for a warmup longer than the run and for a learning rate multiplier that
-    matches no parameter.
+    Raises UsageError for a warmup longer than the run, for a learning rate multiplier that
+    matches no parameter, and for losses over prototypes of a model without them.
     """
     shapes = parameters.trained_shapes()
     schedule = learning_rate(config, steps)
@@ -156,7 +157,20 @@ def make_optimization(config: ConfigDict, parameters: Parameters, steps: int) ->
         spike_guard=tuple(c.spike_guard),
         teacher_decay=losses.teacher_decay(terms),
         num_thresholds=negatives if losses.entry_of("cross_modal_rank", terms) else 0,
+        centres=_centres(terms, parameters.model.head),
     )
+
+
+def _centres(terms: dict[str, dict[str, Any]], head: nn.Module) -> dict[str, int]:
+    centred = [name for name in losses.CENTRED if losses.entry_of(name, terms) is not None]
+    if not centred:
+        return {}
+    if not hasattr(head, "prototypes"):
+        raise UsageError(
+            f"the losses {', '.join(centred)} compare logits over prototypes: set "
+            "config.model.name='self_distilled'"
+        )
+    return dict.fromkeys(centred, head.prototypes)
 
 
 def configured_losses(config: ConfigDict) -> dict[str, dict[str, Any]]:

@@ -230,6 +230,8 @@ def batch_shapes(
         shapes["question"] = ((rows, tokenizer.context_length), "int32")
     if config.input.source == "llava" and config.input.source_options.get("text_only"):
         shapes["has_image"] = ((rows,), "bool")
+    if views := data.views(config, parameters.model):
+        shapes |= {key: ((rows, *shape), dtype) for key, (shape, dtype) in views.shapes.items()}
     if config.input.source == "features":
         del shapes["image"]
         shapes |= _feature_shapes(config, parameters, texts=shapes)

@@ -26,11 +26,14 @@ def guard_state() -> dict[str, jax.Array]:
 def initial_memory(optimization: Optimization, params: Any) -> dict[str, Any]:
     """Memory of losses between steps (`State.memory`), as it is before the first one.
 
-    The thresholds start at 0, the teacher as a copy of the trained parameters `params`.
+    Thresholds and centres start at 0, the teacher as a copy of the trained parameters `params`.
     """
     memory: dict[str, Any] = {}
     if optimization.num_thresholds:
         memory["thresholds"] = jnp.zeros(optimization.num_thresholds, jnp.float32)
+    if optimization.centres:
+        sizes = optimization.centres.items()
+        memory["centres"] = {name: jnp.zeros(size, jnp.float32) for name, size in sizes}
     if optimization.teacher_decay is not None:
         # copies: the step donates the whole state, and no array may be donated twice
         memory["teacher"] = jax.tree.map(jnp.copy, params)

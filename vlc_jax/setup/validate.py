@@ -276,11 +276,11 @@ def check_lora(config: ConfigDict) -> None:
     """Raises UsageError for an adapter without weights, or with an invalid alpha or dropout."""
     if not config.lora.targets:
         return
-    if losses.entry_of("distill", configured_losses(config)) is not None:
+    if losses.teacher_decay(configured_losses(config)) is not None:
         raise UsageError(
-            "the teacher of the loss distill averages parameters, and an average of the factors of "
-            "an adapter is no average of its matrices: set config.lora.targets='' or leave out the "
-            "loss"
+            f"the teacher of the losses {', '.join(losses.TEACHERS)} averages parameters, and an "
+            "average of the factors of an adapter is no average of its matrices: set "
+            "config.lora.targets='' or leave out the losses"
         )
     if not (config.init_from or config.pretrain):
         raise UsageError("config.lora adapts pretrained weights: set config.init_from")

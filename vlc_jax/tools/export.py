@@ -251,8 +251,10 @@ def renamed_arrays(
     architecture = init_from.architecture(setup.model)
     if target == "peft":
         return adapter_arrays(setup, latest, weights.FORMATS[form].rules(architecture))
+    # a head that scores by pooled features has parameters for training alone
+    params = {name: part for name, part in latest.params.items() if name != "head"}
     try:
-        return weights.save(jax.tree.map(np.asarray, latest.params), form, architecture)
+        return weights.save(jax.tree.map(np.asarray, params), form, architecture)
     except WeightsError as error:
         variant = setup.config["model"]["variant"]
         raise WeightsError(

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import optax
 
 from vlc_jax import losses, types
-from vlc_jax.losses import degla
+from vlc_jax.losses import teacher as teachers
 from vlc_jax.train import spike_guard
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
 
 Batch = dict[str, jax.Array]
+PIXELS = ("image", "crops")  # keys of a batch
 # (state, frozen parameters or {}, batch) -> (state, metrics)
 Step = Callable[[State, Any, Batch], tuple[State, dict[str, jax.Array]]]
 
@@ -59,7 +60,7 @@ def make_step(setup: Setup) -> Step:
         # the bound
         params = clamp_logit_scale(params, optimization.logit_scale_max)
         if "teacher" in state.memory:
-            teacher = degla.average(state.memory["teacher"], params, optimization.teacher_decay)
+            teacher = teachers.average(state.memory["teacher"], params, optimization.teacher_decay)
             memory = {**memory, "teacher": teacher}
         new = State(state.step + 1, params, opt_state, batch_stats, memory=memory)
         if optimization.spike_guard:
@@ -85,7 +86,7 @@ def make_step(setup: Setup) -> Step:
 def sub_batch_loss(
     setup: Setup, variables: Any, memory: Mapping[str, Any], batch: Batch, key: jax.Array
 ) -> tuple[jax.Array, tuple[dict[str, jax.Array], Any, dict[str, jax.Array]]]:
-    """(loss, (metrics, running statistics of the head, next thresholds)) of a sub-batch.
+    """(loss, (metrics, running statistics of the head, next memory)) of a sub-batch.
 
     memory: as in the state, with the teacher's variables as "teacher".
     """
@@ -94,7 +95,7 @@ def sub_batch_loss(
     if "teacher" in memory:
         teacher, _ = forward(setup, memory["teacher"], batch, key)
         outputs = outputs._replace(teacher=teacher)
-    outputs = outputs._replace(thresholds=memory.get("thresholds"))
+    outputs = outputs._replace(thresholds=memory.get("thresholds"), centres=memory.get("centres"))
     value, sums = losses.total(config_losses, outputs, batch, setup.mesh)
     parts = {name: total / jnp.maximum(count, 1) for name, (total, count) in sums.items()}
     metrics = {**parts, "loss": value, "logit_scale": outputs.logit_scale}
@@ -102,6 +103,8 @@ def sub_batch_loss(
     if "thresholds" in memory:
         following["thresholds"] = losses.thresholds(config_losses, outputs, batch)
         metrics["threshold"] = following["thresholds"].mean()
+    if "centres" in memory:
+        following["centres"] = losses.centres(config_losses, outputs, batch)
     return value, (metrics, batch_stats, following)
 
 
@@ -122,8 +125,8 @@ def forward(
 
 
 def normalised(setup: Setup, batch: Batch) -> Batch:
-    """The batch with normalised float32 images, if it has images."""
-    return {**batch, "image": setup.normalise(batch["image"])} if "image" in batch else batch
+    """The batch with normalised float32 images and crops of images, if it has them."""
+    return batch | {key: setup.normalise(batch[key]) for key in PIXELS if key in batch}
 
 
 def with_features(setup: Setup, variables: Any, batch: Batch, rows: int, key: jax.Array) -> Batch:
@@ -153,7 +156,7 @@ def with_features(setup: Setup, variables: Any, batch: Batch, rows: int, key: ja
     # mapped over an index: mapping over a split batch would copy all pixels
     parts = jax.lax.map(lambda index: encode(variables, batch, index), jnp.arange(count))
     features = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), parts)
-    without_images = {key: x for key, x in batch.items() if key != "image"}
+    without_images = {key: x for key, x in batch.items() if key not in PIXELS}
     return without_images | jax.tree.map(types.shard_batch, features)
 
 

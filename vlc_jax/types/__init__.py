@@ -16,6 +16,8 @@ Axis words of jaxtyping signatures; einsum letters are their initials:
   options                  captions to choose from
   negatives, positives     hard negatives, hard positives of one example
   cases, examples          cases of a benchmark, and the decisions that a metric averages
+  crops, masked            further views of an image, and its masked patches
+  prototypes               outputs of a projection that a student and its teacher compare
   queries                  rows whose options are ranked; in attention, tokens that attend
 
 `scores[i, j]` is always image i against text j.
@@ -104,6 +106,21 @@ class Matching(NamedTuple):
     image: Int[Array, " images"]
 
 
+class ViewLogits(NamedTuple):
+    """Logits over prototypes (models.self_distilled) of an image and of further views of it.
+
+    image, patches: of the whole image, which a teacher sees; `patches` are those at
+      `masked_patches` of the batch, all without this key.
+    crops, masked: of its crops, and of its masked patches where only the others are visible, which
+      a student sees; None if the batch has none.
+    """
+
+    image: Float[Array, "images prototypes"]
+    patches: Float[Array, "images _ prototypes"]
+    crops: Float[Array, "images crops prototypes"] | None = None
+    masked: Float[Array, "images masked prototypes"] | None = None
+
+
 class Outputs(NamedTuple):
     """Everything a loss may need from one forward pass; None if the model or the batch lacks it.
 
@@ -119,9 +136,12 @@ class Outputs(NamedTuple):
     token_groups: SPARC's language-grouped patch embedding of each token of the image's caption, of
       unit length.
     matching: pairs of BLIP and X-VLM, drawn with the random numbers "dropout" of `apply`.
-    teacher: of the same batch, by the teacher of the loss `distill` (`State.memory`), without
-      gradient; no model sets it.
+    teacher: of the same batch, by the teacher of the losses `distill`, `self_distill` and
+      `masked_patches` (`State.memory`), without gradient; no model sets it.
     thresholds: of the loss `cross_modal_rank`, from the step before (`losses.thresholds`).
+    centres: of the losses `self_distill` and `masked_patches`, by their names, likewise
+      (`losses.centres`).
+    view_logits: of the model `self_distilled`.
     local: a head's second scores (heads.Head.local), by the names of the fields here.
     """
 
@@ -141,6 +161,8 @@ class Outputs(NamedTuple):
     matching: Matching | None = None
     teacher: "Outputs | None" = None
     thresholds: Float[Array, " negatives"] | None = None
+    centres: dict[str, Array] | None = None
+    view_logits: ViewLogits | None = None
     local: dict[str, Array] | None = None
 
 
@@ -152,7 +174,8 @@ class State(NamedTuple):
     mutable collection of that name), which the optimizer does not update; {} if there are none.
     `guard` is the state of the spike guard (`train.spike_guard`); {} without one.
     `memory` holds what losses keep between steps; {} if they keep nothing. "teacher": an average of
-    `params` over steps, for the loss `distill`; "thresholds": (negatives,), for `cross_modal_rank`.
+    `params` over steps, for `distill`, `self_distill` and `masked_patches`; "centres": of each of
+    the last two, (prototypes,); "thresholds": (negatives,), for `cross_modal_rank`.
     """
 
     step: Array

@@ -34,9 +34,10 @@ class Optimization(NamedTuple):
     spike_guard: (factor, steps): a step is skipped if its gradient norm is above `factor` times the
       running median; after `steps` of them in a row the run ends. (): no guard.
     teacher_decay: decay per step of the teacher, a moving average of the trained parameters, of the
-      loss `distill`; None: no teacher.
+      losses `distill`, `self_distill` and `masked_patches`; None: no teacher.
     num_thresholds: of the loss `cross_modal_rank`, one per hard negative of an example; 0: without
       that loss.
+    centres: name of a loss with a centre -> its prototypes; {}: without such a loss.
     """
 
     optimizer: optax.GradientTransformation
@@ -50,6 +51,7 @@ class Optimization(NamedTuple):
     spike_guard: tuple[float, int] | tuple[()] = ()
     teacher_decay: float | None = None
     num_thresholds: int = 0
+    centres: Mapping[str, int] = {}
 
 
 class BenchmarkSetup(NamedTuple):
