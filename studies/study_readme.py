@@ -46,6 +46,7 @@ NEWER = {  # the same of docs/methods.md alone
     "FLAIR": Row("flair", "clip_ft"),
     "TFLocal": Row("tflocal", "clip_mean"),
     "segments and crops": Row("crops", "clip"),
+    "segments, crops and the whole": Row("crops_half", "clip"),
     "segments and patches": Row("patches", "clip_mean"),
 }
 NONE = "not yet run"  # in the first cell of a row of NEWER without values

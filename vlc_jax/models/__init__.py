@@ -232,11 +232,13 @@ def _head(
 ) -> nn.Module:
     """The head; fields that describe the towers are filled in unless they are among `options`.
     Raises UsageError for masked patches in a tower that has none."""
-    if kind is self_distilled.SelfDistilled and not isinstance(image, vit.ImageTower):
-        raise errors.UsageError(
-            f"the model self_distilled masks patches of a vision transformer, and this image tower "
-            f"is a {type(image).__name__}: take another config.model.variant"
-        )
+    if kind is self_distilled.SelfDistilled:
+        name = type(image).__name__ if not isinstance(image, vit.ImageTower) else "NaFlex"
+        if name != "NaFlex" or image.position_grid:
+            raise errors.UsageError(
+                "the model self_distilled masks patches of a vision transformer over squares, and "
+                f"this image tower is a {name}: take another config.model.variant"
+            )
     has_class_token = image.has_class_token
     from_towers = {
         "has_class_token": has_class_token,

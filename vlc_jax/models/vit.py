@@ -239,7 +239,7 @@ class ImageTower(Tower, kw_only=True):
     def _positions(
         self, length: int, grids: naflex.Grids | None
     ) -> Float[Array, "images length embed"]:
-        """Position embeddings of all tokens, (1, length, embed), of a crop by resampling; or of each
+        """Position embeddings of all tokens, (1, length, embed), resampled for a crop, or of each
         image's grid."""
         first = int(self.has_class_token)
         rows = first + self.grid**2 if grids is None else self.position_grid**2
