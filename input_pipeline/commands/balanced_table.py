@@ -1,14 +1,17 @@
 """The table that `vlc-jax hard_texts --balance` writes: captions with the texts that are kept.
 
-Its rows come in blocks of the rows of the captions' table. A block is a part of `parts.Parts` that
-is filtered by itself: a pure function of its rows and the request, with one process or many.
+A filter is fitted on a sample of the rows of the captions' table. All rows go through it in blocks,
+parts of `parts.Parts`: pure functions of the rows and the request, with one process or many.
 """
 
+import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,101 +25,162 @@ from vlc_jax.input_pipeline.stores import progress
 
 # Of the image in tables; COCO's rows, and rows without such a column, are images.
 IMAGE_COLUMNS = ("image", "filepath")
-# Rows of a block, at most, by default. The texts of a smaller one give themselves away among those
-# of other blocks; a larger one takes more memory, 7 kB per caption and candidate, and minutes.
-BLOCK = 100_000
-LEAST = 500  # rows of --block: of fewer a classifier learns little
-# Kept pairs of all blocks, about, that are judged together: four of the five folds are MOST.
-TOGETHER = 5 * balance.MOST // 4
+# Rows that the filter is fitted on, at most, by default. Of fewer it knows less; more take memory,
+# 7 kB per caption and candidate, and minutes.
+SAMPLE = 100_000
+LEAST = 500  # rows of --sample: of fewer a classifier learns little
+BLOCK = 20_000  # rows of a part
+# Kept pairs outside of the sample, about, that are judged: four of the five folds are MOST.
+JUDGED = 5 * balance.MOST // 4
+
+
+class Captions(NamedTuple):
+    """Captions of some rows: each with its row, the row's image, and its key.
+
+    key: number of the row, with the place among its captions unless it is the first: "7", "7.1".
+    """
+
+    texts: list[str]
+    rows: list[dict[str, Any]]
+    images: list[str]
+    keys: list[str]
+
+
+class Fitted(NamedTuple):
+    """A kind's filter, and the candidate of each caption of the sample by its key, -1: none."""
+
+    filter: balance.Filter
+    choice: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
-    """A block of the table: a function of `parts.Parts`, whose result is a line of JSON with counts
-    (a tree, see `candidates_of.add`), then the rows.
+class Fit:
+    """Fits the filters of all kinds: a function of `parts.Parts` with a single part.
 
-    target: see `balance.Pairs.balanced`.   is_shown: prints the rounds of the filter.
-    sampled: kept pairs of a kind that are in the counts, to be judged with those of other blocks.
+    size: rows of the sample.   target: see `balance.Pairs.balanced`.   is_shown: prints rounds.
     """
 
     table: caption_files.Rows
     candidates: CandidatesOf
     target: float
+    size: int
     is_shown: bool = False
-    sampled: int = 0
 
-    def __call__(self, numbers: range) -> bytes:
-        captions, rows = read(self.table, numbers)
-        # Draws are numbered from the block's first row. Where rows have several captions, numbers
-        # of two blocks, and so draws, can be equal: a count of all captions would read all rows.
-        made = self.candidates(captions, numbers.start)
-        images = images_of(rows, numbers.start)
-        counts = candidates_of.counted(made, captions, has_words=not numbers.start)
-        chosen: dict[str, dict[int, str]] = {}
-        for name, texts in made.items():
-            indices, options = texts.options(captions)
-            choice, of_kind = self._filtered(name, options, [images[index] for index in indices])
-            counts["kinds"][name] |= of_kind
-            zipped = zip(indices.tolist(), options, choice.tolist(), strict=True)
-            chosen[name] = {index: each[1 + k] for index, each, k in zipped if k >= 0}
-            drawn = np.random.default_rng(self.candidates.seed).permutation([*chosen[name]])
-            counts["kinds"][name]["sample"] = [
-                (images[index], captions[index], chosen[name][index])
-                for index in drawn[: self.sampled].tolist()
-            ]
-        sides = dict.fromkeys(texts.side for texts in made.values())
-        counts["own"] = {side: sum(bool(row.get(side)) for row in rows) for side in sides}
-        lines = _lines(made, chosen, captions, rows)
-        return "".join([json.dumps({**counts, "blocks": 1}) + "\n", *lines]).encode()
+    def __call__(self, _: range) -> bytes:
+        """(Counts of each kind, kind -> Fitted), pickled."""
+        seed, total = self.candidates.seed, len(self.table)
+        draw = np.random.default_rng(seed)
+        sample = draw.choice(total, self.size, replace=False, shuffle=False)
+        captions = read(self.table, sorted(sample.tolist()))
+        counts, fitted = {}, {}
+        for name, texts in self.candidates(captions.texts, captions.keys).items():
+            indices, options = texts.options(captions.texts)
+            images = [captions.images[index] for index in indices]
+            counts[name], fitter, choice = self._filtered(name, options, images)
+            keys = [captions.keys[index] for index in indices]
+            fitted[name] = Fitted(fitter, dict(zip(keys, choice.tolist(), strict=True)))
+        return pickle.dumps((counts, fitted))
 
     def _filtered(
         self, name: str, options: Sequence[Sequence[str]], images: Sequence[str]
-    ) -> tuple[np.ndarray, dict[str, float]]:
-        """The candidate of each pair, -1: none, and the counts of the filter."""
+    ) -> tuple[dict[str, Any], balance.Filter, np.ndarray]:
+        """Counts, the filter, and the candidate of each pair."""
         seed = self.candidates.seed
-        choice = np.zeros(len(options), np.int64)
-        before = after = np.zeros(0)
-        is_judged = len(options) >= balance.FEW
-        if is_judged:
-            pairs = balance.Pairs(options, images)
-            before = pairs.credit(choice, seed)
-            choice = _balanced(pairs, name, self.target, seed, self.is_shown)
-            after = pairs.credit(choice, seed) if (choice >= 0).any() else after
-        else:
-            choice -= 1
-        kept = int((choice >= 0).sum())
-        return choice, {
-            "pairs": len(options),
-            "kept": kept,
-            "others": int((choice > 0).sum()),
-            # blocks with too few pairs, and those of which too few would be left
-            "few": int(not is_judged),
-            "none": int(is_judged and not kept),
-            # recognized pairs, of those that are judged and those that are kept
-            "judged": len(before),
-            "before": float(before.sum()),
-            "after": float(after.sum()),
-        }
+        counts = {"sample": len(options), "sample_kept": 0, "before": 0.0, "after": 0.0}
+        if len(options) < balance.FEW:
+            return counts, balance.DROPS_ALL, np.full(len(options), -1)
+        pairs = balance.Pairs(options, images)
+        line = progress.Line()
+
+        def after(each: balance.Round) -> None:
+            if self.is_shown and line.is_due():
+                left = f"{each.left:,} of {len(pairs):,} texts left"
+                blind = f"blind {100 * each.separability:.1f} %"
+                line.show(f"{name}: round {each.number}, {left}, {blind}")
+
+        counts["before"] = pairs.separability(np.zeros(len(pairs), np.int64), seed)
+        try:
+            choice, fitter = pairs.filtered(self.target, seed, after)
+        finally:
+            line.end()
+        if (choice >= 0).any():
+            counts["after"] = pairs.separability(choice, seed)
+        return counts | {"sample_kept": int((choice >= 0).sum())}, fitter, choice
 
 
-def read(table: caption_files.Rows, numbers: range) -> tuple[list[str], list[dict[str, Any]]]:
-    """The captions of some rows, and the row of each."""
-    captioned = [(caption, row) for row, of in map(table.__getitem__, numbers) for caption in of]
-    return [caption for caption, _ in captioned], [row for _, row in captioned]
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Rows of the table through the filters: a function of `parts.Parts`, whose result is a line of
+    JSON with counts (a tree, see `candidates_of.add`), then the rows.
 
-
-def images_of(rows: Sequence[Mapping[str, Any]], first: int = 0) -> list[str]:
-    """The image of each row; rows of one image are in one fold of the classifier.
-
-    first: number of the first row, which names a row without a column of images.
+    fit: finished work of `Fit`.   judged: kept pairs of a kind outside of the sample that are in
+    the counts, to be judged with those of other blocks.
     """
-    numbers: dict[int, int] = {}
-    images = []
-    for row in rows:
-        # the captions of one row share the object
-        number = f"row {numbers.setdefault(id(row), first + len(numbers))}"
-        images.append(str(next((row[name] for name in IMAGE_COLUMNS if name in row), number)))
-    return images
+
+    table: caption_files.Rows
+    candidates: CandidatesOf
+    fit: parts.Parts
+    judged: int = 0
+
+    def __call__(self, numbers: range) -> bytes:
+        captions = read(self.table, numbers)
+        made = self.candidates(captions.texts, captions.keys)
+        counts = candidates_of.counted(made, captions.texts, has_words=not numbers.start)
+        chosen: dict[str, dict[int, str]] = {}
+        for name, texts in made.items():
+            fitted = fitted_of(self.fit)[1][name]
+            indices, options = texts.options(captions.texts)
+            keys = [captions.keys[index] for index in indices]
+            choice = np.array([fitted.choice.get(key, -1) for key in keys], np.int64)
+            others = [n for n, key in enumerate(keys) if key not in fitted.choice]
+            choice[others] = fitted.filter.choice([options[n] for n in others])
+            zipped = zip(indices.tolist(), options, choice.tolist(), strict=True)
+            chosen[name] = {index: each[1 + k] for index, each, k in zipped if k >= 0}
+            outside = [indices[n] for n in others if choice[n] >= 0]
+            draw = np.random.default_rng([self.candidates.seed, numbers.start])
+            counts["kinds"][name] |= {
+                "pairs": len(options),
+                "kept": len(chosen[name]),
+                "others": int((choice > 0).sum()),
+                "judged": [
+                    (captions.images[index], captions.texts[index], chosen[name][index])
+                    for index in draw.permutation(outside)[: self.judged].tolist()
+                ],
+            }
+        sides = dict.fromkeys(texts.side for texts in made.values())
+        counts["own"] = {side: sum(bool(row.get(side)) for row in captions.rows) for side in sides}
+        lines = _lines(made, chosen, captions)
+        return "".join([json.dumps(counts) + "\n", *lines]).encode()
+
+
+def fitted_of(fit: parts.Parts) -> tuple[dict[str, dict[str, Any]], dict[str, Fitted]]:
+    """Result of a `Fit`. Raises OSError if it is not finished, DataError if it failed."""
+    for _ in parts.contents(fit):
+        return _unpickled(fit.path(0), str(fit.done(0)))
+    raise ValueError("a work of no part")
+
+
+# a process reads it once, not for each block
+@functools.lru_cache(maxsize=1)
+def _unpickled(path: Path, _: str) -> Any:
+    return pickle.loads(path.read_bytes().partition(b"\n")[2])
+
+
+def read(table: caption_files.Rows, numbers: Iterable[int]) -> Captions:
+    """The captions of some rows."""
+    captions = Captions([], [], [], [])
+    # rows of a list of captions share the object, so that captions of one row are of one image
+    names: dict[int, str] = {}
+    for number in numbers:
+        row, texts = table[number]
+        name = names.setdefault(id(row), f"row {number}")
+        image = str(next((row[column] for column in IMAGE_COLUMNS if column in row), name))
+        for place, text in enumerate(texts):
+            captions.texts.append(text)
+            captions.rows.append(row)
+            captions.images.append(image)
+            captions.keys.append(f"{number}.{place}" if place else f"{number}")
+    return captions
 
 
 def check_out(out: Path, table: Path) -> None:
@@ -129,30 +193,32 @@ def check_out(out: Path, table: Path) -> None:
         raise ValueError(f"--out {out} is a file that this command did not write; name another")
 
 
-def write(block: Block, size: int, out: Path, engine: parts.Engine | None) -> dict[str, Any]:
+def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -> dict[str, Any]:
     """Writes the table, and OUT.json with the request and the counts, which it returns.
 
-    size: rows of a block, at most.   engine: None: this process. Finished blocks in OUT.parts, and
-    a finished table, are not computed again. Raises ValueError if they are of another request,
-    DataError for rows that cannot be read, ConnectionError for a lost worker.
+    engine: None: this process.   size: rows of a block. A finished filter and finished blocks in
+    OUT.parts, and a finished table, are not computed again. Raises ValueError if they are of
+    another request, DataError for rows that cannot be read, ConnectionError for a lost worker.
     """
-    total, request = len(block.table), {"balance": block.target, **block.candidates.request}
-    # blocks of one size: the last one would be too small to be judged
-    blocks = -(-total // size)
-    size = -(-total // blocks)
-    request = {"table": block.table.digest, "rows": total, "block": size, **request}
+    total = len(fit.table)
+    fit = dataclasses.replace(fit, size=min(fit.size, total))
+    request = {"table": fit.table.digest, "rows": total, "sample": fit.size}
+    request |= {"balance": fit.target, **fit.candidates.request}
     made = _made(out)
     if made is not None and made["request"] != json.loads(json.dumps(request)):
         raise ValueError(
-            f"{_beside(out)} is of other captions, kinds, options, seed, --block or --balance; "
+            f"{_beside(out)} is of other captions, kinds, options, seed, --sample or --balance; "
             "remove it and its table, or name another --out"
         )
-    # of one block the block's own judgement is that of all
-    block = dataclasses.replace(block, sampled=-(-TOGETHER // blocks) if blocks > 1 else 0)
-    work = parts.Parts(block, parts.beside(out), total, size, request)
+    folder = parts.beside(out)
+    fitted = parts.Parts(fit, folder / "filter", 1, 1, request)
+    judged = -(-JUDGED // -(-total // size))
+    block = Block(fit.table, fit.candidates, fitted, judged)
+    work = parts.Parts(block, folder / "rows", total, size, request)
     if made is not None and out.exists():
-        parts.remove(work.out)
+        _remove(folder)
         return made["counts"]
+    _run(fitted, engine)
     with progress.bar("balancing", total) as advance:
         _run(work, engine, advance)
     counts: dict[str, Any] = {}
@@ -161,56 +227,64 @@ def write(block: Block, size: int, out: Path, engine: parts.Engine | None) -> di
             head, _, rows = content.partition(b"\n")
             candidates_of.add(counts, json.loads(head))
             file.write(rows.decode())
-        for of_kind in counts["kinds"].values():
-            of_kind |= _together(of_kind.pop("sample"), block.candidates.seed)
+        for name, of_sample in fitted_of(fitted)[0].items():
+            of_kind = counts["kinds"][name]
+            of_kind |= of_sample | _outside(of_kind.pop("judged"), fit.candidates.seed)
         # before OUT: without it OUT would be a file that this command did not write
         with stores.replacing(_beside(out)) as beside:
             json.dump({"request": request, "counts": counts}, beside, indent=1)
-    parts.remove(work.out)
+    _remove(folder)
     return counts
+
+
+def _remove(folder: Path) -> None:
+    for name in ("filter", "rows"):
+        parts.remove(folder / name)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def described(counts: Mapping[str, Any], target: float) -> list[str]:
     """A line per kind, and warnings."""
-    blocks = counts["blocks"]
-    lines = [_line(name, each, blocks, target) for name, each in counts["kinds"].items()]
+    lines = [_line(name, each, target) for name, each in counts["kinds"].items()]
     for side in [side for side, rows in counts["own"].items() if rows]:
         lines.append(f"  WARNING: the {side} that the captions' table had are not in the new one")
     return lines
 
 
-def _line(name: str, count: Mapping[str, Any], blocks: int, target: float) -> str:
+def _line(name: str, count: Mapping[str, Any], target: float) -> str:
     share = 100 * count["kept"] / max(1, count["pairs"])
     line = f"  {name}: keeps {count['kept']:,} of {count['pairs']:,} ({share:.1f} %)"
     line += f", {count['others']:,} of them another candidate" if count["others"] else ""
-    for kind, reason in (("few", "pairs are not judged"), ("none", "would be left")):
-        if count[kind]:
-            where = f" in {count[kind]:,} of {blocks:,} blocks" if blocks > 1 else ""
-            line += f"; WARNING: fewer than {balance.FEW} {reason}{where}, none is kept"
-    if not count["judged"]:
-        return line
-    line += f"; blind {100 * count['before'] / count['judged']:.1f}"
-    line += f" -> {100 * count['after'] / count['kept']:.1f}" if count["kept"] else ""
-    line += " %" if blocks == 1 else " % within blocks"
-    if count["sampled"]:
-        of_all = f"{count['sampled']:,} kept texts of all blocks"
-        line += f", {100 * count['together']:.1f} % for {of_all}"
+    of_sample = " of the sample" if count["sample"] < count["pairs"] else ""
+    if count["sample"] < balance.FEW:
+        pairs = f"fewer than {balance.FEW} pairs{of_sample}"
+        return f"{line}; WARNING: {pairs} are not judged, none is kept"
+    if not count["sample_kept"]:
+        line += f"; WARNING: fewer than {balance.FEW}{of_sample} would be left, none is kept"
+    line += f"; blind {100 * count['before']:.1f}"
+    line += f" -> {100 * count['after']:.1f}" if count["sample_kept"] else ""
+    line += f" %{of_sample}"
+    if count["outside"]:
+        line += f", {100 * count['blind_outside']:.1f} % of {count['outside']:,} others"
     line += " (chance 50)"
-    if count["together"] > target + balance.MARGIN:
-        line += "; WARNING: this is above --balance, a larger --block filters more"
+    if count["blind_outside"] > target + balance.MARGIN:
+        line += "; WARNING: this is above --balance, a larger --sample filters more"
     return line
 
 
-def _together(sample: Sequence[Sequence[str]], seed: int) -> dict[str, float]:
-    """Number of sampled pairs, (image, caption, text), and their separability; 0 of few.
+def _outside(sample: Sequence[Sequence[str]], seed: int) -> dict[str, float]:
+    """Number of kept pairs outside of the sample, (image, caption, text), and their separability; 0
+    of few.
 
-    It is higher than in the blocks: more pairs show what a block is too small to show.
+    It is higher than that of the sample: a classifier that is fitted on the kept pairs sees what
+    the filter, fitted on others, did not.
     """
     if len(sample) < balance.FEW:
-        return {"sampled": 0, "together": 0.0}
+        return {"outside": 0, "blind_outside": 0.0}
     pairs = balance.Pairs([pair[1:] for pair in sample], [pair[0] for pair in sample])
     share = pairs.separability(np.zeros(len(pairs), np.int64), seed)
-    return {"sampled": len(sample), "together": share}
+    return {"outside": len(sample), "blind_outside": share}
 
 
 def _made(out: Path) -> dict[str, Any] | None:
@@ -226,7 +300,9 @@ def _beside(out: Path) -> Path:
     return out.with_name(f"{out.name}.json")
 
 
-def _run(work: parts.Parts, engine: parts.Engine | None, advance: parts.Advance) -> None:
+def _run(
+    work: parts.Parts, engine: parts.Engine | None, advance: parts.Advance = lambda done: None
+) -> None:
     """Writes all parts; raises the DataError of one at once, as the others may take days."""
     errors: list[str] = []
 
@@ -242,30 +318,11 @@ def _run(work: parts.Parts, engine: parts.Engine | None, advance: parts.Advance)
         raise DataError(errors[0])
 
 
-def _balanced(
-    pairs: balance.Pairs, name: str, target: float, seed: int, is_shown: bool
-) -> np.ndarray:
-    line = progress.Line()
-
-    def after(each: balance.Round) -> None:
-        if is_shown and line.is_due():
-            left = f"{each.left:,} of {len(pairs):,} texts left"
-            line.show(f"{name}: round {each.number}, {left}, blind {100 * each.separability:.1f} %")
-
-    try:
-        return pairs.balanced(target, seed, after)
-    finally:
-        line.end()
-
-
 def _lines(
-    made: Mapping[str, Texts],
-    chosen: Mapping[str, Mapping[int, str]],
-    captions: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
+    made: Mapping[str, Texts], chosen: Mapping[str, Mapping[int, str]], captions: Captions
 ) -> Iterator[str]:
     sides = dict.fromkeys(texts.side for texts in made.values())
-    for index, (caption, row) in enumerate(zip(captions, rows, strict=True)):
+    for index, (caption, row) in enumerate(zip(captions.texts, captions.rows, strict=True)):
         line = {**row, "caption": caption}
         for side in sides:
             of_side = [name for name, texts in made.items() if texts.side == side]

@@ -52,8 +52,8 @@ class CandidatesOf:
         of = {"candidates": self.count, "seed": self.seed}
         return {"options": self.options, "versions": versions, **of}
 
-    def __call__(self, captions: Sequence[str], first: int = 0) -> dict[str, Texts]:
-        """Generator -> the candidates of each caption.   first: number of the first, for draws."""
+    def __call__(self, captions: Sequence[str], keys: Sequence[str]) -> dict[str, Texts]:
+        """Generator -> the candidates of each caption.   keys: of each, for draws."""
         return {
             name: Texts(
                 side,
@@ -61,10 +61,10 @@ class CandidatesOf:
                     sampling.several_texts(
                         generator,
                         caption,
-                        sampling.stream(f"{index}/{side}/{name}", self.seed),
+                        sampling.stream(f"{key}/{side}/{name}", self.seed),
                         self.count,
                     )
-                    for index, caption in enumerate(captions, start=first)
+                    for key, caption in zip(keys, captions, strict=True)
                 ],
             )
             for name, (side, generator) in self._generators.items()

@@ -12,12 +12,12 @@ fitted on other images; and words that occur in no caption, which reveal errors 
 right in at most this share of the pairs that are left; with --candidates it first tries other texts
 of the generator in their place. It writes the table OUT (JSONL), a row per caption with its texts
 in the columns negatives, positives and their kinds. Training reads it as a table of records, or by
-the generator from_table. Blocks of --block rows are filtered one by one, --runner NAME -- FLAGS: by
-workers of Apache Beam, which see the table, the generators' files and OUT. Larger blocks filter
-better and take more memory (docs/texts.md). Finished blocks lie in OUT.parts; the same command
-continues. OUT.json has the request and the counts. Without --balance no file is written. Exit code
-0: done; 2: wrong request; 3: captions that cannot be read; 30: a worker is lost (the same command
-continues).
+the generator from_table. The filter is fitted on --sample rows, and all rows go through it in
+blocks, --runner NAME -- FLAGS: by workers of Apache Beam, which see the table, the generators'
+files and OUT. A larger sample filters better and takes more memory (docs/texts.md). The filter and
+finished blocks lie in OUT.parts; the same command continues. OUT.json has the request and the
+counts. Without --balance no file is written. Exit code 0: done; 2: wrong request; 3: captions that
+cannot be read; 30: a worker is lost (the same command continues).
 """
 
 import argparse
@@ -55,18 +55,18 @@ def _run(words: list[str]) -> int:
     rows = caption_files.open_rows(Path(options.table), options.column, count)
     of = candidates_of.CandidatesOf(_generators(options), options.candidates, options.seed)
     if options.balance is None:
-        captions, of_captions = balanced_table.read(rows, range(len(rows)))
-        made, images = of(captions), balanced_table.images_of(of_captions)
-        _show(captions[: options.show], made)
-        blind = {name: _blind(each, captions, images, of.seed) for name, each in made.items()}
-        counts = candidates_of.counted(made, captions, has_words=True)
+        captions = balanced_table.read(rows, range(len(rows)))
+        made = of(captions.texts, captions.keys)
+        _show(captions.texts[: options.show], made)
+        blind = {name: _blind(each, captions, of.seed) for name, each in made.items()}
+        counts = candidates_of.counted(made, captions.texts, has_words=True)
         print(*candidates_of.described(counts, blind), sep="\n")
         return 0
-    captions, _ = balanced_table.read(rows, range(min(options.show, len(rows))))
-    _show(captions[: options.show], of(captions[: options.show]))
-    block = balanced_table.Block(rows, of, options.balance, is_shown=engine is None)
-    size, out = options.block or balanced_table.BLOCK, Path(options.out)
-    counts = balanced_table.write(block, size, out, engine)
+    captions = balanced_table.read(rows, range(min(options.show, len(rows))))
+    _show(captions.texts[: options.show], of(captions.texts, captions.keys))
+    size, out = options.sample or balanced_table.SAMPLE, Path(options.out)
+    fit = balanced_table.Fit(rows, of, options.balance, size, is_shown=engine is None)
+    counts = balanced_table.write(fit, out, engine)
     # the filter prints how far texts give themselves away
     print(*candidates_of.described(counts, {}), f"\nbalanced to {options.balance:g}:", sep="\n")
     print(*balanced_table.described(counts, options.balance), f"table: {out}", sep="\n")
@@ -84,14 +84,14 @@ def _check(options: argparse.Namespace, engine: parts.Engine | None) -> None:
         balanced_table.check_out(Path(options.out), Path(options.table))
     elif options.candidates > 1:
         raise ValueError(f"--candidates {options.candidates} is for --balance; set it, too")
-    elif options.block:
-        raise ValueError(f"--block {options.block} is for --balance; set it, too")
+    elif options.sample:
+        raise ValueError(f"--sample {options.sample} is for --balance; set it, too")
     elif engine:
         raise ValueError("--runner distributes the blocks of --balance; set it, too")
-    if options.block and options.block < balanced_table.LEAST:
+    if options.sample and options.sample < balanced_table.LEAST:
         raise ValueError(
-            f"--block must be at least {balanced_table.LEAST}: of fewer captions the classifier "
-            f"learns little; got {options.block}"
+            f"--sample must be at least {balanced_table.LEAST}: of fewer captions the classifier "
+            f"learns little; got {options.sample}"
         )
 
 
@@ -102,13 +102,11 @@ def _show(captions: Sequence[str], made: Mapping[str, candidates_of.Texts]) -> N
             print(f"  {name} ({side.removesuffix('s')}): {next(iter(candidates[index]), '-')}")
 
 
-def _blind(
-    texts: candidates_of.Texts, captions: Sequence[str], images: Sequence[str], seed: int
-) -> str:
+def _blind(texts: candidates_of.Texts, captions: balanced_table.Captions, seed: int) -> str:
     """The separability of texts in words."""
-    indices, pairs = texts.options(captions)
+    indices, pairs = texts.options(captions.texts)
     few = f"blind not measured, of fewer than {balance.FEW} pairs" if pairs else ""
-    return balance.described(pairs, [images[index] for index in indices], seed) or few
+    return balance.described(pairs, [captions.images[index] for index in indices], seed) or few
 
 
 def _generators(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -153,8 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     candidates = "texts per caption and kind from which --balance chooses one; default: 1"
     parser.add_argument("--candidates", type=command_line.positive, default=1, help=candidates)
     parser.add_argument("--out", metavar="JSONL", help="table of the texts that are kept")
-    block = f"rows that are filtered together, at most; default: {balanced_table.BLOCK:,}"
-    parser.add_argument("--block", type=command_line.positive, metavar="ROWS", help=block)
+    sample = f"rows that the filter is fitted on, at most; default: {balanced_table.SAMPLE:,}"
+    parser.add_argument("--sample", type=command_line.positive, metavar="ROWS", help=sample)
     parser.add_argument("--seed", type=int, default=0)
     parts.add_runner(parser)
     return parser

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from vlc_jax.input_pipeline.hard_texts import blind
 
@@ -40,6 +41,37 @@ class Round(NamedTuple):
     choices: list[tuple[int, int]]
 
 
+class Filter(NamedTuple):
+    """The rounds of a filter of some pairs, which other pairs go through.
+
+    weights: of one fold of each round, (features, rounds).   cuts: the least margin that a round
+    changes, inf: none.   keeps: False: too few pairs were left, and no pair keeps a text.
+    """
+
+    features_of: blind.Features | None
+    weights: sparse.csc_array | None
+    cuts: Sequence[float]
+    keeps: bool
+
+    def choice(self, options: Sequence[Sequence[str]]) -> np.ndarray:
+        """The candidate of each caption, as of `Pairs.balanced`, of options that were not fitted.
+
+        options: the caption and its candidates, at least one.
+        """
+        if not self.keeps or not options:
+            return np.full(len(options), -1)
+        choices = _Choices(options)
+        texts = self.features_of([text for each in options for text in each])
+        scores = sparse.csr_array(texts @ self.weights).toarray()
+        for number, cut in enumerate(self.cuts):
+            left, margins = choices.margins(scores[:, number])
+            choices.change(left[margins >= cut], scores[:, number], cut)
+        return choices.choice
+
+
+DROPS_ALL = Filter(None, None, (), keeps=False)
+
+
 class Pairs:
     """Captions with candidates for one hard text each, as features of the blind classifier.
 
@@ -48,9 +80,10 @@ class Pairs:
     """
 
     def __init__(self, options: Sequence[Sequence[str]], groups: Sequence[Hashable]) -> None:
-        self._features = blind.text_features([text for each in options for text in each])
-        self._sizes = np.array([len(each) for each in options], np.int64)
-        self._first = np.cumsum(self._sizes) - self._sizes
+        self._options = options
+        texts = [text for each in options for text in each]
+        self._features_of = blind.Features(texts)
+        self._features = self._features_of(texts)
         self._groups = np.array([str(group) for group in groups])
 
     def __len__(self) -> int:
@@ -63,30 +96,28 @@ class Pairs:
 
         choice: candidate of each caption, from 0; -1: none.
         """
-        return self._margins(choice, self._scores(choice, seed))
+        choices = _Choices(self._options, choice)
+        return choices.margins(self._scores(choices, seed)[0])
 
-    def _margins(self, choice: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        left = np.flatnonzero(choice >= 0)
-        first = self._first[left]
-        return left, scores[first] - scores[first + 1 + choice[left]]
-
-    def _scores(self, choice: np.ndarray, seed: int) -> np.ndarray:
-        """Score of every text, (texts,); 0 for those of captions without a choice."""
+    def _scores(self, choices: "_Choices", seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Score of every text, (texts,); 0 for those of captions without a choice. And weights
+        that scored some of them, (features,)."""
+        first, choice = choices.first, choices.choice
         left = np.flatnonzero(choice >= 0)
         fold_of = blind.folds(self._groups[left].tolist(), seed)
         draw = np.random.default_rng(seed).permutation(len(left))
         # the caption and the chosen text of each, one below the other
-        rows = np.stack([self._first[left], self._first[left] + 1 + choice[left]], axis=1)
+        rows = np.stack([first[left], first[left] + 1 + choice[left]], axis=1)
         pairs, scores = self._features[rows.ravel()], np.zeros(self._features.shape[0])
+        weights = np.zeros(self._features.shape[1])
         for fold in range(blind.FOLDS):
             others = draw[fold_of[draw] != fold][:MOST]
             mine = left[fold_of == fold]
             if len(others) and len(mine):
-                ends = self._first[mine] + self._sizes[mine]
-                texts = np.concatenate([*map(np.arange, self._first[mine], ends)])
+                texts = np.concatenate([*map(np.arange, first[mine], choices.ends[mine])])
                 weights = blind.fit(pairs, 2 * others, np.full(len(others), 2))
                 scores[texts] = self._features[texts] @ weights
-        return scores
+        return scores, weights
 
     def credit(self, choice: np.ndarray, seed: int = 0) -> np.ndarray:
         """1 for each chosen pair whose caption is recognized, .5 for a tie, else 0, (pairs,), by
@@ -100,7 +131,13 @@ class Pairs:
     def balanced(
         self, target: float, seed: int = 0, after: Callable[[Round], None] = lambda _: None
     ) -> np.ndarray:
-        """The candidate of each caption, from 0, int64 (captions,); -1: it keeps none.
+        """The candidate of each caption, from 0, int64 (captions,); -1: it keeps none."""
+        return self.filtered(target, seed, after)[0]
+
+    def filtered(
+        self, target: float, seed: int = 0, after: Callable[[Round], None] = lambda _: None
+    ) -> tuple[np.ndarray, Filter]:
+        """The candidate of each caption, as of `balanced`, and the filter for other captions.
 
         Starts with the first candidates. Of the pairs that are recognized most clearly each gets
         its untried candidate that is recognized least, if less than all of these pairs, or is
@@ -111,32 +148,60 @@ class Pairs:
         is not above .5, which is chance, and below 1.
         """
         check_target(target)
-        choice, number, is_done = np.zeros(len(self), np.int64), 0, False
-        # a candidate is tried once, or two of them would take turns for ever
-        tried = {(index, 0) for index in range(len(self))}
-        while not is_done and number < ROUNDS and (choice >= 0).sum() >= FEW:
-            number += 1
-            scores = self._scores(choice, seed + number)
-            left, margins = self._margins(choice, scores)
+        choices, is_done = _Choices(self._options), False
+        of_rounds: list[sparse.csc_array] = []
+        cuts: list[float] = []
+        while not is_done and len(cuts) < ROUNDS and (choices.choice >= 0).sum() >= FEW:
+            scores, weights = self._scores(choices, seed + len(cuts) + 1)
+            left, margins = choices.margins(scores)
             most = _excess(margins, target)
-            cut = margins[most].min(initial=np.inf)
-            changed = [
-                (index, self._best(index, scores, cut, tried)) for index in left[most].tolist()
-            ]
-            for index, candidate in changed:
-                choice[index] = candidate
-                tried.add((index, candidate))
-            after(Round(number, len(left), float(_credit(margins).mean()), changed))
+            cuts.append(float(margins[most].min(initial=np.inf)))
+            of_rounds.append(sparse.csc_array(weights[:, None]))
+            changed = choices.change(left[most], scores, cuts[-1])
+            after(Round(len(cuts), len(left), float(_credit(margins).mean()), changed))
             is_done = not changed
-        return choice if is_done or number == ROUNDS else np.full(len(self), -1)
+        keeps = is_done or len(cuts) == ROUNDS
+        choice = choices.choice if keeps else np.full(len(self), -1)
+        # of no round, too
+        columns = [sparse.csc_array((self._features.shape[1], 0)), *of_rounds]
+        stacked = sparse.csc_array(sparse.hstack(columns, format="csc"))
+        return choice, Filter(self._features_of, stacked, cuts, keeps)
 
-    def _best(self, index: int, scores: np.ndarray, cut: float, tried: set[tuple[int, int]]) -> int:
-        """The untried candidate with the highest score, if its margin is below `cut`; else -1."""
-        first = self._first[index]
-        of_texts = scores[first + 1 : first + self._sizes[index]]
-        new = [k for k in range(len(of_texts)) if (index, k) not in tried]
-        best = max(new, key=lambda k: of_texts[k], default=-1)
-        return best if best >= 0 and scores[first] - of_texts[best] < cut else -1
+
+class _Choices:
+    """The candidate of each caption while pairs are filtered.
+
+    first, ends: rows of the texts of each caption among all texts, the caption itself the first.
+    """
+
+    def __init__(self, options: Sequence[Sequence[str]], choice: np.ndarray | None = None) -> None:
+        sizes = np.array([len(each) for each in options], np.int64)
+        self.ends = np.cumsum(sizes)
+        self.first = self.ends - sizes
+        self.choice = np.zeros(len(options), np.int64) if choice is None else choice
+        # a candidate is tried once, or two of them would take turns for ever
+        self._is_tried = np.zeros(sizes.sum(), bool)
+        self._is_tried[self.first + 1] = True
+
+    def margins(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the captions with a choice, and the margins of these pairs."""
+        left = np.flatnonzero(self.choice >= 0)
+        first = self.first[left]
+        return left, scores[first] - scores[first + 1 + self.choice[left]]
+
+    def change(self, indices: np.ndarray, scores: np.ndarray, cut: float) -> list[tuple[int, int]]:
+        """Gives each of these captions its untried candidate with the highest score, if its margin
+        is below `cut`, or drops it; returns captions and candidates, -1: dropped."""
+        changed = []
+        for index in indices.tolist():
+            first, end = self.first[index], self.ends[index]
+            new = [row for row in range(first + 1, end) if not self._is_tried[row]]
+            best = max(new, key=scores.__getitem__, default=-1)
+            is_better = best >= 0 and scores[first] - scores[best] < cut
+            self.choice[index] = best - first - 1 if is_better else -1
+            self._is_tried[best] |= is_better
+            changed.append((index, int(self.choice[index])))
+        return changed
 
 
 def check_target(target: float) -> None:

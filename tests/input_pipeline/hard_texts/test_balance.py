@@ -44,6 +44,25 @@ def test_another_candidate_takes_the_place_of_a_text_that_gives_itself_away():
     assert pairs.separability(choice) < 0.58
 
 
+def test_captions_that_were_not_fitted_go_through_the_filter_as_those_that_were():
+    every, half = options(2 * COUNT, others=True), slice(0, COUNT)
+    choice, fitted = balance.Pairs(every[half], range(COUNT)).filtered(0.55)
+    outside = fitted.choice(every[COUNT:])
+    for each in (choice, outside):
+        assert (each[MARKED] == 1).mean() > 0.3
+        assert (each[~MARKED] == 0).mean() > 0.75
+    assert abs((outside >= 0).mean() - (choice >= 0).mean()) < 0.1
+    assert fitted.choice([]).shape == (0,)
+
+
+def test_a_filter_that_leaves_too_few_pairs_drops_those_of_others():
+    rows = [[f"a cat {n}", f"no cat {n}"] for n in range(400)]
+    choice, fitted = balance.Pairs(rows[:200], range(200)).filtered(0.6)
+    assert (choice == -1).all()
+    assert (fitted.choice(rows[200:]) == -1).all()
+    assert (balance.DROPS_ALL.choice(rows) == -1).all()
+
+
 def test_the_result_is_a_function_of_texts_target_and_seed():
     first, second = (balance.Pairs(options(200, others=True), range(200)) for _ in range(2))
     assert (first.balanced(0.6, 3) == second.balanced(0.6, 3)).all()

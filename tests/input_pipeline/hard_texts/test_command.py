@@ -80,7 +80,7 @@ def write_tables(folder, count):
 
 @pytest.fixture(scope="module")
 def balanced(tmp_path_factory):
-    """Folder and command of 300 captions, a single block that is balanced."""
+    """Folder and command of 300 captions, which all are the sample."""
     folder = tmp_path_factory.mktemp("balanced")
     words = write_tables(folder, 300)
     assert command.main([*words, "--out", f"{folder}/out.jsonl"]) == 0
@@ -89,11 +89,18 @@ def balanced(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def in_blocks(tmp_path_factory):
-    """The same of 1,050 captions: 3 blocks of 350."""
+    """The same of 1,050 captions, a sample of 500 and 3 blocks."""
     folder = tmp_path_factory.mktemp("blocks")
-    words = [*write_tables(folder, 1050), "--block", "500"]
-    assert command.main([*words, "--out", f"{folder}/out.jsonl"]) == 0
+    words = [*write_tables(folder, 1050), "--sample", "500"]
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch)
+        assert command.main([*words, "--out", f"{folder}/out.jsonl"]) == 0
     return folder, words
+
+
+def small(patch):
+    """Makes blocks of 350 rows."""
+    patch.setattr(balanced_table.write, "__defaults__", (350,))
 
 
 def test_balanced_texts_are_a_table_that_training_reads_in_two_ways(balanced):
@@ -129,43 +136,36 @@ def test_a_finished_table_is_not_computed_again_and_is_refused_for_another_reque
     assert code == 0
     kept = sum(json.loads(line)["negatives"] != [] for line in whole.splitlines())
     assert f"  from_table: keeps {kept} of 300 ({kept / 3:.1f} %); blind " in out
-    for more in (["--seed", "1"], ["--block", "500", "--count", "299"]):
+    for more in (["--seed", "1"], ["--sample", "500", "--count", "299"]):
         code, _, errors = run(capsys, *words, *more)
         assert code == 2
-        assert "is of other captions, kinds, options, seed, --block or --balance" in errors
+        assert "is of other captions, kinds, options, seed, --sample or --balance" in errors
     assert (folder / "out.jsonl").read_bytes() == whole
 
 
-def test_each_block_is_balanced_by_itself_and_the_counts_are_added(in_blocks, capsys):
+def test_the_filter_of_a_sample_is_that_of_its_pairs_and_others_go_through_it(in_blocks, capsys):
     folder, words = in_blocks
     out = run(capsys, *words, "--out", f"{folder}/out.jsonl")[1]
     rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
     given = [json.loads(line) for line in (folder / "captions.jsonl").read_text().splitlines()]
     assert [row["title"] for row in rows] == [row["title"] for row in given]
     texts = from_table.FromTable("negatives", str(folder / "texts.jsonl"))
-    kept, before, after = 0, 0.0, 0.0
-    for start in range(0, 1050, 350):
-        block = given[start : start + 350]
-        pairs = balance.Pairs(
-            [[row["title"], *texts(row["title"], np.random.default_rng(0), 1)] for row in block],
-            [row["image"] for row in block],
-        )
-        choice = pairs.balanced(0.6)
-        is_kept = [row["negatives"] != [] for row in rows[start : start + 350]]
-        assert is_kept == (choice >= 0).tolist()
-        kept += sum(is_kept)
-        before += pairs.credit(np.zeros(350, np.int64)).sum()
-        after += pairs.credit(choice).sum()
-    blind = f"{100 * before / 1050:.1f} -> {100 * after / kept:.1f} % within blocks"
-    together = balance.Pairs(
-        [[row["title"], *row["negatives"]] for row in rows if row["negatives"]],
-        [row["image"] for row in rows if row["negatives"]],
-    ).separability(np.zeros(kept, np.int64))
-    share = float(out.split(" % within blocks, ")[1].split()[0])
-    # the same pairs in another order, in which the folds are fitted
-    assert abs(share - 100 * together) < 3
-    assert f"from_table: keeps {kept:,} of 1,050 ({kept / 10.5:.1f} %); blind {blind}" in out
-    assert f" % for {kept} kept texts of all blocks (chance 50)" in out
+    options = [[row["title"], *texts(row["title"], np.random.default_rng(0), 1)] for row in given]
+    is_kept = np.array([row["negatives"] != [] for row in rows])
+    sample = np.random.default_rng(0).choice(1050, 500, replace=False, shuffle=False)
+    sample = np.sort(sample)
+    others = np.setdiff1d(np.arange(1050), sample)
+    pairs = balance.Pairs([options[n] for n in sample], [given[n]["image"] for n in sample])
+    choice, fitted = pairs.filtered(0.6)
+    assert (is_kept[sample] == (choice >= 0)).all()
+    assert (is_kept[others] == (fitted.choice([options[n] for n in others]) >= 0)).all()
+    kept = int(is_kept.sum())
+    before, after = pairs.separability(np.zeros(500, np.int64)), pairs.separability(choice)
+    blind = f"blind {100 * before:.1f} -> {100 * after:.1f} % of the sample, "
+    assert f"from_table: keeps {kept:,} of 1,050 ({kept / 10.5:.1f} %); {blind}" in out
+    outside = int(is_kept[others].sum())
+    share = float(out.split(" % of the sample, ")[1].split()[0])
+    assert f"{share} % of {outside} others (chance 50)" in out
     assert ("WARNING: this is above --balance" in out) == (share > 62)
     assert "of 1,050 captions:" in out
 
@@ -176,13 +176,21 @@ def test_a_balance_that_was_killed_writes_the_same_bytes_and_filters_no_block_tw
 ):
     folder, words = in_blocks
     words = [*words, "--out", str(tmp_path / "out.jsonl")]
-    computed, compute = [], balanced_table.Block.__call__
+    computed = []
 
-    def counting(block, numbers):
-        computed.append(numbers.start)
-        return compute(block, numbers)
+    def count(kind):
+        compute = kind.__call__
+
+        def counting(each, numbers):
+            computed.append((kind.__name__, numbers.start))
+            return compute(each, numbers)
+
+        monkeypatch.setattr(kind, "__call__", counting)
 
     def killed(work, report, advance):
+        if work.count == 1:
+            report(work.write(0))
+            return
         pickle.loads(pickle.dumps(work)).write(2)
         (work.out / f"part-00001.a{parts.PARTIAL}").write_bytes(b"of a block that was killed")
         raise KeyboardInterrupt
@@ -191,7 +199,9 @@ def test_a_balance_that_was_killed_writes_the_same_bytes_and_filters_no_block_tw
         for number in reversed(range(work.count)):
             report(pickle.loads(pickle.dumps(work)).write(number))
 
-    monkeypatch.setattr(balanced_table.Block, "__call__", counting)
+    small(monkeypatch)
+    count(balanced_table.Fit)
+    count(balanced_table.Block)
     with monkeypatch.context() as patch:
         patch.setattr(parts, "in_this_process", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -200,7 +210,7 @@ def test_a_balance_that_was_killed_writes_the_same_bytes_and_filters_no_block_tw
         monkeypatch.setattr(parts, "engine", lambda *_: workers)
         words += ["--runner", "DirectRunner", "--", "--flag=1"]
     assert command.main(words) == 0
-    assert sorted(computed) == [0, 350, 700]
+    assert sorted(computed) == [("Block", 0), ("Block", 350), ("Block", 700), ("Fit", 0)]
     for name in ("out.jsonl", "out.jsonl.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"out.jsonl", "out.jsonl.json"}
@@ -213,14 +223,14 @@ def test_flags_without_a_runner_are_refused(balanced, capsys):
     assert "--flag=1 behind -- is a flag of a runner; name it in --runner" in errors
 
 
-def test_a_damaged_row_ends_the_command_before_later_blocks_are_filtered(
+def test_a_damaged_row_ends_the_command_before_a_filter_is_fitted(
     in_blocks, tmp_path, capsys, monkeypatch
 ):
     folder, words = in_blocks
     lines = (folder / "captions.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "captions.jsonl").write_text("".join([*lines[:300], "{\n", *lines[301:]]))
     words = [word.replace(f"{folder}/captions", f"{tmp_path}/captions") for word in words]
-    monkeypatch.setattr(balance, "Pairs", lambda *_: pytest.fail("a later block is filtered"))
+    monkeypatch.setattr(balance, "Pairs", lambda *_: pytest.fail("a filter is fitted"))
     code, _, errors = run(capsys, *words, "--out", str(tmp_path / "out.jsonl"))
     assert code == 3
     assert f"row 301 of {tmp_path}/captions.jsonl cannot be read" in errors
@@ -228,9 +238,11 @@ def test_a_damaged_row_ends_the_command_before_later_blocks_are_filtered(
 
 
 def test_captions_of_a_row_are_of_one_image_and_rows_without_one_are_images_of_their_own():
-    one, two, named = {"caption": ["a", "b"]}, {"caption": ["a", "b"]}, {"filepath": "1.png"}
-    images = balanced_table.images_of([one, one, two, two, named, {**named}], first=7)
-    assert images == ["row 7", "row 7", "row 8", "row 8", "1.png", "1.png"]
+    rows = [{"caption": 1}, {"caption": 1}, {"filepath": "1.png"}, {"filepath": "1.png"}]
+    table = [(row, ["a", "b"][: 2 - n // 2]) for n, row in enumerate(rows)]
+    captions = balanced_table.read(table, [0, 1, 2, 3])
+    assert captions.images == ["row 0", "row 0", "row 1", "row 1", "1.png", "1.png"]
+    assert captions.keys == ["0", "0.1", "1", "1.1", "2", "3"]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "txt", "json"])
@@ -251,10 +263,10 @@ def test_rows_that_are_read_one_by_one_are_those_of_the_file(tmp_path, kind):
     expected = caption_files.with_rows(path)
     for count in (None, 3):
         table = pickle.loads(pickle.dumps(caption_files.open_rows(path, count=count)))
-        captions, of_rows = balanced_table.read(table, range(len(table)))
-        assert [*zip(captions, of_rows, strict=True)] == expected[:count]
-        images = balanced_table.images_of(of_rows)
-        assert images == balanced_table.images_of([row for _, row in expected[:count]])
+        captions = balanced_table.read(table, range(len(table)))
+        assert [*zip(captions.texts, captions.rows, strict=True)] == expected[:count]
+        images = [row.get("image") for _, row in expected[:count]]
+        assert kind == "txt" or captions.images == images
 
 
 @pytest.mark.parametrize("name", ["captions.jsonl", "mine.jsonl"])
@@ -314,8 +326,8 @@ def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
         (("--kinds", "replace", "--out", "x.jsonl"), "--balance SHARE and --out FILE"),
         (("--kinds", "replace", "--balance", "60", "--out", "x"), "below 1; got 60"),
         (("--kinds", "replace", "--candidates", "8"), "--candidates 8 is for --balance"),
-        (("--kinds", "replace", "--block", "800"), "--block 800 is for --balance; set it, too"),
-        (("--kinds", "replace", "--balance", ".6", "--out", "x", "--block", "99"), "at least 500"),
+        (("--kinds", "replace", "--sample", "800"), "--sample 800 is for --balance; set it, too"),
+        (("--kinds", "replace", "--balance", ".6", "--out", "x", "--sample", "99"), "at least 500"),
         (("--kinds", ","), "--kinds ',' names no generator"),
         (("--kinds", "replace", "--balance", ".6", "--out", "."), "--out . is a folder"),
         (("--kinds", "replace", "--balance", ".6", "--out", "no/x"), "there is no folder no;"),
