@@ -36,6 +36,7 @@ LABELS = {  # run -> its name in tables
     "pacl_qk_2d": "PACL + RoPE inside the tower by row and column, trained",
     "pacl_plain": "PACL, plain captions",
     "sparc": "SPARC",
+    "pooled": "MaxSim",
     "sparc_plain": "SPARC, plain captions",
     "labclip": "LABCLIP",
     "labclip_plain": "LABCLIP, plain captions",
@@ -116,8 +117,9 @@ PROTOCOLS = {  # part i: suffix of an evaluation's name -> row of its table
 }
 TRIPLET = ("original_accuracy", "augmented_accuracy", "brittleness")
 HEAD_RUNS = (
-    "dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "tflocal", "sparc", "text_vectors",
-    "pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d", "pacl_qk_2d",
+    "dcsm", "dcsm_grid", "dcsm_no_rows", "dcsm_varied", "tflocal", "sparc", "pooled",
+    "text_vectors", "pacl", "pacl_feature_1d", "pacl_feature_2d", "pacl_unlocked", "pacl_qk_1d",
+    "pacl_qk_2d",
 )  # fmt: skip
 DECODER_RUNS = ["captioner", "captioner_any", "captioner_pooled"]
 CAPTION_RUNS = ("labclip", "labclip_plain", "pacl", "pacl_plain", "sparc", "sparc_plain")

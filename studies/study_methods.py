@@ -21,8 +21,8 @@ def table(results: Results) -> str:
     """Markdown table, a row per method of study_columns.METHODS that has values.
 
     gain: over the control. grounded: the gain without the same gain with permuted images. R@1:
-    against the run that the method starts from. ms: of a training step, median of the run. A row
-    is of one device, which it names if the rows have several.
+    against the run that the method starts from. ms: of a training step (studies/step_times.py). A
+    row is of one device, which it names if the rows have several.
     """
     rows, devices = [], []
     for run, (control, base) in study_columns.METHODS.items():
@@ -35,7 +35,9 @@ def table(results: Results) -> str:
                 gain = results.difference(run, control, column.benchmark, column.metric)
                 cells += [study_results.signed(gain), _grounded(results, run, control, column)]
             forgotten = results.difference(run, base, RETRIEVAL.benchmark, RETRIEVAL.metric)
-            rows.append([*cells, study_results.signed(forgotten), _milliseconds(results, run)])
+            cost, of_control = _milliseconds(results, run), _milliseconds(results, control)
+            cost += f" ({of_control})" if NONE not in (cost, of_control) else ""
+            rows.append([*cells, study_results.signed(forgotten), cost])
             devices.append(results.device(run))
     if len({*devices}) > 1:
         rows = [
@@ -44,7 +46,7 @@ def table(results: Results) -> str:
         ]
     header = [
         "method", "attributes: gain", "grounded", "negation: gain", "grounded", "R@1 − before",
-        "ms per step",
+        "ms per step (control)",
     ]  # fmt: skip
     return markdown_table(header, rows, len(header))
 

@@ -22,6 +22,7 @@ HEADS = {  # config with the arguments of the stored features -> run -> further 
         "pacl_feature_2d": "rope=feature_2d,steps=500",
     },
     "sparc:": {"sparc": "steps=500"},
+    "pooled:": {"pooled": "steps=500"},
     "pacl:phrases=plain,": {"pacl_plain": "steps=500"},
     "sparc:phrases=plain,": {"sparc_plain": "steps=500"},
     # Steps and pairs as for PACL; the features are pooled outputs, and small.

@@ -44,6 +44,7 @@ NEWER = {  # the same of docs/methods.md alone
     "CS-CLIP": Row("csclip", "clip_ft"),
     "CLIC": Row("clic", "clip_ft"),
     "FLAIR": Row("flair", "clip_ft"),
+    "MaxSim": Row("pooled", "clip_mean"),
     "TFLocal": Row("tflocal", "clip_mean"),
     "segments and crops": Row("crops", "clip"),
     "segments, crops and the whole": Row("crops_half", "clip"),

@@ -233,7 +233,7 @@ def values_of(workdir: Path) -> dict[str, dict]:
                 f"a metric of {folder} has no value with an interval; remove its results and "
                 "evaluate again"
             ) from error
-    if record := _record(workdir):
+    if record := record_of(workdir):
         values[RECORD] = record
     return values
 
@@ -242,7 +242,7 @@ def _rounded(number: object, is_optional: bool) -> float | None:
     return None if number is None and is_optional else round(float(number), 5)
 
 
-def _record(workdir: Path) -> dict[str, object]:
+def record_of(workdir: Path) -> dict[str, object]:
     """Config, device, seconds and, of training, milliseconds of a step (median) of a run of a
     study; {} of another run."""
     request, env, events = (workdir / name for name in (REQUEST, "env.json", "events.jsonl"))

@@ -134,7 +134,7 @@ def test_a_method_has_its_gain_what_of_it_needs_the_image_and_its_cost(tmp_path)
     assert grounded.startswith("+11.0 ±2.5")  # 5 points of the 16 are there without the image
     assert negation == "+0.0 ±0.0"
     assert forgotten.startswith("+13.0 ±")  # (86 - 60) / 2
-    assert cost == "80"
+    assert cost == "80 (80)"
     del values["csclip_permuted-1"]
     (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
     assert row.split(" | ")[2] == study_methods.NONE

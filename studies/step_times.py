@@ -1,0 +1,62 @@
+"""Milliseconds of a training step of each method in the table of newer methods, alone on a machine.
+
+  python -m studies.step_times --out runs/study --docs docs
+
+trains STEPS steps of seed 0 of each method whose base run is in OUT, one after the other and
+without evaluations, into OUT/times, and puts the medians into DOCS/results.json in place of those
+of the study, whose runs share the machine. `studies/study.py --docs docs --rebuild` writes the
+pages.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from studies import study, study_columns, study_results
+from studies.study_plan import plan
+
+STEPS = 40
+FLAGS = (f"--config.steps={STEPS}", "--config.log_every=5", "--config.evals={}")
+
+
+def measured(out: Path) -> dict[str, dict[str, object]]:
+    """Method -> the record of its run: device, step_ms."""
+    runs = {run.name: run for run in plan("abf", 1)}
+    records = {}
+    methods = [*study_columns.METHODS, "clip_ft"]
+    for run in [runs[f"{name}-0"] for name in methods if f"{name}-0" in runs]:
+        if run.tool != "train" or not (out / run.base / "DONE").exists():
+            continue
+        folder = out / "times" / run.name
+        shutil.rmtree(folder, ignore_errors=True)
+        words = study.command(run, out, FLAGS)
+        words[words.index(str(out / run.name))] = str(folder)
+        subprocess.run(words, check=True, capture_output=True)
+        (folder / study.REQUEST).write_text(json.dumps({"config": run.config}))
+        records[run.name.removesuffix("-0")] = study_results.record_of(folder)
+        print(run.name, records[run.name.removesuffix("-0")], flush=True)
+    return records
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
+    parser.add_argument("--docs", type=Path, required=True, help="folder of results.json")
+    args = parser.parse_args()
+    records = measured(args.out.absolute())
+    path = args.docs / study_results.VALUES
+    values = study_results.read_values(path)
+    for key, value in values.items():
+        name = study_results.run_of(key).rsplit("-", 1)[0]
+        new, old = records.get(name), value.get(study_results.RECORD)
+        if new and old and old["device"] == new["device"]:
+            old["step_ms"] = new["step_ms"]
+    study_results.write_values(path, values)
+
+
+if __name__ == "__main__":
+    main()
