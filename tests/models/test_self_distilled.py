@@ -127,5 +127,5 @@ def test_a_projection_is_an_mlp_and_cosines_with_prototypes(start):
 
 
 def test_a_tower_without_patches_to_mask_is_refused():
-    with pytest.raises(errors.UsageError, match=r"vision transformer, and .* is a ResNet"):
+    with pytest.raises(errors.UsageError, match=r"transformer over squares, and .* is a ResNet"):
         models.build("self_distilled", "RN50")
