@@ -14,10 +14,11 @@ The loss is CLIP's in sub-batches, since the transformer reads every pair of a s
 can be stored (vlc-jax cache_features), and are those of DCSM, whose pairs and plain captions are
 the data on the scenes.
 
-Arguments: data=scenes|coco; hidden, depth (of the transformer); blocks (sub-batches per step: 1 of
-16 rows on the scenes, 4 of the batch of 256 on COCO); image_tower, text_tower=locked|unlocked. With
-data=scenes the arguments of configs/common/heads.py, and hard_images=0. With data=coco the
-arguments of configs/clip_ft.py, and size.
+Arguments: data=scenes|coco; hidden, depth (of the transformer; hidden is a multiple of 16 on the
+scenes, of 64 on COCO); blocks (sub-batches per step: 1 of 16 rows on the scenes, 4 of the batch of
+256 on COCO); image_tower, text_tower=locked|unlocked. With data=scenes the arguments of
+configs/common/heads.py, and hard_images=0. With data=coco the arguments of configs/clip_ft.py, and
+size.
 """
 
 from ml_collections import ConfigDict

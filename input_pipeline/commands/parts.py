@@ -347,5 +347,5 @@ def _begin(work: Parts) -> None:
         key = differing[0]
         raise ValueError(
             f"{work.out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; use "
-            "the same options or another folder"
+            "the same options or another folder, or remove it"
         )

@@ -202,6 +202,11 @@ class ImageTransform:
             raise ValueError(f"image size must be at least 1 pixel; got {self.size}")
         if self.crop not in CROPS:
             raise ValueError(f"crop must be one of {CROPS}; got {self.crop!r}")
+        if self.crop == NAFLEX and not self.patch_size:
+            raise ValueError(
+                "crop naflex needs the patch_size of a tower over images of any aspect ratio; got "
+                "none: take another crop for any other tower"
+            )
         is_whole = self._patch and not self.size % self._patch
         if self.crop in MOSAICS and not (is_whole and self.size >= naflex.HEADER):
             raise ValueError(

@@ -126,6 +126,12 @@ def test_a_projection_is_an_mlp_and_cosines_with_prototypes(start):
     np.testing.assert_allclose(outputs.view_logits.image, expected, atol=1e-5)
 
 
+def test_a_single_prototype_is_refused():
+    model = models.build("self_distilled", "B/32", head={"prototypes": 1})
+    with pytest.raises(errors.UsageError, match=r"2 prototypes or more.* got 1, 2048 and 256"):
+        jax.eval_shape(lambda: models.init(model, jax.random.key(0)))
+
+
 def test_a_tower_without_patches_to_mask_is_refused():
     with pytest.raises(errors.UsageError, match=r"transformer over squares, and .* is a ResNet"):
         models.build("self_distilled", "RN50")

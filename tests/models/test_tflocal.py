@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
-from vlc_jax import models, types
+from vlc_jax import errors, models, types
 
 IMAGES, PATCHES, LENGTH, EMBED, WIDTH, HEADS = 3, 5, 6, 7, 8, 2
 FIELDS = {"patches": PATCHES, "length": LENGTH, "hidden": WIDTH, "attention_heads": HEADS}
@@ -91,3 +91,10 @@ def test_sizes_on_a_b32_give_the_parameters_that_the_docstring_names():
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     count = sum(x.size for x in jax.tree.leaves(shapes["head"]))
     assert round(count / 1e6, 1) == 13.2
+
+
+@pytest.mark.parametrize("sizes", [{"hidden": 70, "attention_heads": 4}, {"depth": 0}])
+def test_sizes_that_do_not_fit_together_are_refused(given, sizes):
+    head = models.HEADS["tflocal"](**{**FIELDS, **sizes})
+    with pytest.raises(errors.UsageError, match=r"depth .* from 1 on, and hidden a multiple of"):
+        jax.eval_shape(lambda *x: head.init(*x, method=scored), jax.random.key(0), *given[1:])

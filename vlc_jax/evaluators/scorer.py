@@ -70,14 +70,19 @@ def segments(value: Any) -> Segments | None:
         raise UsageError(f"segments is True, patches, crops or a dict of options; got {value!r}")
     for name in given:
         known("option of segments", name, Segments._fields)
-    how = SEGMENTS[known("regions of segments", given.get("regions", "patches"), SEGMENTS)]
-    how = how._replace(**given)
-    if not 0 <= how.weight <= 1:
+    regions = str(given.get("regions", "patches"))
+    how = SEGMENTS[known("regions of segments", regions, SEGMENTS)]._replace(**given)
+    counts = [how.best, *how.grids] if isinstance(how.grids, tuple | list) else [0]
+    if not isinstance(how.weight, int | float) or not 0 <= how.weight <= 1:
         raise UsageError(f"segments.weight is from 0 to 1; got {how.weight!r}")
-    if how.best < 1 or not how.grids or min(how.grids) < 1:
+    if not how.grids or not all(type(count) is int and count > 0 for count in counts):
         raise UsageError(
-            f"segments.best and segments.grids are from 1 on; got {how.best} and {how.grids}"
+            "segments.best is a whole number from 1 on, and segments.grids is a list of such; got "
+            f"{how.best!r} and {how.grids!r}"
         )
+    for name, kind in (("relations", bool), ("tagger", str)):
+        if not isinstance(value := getattr(how, name), kind):
+            raise UsageError(f"segments.{name} is a {kind.__name__}; got {value!r}")
     return how._replace(grids=tuple(how.grids))
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vlc_jax import types
+from vlc_jax import errors, types
 from vlc_jax.models import heads, layers
 
 
@@ -61,6 +61,12 @@ class SelfDistilled(heads.Head):
     dtype: Any = jnp.float32
 
     def setup(self) -> None:
+        # over one prototype every distribution is the same
+        if self.prototypes < 2 or self.hidden < 1 or self.bottleneck < 1:
+            raise errors.UsageError(
+                "the model self_distilled has 2 prototypes or more, and hidden and bottleneck from "
+                f"1 on; got {self.prototypes}, {self.hidden} and {self.bottleneck}"
+            )
         sizes = self.prototypes, self.hidden, self.bottleneck, self.dtype
         self.pooled_projection, self.patch_projection = Projection(*sizes), Projection(*sizes)
         self.mask_token = self.param("mask_token", nn.initializers.zeros, (self.tower_width,))

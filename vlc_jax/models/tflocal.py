@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vlc_jax import types
+from vlc_jax import errors, types
 from vlc_jax.models import heads, layers
 
 EPSILON = 1e-5
@@ -82,6 +82,12 @@ class TFLocal(heads.Head):
     chunk: int = 16
 
     def setup(self) -> None:
+        heads_ = self.attention_heads
+        if self.depth < 1 or heads_ < 1 or self.hidden % heads_:
+            raise errors.UsageError(
+                "depth of the model tflocal is from 1 on, and hidden a multiple of attention_heads;"
+                f" got depth {self.depth}, hidden {self.hidden}, attention_heads {heads_}"
+            )
         self.image_map, self.text_map = layers.Dense(self.hidden), layers.Dense(self.hidden)
         normal = nn.initializers.normal(0.02)
         # one more for the pooled features, first

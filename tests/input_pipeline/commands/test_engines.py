@@ -199,7 +199,8 @@ def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path
         number**2 for number in range(30)
     ]
     assert work.path(1).stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match="out was begun with size 4, not 5; use the same options"):
+    message = "out was begun with size 4, not 5; use the same options or another folder, or remove"
+    with pytest.raises(ValueError, match=message):
         parts.run(dataclasses.replace(work, size=5))
 
 

@@ -72,7 +72,12 @@ def test_shuffles_and_jitter_are_of_the_picture_and_not_of_its_mosaic():
     assert picture_of(mosaic, 8).shape == picture.shape
 
 
-@pytest.mark.parametrize(("size", "patch"), [(32, None), (33, 8), (2, 1)])
+def test_a_tower_without_patches_is_refused():
+    with pytest.raises(ValueError, match=r"needs the patch_size .* got none: take another crop"):
+        ImageTransform(32, "naflex")
+
+
+@pytest.mark.parametrize(("size", "patch"), [(33, 8), (2, 1)])
 def test_image_sizes_that_are_no_whole_patches_are_refused(size, patch):
     with pytest.raises(ValueError, match="crop naflex needs an image size of whole patches"):
         ImageTransform(size, "naflex", patch_size=patch)
