@@ -135,6 +135,14 @@ def test_other_architectures_are_refused(tmp_path, part, key, value, message):
         qwen3_vl_config.config_of_qwen3_vl(tmp_path)
 
 
+@pytest.mark.parametrize("given", [{"family": "clip"}, {"variant": "B/32"}, {"activation": "gelu"}])
+def test_options_that_its_config_determines_are_refused(tmp_path, given):
+    write(tmp_path)
+    with pytest.raises(UsageError, match=f"determines the model: leave {next(iter(given))} out"):
+        weights_config.config_of_weights(tmp_path, **given)
+    assert weights_config.config_of_weights(tmp_path, family="qwen3_vl").model.name == "qwen3_vl"
+
+
 def test_other_tokenizers_pixels_and_uses_of_an_instruction_are_refused(tmp_path):
     write(tmp_path, words=WORDS[:3])
     with pytest.raises(UsageError, match=r"no token '<\|vision_start\|>': name Qwen's"):

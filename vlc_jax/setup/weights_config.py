@@ -136,9 +136,12 @@ def config_of_weights(
       OpenAI's quick_gelu).
     instruction: of Qwen3-VL-Embedding (`qwen3_vl_config.config_of_qwen3_vl`).
 
-    Raises UsageError if the arrays match no known variant, WeightsError if they cannot be read.
+    Raises UsageError if the arrays match no known variant, or for a family, variant or activation
+    of Qwen3-VL, and WeightsError if they cannot be read.
     """
     if qwen3_vl_config.is_qwen3_vl(path):
+        other = family if family != "qwen3_vl" else None
+        qwen3_vl_config.check_given(path, family=other, variant=variant, activation=activation)
         of_qwen = (tokenizer, image_size, context_length, instruction)
         return qwen3_vl_config.config_of_qwen3_vl(path, *of_qwen)
     if instruction is not None:
