@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.hard_texts import taggers, word_tables
 from vlc_jax.input_pipeline.hard_texts.generator import Tagged, Tagger, Token
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
@@ -155,6 +156,7 @@ def make_tagger(spec: str = "") -> Tagger:
     Raises as `taggers.make_tagger`.
     """
     if spec:
+        lookup.check_known("tagger", [spec.partition(":")[0]], (WORDS, *taggers.TAGGERS))
         return WordTagger() if spec == WORDS else taggers.make_tagger(spec)
     is_installed = all(importlib.util.find_spec(name) for name in ("spacy", SPACY))
     return taggers.make_tagger(f"spacy:{SPACY}") if is_installed else WordTagger()
