@@ -30,15 +30,13 @@ from vlc_jax.devices import sharding
 
 EMBED = 512
 TEXTS = ("negative", "positive")
-# losses without embeddings, or on a head's second scores; speed/heads.py has the first
-ON_TOKENS = ("caption", "itm")
+# losses that read no embeddings, or a head's further outputs; speed/heads.py has the first
+OF_HEADS = ("caption", "itm", "self_distill", "masked_patches")
 
 
 def main() -> None:
     parser = harness.parser(__doc__, rounds=5)
-    names = [
-        name for name in losses.LOSSES if not name.endswith("_local") and name not in ON_TOKENS
-    ]
+    names = [name for name in losses.LOSSES if not name.endswith("_local") and name not in OF_HEADS]
     parser.add_argument("--losses", nargs="+", choices=names, default=names, metavar="LOSS")
     parser.add_argument("--batches", nargs="+", type=int, default=[1024, 4096, 32768])
     parser.add_argument("--devices", type=int, default=1, help="simulated CPU devices")
