@@ -12,6 +12,7 @@ import argparse
 import json
 import shutil
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 from studies import study, study_columns, study_results
@@ -21,13 +22,13 @@ STEPS = 40
 FLAGS = (f"--config.steps={STEPS}", "--config.log_every=5", "--config.evals={}")
 
 
-def measured(out: Path) -> dict[str, dict[str, object]]:
-    """Method -> the record of its run: device, step_ms."""
+def measured(out: Path, names: Collection[str]) -> dict[str, dict[str, object]]:
+    """Method -> the record of its run: device, step_ms.   names: of runs that have values."""
     runs = {run.name: run for run in plan("abf", 1)}
     records = {}
-    methods = [*study_columns.METHODS, "clip_ft"]
+    methods = [*study_columns.METHODS, "clip_ft", "siglip_ft"]
     for run in [runs[f"{name}-0"] for name in methods if f"{name}-0" in runs]:
-        if run.tool != "train" or not (out / run.base / "DONE").exists():
+        if run.name not in names or run.tool != "train" or not (out / run.base / "DONE").exists():
             continue
         folder = out / "times" / run.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -47,9 +48,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/study"), help="folder of all runs")
     parser.add_argument("--docs", type=Path, required=True, help="folder of results.json")
     args = parser.parse_args()
-    records = measured(args.out.absolute())
     path = args.docs / study_results.VALUES
     values = study_results.read_values(path)
+    records = measured(args.out.absolute(), {*map(study_results.run_of, values)})
     for key, value in values.items():
         name = study_results.run_of(key).rsplit("-", 1)[0]
         new, old = records.get(name), value.get(study_results.RECORD)
