@@ -87,7 +87,7 @@ class Stage:
                 return 0
             # Removed while it is locked: a process that waits for the lock sees that it is gone.
             if local.exists():
-                partial.unlink()
+                partial.unlink(missing_ok=True)
                 return 0
             try:
                 self._reserve(file, shard)
