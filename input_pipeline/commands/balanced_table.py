@@ -127,8 +127,9 @@ class Block:
         made = self.candidates(captions.texts, captions.keys)
         counts = candidates_of.counted(made, captions.texts, has_words=not numbers.start)
         chosen: dict[str, dict[int, str]] = {}
+        filters = fitted_of(self.fit)[1]
         for name, texts in made.items():
-            fitted = fitted_of(self.fit)[1][name]
+            fitted = filters[name]
             indices, options = texts.options(captions.texts)
             keys = [captions.keys[index] for index in indices]
             choice = np.array([fitted.choice.get(key, -1) for key in keys], np.int64)
@@ -173,6 +174,8 @@ def read(table: caption_files.Rows, numbers: Iterable[int]) -> Captions:
     names: dict[int, str] = {}
     for number in numbers:
         row, texts = table[number]
+        if not texts:  # its object is freed, and another row may get the same id
+            continue
         name = names.setdefault(id(row), f"row {number}")
         image = str(next((row[column] for column in IMAGE_COLUMNS if column in row), name))
         for place, text in enumerate(texts):

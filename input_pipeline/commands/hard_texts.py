@@ -47,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    words, flags = parts.split(words)
-    options = _parser().parse_args(words)
-    engine = parts.engine(options.runner, words, flags)
+    options, engine = parts.parse(_parser(), words)
     _check(options, engine)
     count = options.count or (COUNT if options.balance is None else None)
     rows = caption_files.open_rows(Path(options.table), options.column, count)

@@ -109,6 +109,7 @@ def distill(
     if negative_text is not None and teacher_negative_text is not None:
         distance = _distance(negative_text, teacher_negative_text)
         loss += jnp.where(or_ones(mask, distance), distance, 0.0).sum(axis=1)
+    # training takes the mean over examples, and DeGLA's distance is a sum over the batch
     return len(image) * loss
 
 
