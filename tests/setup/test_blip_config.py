@@ -88,6 +88,15 @@ def test_a_folder_without_enc_keeps_cls_and_says_so(folder, tmp_path, caplog):
     assert config_of_weights(folder, tokenizer=str(tmp_path)).model.head.match_id == 9
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"family": "clip"}, {"variant": "B/32"}, {"activation": "gelu"}, {"context_length": 9}],
+)
+def test_options_that_its_files_determine_are_refused(folder, given):
+    with pytest.raises(UsageError, match=f"a BLIP, .* determines {next(iter(given))}: leave"):
+        config_of_weights(folder, **given)
+
+
 def test_a_config_chooses_the_score_and_may_not_contradict_the_files(folder):
     config = config_of(folder, scores="itc")
     setup = resolve(config, "eval")

@@ -9,7 +9,7 @@ from tests.support import llava_folder, small_models
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
-from vlc_jax.setup import llava_config
+from vlc_jax.setup import llava_config, weights_config
 from vlc_jax.weights import llava_sizes
 
 PHI = {"family": "phi3", "lm": llava_folder.LM | {"window": 2047}}
@@ -52,6 +52,14 @@ def test_a_folder_is_asked_in_the_template_of_its_kind(name, tmp_path):
     expected = [vocabulary[start], *library.encode(before).ids]
     assert list(config.model.head.prefix) == expected
     assert config.input.crop == crop
+
+
+@pytest.mark.parametrize("given", [{"family": "clip"}, {"context_length": 9}, {"image_size": 64}])
+def test_options_that_its_config_determines_are_refused(tmp_path, given):
+    written = llava_sizes.write(llava_folder.SIZES | {"select": "patch"})
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    with pytest.raises(UsageError, match=f"determines {next(iter(given))}: leave"):
+        weights_config.config_of_weights(tmp_path, **given)
 
 
 def test_the_export_of_plain_captions_is_not_asked_in_a_template(tmp_path):

@@ -55,6 +55,11 @@ def test_a_checkpoint_gives_the_whole_model_which_scores_pairs(file):
     assert np.ptp(scores, axis=1).min() > 1e-4
 
 
+def test_options_that_its_weights_determine_are_refused(file):
+    with pytest.raises(UsageError, match="an X-VLM, whose checkpoint determines variant: leave"):
+        vlc_jax.load(file, family="xvlm", variant="B/16")
+
+
 def test_weights_of_xvlm_are_refused_as_blip(file):
     config = zero_shot.get_config(f"family=blip,weights={file},path=x.jsonl")
     with pytest.raises(UsageError, match=r"family=blip takes weights of blip, but .* of xvlm"):

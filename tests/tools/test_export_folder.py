@@ -197,7 +197,7 @@ def test_the_tokenizer_of_weights_is_named_or_that_of_a_run(
         vlc_jax.load(tmp_path / "out", tokenizer="bytes")
     loaded = vlc_jax.load(tmp_path / "out", image_size=24)
     assert loaded.preprocess([np.zeros((9, 9, 3), np.uint8)]).shape == (1, 24, 24, 3)
-    with pytest.raises(UsageError, match=r"whose vlc_jax\.json sets variant: leave variant out"):
+    with pytest.raises(UsageError, match=r"whose vlc_jax\.json determines variant: leave variant"):
         vlc_jax.load(tmp_path / "out", variant="B/16")
     with pytest.raises(UsageError, match="tokenizer 'hf' needs the option 'path'"):
         vlc_jax.load(tmp_path / "out", tokenizer="hf")

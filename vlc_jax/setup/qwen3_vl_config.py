@@ -20,16 +20,6 @@ def is_qwen3_vl(path: str | Path) -> bool:
     return llava_config.json_of(path).get("model_type") == qwen3_vl.KIND
 
 
-def check_given(path: str | Path, **given: str | None) -> None:
-    """Raises UsageError for an option that config.json determines."""
-    for name, value in given.items():
-        if value:
-            raise UsageError(
-                f"{path} is a Qwen3-VL, whose config.json determines the model: leave {name} out; "
-                f"got {value!r}"
-            )
-
-
 def before(instruction: str) -> str:
     """The conversation before the picture or text; a full stop ends an instruction without one."""
     instruction = instruction.strip() or OURS["instruction"]

@@ -136,36 +136,55 @@ def config_of_weights(
       OpenAI's quick_gelu).
     instruction: of Qwen3-VL-Embedding (`qwen3_vl_config.config_of_qwen3_vl`).
 
-    Raises UsageError if the arrays match no known variant, or for a family, variant or activation
-    of Qwen3-VL, and WeightsError if they cannot be read.
+    Raises UsageError if the arrays match no known variant, or for an option that the files of
+    these weights determine, and WeightsError if they cannot be read.
     """
+    given: dict[str, Any] = {"family": family, "variant": variant, "activation": activation}
     if qwen3_vl_config.is_qwen3_vl(path):
-        other = family if family != "qwen3_vl" else None
-        qwen3_vl_config.check_given(path, family=other, variant=variant, activation=activation)
+        _refuse(path, "a Qwen3-VL, whose config.json", given, "qwen3_vl")
         of_qwen = (tokenizer, image_size, context_length, instruction)
         return qwen3_vl_config.config_of_qwen3_vl(path, *of_qwen)
     if instruction is not None:
         raise UsageError(f"instruction is of Qwen3-VL-Embedding, which {path} is not: leave it out")
+    given["context_length"] = context_length
     if llava_config.is_llava(path):
+        of_llava = given | {"image_size": image_size}
+        _refuse(path, "a language model with an image tower, whose config.json", of_llava)
         return llava_config.config_of_llava(path, tokenizer)
     if (exported := exported_config.read(path)) is not None:
-        given = {"family": family, "variant": variant, "activation": activation}
-        given["context_length"] = context_length
-        return _of_exported(path, exported, tokenizer, image_size, given)
+        _refuse(path, f"an exported folder, whose {exported_config.NAME}", given)
+        return _of_exported(exported, tokenizer, image_size)
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ in blip_config.FORMATS:
+        _refuse(path, "a BLIP, whose folder or file", given, "blip")
         return blip_config.config_of_blip(path, arrays, tokenizer, image_size)
     if format_ == xvlm_config.FORMAT:
+        _refuse(path, "an X-VLM, whose checkpoint", given, "xvlm")
         return xvlm_config.config_of_xvlm(path, arrays, tokenizer, image_size)
     if format_ == "hf_llm2clip":
         raise UsageError(
             f"{path} is an LLM2CLIP, whose texts are vectors of a language model: compute them by "
             "vlc_jax.tools.embed_text, and evaluate with a config (docs/mllm.md)"
         )
+    return _of_towers(path, arrays, format_, tokenizer, image_size, given)
+
+
+def _of_towers(
+    path: str | Path,
+    arrays: Mapping[str, np.ndarray],
+    format_: str,
+    tokenizer: str | None,
+    image_size: int | None,
+    given: Mapping[str, Any],
+) -> ConfigDict:
+    """The config for weights of two towers, whose family and variant their arrays have.
+
+    given: family, variant, activation and context_length where the user says them, else None.
+    """
     sizes = weights.sizes.read(arrays)
-    family = family or _family(format_, sizes, arrays)
+    family = given["family"] or _family(format_, sizes, arrays)
     known("family of weights", family, pretrained.FAMILIES)
-    variant = variant or _variant(path, sizes, family, format_)
+    variant = given["variant"] or _variant(path, sizes, family, format_)
     known("variant", variant, variants.VARIANTS)
     metadata = weights.metadata.read(path)
     args = SimpleNamespace(
@@ -178,12 +197,12 @@ def config_of_weights(
         if tokenizer:
             _use_tokenizer(config, tokenizer)
         _use_texts(config, sizes, format_, metadata)
-        config.text.context_length = context_length or config.text.context_length
+        config.text.context_length = given["context_length"] or config.text.context_length
         _use_image_tower(config, sizes, format_, arrays)
         _apply(config, metadata, variant, path)
         _use_centre_crop(config, weights.centre_crop(format_))
-        if activation:
-            config.model.activation = activation
+        if given["activation"]:
+            config.model.activation = given["activation"]
         config.evals = ConfigDict()
     return config
 
@@ -214,22 +233,16 @@ def _use_texts(
         config.text.context_length = metadata["context_length"]
 
 
-def _of_exported(
-    path: str | Path,
-    exported: ConfigDict,
-    tokenizer: str | None,
-    image_size: int | None,
-    given: Mapping[str, Any],
-) -> ConfigDict:
-    """The config of an exported folder, with another tokenizer or size if there is one.
+def _refuse(path: str | Path, what: str, given: Mapping[str, Any], family: str = "") -> None:
+    """Raises UsageError for a given option (not None), all of which `what` determines; `family`
+    may be named."""
+    for name, value in given.items():
+        if value is not None and (name, value) != ("family", family):
+            raise UsageError(f"{path} is {what} determines {name}: leave {name} out; got {value!r}")
 
-    given: arguments that the folder sets itself. Raises UsageError if one is not None.
-    """
-    if listed := ", ".join(name for name, value in given.items() if value is not None):
-        raise UsageError(
-            f"{path} is an exported folder, whose {exported_config.NAME} sets {listed}: leave "
-            f"{listed} out"
-        )
+
+def _of_exported(exported: ConfigDict, tokenizer: str | None, image_size: int | None) -> ConfigDict:
+    """The config of an exported folder, with another tokenizer or size if there is one."""
     with exported.unlocked():
         exported.input.image_size = image_size or exported.input.image_size
         if tokenizer:
