@@ -97,6 +97,10 @@ def _is_number(value: Any) -> bool:
     return _is_integer(value) or isinstance(value, float)
 
 
+def _list_of(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(is_one, value))
+
+
 # annotation -> its name in messages, and a test of a value
 _VALUES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     str: ("a text", _is_text),
@@ -104,10 +108,9 @@ _VALUES: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("True or False", lambda value: isinstance(value, bool)),
     int: ("an integer", _is_integer),
     float: ("a number", _is_number),
-    Sequence[str]: (
-        "a list of texts",
-        lambda value: isinstance(value, list | tuple) and all(map(_is_text, value)),
-    ),
+    Sequence[str]: ("a list of texts", _list_of(_is_text)),
+    tuple[str, ...]: ("a list of texts", _list_of(_is_text)),
+    tuple[int, ...]: ("a list of integers", _list_of(_is_integer)),
     Mapping[str, float]: (
         "a table NAME: NUMBER",
         lambda value: isinstance(value, Mapping) and all(map(_is_number, value.values())),

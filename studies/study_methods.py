@@ -20,7 +20,8 @@ NONE = "–"
 def table(results: Results) -> str:
     """Markdown table, a row per method of study_columns.METHODS that has values.
 
-    gain: over the control. grounded: the gain without the same gain with permuted images. R@1:
+    gain: over the control. grounded: the gain without the same gain with permuted images; not of
+    negation, where the control with permuted images goes up from far below chance to chance. R@1:
     against the run that the method starts from. ms: of a training step (studies/step_times.py). A
     row is of one device, which it names if the rows have several.
     """
@@ -30,14 +31,16 @@ def table(results: Results) -> str:
             continue
         # the device of the blind run, as far as it trained the others, too
         with results.beside(run + PERMUTED if results.has(run + PERMUTED) else run):
-            cells = [results.title(run)]
-            for column in (ATTRIBUTES, NEGATION):
-                gain = results.difference(run, control, column.benchmark, column.metric)
-                cells += [study_results.signed(gain), _grounded(results, run, control, column)]
-            forgotten = results.difference(run, base, RETRIEVAL.benchmark, RETRIEVAL.metric)
+            gain, negation, forgotten = (
+                study_results.signed(
+                    results.difference(run, other, column.benchmark, column.metric)
+                )
+                for other, column in ((control, ATTRIBUTES), (control, NEGATION), (base, RETRIEVAL))
+            )
             cost, of_control = _milliseconds(results, run), _milliseconds(results, control)
             cost += f" ({of_control})" if NONE not in (cost, of_control) else ""
-            rows.append([*cells, study_results.signed(forgotten), cost])
+            grounded = _grounded(results, run, control, ATTRIBUTES)
+            rows.append([results.title(run), gain, grounded, negation, forgotten, cost])
             devices.append(results.device(run))
     if len({*devices}) > 1:
         rows = [
@@ -45,7 +48,7 @@ def table(results: Results) -> str:
             for (name, *cells), device in zip(rows, devices, strict=True)
         ]
     header = [
-        "method", "attributes: gain", "grounded", "negation: gain", "grounded", "R@1 − before",
+        "method", "attributes: gain", "grounded", "negation: gain", "R@1 − before",
         "ms per step (control)",
     ]  # fmt: skip
     return markdown_table(header, rows, len(header))

@@ -325,8 +325,11 @@ class Files:
         return first
 
     def _differences(self, cases: Sequence[Case]) -> Iterable[str]:
-        """Yields a note per number of cases that differs from the published one; with `count`, one
-        note of all."""
+        """Yields a note of empty captions, and one per number of cases that differs from the
+        published one; with `count`, one of all."""
+        empty = sum(not all(map(str.strip, case.captions)) for case in cases)
+        if empty:
+            yield f"{empty:,} cases with an empty caption"
         published = self.origin.cases
         if self.count is not None:
             whole = sum(published.values()) if isinstance(published, Mapping) else published

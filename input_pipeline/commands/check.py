@@ -205,12 +205,11 @@ def phrase_table(counts: Mapping[str, int], total: int, phrases: Sequence[str]) 
 
 def _generators(options: argparse.Namespace) -> dict[str, tuple[str, Generator]]:
     """Name -> (side, generator) of --kinds."""
-    kinds = [name for name in options.kinds.split(",") if name]
     options_of = command_line.generator_options(options.generator_options)
     for name in options_of:
-        if name not in kinds:
+        if name not in options.kinds:
             raise ValueError(f"--generator-options of {name!r}, which is not among --kinds")
-    return {name: sampling.find_generator(name, options_of.get(name, {})) for name in kinds}
+    return {name: sampling.find_generator(name, options_of.get(name, {})) for name in options.kinds}
 
 
 def _open_table(path: Path, source_options: dict[str, Any]) -> Source:
@@ -260,7 +259,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PNG",
         help="write four decoded samples to this file, with their captions and hard texts",
     )
-    parser.add_argument("--kinds", default="", help="hard text generators, joined by commas")
+    parser.add_argument(
+        "--kinds",
+        type=command_line.names,
+        default=[],
+        help="hard text generators, joined by commas",
+    )
     parser.add_argument(
         "--generator-options", default="{}", metavar="JSON", help="{GENERATOR: {OPTION: VALUE}}"
     )

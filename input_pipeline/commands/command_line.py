@@ -136,6 +136,16 @@ def generator_options(text: str) -> dict[str, dict[str, Any]]:
     return options
 
 
+def names(text: str) -> list[str]:
+    """Argparse type of names joined by commas: one or more, each once."""
+    listed = [name.strip() for name in text.split(",")]
+    if "" in listed or len({*listed}) < len(listed):
+        raise argparse.ArgumentTypeError(
+            f"names are joined by commas, none is empty or there twice; got {text!r}"
+        )
+    return listed
+
+
 def number(
     kind: type[int] | type[float], least: float, most: float = sys.float_info.max
 ) -> Callable[[str], Any]:

@@ -109,13 +109,11 @@ def _blind(texts: candidates_of.Texts, captions: balanced_table.Captions, seed: 
 
 def _generators(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Name of each generator of --kinds -> its options."""
-    kinds = [name for name in options.kinds.split(",") if name]
-    if not kinds:
-        raise ValueError(f"--kinds {options.kinds!r} names no generator; see docs/texts.md")
+    kinds = options.kinds
     options_of = command_line.parse_options(options.option)
     for name in options_of:
         if name not in kinds:
-            raise ValueError(f"--option {name}=...: no such generator in --kinds {options.kinds}")
+            raise ValueError(f"--option {name}=...: no such generator in --kinds {','.join(kinds)}")
     modes = {name: {"mode": options.mode} if _has_mode(name) else {} for name in kinds}
     return {name: modes[name] | options_of.get(name, {}) for name in kinds}
 
@@ -131,7 +129,12 @@ def _has_mode(name: str) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("hard_texts", __doc__)
     parser.add_argument("--table", required=True, help="JSONL, TSV, CSV, COCO captions JSON, .txt")
-    parser.add_argument("--kinds", required=True, help="generators, joined by commas")
+    parser.add_argument(
+        "--kinds",
+        type=command_line.names,
+        required=True,
+        help="generators (docs/texts.md), joined by commas",
+    )
     parser.add_argument("--column", default="caption", help="of a table; default: caption")
     parser.add_argument("--mode", choices=("clean", "authors"), default="clean")
     parser.add_argument(

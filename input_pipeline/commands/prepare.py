@@ -316,7 +316,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-words", type=positive, help="longer captions are left out")
     parser.add_argument(
         "--languages",
-        type=_names,
+        type=command_line.names,
         default=[],
         metavar="CODE,CODE",
         help="captions of other languages are left out, by --language-field",
@@ -335,7 +335,7 @@ def _add_generators(parser: argparse.ArgumentParser) -> None:
     for side in ("negatives", "positives"):
         parser.add_argument(
             f"--{side}",
-            type=_names,
+            type=command_line.names,
             action="extend",
             default=[],
             metavar="NAME,NAME",
@@ -354,10 +354,6 @@ def _add_generators(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="options of generators, {GENERATOR: {OPTION: VALUE}}",
     )
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def test_a_method_has_its_gain_what_of_it_needs_the_image_and_its_cost(tmp_path)
     values = methods()
     rows = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| CS-CLIP"]
-    _, gain, grounded, negation, _, forgotten, cost = rows[0].strip("| ").split(" | ")
+    _, gain, grounded, negation, forgotten, cost = rows[0].strip("| ").split(" | ")
     assert gain.startswith("+16.0 ±2.5")
     assert grounded.startswith("+11.0 ±2.5")  # 5 points of the 16 are there without the image
     assert negation == "+0.0 ±0.0"

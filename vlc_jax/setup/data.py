@@ -377,6 +377,7 @@ def benchmark(
 def _read_benchmark(field: str, reader: str, options: Mapping[str, Any]) -> Benchmark:
     """Reads a benchmark. Raises UsageError for an invalid option."""
     try:
+        lookup.check_types("benchmark", reader, benchmark_readers.READERS[reader], options)
         read = benchmark_readers.READERS[reader](**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{field}: {error}") from error

@@ -347,6 +347,14 @@ def test_reporting_bias_has_the_correct_caption_first_in_lower_case(all_sets):
     assert one.group == {"subset": "counting"}
 
 
+def test_cases_with_an_empty_caption_are_counted_in_a_note(tmp_path):
+    sets.reporting_bias.write(tmp_path)
+    path = tmp_path / "reporting_bias" / "data" / "benchmarks" / "negation.json"
+    assert not any("empty" in note for note in read("reporting_bias", tmp_path).notes)
+    path.write_text(path.read_text().replace("A lid that is NOT dry", " "))
+    assert "1 cases with an empty caption" in read("reporting_bias", tmp_path).notes
+
+
 BLA = ("bla", "BLA_Benchmark/annotations/active_passive_captions.json")
 COLA = ("cola", "cola/COLA_multiobjects_matching_benchmark.json")
 EQBEN = ("eqben", "eqben_vllm/all_select.json")

@@ -319,6 +319,13 @@ def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
     assert 60 < float(line.split("; blind ")[1].split()[0]) < 80
 
 
+@pytest.mark.parametrize("kinds", [",", "", "replace,", "replace,swap, replace"])
+def test_kinds_are_named_once_each(capsys, table, kinds):
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--table", table, "--kinds", kinds])
+    assert f"none is empty or there twice; got {kinds!r}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -328,7 +335,6 @@ def test_texts_that_give_themselves_away_are_counted(balanced, capsys):
         (("--kinds", "replace", "--candidates", "8"), "--candidates 8 is for --balance"),
         (("--kinds", "replace", "--sample", "800"), "--sample 800 is for --balance; set it, too"),
         (("--kinds", "replace", "--balance", ".6", "--out", "x", "--sample", "99"), "at least 500"),
-        (("--kinds", ","), "--kinds ',' names no generator"),
         (("--kinds", "replace", "--balance", ".6", "--out", "."), "--out . is a folder"),
         (("--kinds", "replace", "--balance", ".6", "--out", "no/x"), "there is no folder no;"),
         (("--kinds", "svlc"), "unknown kind 'svlc'; known: "),
