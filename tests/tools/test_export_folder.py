@@ -15,9 +15,10 @@ from vlc_jax import models, weights
 from vlc_jax.configs import default, records
 from vlc_jax.encode import inference
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.images import transforms
 from vlc_jax.models import lora, variants
 from vlc_jax.setup import init_from, resolve
-from vlc_jax.tools import export, verify_export
+from vlc_jax.tools import export, stablehlo, verify_export
 from vlc_jax.weights import folder
 
 CAPTIONS = ["a red dog", "the blue square", "two red circles, one ring"] * 4
@@ -213,6 +214,10 @@ def test_the_default_size_for_own_photos_is_one_that_other_projects_hold(tmp_pat
         assert weights.save(params, form, init_from.architecture(setup.model))
         files = {"hf": folder.hugging_face, "open_clip": folder.open_clip}[target]
         assert files(export.describe(setup, is_siglip=False))
+
+
+def test_every_crop_of_evaluation_is_described_beside_the_programs():
+    assert stablehlo.RESIZE.keys() == {*transforms.OF_EVALUATION}
 
 
 def test_towers_read_back_from_stablehlo_give_the_embeddings(tokenizer_options, run, tmp_path):

@@ -33,6 +33,15 @@ MAX_BYTES = 2**31
 # of embeddings, on the platform of the export; compilers round in another order
 TOLERANCE = 1e-5
 ROWS = 3
+RESIZE = {  # crop of evaluation -> what it does, for whoever writes it in another language
+    "centre": "resize the short side to size, crop the centre; half a pixel is rounded down",
+    "centre_torchvision": "the same; half a pixel is rounded to an even number",
+    "centre_margin": "resize the short side to 8/7 of size, crop the centre",
+    "none": "resize to size x size, whatever the aspect ratio",
+    "pad": "pad to a square with the mean colour, resize to size x size",
+    "naflex": "to a mosaic of patches, as vlc_jax/input_pipeline/images/naflex.py",
+    "native": "the same, of the size by vlc_jax/input_pipeline/images/native.py",
+}
 
 
 def write(
@@ -124,17 +133,10 @@ def _towers(setup: Setup, params: Any) -> dict[str, tuple[Any, np.ndarray]]:
 
 def _preprocessing(setup: Setup) -> dict[str, Any]:
     transform = setup.evaluation.transform
-    names = {
-        "centre": "resize the short side to size, crop the centre",
-        "none": "resize to size x size, whatever the aspect ratio",
-        "pad": "pad to a square with the mean colour, resize to size x size",
-        "naflex": "to a mosaic of patches, as vlc_jax/input_pipeline/images/naflex.py",
-        "native": "the same, of the size by vlc_jax/input_pipeline/images/native.py",
-    }
     return {
         "size": transform.size,
         "crop": transform.crop,
-        "resize": names[transform.crop],
+        "resize": RESIZE[transform.crop],
         "interpolation": f"{transform.interpolation}, antialiased, as Pillow's",
         "pixels": "uint8 RGB from 0 to 255, rows first; the program normalises them",
     }
