@@ -13,7 +13,8 @@ A threshold is the mean gap between captions and one kind of negatives in the st
 kind has its place among a caption's negatives, which stays empty where a caption offers none. The
 authors have four: two nouns exchanged, and an adjective, a noun or a verb filled in by
 distilroberta. On COCO here are three, by word tables: two objects exchanged, an object replaced,
-and another word replaced (SVLC's rules). negatives=given reads up to four of a table of yours.
+and another word replaced (SVLC's rules). negatives=given reads the first four of a table of yours,
+one kind in each place; where a kind is missing, those behind it move up.
 
 as_released: the text-text loss that the released code computes (vlc_jax/losses/ce_clip.py), not the
 one that it describes.
@@ -60,6 +61,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             return config
         if args.negatives == "given":
             pretrained.use_given_negatives(config, 4)
+            negatives.generators = ConfigDict({"from_record_in_order": 1.0})
         else:
             shares = dict.fromkeys(RULES, 1.0)
             pretrained.use_texts(negatives, len(RULES), "one_each", shares, **RULES)

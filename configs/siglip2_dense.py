@@ -33,7 +33,8 @@ from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, finetuning, pretrained
 
 LOSSES = {"siglip": "sigmoid", "siglip2": "sigmoid", "clip": "infonce"}
-FACTORS = {"B": 0.25, "L": 0.5, "SO400M": 1.0, "gopt": 0.5}  # of both weights, by size
+# of both weights, by size of the image tower; of any other size 1, which no paper gives
+FACTORS = {"B": 0.25, "L": 0.5, "SO400M": 1.0, "g": 0.5, "gopt": 0.5}
 OPTIONS = {"self_distill": 1.0, "masked_patches": 0.25}
 SCENES = finetuning.ARGUMENTS | OPTIONS
 SCENES |= {
@@ -74,7 +75,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             config.optimizer.weight_decay = 0.0
             config.optimizer.learning_rate_multipliers = (("head/.*", 20.0),)
             config.model.remat = "block"
-            size = args.variant.removeprefix("SigLIP-").partition("/")[0]
+            size = args.variant.partition("/")[0].split("-")[-1]  # "SigLIP-B/16", "PE-L/14-336"
             factor = FACTORS.get(size, 1.0)
         config.model.name, config.model.head = "self_distilled", ConfigDict(head)
         # as in the control on the scenes, configs/c2lip.py without the weights of its phrases

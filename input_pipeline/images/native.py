@@ -21,10 +21,15 @@ HEIGHTS = (4, 8, 12, 16, 24, 32, 48, 64)
 def most_tokens(size: int) -> int:
     """The largest number of image tokens: of a square of `size` pixels, and at most MOST.
 
-    Raises ValueError if it is below LEAST.
+    Raises ValueError if it is below LEAST, and for a size that only fills memory.
     """
     if (most := min(size**2 // TOKEN**2, MOST)) < LEAST:
         raise ValueError(f"crop native needs an image size from {2 * TOKEN} on; got {size}")
+    if (size - TOKEN) ** 2 >= MOST * TOKEN**2:
+        raise ValueError(
+            f"crop native has at most {MOST:,} image tokens, those of an image size of 1,360 "
+            f"pixels; got {size}"
+        )
     return most
 
 
@@ -48,7 +53,7 @@ def best_size(height: int, width: int, size: int) -> tuple[int, int]:
         raise DataError(
             f"an image of {width} x {height} pixels is too narrow: sides have a ratio of at most "
             f"{MAX_RATIO}, and less for fewer than {MOST} image tokens (here {most}): crop it, or "
-            "set a larger image_size"
+            "set a larger image_size, up to 1,360"
         )
     return tall * TOKEN, wide * TOKEN
 

@@ -22,17 +22,14 @@ class Views:
     patches: int = 0
     masked: int = 0
 
-    def __call__(self, image: ImageLike | None, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def __call__(self, image: ImageLike, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Keys of a batch, of one row: "masked_patches" (masked,) int32, ascending, and "crops"
-        (crops, size, size, 3) uint8, black without an image. Raises DataError for an image that
-        cannot be decoded."""
+        (crops, size, size, 3) uint8. Raises DataError for an image that cannot be decoded."""
         views = {}
         if self.masked:
             places = rng.permutation(self.patches)[: self.masked]
             views["masked_patches"] = np.sort(places).astype(np.int32)
-        if self.crops and image is None:
-            views["crops"] = np.zeros(*self.shapes["crops"])
-        elif self.crops:
+        if self.crops:
             pixels = np.asarray(open_rgb(image))  # decoded once
             crops = [self.transform(pixels, rng) for _ in range(self.crops)]
             views["crops"] = np.stack(crops)

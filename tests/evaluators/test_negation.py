@@ -52,6 +52,9 @@ def bag():
         ("no dogs or cats on the street", "dogs or cats on the street"),
         ("There is no chair in sight.", "chair"),
         ("an empty road devoid of cars", "cars"),
+        ("A dog can't be seen, but a cat", "a dog"),
+        ("a dog couldn't be found", "a dog"),
+        ("No dog can be seen in this image", "dog"),
         # nothing is negated
         ("a dog, not only a cat", ""),
         ("a man not without a hat", ""),

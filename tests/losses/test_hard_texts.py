@@ -10,7 +10,7 @@ from scipy import special
 
 from tests.losses import oracle
 from tests.losses.conftest import contract, outputs
-from vlc_jax import losses
+from vlc_jax import errors, losses
 from vlc_jax.losses import masks, svlc
 
 LOSSES = [name for name in losses.LOSSES if name not in oracle.LOCAL]
@@ -352,3 +352,8 @@ def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, every_loss, 
         np.testing.assert_array_equal(slope[~where], 0.0)
     for slope, where in raised:
         assert np.all(slope[where] < 0)
+
+
+def test_a_negative_range_behind_the_last_negative_is_refused(batch, total):
+    with pytest.raises(errors.UsageError, match=r"\(3, None\) of a loss leaves none of .* 3 hard"):
+        total("negclip", batch, negative_range=(3, None))

@@ -115,7 +115,11 @@ def test_what_outputs_lack_is_named(all_outputs, missing, message):
         ({"self_distill": {"crops": 0}}, "crops .* from 1 on; got 0"),
         ({"self_distill": {"size": -8}}, "size .* from 0 on; got -8"),
         ({"self_distill": {"scale": (0.5, 0.1)}}, r"low <= high .* got \(0.5, 0.1\)"),
+        ({"self_distill": {"scale": (0.1, 0.2, 0.3)}}, "low <= high .* got .*0.3"),
+        ({"self_distill": {"student_temperature": np.inf}}, "positive number; got inf"),
         ({"masked_patches": {"ratio": 1.5}}, "ratio .* share in .* got 1.5"),
+        ({"masked_patches": {"ratio": 0.0}}, "ratio of masked_patches is above 0"),
+        ({"text_grounded": {"logit_scale": -10.0}}, "positive number; got -10"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):

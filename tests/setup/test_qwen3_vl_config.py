@@ -78,6 +78,8 @@ def test_a_folder_is_read_by_the_names_of_its_arrays_and_scores_pictures_of_any_
     images, texts = model.embed_images(pictures), model.embed_texts(["a dog", "a"])
     np.testing.assert_allclose(model.score(pictures, ["a dog", "a"]), images @ texts.T, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(images, axis=1), 1, atol=1e-5)
+    with pytest.raises(UsageError, match="leaves in another space than its texts"):
+        model.score(pictures, ["a dog"], segments="patches")
     more = {"model.visual.other.weight": np.ones(3, np.float32)}
     safetensors.numpy.save_file(arrays | more, file)
     with pytest.raises(WeightsError, match=r"visual\.other\.weight"):

@@ -97,6 +97,16 @@ def test_a_batch_of_one_pair_has_nothing_to_contrast(batch_size, sub_batches):
     validate.check(config, "train")
 
 
+def test_a_distance_summed_over_the_batch_is_not_one_of_its_parts():
+    config = clip.get_config()
+    with config.unlocked():
+        config.losses.distill = {"weight": 0.005}
+    validate.check_pairs(config)
+    config.sub_batches = 2
+    with pytest.raises(UsageError, match=r"distill is a sum over the whole batch.*sub_batches=2"):
+        validate.check_pairs(config)
+
+
 def test_rows_of_one_pair_have_nothing_to_contrast_whatever_the_name_of_the_loss():
     config = clip.get_config()
     config.input.hard_images = 1

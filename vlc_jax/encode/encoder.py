@@ -37,7 +37,9 @@ from vlc_jax.encode.score_blocks import (
     score_options_in_blocks,
     sharing_prefixes,
 )
+from vlc_jax.errors import UsageError
 from vlc_jax.evaluators import Decoding, Scorer
+from vlc_jax.evaluators.scorer import Segments
 from vlc_jax.input_pipeline.benchmarks import Benchmark
 from vlc_jax.input_pipeline.images import native, transforms
 from vlc_jax.input_pipeline.images.image_key import KEY_BYTES, ImageKeys
@@ -164,7 +166,7 @@ class Encoder:
         is_cosine = all(self._setup.model.head.reads_pooled)
         if not self._once:
             plain = Scorer(images, texts, score, score_options, *tokens, is_cosine=is_cosine)
-            return _with_segments(plain) if is_cosine else plain
+            return self._with_segments(plain) if is_cosine else plain
         for encode in (self.images, self.texts):
             encode.cache.use(variables)
         head = self._setup.model.head
@@ -172,7 +174,7 @@ class Encoder:
             score = partial(score_in_blocks, score, height=SCORE_BLOCK, width=SCORE_BLOCK)
             of_pairs = partial(_score_pairs, score_options)
             plain = Scorer(images, texts, score, of_pairs, *tokens, is_cosine=True)
-            return _with_segments(plain)
+            return self._with_segments(plain)
         # heads, which take longer than the towers; the blocks above have copies, and take no time
         score, score_options = self._counted(score), self._counted(score_options)
         if head.requests[1].tokens != "ids":
@@ -194,6 +196,21 @@ class Encoder:
             answers=answer if self._answers else None,
             prompt=self._prompt,
         )
+
+    def _with_segments(self, scorer: Scorer) -> Scorer:
+        """The model with scores by segments, too."""
+
+        def by_segments(how: Segments) -> Scorer:
+            # a head with a width of its own projects its pooled features, and not the patches
+            if how.regions == "patches" and self._setup.model.head.embed is not None:
+                raise UsageError(
+                    "segments='patches' compares phrases with the image tower's patches, which "
+                    "this model leaves in another space than its "
+                    "texts: take segments='crops'"
+                )
+            return segments.scoring(scorer, how)
+
+        return scorer._replace(by_segments=by_segments)
 
     def prepare(self, variables: Any, benchmark: Benchmark) -> None:
         """Encodes a benchmark's images and texts ahead, in full batches.
@@ -271,10 +288,6 @@ class Encoder:
 
 def _on_host(function: Callable[..., Any], variables: Any) -> Score:
     return lambda image, text: np.asarray(function(variables, image, text))
-
-
-def _with_segments(scorer: Scorer) -> Scorer:
-    return scorer._replace(by_segments=partial(segments.scoring, scorer))
 
 
 def _score_pairs(score_options: Score, image: ImageFeatures, text: TextFeatures) -> np.ndarray:

@@ -27,6 +27,7 @@ _BE = r"\b(?:is|are|was|were)"
 # "a dog is missing", "a dog isn't visible": the phrase stands before
 _AFTER = re.compile(
     rf"{_BE} (?:absent|missing|lacking|nowhere)\b|"
+    r"\b(?:can(?:not|'t| not)|could(?:n't| not)) be (?:seen|found|made out)\b|"
     rf"{_BE} ?{_NOT} (?:\w+ly )?(?:present|visible|there|here|seen|shown|pictured|depicted|included"
     r"|featured|in (?:this|the|sight|view))\b"
 )
@@ -49,7 +50,8 @@ _CLAUSE = re.compile(
 # said of the picture, not of the thing: "there is no dog in this image"
 _OF_PICTURE = re.compile(
     r"^(?:there (?:is|are) |any )|"
-    r"(?: (?:is|are))?(?: (?:present|visible|shown|in sight|in view|to be seen))?"
+    r"(?: (?:is|are|(?:can|could) be))?"
+    r"(?: (?:present|visible|shown|seen|found|in sight|in view|to be seen))?"
     r"(?: in (?:this|the) (?:image|picture|photo))?$"
 )
 

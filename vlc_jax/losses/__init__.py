@@ -162,7 +162,9 @@ LOSSES: dict[str, Loss] = {
     ),
     "intra_modal": Loss(ce_clip.intra_modal, inputs.intra_modal, needs=("negative",)),
     # DeGLA
-    "text_grounded": _NEGATIVE._replace(dense=teacher.text_grounded, inputs=inputs.text_grounded),
+    "text_grounded": _NEGATIVE._replace(
+        dense=teacher.text_grounded, inputs=inputs.text_grounded, check_options=teacher.check_scale
+    ),
     "distill": Loss(teacher.distill, inputs.distill, check_options=teacher.check),
     # SigLIP 2: SILC and TIPS
     "self_distill": Loss(teacher.self_distill, inputs.self_distill, check_options=teacher.check),
@@ -373,8 +375,13 @@ def check(
                 f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
             )
         masks.check(
-            options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example
+            *(options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example),
+            negative_range=options.get("negative_range", (0, None)),
         )
+        if "negative_range" in options and not {"negative", name} & {*loss.needs, "distill"}:
+            raise errors.UsageError(
+                f"the loss {name} reads no hard negatives: leave its negative_range out"
+            )
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
     for keeps in ("cross_modal_rank", *TEACHERS):
         entry_of(keeps, config_losses)

@@ -6,6 +6,7 @@ that are equal, or a hard negative that is another example's caption. Published 
 all of them as negatives (duplicates="keep"); "mask" leaves them out.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -88,11 +89,16 @@ def or_ones(mask: Bool[Array, "..."] | None, scores: Float[Array, "..."]) -> Boo
 
 
 def check(
-    duplicates: str, rows: tuple[int, int] = (0, 1), rows_per_example: int | None = None
+    duplicates: str,
+    rows: tuple[int, int] = (0, 1),
+    rows_per_example: int | None = None,
+    negative_range: tuple[int, int | None] = (0, None),
 ) -> None:
-    """Raises UsageError unless `duplicates` is "keep" or "mask", and `rows` are possible.
+    """Raises UsageError unless `duplicates` is "keep" or "mask", and `rows` and `negative_range`
+    are possible.
 
     rows: (start, step), every step-th row from `start`.
+    negative_range: (first, stop), stop above first, or None: the number of negatives.
     rows_per_example: 1 + its hard images, the only step above 1; None: any.
     """
     errors.known("value of duplicates", duplicates, DUPLICATES)
@@ -102,6 +108,12 @@ def check(
             "rows of a loss is (start, step), every step-th row from start: start is below step, "
             f"step is 1 + config.input.hard_images = {rows_per_example or 'any'}, or 1 for all "
             f"rows; got {tuple(rows)}"
+        )
+    first, stop = negative_range if len(negative_range) == 2 else (0, 0)
+    if not 0 <= first < (math.inf if stop is None else stop):
+        raise errors.UsageError(
+            "negative_range of a loss is (first, stop), from 0 on with stop above first, or None "
+            f"for all from first on; got {tuple(negative_range)}"
         )
 
 
@@ -131,6 +143,11 @@ def pair_masks(
     if negative_mask is not None:
         index = jnp.arange(negative_mask.shape[1])
         first, stop = negative_range
+        if first >= len(index):
+            raise errors.UsageError(
+                f"negative_range {tuple(negative_range)} of a loss leaves none of the batch's "
+                f"{len(index)} hard negatives: lower it, or raise config.input.negatives.count"
+            )
         is_in_range = (index >= first) & (index < (len(index) if stop is None else stop))
         negative_mask &= is_in_range[None]
     hard, index = (negative_mask, batch.get("positive_mask")), jnp.arange(len(mask))

@@ -17,6 +17,7 @@ None of the three published its training code. Temperatures, momentum of the cen
 DINO's and iBOT's first values, without their schedules: SILC keeps its decay constant, too.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -38,17 +39,27 @@ def check(decay: float, **options: Any) -> None:
         if not 0 <= value <= 1:
             raise errors.UsageError(f"{name} of a teacher's loss is a share in [0, 1]; got {value}")
     for name in ("student_temperature", "teacher_temperature"):
-        if not options.get(name, 1.0) > 0:
+        if not 0 < options.get(name, 1.0) < math.inf:
             raise errors.UsageError(f"{name} is a positive number; got {options[name]}")
+    if options.get("ratio") == 0:
+        raise errors.UsageError("ratio of masked_patches is above 0: without a mask, drop the loss")
     for name, least in (("crops", 1), ("size", 0)):
         if not options.get(name, least) >= least:
             raise errors.UsageError(
                 f"{name} of self_distill is from {least} on; got {options[name]}"
             )
-    low, high = options.get("scale", (1.0, 1.0))
-    if not 0 < low <= high <= 1:
+    scale = tuple(options.get("scale", (1.0, 1.0)))
+    if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
         raise errors.UsageError(
-            f"scale of crops has shares of the area, 0 < low <= high <= 1; got {(low, high)}"
+            f"scale of crops has shares of the area, 0 < low <= high <= 1; got {scale}"
+        )
+
+
+def check_scale(logit_scale: float, **options: Any) -> None:
+    """Raises UsageError for a logit scale of `text_grounded` that inverts the loss or is none."""
+    if not 0 < logit_scale < math.inf:
+        raise errors.UsageError(
+            f"logit_scale of text_grounded is a positive number; got {logit_scale}"
         )
 
 

@@ -161,7 +161,8 @@ def check_numbers(config: ConfigDict) -> None:
 
 
 def check_pairs(config: ConfigDict) -> None:
-    """Raises UsageError for one pair at a time with a loss that contrasts pairs."""
+    """Raises UsageError for one pair at a time with a loss that contrasts pairs, and for `distill`
+    of a part of the batch, whose sum it is."""
     for name, options in configured_losses(config).items():
         is_contrast = options.get("loss", name) in ("infonce", "sigmoid", "itc", "itm")
         least = 2 * config.sub_batches * options.get("rows", (0, 1))[1]
@@ -170,6 +171,13 @@ def check_pairs(config: ConfigDict) -> None:
                 f"config.batch_size={config.batch_size} with sub_batches={config.sub_batches} has "
                 f"no negatives for the loss {name}, which contrasts pairs; take at least "
                 f"batch_size={least}"
+            )
+        parts = config.sub_batches * options.get("rows", (0, 1))[1]
+        if options.get("loss", name) == "distill" and parts > 1:
+            raise UsageError(
+                f"the loss {name} is a sum over the whole batch, which has here "
+                f"sub_batches={config.sub_batches} and rows={options.get('rows', (0, 1))}: take "
+                "sub_batches=1 and no rows (config.microbatch saves memory)"
             )
 
 

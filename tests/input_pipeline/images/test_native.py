@@ -24,6 +24,12 @@ def test_too_narrow_pictures_are_refused(size, picture):
         native.best_size(*picture, size)
 
 
+def test_a_size_that_only_fills_memory_is_refused():
+    assert native.most_tokens(1360) == native.MOST
+    with pytest.raises(ValueError, match=r"at most 1,800 image tokens.*got 4096"):
+        native.most_tokens(4096)
+
+
 def test_heights_of_cut_mosaics_hold_their_patches():
     sizes = [(64, 64), (128, 480), (320, 320)]
     transform = ImageTransform(320, "native")

@@ -68,10 +68,3 @@ def test_views_are_those_of_an_unbroken_run_on_any_host_and_change_no_other_draw
     masks = batches(views=Views(CROP, patches=25, masked=12))
     assert "crops" not in masks[0]
     assert_equal([{**b, "crops": a["crops"]} for a, b in zip(whole, masks, strict=True)], whole)
-
-
-def test_a_text_without_an_image_has_black_crops_and_masks():
-    found = VIEWS(None, np.random.default_rng(0))
-    assert found["crops"].shape == (3, 8, 8, 3)
-    assert not found["crops"].any()
-    assert found["masked_patches"].shape == (12,)
