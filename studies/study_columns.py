@@ -272,12 +272,13 @@ OTHER_COLUMNS = (*BAG_OF_WORDS[:7], HEADS[2])  # retrieval, attributes, swaps, p
 
 # of part f: method -> (the same training without it, the run that both start from)
 _FROM_CLIP = (
-    "tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla", "flair",
+    "tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla",
     "fsc_clip_local",
 )  # fmt: skip
 NEW_METHODS = {
     **dict.fromkeys(_FROM_CLIP, ("clip_ft", "clip")),
     **dict.fromkeys(("c2lip", "siglip2_dense"), ("siglip_ft", "siglip")),
+    "flair": ("clip_mean", "clip_mean"),  # frozen towers, whose cosine the head replaces
     "negation": ("clip", "clip"),
     "crops": ("clip", "clip"),
     "crops_half": ("clip", "clip"),

@@ -37,9 +37,12 @@ def table(results: Results) -> str:
                 )
                 for other, column in ((control, ATTRIBUTES), (control, NEGATION), (base, RETRIEVAL))
             )
-            cost, of_control = _milliseconds(results, run), _milliseconds(results, control)
+            cost = _milliseconds(results, run)
+            of_control = NONE if control == base else _milliseconds(results, control)
             cost += f" ({of_control})" if NONE not in (cost, of_control) else ""
-            grounded = _grounded(results, run, control, ATTRIBUTES)
+            # a base that is not trained further is its own blind control
+            blind = control if control == base else control + PERMUTED
+            grounded = _grounded(results, (run, control, run + PERMUTED, blind), ATTRIBUTES)
             rows.append([results.title(run), gain, grounded, negation, forgotten, cost])
             devices.append(results.device(run))
     if len({*devices}) > 1:
@@ -54,9 +57,11 @@ def table(results: Results) -> str:
     return markdown_table(header, rows, len(header))
 
 
-def _grounded(results: Results, run: str, control: str, column: Column) -> str:
-    """The gain less that with permuted images, seed by seed; only of one device."""
-    runs = (run, control, run + PERMUTED, control + PERMUTED)
+def _grounded(results: Results, runs: Sequence[str], column: Column) -> str:
+    """The gain less that with permuted images, seed by seed; only of one device.
+
+    runs: the method and its control, and the same with permuted images.
+    """
     if not all(map(results.has, runs)) or len({*map(results.device, runs)}) > 1:
         return NONE
     method, without, blind, blind_without = (

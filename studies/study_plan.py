@@ -55,8 +55,7 @@ NEW = {  # newer methods of part f and a control: run -> config, base
         name: (name, "clip")
         for name in ("tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla")
     },
-    # this base has not trained the patches that the attention reads
-    "flair": ("flair:tower_pooling=cls", "clip"),
+    "flair": ("flair", "clip_mean"),  # whose patches are trained; the towers stay frozen
     "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
     "siglip_ft": ("c2lip", "siglip"),
     "c2lip": ("c2lip", "siglip"),

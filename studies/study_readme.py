@@ -43,7 +43,7 @@ NEWER = {  # the same of docs/methods.md alone
     "DeGLA": Row("degla", "clip_ft"),
     "CS-CLIP": Row("csclip", "clip_ft"),
     "CLIC": Row("clic", "clip_ft"),
-    "FLAIR": Row("flair", "clip_ft"),
+    "FLAIR": Row("flair", "clip_mean"),
     "MaxSim": Row("pooled", "clip_mean"),
     "TFLocal": Row("tflocal", "clip_mean"),
     "segments and crops": Row("crops", "clip"),

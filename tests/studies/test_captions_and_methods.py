@@ -43,7 +43,8 @@ def test_every_newer_method_has_its_control_and_both_without_the_image():
         assert runs[method].base == base
         if runs[method].tool == "evaluate":
             continue
-        for run in (method, control):
+        # an untrained base sees no wrong images
+        for run in (method, control) if control != base else (method,):
             blind = runs[f"{run}_permuted"]
             (flag,) = blind.flags[len(blind.flags) - 1 :]
             assert flag.endswith("images=permuted")
