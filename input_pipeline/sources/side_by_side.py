@@ -65,7 +65,7 @@ class SideBySideSource:
             raise IndexError(f"record {index} of {len(self)}")
         rng = np.random.default_rng([self._seed, index])
         first, picture, captions = self._usable(index)
-        _, other_picture, other_captions = self._other(index, rng)
+        _, other_picture, other_captions = self._other(index, captions[0], rng)
         pairs = list(zip(_in_order(captions, rng), _in_order(other_captions, rng), strict=False))
         caption, exchanged = (_sentences(pair) for pair in (pairs[0], pairs[0][::-1]))
         more = [_sentences(pair[:: rng.choice([-1, 1])]) for pair in pairs[1 : 1 + self._more]]
@@ -102,12 +102,20 @@ class SideBySideSource:
             raise DataError(f"record {record.id} has no image or no caption for side_by_side")
         return record, image_ops.open_rgb(record.image), captions
 
-    def _other(self, index: int, rng: np.random.Generator) -> tuple[Record, Image.Image, list[str]]:
+    def _other(
+        self, index: int, caption: str, rng: np.random.Generator
+    ) -> tuple[Record, Image.Image, list[str]]:
+        """Another record with another caption: of equal ones "B. A." is no second text."""
+        reason: object = ""
         for number in rng.integers(1, len(self), _TRIES):
             try:
-                return self._usable((index + int(number)) % len(self))
+                found = self._usable((index + int(number)) % len(self))
             except DataError as error:
                 reason = error
+                continue
+            if _sentences((found[2][0],)) != _sentences((caption,)):
+                return found
+            reason = f"record {found[0].id} has the same caption"
         raise DataError(f"none of {_TRIES} records can stand beside record {index}: {reason}")
 
 

@@ -86,3 +86,14 @@ def test_what_is_no_pair_is_refused(make):
         source[2]
     with pytest.raises(DataError, match="no record '12/first'"):
         source.find("12/first")
+
+
+def test_an_image_stands_beside_one_with_another_caption(tmp_path):
+    folder = table_files.write_images(tmp_path)
+    captions = {0: "a cat", 1: "a cat.", 2: "a dog"}
+    rows = table_files.table(caption=lambda i: [captions.get(i, "a cat")])[:3]
+    path = table_files.write_jsonl(folder / "a.jsonl", rows)
+    options = {"path": str(path), "holdout": 0.0}
+    seeds = (make_source("side_by_side", "train", base_options=options, seed=k) for k in range(4))
+    pairs = [source[0].captions[0] for source in seeds]
+    assert set(pairs) == {"a cat. a dog."}
