@@ -12,8 +12,9 @@ CREPE 42.2, SugarCrepe 85.1, VALSE 75.3, What'sUp 40.6, Winoground 9.5; over 21 
 
 CLIP's loss and the caption against three hard negatives of its own, with weight 0.5 by the cosine
 of pooled features, with weight 0.2 by the patches that are like each token. Evaluation and export
-know the pooled features alone, as CLIP's. On the scenes the second is off, as it was for the
-numbers of docs/results.md; local=0.2 adds it.
+know the pooled features alone, as CLIP's. On the scenes the second is off, as in the rows FSC-CLIP
+of docs/methods.md and "FSC-CLIP's loss" of docs/results.md; local=0.2 adds it, as for "FSC-CLIP"
+among the newer methods there.
 
 The authors have one negative of each of three generators: NegCLIP's, a word replaced by WordNet,
 pairs of words shuffled. On COCO each is drawn here, by thirds, from NegCLIP's, from word tables

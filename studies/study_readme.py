@@ -34,6 +34,8 @@ ROWS = {  # first cell of a line, or the text of its link
     "captioner": Row("captioner", "clip_frozen"),
 }
 NEWER = {  # the same of docs/methods.md alone
+    "FSC-CLIP, both losses": Row("fsc_clip_local", "clip_ft"),
+    "SigLIP-FT": Row("siglip_ft"),
     "C2LIP": Row("c2lip", "siglip_ft"),
     "SigLIP 2's dense losses": Row("siglip2_dense", "siglip_ft"),
     "TripletCLIP": Row("tripletclip", "clip_ft"),
@@ -49,6 +51,7 @@ NEWER = {  # the same of docs/methods.md alone
     "segments and crops": Row("crops", "clip"),
     "segments, crops and the whole": Row("crops_half", "clip"),
     "segments and patches": Row("patches", "clip_mean"),
+    "negation": Row("negation", "clip"),
 }
 NONE = "not yet run"  # in the first cell of a row of NEWER without values
 
