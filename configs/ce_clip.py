@@ -61,6 +61,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             return config
         if args.negatives == "given":
             pretrained.use_given_negatives(config, 4)
+            # a threshold is of a place
             negatives.generators = ConfigDict({"from_record_in_order": 1.0})
         else:
             shares = dict.fromkeys(RULES, 1.0)

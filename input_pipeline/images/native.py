@@ -13,6 +13,7 @@ PATCH = 16  # pixels of a side of a patch
 TOKEN = 2 * PATCH  # pixels of a side of an image token
 # Image tokens of a picture, MIN_PIXELS and MAX_PIXELS of Qwen3-VL-Embedding's code.
 LEAST, MOST = 4, 1800
+LARGEST = 1360  # pixels: a square of whole patches with MOST tokens, and of the fewest
 MAX_RATIO = 200  # of the longer to the shorter side
 # Heights of cut mosaics, in patches: each compiles a program, and the next saves at least a fifth.
 HEIGHTS = (4, 8, 12, 16, 24, 32, 48, 64)
@@ -25,10 +26,10 @@ def most_tokens(size: int) -> int:
     """
     if (most := min(size**2 // TOKEN**2, MOST)) < LEAST:
         raise ValueError(f"crop native needs an image size from {2 * TOKEN} on; got {size}")
-    if (size - TOKEN) ** 2 >= MOST * TOKEN**2:
+    if size > LARGEST:
         raise ValueError(
-            f"crop native has at most {MOST:,} image tokens, those of an image size of 1,360 "
-            f"pixels; got {size}"
+            f"crop native has at most {MOST:,} image tokens, those of an image size of "
+            f"{LARGEST:,} pixels; got {size}"
         )
     return most
 
@@ -53,7 +54,7 @@ def best_size(height: int, width: int, size: int) -> tuple[int, int]:
         raise DataError(
             f"an image of {width} x {height} pixels is too narrow: sides have a ratio of at most "
             f"{MAX_RATIO}, and less for fewer than {MOST} image tokens (here {most}): crop it, or "
-            "set a larger image_size, up to 1,360"
+            f"set a larger image_size, up to {LARGEST:,}"
         )
     return tall * TOKEN, wide * TOKEN
 

@@ -2,10 +2,12 @@
 
 import importlib
 
+import numpy as np
 import pytest
 
-from vlc_jax.configs import svlc
+from vlc_jax.configs import ce_clip, svlc
 from vlc_jax.input_pipeline.hard_texts import sampling
+from vlc_jax.setup import data
 
 TAGGED = "tagger=scenes:scenes-mini"
 TAGS = "tagger=scenes:scenes-mini@1"
@@ -62,3 +64,12 @@ def test_words_that_a_language_model_fills_in_are_the_authors_too():
         "svlc_rule": "authors",
         "svlc_fill_mask": "authors",
     }
+
+
+def test_given_negatives_of_ce_clip_keep_their_places():
+    config = ce_clip.get_config("data=coco,negatives=given,path=table.jsonl")
+    texts = data.hard_texts(config)["negatives"]
+    drawn = sampling.draw(
+        texts, "a dog", ["a cat", "a hog", "no dog"], (), np.random.default_rng(0), None
+    )
+    assert drawn == ["a cat", "a hog", "no dog"]

@@ -69,3 +69,7 @@ def test_a_loss_without_its_teacher_or_with_an_invalid_decay_is_refused(all_outp
     assert losses.teacher_decay({"d": {"weight": 0.0, "loss": "distill"}}) == 0.9996
     assert losses.teacher_decay({"distill": {"weight": 0.0, "decay": 0.5}}) == 0.5
     assert losses.teacher_decay({"infonce": {"weight": 1.0}}) is None
+
+
+def test_a_range_of_negatives_is_for_distances_too_whatever_the_name_of_their_loss():
+    losses.check({"mine": {"loss": "distill", "weight": 0.005, "negative_range": (0, 1)}})

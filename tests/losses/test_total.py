@@ -119,6 +119,7 @@ def test_a_local_loss_is_its_formula_on_the_heads_second_scores(all_outputs, nam
         ({"negclip": {"weight": 1.0, "negative_range": (5, 2)}}, r"stop above first.*got \(5, 2\)"),
         ({"negclip": {"weight": 1.0, "negative_range": (-3, 1)}}, r"from 0 on.*got \(-3, 1\)"),
         ({"infonce": {"weight": 1.0, "negative_range": (0, 1)}}, "infonce reads no hard negatives"),
+        ({"mine": {"loss": "infonce", "weight": 1.0, "negative_range": (0, 1)}}, "mine reads no"),
         ({"infonce": {}}, "needs a weight"),
         ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),
         ({"infonce": {"weight": 1.0, "implementation": "rings"}}, "did you mean 'ring'"),

@@ -205,8 +205,7 @@ class Encoder:
             if how.regions == "patches" and self._setup.model.head.embed is not None:
                 raise UsageError(
                     "segments='patches' compares phrases with the image tower's patches, which "
-                    "this model leaves in another space than its "
-                    "texts: take segments='crops'"
+                    "this model leaves in another space than its texts: take segments='crops'"
                 )
             return segments.scoring(scorer, how)
 

@@ -375,10 +375,14 @@ def check(
                 f"other; the loss {name} has implementation {implementation!r} and chunk {chunk}"
             )
         masks.check(
-            *(options.get("duplicates", "keep"), options.get("rows", (0, 1)), rows_per_example),
+            options.get("duplicates", "keep"),
+            rows=options.get("rows", (0, 1)),
+            rows_per_example=rows_per_example,
             negative_range=options.get("negative_range", (0, None)),
         )
-        if "negative_range" in options and not {"negative", name} & {*loss.needs, "distill"}:
+        # distill reads negatives where there are some
+        reads_negatives = "negative" in loss.needs or options.get("loss", name) == "distill"
+        if "negative_range" in options and not reads_negatives:
             raise errors.UsageError(
                 f"the loss {name} reads no hard negatives: leave its negative_range out"
             )
