@@ -100,9 +100,12 @@ class Stage:
                 raise
             # a process that counts bytes sees exactly one of the names
             with self._folder_lock():
+                # Somebody emptied the folder meanwhile. What is there now is another's, unfinished.
+                if not _is_at(partial, file.fileno()):
+                    return 0
                 try:
                     os.replace(partial, local)
-                except FileNotFoundError:  # somebody emptied the folder meanwhile
+                except FileNotFoundError:
                     return 0
         return shard["bytes"]
 

@@ -109,7 +109,11 @@ def test_a_stage_that_is_emptied_while_workers_read_costs_no_record(folder, tmp_
     assert removed
 
 
-def test_a_copy_that_is_removed_while_it_is_made_is_made_again(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_begun_anew", [False, True])
+def test_a_copy_that_is_removed_while_it_is_made_is_made_again(
+    folder, tmp_path, monkeypatch, caplog, is_begun_anew
+):
+    """Also one that another process has begun anew, and which is not finished."""
     fill, removed = Stage._fill, []
 
     def emptied(stage, file, remote, shard):
@@ -117,11 +121,14 @@ def test_a_copy_that_is_removed_while_it_is_made_is_made_again(folder, tmp_path,
         if not removed:
             removed.append(stage.path(shard).with_name(f"{stage.path(shard).name}.partial"))
             removed[0].unlink()
+            if is_begun_anew:
+                removed[0].write_bytes(bytes(shard["bytes"]))
 
     monkeypatch.setattr(Stage, "_fill", emptied)
     source = ShardsSource(path=folder, stage=tmp_path / "stage")
     assert [source[index].id for index in range(COUNT)] == [f"r{index}" for index in range(COUNT)]
     assert source.take_counts()["bytes_staged"] == sum(sizes(folder))
+    assert "damaged" not in caplog.text
 
 
 @pytest.mark.parametrize("is_open", [True, False])
