@@ -33,8 +33,8 @@ def pretrain(name: str, argument: str | None = None) -> ConfigDict:
 )
 def test_rates_rise_to_their_peak_and_fall_to_zero(name, variant, peak, warmup):
     config, steps = pretrain(name), 100_000
-    rate = learning_rate(config, steps)
-    found = [float(rate(step)) for step in (0, warmup - 1, (steps + warmup) // 2, steps)]
+    rates = jax.jit(jax.vmap(learning_rate(config, steps)))
+    found = rates(np.array([0, warmup - 1, (steps + warmup) // 2, steps]))
     assert found == pytest.approx([peak / warmup, peak, peak / 2, 0.0], rel=1e-3, abs=1e-12)
     assert (config.model.variant, config.batch_size) == (variant, 32_768)
     assert {loss.implementation for loss in config.losses.values()} == {"ring"}
