@@ -74,8 +74,8 @@ def test_after_a_long_run_the_count_begins_anew(folder):
     assert slept(folder) == [10] * 5
 
 
-# Ready, it waits for a signal, lists it, and ends with 75 as a run does. The signals are blocked: one
-# that came to a handler just before a sleep would be handled only after it.
+# Ready, it waits for a signal, lists it, and ends with 75 as a run does. The signals are blocked: a
+# handler of one that came just before a sleep would run only after it.
 STOPPED = """
 import signal, sys
 signals = {signal.SIGTERM, signal.SIGINT}
