@@ -1,5 +1,6 @@
 """X-VLM or BLIP finetuned with image-text contrast (ITC) and matching (ITM) with hard negatives.
 
+  python -m vlc_jax.main --config configs/xvlm_ft.py --workdir runs/xvlm_scenes
   python -m vlc_jax.main --workdir runs/xvlm_ft --config \\
     configs/xvlm_ft.py:data=llava,weights=XVLM_16M.th,tokenizer=BERT,path=A.json+B.json,image_folder=A+B
   python -m vlc_jax.main --workdir runs/xvlm_ft_coco --config \\
@@ -22,12 +23,17 @@ negatives are drawn from all pairs of the step, not from the 20 of a GPU; no dec
 temperature and of the norm before the match. family=blip is X-VLM's recipe on BLIP's parts: BLIP's
 own has momentum encoders, queues and targets of the momentum encoders, which are not here.
 
-Arguments: data=llava|coco; family=xvlm|blip; weights (the authors' checkpoint; of 224 pixels, too);
-tokenizer (tokenizer.json of bert-base-uncased or its folder); path (LLaVA's conversations, JSON
-files joined by "+", and so image_folder; COCO captions JSON; a table, or a folder that vlc-jax
-prepare wrote); image_folder; validation (a table or such a folder, for retrieval by ITM); root,
-sets (as in configs/clip_ft.py; default: those of the numbers above); batch; size
-(pixels); with data=llava answers=each|first|joined (of JSON files).
+data=scenes, the default, is a small model of the embedded scenes: the image tower of a CLIP with
+mean pooling, trained further, and a new BERT of four blocks, of which the last two (family=blip:
+all) attend to the image. Rate, batch and captions are those of configs/clip_ft.py.
+
+Arguments: data=scenes|llava|coco; family=xvlm|blip; with data=scenes those of configs/clip_ft.py
+but pooling. Others: weights (the authors' checkpoint; of 224 pixels, too); tokenizer
+(tokenizer.json of bert-base-uncased or its folder); path (LLaVA's conversations, JSON files joined
+by "+", and so image_folder; COCO captions JSON; a table, or a folder that vlc-jax prepare wrote);
+image_folder; validation (a table or such a folder, for retrieval by ITM); root, sets (as in
+configs/clip_ft.py; default: those of the numbers above); batch; size (pixels); with data=llava
+answers=each|first|joined (of JSON files).
 """
 
 from types import SimpleNamespace
@@ -36,25 +42,31 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
-from vlc_jax.configs.common import arguments, pretrained
+from vlc_jax.configs.common import arguments, finetuning, pretrained, scenes
 
+FAMILY = arguments.OneOf("xvlm", "blip")
+SCENES = finetuning.DATA | {"steps": 1500, "family": FAMILY}
 COCO = {
     **pretrained.FINETUNING,
     "sets": pretrained.SPATIAL,
     "batch": 160,
     "size": 384,
-    "family": arguments.OneOf("xvlm", "blip"),
+    "family": FAMILY,
 }
 LLAVA = COCO | {"answers": arguments.OneOf("each", "first", "joined")}
 # Epochs, and steps of warmup: a tenth of those of 1,182,738 conversations and of 113,287 images. An
 # epoch of COCO's images draws one of the five captions of each.
 DURATION = {"llava": (5.0, 3_696), "coco": (50.0, 3_540)}
 WINDOW = 32  # pixels of the Swin Transformer's last stage per token
+# of the scenes, whose texts have 20 tokens
+ENCODER = {"width": 96, "depth": 4, "heads": 4, "mlp_width": 384, "positions": 20}
 BLIP_IMAGE = {"patch_bias": True, "pre_norm": False, "activation": "gelu", "epsilon": 1e-6}
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
-    args = arguments.parse_data(argument, llava=LLAVA, coco=COCO)
+    args = arguments.parse_data(argument, scenes=SCENES, llava=LLAVA, coco=COCO)
+    if args.data == "scenes":
+        return _on_scenes(args)
     config = default.get_config()
     with config.unlocked():
         _use_model(config, args)
@@ -65,7 +77,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         pretrained.evaluate(config, args)
         pretrained.use_random_crops(config)
         config.input.crop_scale = (0.5, 1.0)
-        config.losses = ConfigDict({name: default.loss(weight=1.0) for name in ("itc", "itm")})
+        config.losses = _losses()
         config.batch_size, config.steps = args.batch, placeholder(int)
         config.epochs, config.optimizer.warmup_steps = DURATION[args.data]
         config.optimizer.update({"learning_rate": 3e-5, "schedule": "linear", "eps": 1e-8})
@@ -74,6 +86,23 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         config.optimizer.decay_exclude = ".*/position_bias"
         config.optimizer.learning_rate_multipliers = (("logit_scale", 1 / 0.07),)
         config.checkpoint.every = 500
+    return config
+
+
+def _losses() -> ConfigDict:
+    return ConfigDict({name: default.loss(weight=1.0) for name in ("itc", "itm")})
+
+
+def _on_scenes(args: SimpleNamespace) -> ConfigDict:
+    config = finetuning.make(SimpleNamespace(**vars(args), pooling="mean"))
+    with config.unlocked():
+        config.model.update({"name": args.family, "text_tower": False})
+        head = {"encoder": ENCODER, "projection": ENCODER["width"]}
+        # the scenes' tokenizer has no [ENC]
+        config.model.head = ConfigDict(head | ({"match_id": None} if args.family == "blip" else {}))
+        config.losses = _losses()
+        # every pair of retrieval costs a pass of BERT
+        config.evals = ConfigDict(scenes.evaluations(args.split, candidates=100, world=args.world))
     return config
 
 

@@ -32,10 +32,8 @@ def table(results: Results) -> str:
         # the device of the blind run, as far as it trained the others, too
         with results.beside(run + PERMUTED if results.has(run + PERMUTED) else run):
             gain, negation, forgotten = (
-                study_results.signed(
-                    results.difference(run, other, column.benchmark, column.metric)
-                )
-                for other, column in ((control, ATTRIBUTES), (control, NEGATION), (base, RETRIEVAL))
+                _difference(results, run, *pair)
+                for pair in ((control, ATTRIBUTES), (control, NEGATION), (base, RETRIEVAL))
             )
             cost = _milliseconds(results, run)
             of_control = NONE if control == base else _milliseconds(results, control)
@@ -55,6 +53,12 @@ def table(results: Results) -> str:
         "ms per step (control)",
     ]  # fmt: skip
     return markdown_table(header, rows, len(header))
+
+
+def _difference(results: Results, run: str, other: str, column: Column) -> str:
+    if not results.has(run, column.benchmark, column.metric):
+        return NONE
+    return study_results.signed(results.difference(run, other, column.benchmark, column.metric))
 
 
 def _grounded(results: Results, runs: Sequence[str], column: Column) -> str:

@@ -50,13 +50,15 @@ OTHERS = {  # run -> config, base
     "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
     "leftright_siglip": ("leftright:family=siglip", "siglip"),
 }
-NEW = {  # newer methods of part f and a control: run -> config, base
+NEW = {  # newer methods of part f and two controls: run -> config, base
     **{
         name: (name, "clip")
         for name in ("tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla")
     },
     "flair": ("flair", "clip_mean"),  # whose patches are trained; the towers stay frozen
     "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
+    "clip_ft_mean": ("clip_ft:steps=1500,pooling=mean", "clip_mean"),
+    "xvlm": ("xvlm_ft", "clip_mean"),
     "siglip_ft": ("c2lip", "siglip"),
     "c2lip": ("c2lip", "siglip"),
     "siglip2_dense": ("siglip2_dense", "siglip"),
@@ -80,6 +82,8 @@ DECODERS = {  # captioner -> config
 }
 # VLM2Vec; same sizes as the captioner that it starts from
 EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
+# of part f: run -> its evaluations, where a BERT reads every pair; brittleness reads three texts
+MATCHING = {"xvlm": DECODER_EVALS | {"scenes_replace": 2000, "scenes_swap": 2000}}
 SENTENCES = {  # part l: run -> further arguments of scenes/text_vectors
     "minilm": "",
     "minilm_pacl": ",head=pacl",
@@ -273,7 +277,8 @@ def _blind() -> list[Run]:
 def _new_methods() -> list[Run]:
     """Newer methods of part f and their controls, with the right images and with permuted ones."""
     paired = [
-        Run(name, config, base, flags=FLAGS.get(name, ())) for name, (config, base) in NEW.items()
+        Run(name, config, base, flags=FLAGS.get(name, ()), evals=MATCHING.get(name, {}))
+        for name, (config, base) in NEW.items()
     ]
     blind = [
         run._replace(

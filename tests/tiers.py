@@ -59,7 +59,7 @@ SIBLINGS = {
     ],
     "configs/test_configs.py": [
         r"test_state_of_the_full_config_.*\[configs/(pretrain|llava|eval)/.*\]",
-        r"test_state_of_the_full_config_.*\[configs/(clip_coco|siglip_ft|xvlm_ft)\.py\]",
+        r"test_state_of_the_full_config_.*\[configs/(clip_coco|siglip_ft)\.py\]",
         r"test_state_of_the_full_config_.*\[configs/(?!hp_hn|clip_ft).*:data=.*\]",
     ],
     "configs/test_llava_configs.py": [r"test_sizes_and_what_is_trained\[(?!vicuna_7b).*\]"],

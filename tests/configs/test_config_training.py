@@ -27,7 +27,7 @@ FAST = ("configs/hp_hn.py",)
 # test_xvlm_training.py, LLaVA in end_to_end/test_llava_evaluation.py, pretraining in
 # test_pretraining.py.
 ELSEWHERE = re.compile(
-    ".*:data=|configs/(llava|pretrain)/|configs/(clip_coco|siglip_ft|xvlm_ft|eval/llava).py"
+    ".*:data=|configs/(llava|pretrain)/|configs/(clip_coco|siglip_ft|eval/llava).py"
 )
 
 

@@ -70,8 +70,9 @@ class BLIP(heads.Head):
 
     @property
     def requests(self) -> tuple[types.FeatureRequest, types.FeatureRequest]:
-        """All normed image tokens, for ITC the class token alone; ids of texts."""
-        tokens = "none" if self.scores == "itc" else "normed"
+        """All image tokens, for ITC the class token alone; ids of texts. BLIP's and X-VLM's towers
+        have no projection: their tokens are normed ones."""
+        tokens = "none" if self.scores == "itc" else "projected"
         return types.FeatureRequest(tokens, is_unit=False), types.FeatureRequest("ids")
 
     @property

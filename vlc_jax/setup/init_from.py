@@ -157,7 +157,10 @@ def _load_workdir(setup: Setup, shapes: Mapping[str, Any], path: Path) -> dict[s
     if len(text_towers) == 1 and weights_compatibility.has_text_tower(model):
         vocabulary = theirs.tokenizer.vocabulary()
         weights_compatibility.check_tokenizer(ours, model, setup.tokenizer, vocabulary, path)
-    weights_compatibility.check_metadata(ours, model, theirs.origin.metadata.values, path)
+    values = theirs.origin.metadata.values
+    if len(text_towers) > 1:  # no texts are loaded: BLIP's encoder is no CLIP's text tower
+        values = {key: value for key, value in values.items() if not key.startswith("text_")}
+    weights_compatibility.check_metadata(ours, model, values, path)
     latest = load_latest(theirs, path)
     logging.info("weights of %s, step %d", path, latest.step)
     params = jax.tree.map(np.asarray, latest.params)
