@@ -45,7 +45,7 @@ from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, finetuning, pretrained, scenes
 
 FAMILY = arguments.OneOf("xvlm", "blip")
-SCENES = finetuning.DATA | {"steps": 1500, "family": FAMILY}
+SCENES = finetuning.DATA | {"steps": 1000, "family": FAMILY}
 COCO = {
     **pretrained.FINETUNING,
     "sets": pretrained.SPATIAL,
@@ -97,7 +97,7 @@ def _on_scenes(args: SimpleNamespace) -> ConfigDict:
     config = finetuning.make(SimpleNamespace(**vars(args), pooling="mean"))
     with config.unlocked():
         config.model.update({"name": args.family, "text_tower": False})
-        head = {"encoder": ENCODER, "projection": ENCODER["width"]}
+        head = {"scores": "itm", "encoder": ENCODER, "projection": ENCODER["width"]}
         # the scenes' tokenizer has no [ENC]
         config.model.head = ConfigDict(head | ({"match_id": None} if args.family == "blip" else {}))
         config.losses = _losses()

@@ -60,7 +60,7 @@ LABELS = {  # run -> its name in tables
     "c2lip": "C2LIP, from SigLIP",
     "siglip2_dense": "SigLIP 2's dense losses, from SigLIP",
     "siglip_ft": "SigLIP-FT",
-    "clip_ft_mean": "CLIP-FT, mean pooling, 1,500 steps",
+    "xvlm_itc": "ITC",
     "xvlm": "ITC and ITM",
     "negation": "CLIP, negation taken out of texts",
     "negation_none": "cosine",
@@ -281,7 +281,7 @@ NEW_METHODS = {
     **dict.fromkeys(_FROM_CLIP, ("clip_ft", "clip")),
     **dict.fromkeys(("c2lip", "siglip2_dense"), ("siglip_ft", "siglip")),
     "flair": ("clip_mean", "clip_mean"),  # frozen towers, whose cosine the head replaces
-    "xvlm": ("clip_ft_mean", "clip_mean"),
+    "xvlm": ("xvlm_itc", "clip_mean"),
     "negation": ("clip", "clip"),
     "crops": ("clip", "clip"),
     "crops_half": ("clip", "clip"),

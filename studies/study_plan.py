@@ -57,7 +57,7 @@ NEW = {  # newer methods of part f and two controls: run -> config, base
     },
     "flair": ("flair", "clip_mean"),  # whose patches are trained; the towers stay frozen
     "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
-    "clip_ft_mean": ("clip_ft:steps=1500,pooling=mean", "clip_mean"),
+    "xvlm_itc": ("xvlm_ft", "clip_mean"),
     "xvlm": ("xvlm_ft", "clip_mean"),
     "siglip_ft": ("c2lip", "siglip"),
     "c2lip": ("c2lip", "siglip"),
@@ -117,7 +117,10 @@ BLIND = {
 PERMUTED = "--config.input.source_options.images=permuted"
 # of runs of part f: their own flags, and another one in place of PERMUTED
 FLAGS = {
-    "siglip_ft": tuple(f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local"))
+    "siglip_ft": tuple(
+        f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local")
+    ),
+    "xvlm_itc": ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc"),
 }
 PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
 # Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
