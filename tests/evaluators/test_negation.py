@@ -48,6 +48,7 @@ def bag():
         ("a boy does n't have a shoe", "a shoe"),
         ("a dog is absent; a cat sleeps", "a dog"),
         ("a street without a car and a tree", "a car"),
+        ("a man has no hat and wears a coat", "hat"),
         ("no dogs and no cats", "dogs and cats"),
         ("no dogs or cats on the street", "dogs or cats on the street"),
         ("There is no chair in sight.", "chair"),

@@ -46,6 +46,8 @@ _CLAUSE = re.compile(
     r"[,.;:!?]|\b(?:but|although|though|however|nevertheless|yet|while|whereas)\b"
     # "no dog and a cat": another article begins what is there; "no dogs and cats" negates both
     r"|\b(?:and|with)(?= (?:a|an|the|some|one|two)\b)"
+    # "has no hat and wears a coat": so does a verb of the same subject
+    r"|\band(?= (?:is|are|was|were|has|have|wears|holds|carries|sits|stands|lies|rides)\b)"
 )
 # said of the picture, not of the thing: "there is no dog in this image"
 _OF_PICTURE = re.compile(
