@@ -98,5 +98,5 @@ def test_a_signal_ends_the_parts_that_run(tmp_path):
     with subprocess.Popen([sys.executable, script], cwd=tmp_path) as process:
         stand_ins.wait_for(lambda: pid.exists() and pid.read_text())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     stand_ins.wait_for(lambda: not is_running(int(pid.read_text())))

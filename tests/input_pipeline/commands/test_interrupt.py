@@ -19,9 +19,11 @@ import signal, sys, time
 from vlc_jax.input_pipeline.commands import addresses, interrupt
 interrupt.GRACE = {grace}
 
-def wait():
+def wait(seconds=0.01):
     print("ready", flush=True)
-    time.sleep(30)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        time.sleep(seconds)  # short: of a signal just before it the handler runs after it
 {before}
 @addresses.allowed
 def main(arguments=None):
@@ -45,7 +47,7 @@ WORK = {
         except KeyboardInterrupt:
             raise RuntimeError("the library failed")""",
     # as in a compilation: another thread gets the signal
-    "not in Python": "signal.pthread_sigmask(signal.SIG_BLOCK, {2, 15}); wait()",
+    "not in Python": "signal.pthread_sigmask(signal.SIG_BLOCK, {2, 15}); wait(30)",
     "does not end": """
         try:
             wait()
@@ -72,7 +74,7 @@ def interrupted(number, work, grace=5.0, times=1, before=""):
         for _ in range(times):
             job.send_signal(number)
             time.sleep(0.05)  # two at once are one
-        stdout, stderr = job.communicate(timeout=20)
+        stdout, stderr = job.communicate(timeout=60)
     return job.returncode, stdout, stderr
 
 

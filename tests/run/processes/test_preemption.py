@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import jax
 import pytest
@@ -42,7 +41,7 @@ def test_the_first_signal_sets_the_flag_and_the_second_exits_at_once(number):
         job.send_signal(number)
         assert job.stdout.readline().decode().strip() == number.name
         job.send_signal(number)
-        assert job.wait(timeout=10) == 128 + number
+        assert job.wait(timeout=60) == 128 + number
 
 
 def test_check_raises_only_after_a_signal(stop):
@@ -54,10 +53,11 @@ def test_check_raises_only_after_a_signal(stop):
 
 def test_interrupt_leaves_long_work_behind(stop):
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    started = time.monotonic()
+    go_on, done = threading.Event(), []
     with pytest.raises(PreemptedError, match="SIGINT"):
-        stop.interrupt(lambda: time.sleep(3))
-    assert time.monotonic() - started < 2
+        stop.interrupt(lambda: done.append(go_on.wait(60)))
+    assert not done
+    go_on.set()
 
 
 def test_several_processes_are_not_interrupted(stop, monkeypatch):
