@@ -69,7 +69,10 @@ class Scheduler(Generic[Item, Result]):
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join()
+            # With a timeout: of a signal that arrives just before a wait, or on another thread, the
+            # handler runs after the wait.
+            while worker.is_alive():
+                worker.join(timeout=0.5)
         for number, handler in before.items():
             signal.signal(number, handler)
         if self._errors:

@@ -11,7 +11,8 @@ from tests.support import stand_ins
 
 # Lists what it is sent and ends with 75, as a run does; the file in $0 says that it is ready.
 STOPPED = (
-    'trap "echo SIGTERM >>\\"$0\\"; exit 75" TERM; echo ready >>"$0"; while :; do sleep 0.1; done'
+    'trap "echo SIGTERM >>\\"$0\\"; exit 75" TERM; echo ready >>"$0"; '
+    "for i in {1..600}; do sleep 0.1; done"
 )
 
 
@@ -48,10 +49,14 @@ def test_an_item_waits_for_the_one_that_it_needs():
     assert done == ["first", "second"]
 
 
-def test_a_signal_is_passed_on_once_and_nothing_is_begun_after_it(tmp_path):
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_signal_is_passed_on_once_and_nothing_is_begun_after_it(tmp_path, is_elsewhere):
+    """is_elsewhere: the system gives the signal to another thread than the main one."""
     todo, codes, log = ["run", "never"], [], tmp_path / "log"
 
     def do(item, part):
+        # else thread and process would inherit the mask of the main thread
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return runs.process(["bash", "-c", STOPPED, str(tmp_path / "sent")], tmp_path, log, part)
 
     def stop():
@@ -64,7 +69,12 @@ def test_a_signal_is_passed_on_once_and_nothing_is_begun_after_it(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     sender = threading.Thread(target=stop)
     sender.start()
-    runs.run()
+    if is_elsewhere:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        runs.run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     sender.join()
     assert runs.is_stopped
     assert codes == [75]
