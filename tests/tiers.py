@@ -63,6 +63,7 @@ SIBLINGS = {
         r"test_state_of_the_full_config_.*\[configs/(?!hp_hn|clip_ft).*:data=.*\]",
     ],
     "configs/test_llava_configs.py": [r"test_sizes_and_what_is_trained\[(?!vicuna_7b).*\]"],
+    "train/test_families.py": [r".*\[(?!pe).*\]"],
     "train/test_flops.py": [
         r"test_forward_flops_are_.*\[(?!B/32|SigLIP-B/16|EVA02-B/16).*\]",
         r"test_rematerialised_work_.*\[(?!remat).*\]",

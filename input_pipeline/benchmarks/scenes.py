@@ -246,6 +246,34 @@ def confusion(scene: Scene, stream: Stream, number: int) -> _Question | None:
     return _Question((caption.text, *(each.text for each in wrong if each)), kind)
 
 
+def half_truths(**options: Any) -> Benchmark:
+    """Triplets: "a red circle" against the half-truth "a red circle and a blue square", where the
+    image has a blue star; in `meta["positive"]` the full truth, "a red circle and a blue star".
+
+    The kinds alternate: the wrong detail is an object (one of its words is replaced by an absent
+    one) or the relation to the other object. After `benchmarks.half_truths` (Kargi et al. 2026). A
+    reader of the texts alone is always right, since the shorter caption is: a model that scores
+    longer captions higher is below chance.
+
+    original_accuracy, the headline: s(short) > s(half-truth).   ordered_accuracy: s(full truth) >
+      s(short) > s(half-truth).
+    """
+    made = _build("scenes_half_truths", _ask_half_truths, where_of(options))
+    return dataclasses.replace(made, summary=("original_accuracy", "ordered_accuracy"))
+
+
+def _ask_half_truths(scene: Scene, stream: Stream, number: int) -> _Question | None:
+    kind = ("entity", "relation")[number % 2]
+    whole = (_relation if kind == "relation" else _list)(scene, stream)
+    word = stream.choice(("shape", "colour")) if kind == "entity" else kind
+    phrase = 1 if kind == "entity" else None
+    wrong = contrast.replace(whole, scene, word, stream, "base_words", phrase, absent=True)
+    if wrong is None:
+        return None
+    short = Caption("single", whole.phrases[:1])
+    return _Question((short.text, wrong.text), kind, {"positive": whole.text})
+
+
 @_reader
 def relation_swap(scene: Scene, stream: Stream, _: int) -> _Question | None:
     """Choice: a relation caption against the caption with swapped objects (as VG-Relation)."""
@@ -465,6 +493,7 @@ READERS: dict[str, tuple[Callable[..., Benchmark], str]] = {  # name -> (reader,
     "scenes_zero_shot_colours": (zero_shot_colours, "zeroshot"),
     "scenes_attribute_swap": (attribute_swap, "choice"),
     "scenes_confusion": (confusion, "choice"),
+    "scenes_half_truths": (half_truths, "triplet"),
     "scenes_relation_swap": (relation_swap, "choice"),
     "scenes_replace": (replace, "triplet"),
     "scenes_replace_unseen": (replace_unseen, "triplet"),

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import vlc_jax
-from tests.support import compilations, helpers, small_models
+from tests.support import compilations, helpers, openvision, small_models
 from vlc_jax import losses, models, weights
 from vlc_jax.encode import inference
 from vlc_jax.encode.batches import BatchEncoder
@@ -482,6 +482,14 @@ def test_openvisions_folder_is_loaded_as_it_was_trained(tmp_path, monkeypatch):
     assert ids.tolist() == [[1, 4, 5, 6, *(0 for _ in range(76))]]
     expected = compilations.apply(model, {"params": params}, ids, method="encode_text")
     np.testing.assert_allclose(loaded.embed_texts(["a red cat"]), expected.pooled, atol=1e-5)
+    # the same folder with the JAX checkpoint in place of open_clip's file
+    (tmp_path / FILES["openai"]).unlink()
+    openvision.write_orbax(
+        tmp_path, openvision.flax_tree(weights.save(params, "openai", architecture(model)))
+    )
+    of_jax = vlc_jax.load(tmp_path)
+    assert of_jax.config == loaded.config
+    np.testing.assert_allclose(of_jax.embed_texts(["a red cat"]), expected.pooled, atol=1e-5)
     vision["pool_type"] = "tok"
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
     with pytest.raises(WeightsError, match="vision_cfg: pool_type is 'tok'; only 'avg'"):

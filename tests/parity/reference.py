@@ -275,7 +275,13 @@ def hugging_face(
 ) -> None:
     model = shaken(tiny_hugging_face(kind, activation, vocabulary))
     model.save_pretrained(folder)
-    image, ids = inputs(24, 12, vocabulary, 2 if kind == "metaclip_2" else 59)
+    record_hugging_face(
+        folder, model, *inputs(24, 12, vocabulary, 2 if kind == "metaclip_2" else 59)
+    )
+
+
+def record_hugging_face(folder: Path, model: torch.nn.Module, image, ids) -> None:
+    """Writes io.npz of one of transformers' models."""
     store: dict = {}
     recorded(model.vision_model.encoder.layers, store, "image")
     recorded(model.text_model.encoder.layers, store, "text")
@@ -303,6 +309,48 @@ def with_attention_mask(folder: Path) -> None:
     save_io(folder, image, ids, outputs.image_embeds, outputs.text_embeds, store)
 
 
+def two_tables(positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Long-CLIP's tables: its model reads 20 rows of the first one, the others of the second."""
+    is_first = torch.arange(len(positions))[:, None] < 20
+    noise = torch.randn_like(positions)
+    return torch.where(is_first, positions, noise), torch.where(is_first, noise, positions)
+
+
+def long_clip(folder: Path) -> None:
+    """open_clip's CLIP of 248 tokens, its positions in the two tables of Long-CLIP's files."""
+    without_torchvision()
+    import open_clip
+
+    torch.manual_seed(0)
+    text = {**TINY["text"], "context_length": 248}
+    model = open_clip.CLIP(16, TINY["vision"], text, quick_gelu=True)
+    open_clip_case(folder, model, model.visual.transformer.resblocks)
+    (folder / "weights.safetensors").unlink()
+    state = torch.load(folder / "weights.pt")
+    names = "positional_embedding", "positional_embedding_res"
+    state |= dict(zip(names, two_tables(state[names[0]]), strict=True))
+    torch.save(state, folder / "weights.pt")
+
+
+def fg_clip(folder: Path, length: int) -> None:
+    """transformers' CLIP of `length` tokens in a file with FG-CLIP's two ways of reading texts."""
+    from safetensors.torch import save_file
+
+    of_length = {n: shaken(tiny_hugging_face("clip", "quick_gelu", length=n)) for n in (77, 248)}
+    model, positions = of_length[length], "text_model.embeddings.position_embedding"
+    state, long = model.state_dict(), of_length[248].state_dict()
+    for name in (f"{positions}.weight", "text_projection.weight"):
+        state[name] = of_length[77].state_dict()[name]
+    state["text_filip_projection.weight"] = long["text_projection.weight"]
+    tables = two_tables(long[f"{positions}.weight"])
+    state |= {f"{positions}_{n}.weight": x for n, x in zip(("ori", "res"), tables, strict=True)}
+    assert not torch.equal(state["text_projection.weight"], state["text_filip_projection.weight"])
+    save_file(
+        {name: x.contiguous().clone() for name, x in state.items()}, folder / "weights.safetensors"
+    )
+    record_hugging_face(folder, model, *inputs(24, length, 60, 59))
+
+
 CASES = {
     "tiny_quick_gelu": lambda folder: tiny_open_clip(folder, True, False),
     "tiny_gelu": lambda folder: tiny_open_clip(folder, False, False),
@@ -323,6 +371,9 @@ CASES = {
     "hf_clip_padding_mask": with_attention_mask,
     "hf_siglip": lambda folder: hugging_face(folder, "siglip"),
     "hf_siglip2": lambda folder: hugging_face(folder, "siglip", vocabulary=256_000),
+    "long_clip": long_clip,
+    "fg_clip_short": lambda folder: fg_clip(folder, 77),
+    "fg_clip_long": lambda folder: fg_clip(folder, 248),
     "B/32": lambda folder: real_open_clip(folder, "ViT-B-32-quickgelu"),
     "L/14": lambda folder: real_open_clip(folder, "ViT-L-14-quickgelu", depth=2),
     "tiny_eva01": lambda folder: tiny_eva(folder, TINY_EVA01),

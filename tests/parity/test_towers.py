@@ -87,6 +87,9 @@ CASES = {
     "tiny_eva02_e": {**EVA01, "variant": "EVA02-E/14"},
     "tiny_eva02": EVA02,
     "tiny_eva02_larger": {**EVA02, "image": {**EVA02["image"], "image_size": 56}},
+    "long_clip": {**TINY, "text": {**TINY["text"], "context_length": 248}},
+    "fg_clip_short": {**HF, "text": {**HF["text"], "context_length": 77}},
+    "fg_clip_long": {**HF, "text": {**HF["text"], "context_length": 248}},
     # published sizes, two of them in full: more blocks of a size show nothing new
     "B/32": {"variant": "B/32"},
     "L/14": {"variant": "L/14", **TWO_BLOCKS},

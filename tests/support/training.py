@@ -1,13 +1,18 @@
-"""A training run in this process."""
+"""A training run in this process, and the state before its first step."""
 
 from pathlib import Path
+from typing import Any
 
+import jax
+import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
 from vlc_jax.setup import resolve
 from vlc_jax.train import loop
+from vlc_jax.types import State
+from vlc_jax.types.setup import Setup
 
 
 def train(config: ConfigDict, folder: Path) -> Path:
@@ -18,3 +23,11 @@ def train(config: ConfigDict, folder: Path) -> Path:
     finally:
         workdir.close()
     return workdir.path
+
+
+def first_state(run: Setup, params: Any) -> tuple[State, Any]:
+    """The state before the first step, and the frozen parameters."""
+    trained, frozen = run.parameters.split(params)
+    optimizer = jax.jit(run.optimization.optimizer.init)(trained)
+    state = State(jax.device_put(np.int32(0)), trained, optimizer, {})
+    return state, frozen

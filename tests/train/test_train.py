@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.support.training import first_state
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
 from vlc_jax.errors import DivergedError
@@ -18,7 +19,6 @@ from vlc_jax.setup import state as setup_state
 from vlc_jax.train import spike_guard
 from vlc_jax.train import step as train_step
 from vlc_jax.train.metrics_log import MetricsLog
-from vlc_jax.types import State
 
 pytestmark = pytest.mark.slow
 
@@ -61,13 +61,6 @@ def configured(*frozen):
 def resolved(config, model):
     """The setup of a run of ten steps on float images."""
     return setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
-
-
-def first_state(run, params):
-    trained, frozen = run.parameters.split(params)
-    optimizer = jax.jit(run.optimization.optimizer.init)(trained)
-    state = State(jax.device_put(np.int32(0)), trained, optimizer, {})
-    return state, frozen
 
 
 def stepped(start, *frozen, **weights):

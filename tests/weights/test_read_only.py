@@ -1,13 +1,15 @@
 """Files that are read, not written: Long-CLIP and FG-CLIP, with text positions in two tables,
-and PE-Core as its authors publish it."""
+PE-Core as its authors publish it, and OpenVision's JAX checkpoints."""
 
 import jax
 import numpy as np
 import pytest
 
+from tests.support.openvision import flax_tree, write_orbax
 from tests.support.small_models import normal
 from vlc_jax import models, weights
 from vlc_jax.errors import WeightsError
+from vlc_jax.models import vit
 from vlc_jax.setup.init_from import architecture
 from vlc_jax.weights import openai, rename
 
@@ -87,3 +89,66 @@ def test_pe_of_its_authors_has_a_projection_without_bias(tmp_path):
     found, name = load(tmp_path / "w.npz", model, shapes)
     assert name == "pe"
     jax.tree.map(np.testing.assert_array_equal, found, params)
+
+
+def openvision():
+    """A model, and random parameters of it with the positions that its authors compute."""
+    image = {**SMALL, "image_size": 12, "patch_size": 4, "depth": 2}
+    text = {**SMALL, "vocab_size": 9, "context_length": 5}
+    model = models.build("clip", "OpenVision-B/16", image=image, text=text)
+    params = normal(jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0)), 0.1)
+    table = np.concatenate([np.zeros((1, 8)), vit.sincos2d(3, 8)])
+    params["image"]["position_embedding"] = table.astype(np.float32)
+    return model, params
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+def test_openvisions_jax_checkpoint_gives_the_model_of_open_clips_file(tmp_path, heads):
+    model, params = openvision()
+    arrays = weights.save(params, "openai", architecture(model))
+    np.savez(tmp_path / "open_clip.npz", **arrays)
+    write_orbax(tmp_path, flax_tree(arrays, heads))
+    of_open_clip = load(tmp_path / "open_clip.npz", model, params)[0]
+    found, name = load(tmp_path, model, params)
+    assert name == "openvision"
+    assert found["image"]["position_embedding"].shape == (10, 8)
+    jax.tree.map(np.testing.assert_array_equal, found, of_open_clip)
+    sizes = weights.sizes.read(weights.read(tmp_path, only_shapes=True)[0])
+    assert sizes == ((8, 2), (8, 1), 4, 0, 9, 5)
+    only_image = load(tmp_path, model, {"image": params["image"]})[0]
+    jax.tree.map(np.testing.assert_array_equal, only_image, {"image": found["image"]})
+
+
+def test_positions_of_openvisions_jax_checkpoint_are_those_of_the_models_grid(tmp_path):
+    model, params = openvision()
+    arrays = weights.save(params, "openai", architecture(model))
+    write_orbax(tmp_path, flax_tree(arrays))
+    larger = models.build(
+        "clip",
+        "OpenVision-B/16",
+        image={**SMALL, "image_size": 20, "patch_size": 4, "depth": 2},
+        text={**SMALL, "vocab_size": 9, "context_length": 5},
+    )
+    shapes = jax.eval_shape(lambda key: models.init(larger, key), jax.random.key(0))
+    table = load(tmp_path, larger, shapes)[0]["image"]["position_embedding"]
+    np.testing.assert_array_equal(table[0], 0)
+    np.testing.assert_array_equal(table[1:], vit.sincos2d(5, 8))
+
+
+def test_an_orbax_folder_that_is_damaged_or_one_of_several_is_refused(tmp_path):
+    model, params = openvision()
+    arrays = weights.save(params, "openai", architecture(model))
+    tree = flax_tree(arrays)
+    write_orbax(tmp_path / "whole", tree)
+    checkpoint = tmp_path / "whole" / "jax_orbax_weight" / "checkpoint.npz" / "7" / "default"
+    assert load(checkpoint, model, params)[1] == "openvision"
+    write_orbax(tmp_path / "whole", tree, step=8)
+    with pytest.raises(WeightsError, match=r"holds 2 Orbax checkpoints, name one of jax_orbax"):
+        load(tmp_path / "whole", model, params)
+    tree["img"]["extra"] = np.ones(2, np.float32)
+    write_orbax(tmp_path / "more", tree)
+    with pytest.raises(WeightsError, match=r"1 in the file, but no parameter.*params/img/extra"):
+        load(tmp_path / "more", model, params)
+    (checkpoint / "manifest.ocdbt").write_bytes(b"no database")
+    with pytest.raises(WeightsError, match="is damaged, or no Orbax checkpoint"):
+        load(checkpoint, model, params)

@@ -140,8 +140,9 @@ def assert_same(got, expected):
 
 
 def test_every_format_is_tested():
-    # files of FG-CLIP hold more than a model of ours, PE's authors' have no bias: test_read_only.py
-    assert {*FAMILY, "hf_fg_clip", "pe"} == set(weights.FORMATS)
+    # files of FG-CLIP hold more than a model of ours, PE's authors' have no bias, OpenVision's no
+    # positions: test_read_only.py
+    assert {*FAMILY, "hf_fg_clip", "pe", "openvision"} == set(weights.FORMATS)
 
 
 @pytest.mark.parametrize("name", FAMILY)

@@ -20,7 +20,7 @@ from vlc_jax import weights
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.stores import hub
-from vlc_jax.models import dcsm
+from vlc_jax.models import dcsm, vit
 from vlc_jax.models.blip import BLIP
 from vlc_jax.models.parameters import TOWERS
 from vlc_jax.models.text_ids import NoTexts
@@ -420,6 +420,7 @@ def architecture(model: nn.Module) -> weights.Architecture:
         logit_bias=model.logit_bias_init,
         context_length=getattr(model.text, "context_length", 0),
         is_naflex=bool(getattr(image, "position_grid", None)),
+        sincos=lambda: vit.sincos2d(image.grid, image.width),
         # as transformers: DINOv2 resamples its positions plainly, with registers antialiased
         antialias=bool(not getattr(image, "layer_scale", False) or image.registers),
     )

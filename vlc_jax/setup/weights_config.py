@@ -274,7 +274,8 @@ def _family(format_: str, sizes: weights.sizes.Sizes, arrays: Mapping[str, np.nd
         return "dinov2"
     if format_ in ("pe", "open_clip_pe"):
         return "pe"
-    if format_ in ("openai", "open_clip") and "visual.ln_pre.weight" not in arrays:
+    is_clip = format_ in ("openai", "open_clip")
+    if format_ == "openvision" or (is_clip and "visual.ln_pre.weight" not in arrays):
         return "openvision"
     if "siglip" not in format_ and "big_vision" not in format_:
         is_own = format_ == "open_clip_roberta" or sizes.vocab_size in WORLDWIDE_TOKENS
@@ -327,8 +328,9 @@ def _image_size(
     Raises UsageError if the files contradict the position grid.
     """
     pixels = metadata.get("image_size")
-    # DINOv2, whose positions are of 518 pixels, and NaFlex: they are resampled always
-    if not sizes.text or variants.VARIANTS[variant].family == "siglip_naflex":
+    # DINOv2, whose positions are of 518 pixels, and NaFlex: they are resampled always; OpenVision's
+    # JAX checkpoints have none
+    if not sizes.text or not sizes.grid or variants.VARIANTS[variant].family == "siglip_naflex":
         return pixels or variants.VARIANTS[variant].image_size
     if pixels is not None and pixels // sizes.patch_size != sizes.grid:
         raise UsageError(

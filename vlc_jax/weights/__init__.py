@@ -64,6 +64,8 @@ class Architecture(NamedTuple):
     antialias: bool = True  # how image positions are resampled; False: DINOv2 without registers
     context_length: int = 0  # tokens; FG-CLIP has other arrays for long texts
     is_naflex: bool = False  # the tower takes images of any aspect ratio
+    # sine-cosine positions of the image tower's patches, which checkpoints of OpenVision lack
+    sincos: Callable[[], np.ndarray] | None = None
 
 
 class Format(NamedTuple):
@@ -206,6 +208,11 @@ FORMATS: dict[str, Format] = {
         pack=big_vision.stacked,
     ),
     "big_vision": Format(_BIG_VISION, lambda a: big_vision.rules(a.heads, a.patch_size)),
+    "openvision": Format(
+        ("params/img/cls", "params/txt/Embed_0/embedding"),
+        lambda a: big_vision.openvision_rules(a.patch_size, a.sincos),
+        (r"params/txt_decoder/.*",),  # the captioner of the training
+    ),
 }
 
 

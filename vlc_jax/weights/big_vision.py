@@ -1,11 +1,12 @@
-"""Renaming rules of big_vision's two-tower SigLIP checkpoints (`.npz`, names joined by "/").
+"""Renaming rules of big_vision's two-tower SigLIP checkpoints (`.npz`, names joined by "/"), and of
+OpenVision's, whose training code descends from big_vision.
 
 Its models with `scan=True` stack the blocks of a tower, layers on axis 0 of each array: `unstacked`
 and `stacked` convert from and to these names.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -36,20 +37,52 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
     ]
 
 
+def openvision_rules(patch_size: int, positions: Callable[[], np.ndarray] | None) -> list[Rule]:
+    """Rules of OpenVision (Li et al. 2025, arXiv:2505.04601).
+
+    positions: the table of the image tower without the class token. The authors' model computes it
+    (sine and cosine) and its checkpoints lack it; the class token has the position 0.
+    """
+    image, text = "params/img", "params/txt"
+
+    def with_positions(cls: np.ndarray) -> tuple[np.ndarray, ...]:
+        table = positions() if positions else np.zeros((0, cls.shape[-1]), np.float32)
+        return cls.squeeze((0, 1)), np.concatenate([np.zeros_like(table[:1]), table])
+
+    cls = Codec(with_positions, lambda cls, _: (cls[None, None],))
+    return [
+        rule(f"{image}/cls", ["image/class_embedding", "image/position_embedding"], cls),
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", _patches(patch_size)),
+        *_blocks(f"{image}/Transformer", "image/block_{i}", None),
+        *_norm(f"{image}/encoder_norm", "image/norm"),
+        rule(f"{image}/head/kernel", "image/projection/kernel"),
+        rule(f"{text}/Embed_0/embedding", "text/token_embedding/embedding"),
+        rule(f"{text}/pos_embedding", "text/position_embedding", rename.LEADING_ONE),
+        *_blocks(f"{text}/Transformer", "text/block_{i}", None),
+        *_norm(f"{text}/encoder_norm", "text/norm"),
+        rule(f"{text}/head/kernel", "text/projection/kernel"),
+        rule("params/t", "logit_scale", rename.SCALAR_OF_ONE),
+        rule("params/b", "logit_bias", rename.SCALAR_OF_ONE),
+    ]
+
+
 def tower_rules(image: str, heads: int, patch_size: int) -> list[Rule]:
     """Rules of the image tower `image` without its pooling."""
-    # A flax convolution is (row, column, channel, width), our matrix without a transpose.
-    kernel = Codec(
-        lambda x: (x.reshape(-1, x.shape[-1]),),
-        lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
-    )
     return [
-        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", kernel),
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", _patches(patch_size)),
         rule(f"{image}/embedding/bias", "image/patch_embedding/bias"),
         rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
         *_blocks(f"{image}/Transformer", "image/block_{i}", heads),
         *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
     ]
+
+
+def _patches(patch_size: int) -> Codec:
+    """A flax convolution is (row, column, channel, width), our matrix without a transpose."""
+    return Codec(
+        lambda x: (x.reshape(-1, x.shape[-1]),),
+        lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
+    )
 
 
 MAX_LAYERS = 1_000  # per tower; the shape of an empty array may claim any number
@@ -98,48 +131,48 @@ def _mlp(theirs: str, ours: str) -> list[Rule]:
     return [*dense(f"{theirs}/Dense_0", f"{ours}/up"), *dense(f"{theirs}/Dense_1", f"{ours}/down")]
 
 
-def _attention(theirs: str, ours: str, heads: int) -> list[Rule]:
+def _attention(theirs: str, ours: str, heads: int | None) -> list[Rule]:
     """Rules of flax's MultiHeadDotProductAttention.
 
     Its kernels are (width, heads, head), its biases (heads, head), the output kernel is (heads,
-    head, width); ours are matrices.
+    head, width); ours are matrices. heads: None for OpenVision, whose files have either form.
     """
 
-    def merged(x: np.ndarray) -> np.ndarray:
-        return x.reshape(*x.shape[:-2], -1)
-
     def split(x: np.ndarray) -> np.ndarray:
-        return x.reshape(*x.shape[:-1], heads, -1)
+        return x if heads is None else x.reshape(*x.shape[:-1], heads, -1)
 
     attention = f"{theirs}/MultiHeadDotProductAttention_0"
-    query = Codec(lambda x: (merged(x),), lambda x: (split(x),))
-    # One matrix, since ours multiplies keys and values at once; queries can have fewer tokens.
-    key_value = Codec(
-        lambda key, value: (np.concatenate([merged(key), merged(value)], axis=-1),),
-        lambda x: tuple(split(part) for part in np.split(x, 2, axis=-1)),
-    )
+    rules = []
+    for kind, before in (("kernel", 1), ("bias", 0)):  # axes before those of the heads
+
+        def merged(x: np.ndarray, before: int = before) -> np.ndarray:
+            return x.reshape(*x.shape[:before], -1)
+
+        query = Codec(lambda x, merged=merged: (merged(x),), lambda x: (split(x),))
+        # One matrix, since ours multiplies keys and values at once; queries can have fewer tokens.
+        key_value = Codec(
+            lambda key, value, merged=merged: (
+                np.concatenate([merged(key), merged(value)], axis=-1),
+            ),
+            lambda x: tuple(split(part) for part in np.split(x, 2, axis=-1)),
+        )
+        names = [f"{attention}/{part}/{kind}" for part in ("key", "value")]
+        rules += [
+            rule(f"{attention}/query/{kind}", f"{ours}/query/{kind}", query),
+            rule(names, f"{ours}/key_value/{kind}", key_value),
+        ]
     out = Codec(
-        lambda x: (x.reshape(-1, x.shape[-1]),), lambda x: (x.reshape(heads, -1, x.shape[-1]),)
+        lambda x: (x.reshape(-1, x.shape[-1]),),
+        lambda x: (x if heads is None else x.reshape(heads, -1, x.shape[-1]),),
     )
     return [
-        *(
-            projection
-            for kind in ("kernel", "bias")
-            for projection in (
-                rule(f"{attention}/query/{kind}", f"{ours}/query/{kind}", query),
-                rule(
-                    [f"{attention}/{part}/{kind}" for part in ("key", "value")],
-                    f"{ours}/key_value/{kind}",
-                    key_value,
-                ),
-            )
-        ),
+        *rules,
         rule(f"{attention}/out/kernel", f"{ours}/out/kernel", out),
         rule(f"{attention}/out/bias", f"{ours}/out/bias"),
     ]
 
 
-def _blocks(theirs: str, ours: str, heads: int) -> list[Rule]:
+def _blocks(theirs: str, ours: str, heads: int | None) -> list[Rule]:
     block = f"{theirs}/encoderblock_{{i}}"
     return [
         *_norm(f"{block}/LayerNorm_0", f"{ours}/attention_norm"),

@@ -1,4 +1,5 @@
-"""Readers of weights files: safetensors, torch archives, npz, GGUF, Hugging Face folders."""
+"""Readers of weights files: safetensors, torch archives, npz, GGUF, folders of Hugging Face and of
+Orbax."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ import safetensors
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.input_pipeline.stores import hub
-from vlc_jax.weights import gguf, npz, sizes, torch_archive
+from vlc_jax.weights import gguf, npz, orbax_folder, sizes, torch_archive
 
 TORCH = (".pt", ".pth", ".th", ".bin")
 SUFFIXES = (".safetensors", *TORCH, ".npz", gguf.SUFFIX)
@@ -43,10 +44,11 @@ def read(path: str | Path, *, only_shapes: bool = False) -> dict[str, np.ndarray
 
 
 def _in_folder(path: Path) -> Path:
-    """The weights file in a folder; a path that is no folder is returned as it is."""
+    """The weights file or Orbax checkpoint in a folder; a path that is no folder as it is."""
     if not path.is_dir():
         return path
     present = [path / name for name in hub.WEIGHTS if (path / name).exists()]
+    present = present or orbax_folder.find(path)
     if not present:
         raise WeightsError(f"{path} holds no weights; looked for {', '.join(hub.WEIGHTS)}")
     return present[0]
@@ -116,6 +118,8 @@ def beside(folder: Path, key: str) -> Path:
 def _read_file(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
     if not path.exists():
         raise WeightsError(f"no weights at {path}")
+    if (path / orbax_folder.MANIFEST).is_file():
+        return orbax_folder.read(path, only_shapes)
     if path.suffix not in SUFFIXES:
         raise WeightsError(f"{path} is none of {', '.join(SUFFIXES)}, nor a folder")
     # reading a pipe blocks, reading a device never ends

@@ -33,7 +33,7 @@ _BLOCKS = {
     r"|visual\.layer(?P<stage>\d\.\d+)\..*|encoder\.layer\.(?P<dinov2>\d+)\..*",
     "text": r"((text\.)?transformer\.(resblocks|encoder\.layer)|text_model\.encoder\.layers)"
     r"\.(?P<index>\d+)\..*"
-    r"|params/txt/Encoder_0/encoderblock_(?P<flax>\d+)/.*",
+    r"|params/txt/(Encoder_0|Transformer)/encoderblock_(?P<flax>\d+)/.*",
 }
 
 
@@ -42,7 +42,8 @@ class Sizes(NamedTuple):
 
     image, text: (width, depth); of a ResNet, channels of the first stage and blocks of all.
       text: () without a text tower; vocab_size and context_length are then 0.
-    patch_size: of a ResNet, its stride.   grid: patches per side.   vocab_size: rows of the
+    patch_size: of a ResNet, its stride.   grid: patches per side; 0 if the weights have no
+      positions of patches (OpenVision's JAX checkpoints).   vocab_size: rows of the
       embedding.   context_length: rows of the text's position embedding.
     """
 
@@ -70,6 +71,9 @@ def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
     shapes, has_text = {}, "embeddings.cls_token" not in arrays  # else DINOv2
     for key, pattern in _ARRAYS.items():
         if key in ("tokens", "context") and not has_text:
+            shapes[key] = (0, 0)
+            continue
+        if key == "grid" and "params/img/cls" in arrays:
             shapes[key] = (0, 0)
             continue
         matches = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]

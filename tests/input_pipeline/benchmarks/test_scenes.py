@@ -88,7 +88,14 @@ def test_first_caption_is_true_and_second_false(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["scenes_replace", "scenes_replace_unseen", "scenes_swap", "scenes_swap_relation"]
+    "name",
+    [
+        "scenes_replace",
+        "scenes_replace_unseen",
+        "scenes_swap",
+        "scenes_swap_relation",
+        "scenes_half_truths",
+    ],
 )
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_hard_positives_are_true_and_new(name, split):
@@ -258,6 +265,20 @@ def test_held_out_pairs_are_right_and_wrong_in_turns(split):
             for text in case.captions
         )
         assert (right, wrong) == ((True, False), (False, True))[number % 2]
+
+
+def test_a_half_truth_is_the_full_truth_with_one_wrong_word_behind_the_short_caption():
+    for case, kind in zip(
+        whole("scenes_half_truths")[:200], itertools.cycle(("entity", "relation"))
+    ):
+        scene, (short, half) = scene_of(case), case.captions
+        full = case.meta["positive"]
+        assert case.group == kind
+        assert [is_true(text, scene) for text in (short, half, full)] == [True, False, True]
+        made, right = (grammar.parse(text, MINI) for text in (half, full))
+        assert made.phrases[0] == right.phrases[0] == grammar.parse(short, MINI).phrases[0]
+        changed = [x != y for x, y in zip(made.phrases[1], right.phrases[1], strict=True)]
+        assert (made.link != right.link, sum(changed)) == (kind == "relation", kind == "entity")
 
 
 def test_confusion_repeats_one_colour_or_one_shape_of_the_caption():
