@@ -103,6 +103,16 @@ LABELS = {  # run -> its name in tables
             ("_balanced_52_permuted", ", balanced to 52 %, images permuted"),
         )
     },
+    **{
+        f"{name}_balanced_52": f"{label}, negatives balanced to 52 %"
+        for name, label in (
+            ("ce_clip", "CE-CLIP"),
+            ("degla", "DeGLA"),
+            ("fsc_clip_local", "FSC-CLIP"),
+        )
+    },
+    "texts_52_each": "CE-CLIP's negatives, balanced to 52 %",
+    "texts_52_four": "DeGLA's negatives, balanced to 52 %",
     "minilm": "cosine with vectors of MiniLM",
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
