@@ -48,7 +48,7 @@ def test_a_kind_of_texts_is_a_generator_of_its_own(tmp_path):
     with pytest.raises(DataError, match="holds no negatives of the kind 'plant'"):
         from_table.FromTable("negatives", path, kind="plant")
     path = table(tmp_path, {"caption": "a dog", "negatives": ["a cat"]})
-    with pytest.raises(DataError, match="negative_kinds has a kind per text; got "):
+    with pytest.raises(DataError, match="negative_kinds has a kind for each text"):
         from_table.FromTable("negatives", path, kind="animal")
 
 
