@@ -311,7 +311,16 @@ NEGATION_COLUMNS = (
     Column("R@1 text→image, object denied", "scenes_negated_retrieval", "text_to_image_r1", 0.001),
     *BAG_OF_WORDS[:4],
 )
-METHODS = {"hn": ("clip_ft", "clip"), "hp_hn": ("clip_ft", "clip"), **NEW_METHODS}
+METHODS = {
+    **dict.fromkeys(("hn", "hp_hn"), ("clip_ft", "clip")),
+    "negclip": ("clip_ft_400", "clip"),
+    **dict.fromkeys(
+        ("crepe_swap", "crepe_replace", "crepe_negate", "svlc", "svlc_pos", "dac"),
+        ("clip_ft", "clip"),
+    ),
+    **NEW_METHODS,
+    **dict.fromkeys(("labclip", "pooled", "tflocal"), ("clip_mean", "clip_mean")),  # as flair
+}
 
 BLIND = (  # rows of part k
     "clip", "clip_ft", "clip_ft_permuted", "hn", "hn_permuted",
