@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, **options: Any) -> Any:
+def build(kind: str, table: Mapping[str, Callable[..., Any]], name: str, /, **options: Any) -> Any:
     """Calls `table[name]` with the options.
 
     kind: noun for error messages ("source"). Raises ValueError as `check` does, and for a missing

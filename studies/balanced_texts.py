@@ -2,15 +2,18 @@
 
   python -m studies.balanced_texts --config configs/hn.py --balance .6 --out runs/texts
 
-draws the captions that the run would read and one negative of each, filters these pairs
-(input_pipeline/hard_texts/balance.py) and writes OUT/texts.jsonl, which the generator from_table
-reads. OUT/evals/texts/0.json has the share of captions with a negative, the share of negatives that
-are kept, and the separability of all ("_drawn") and of the kept ones, by folds of another seed than
-those of the filter. --keep .45 keeps that share at random instead, the control of the filter.
+draws the captions that the run would read and their negatives, filters all pairs of a caption and
+one of its negatives (input_pipeline/hard_texts/balance.py) and writes OUT/texts.jsonl, which the
+generator from_table reads. OUT/evals/texts/0.json has the share of captions with a negative, the
+share of negatives that are kept, and the separability of all ("_drawn") and of the kept ones, by
+folds of another seed than those of the filter. --keep .45 keeps that share at random instead, the
+control of the filter.
 """
 
+import itertools
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from absl import flags
@@ -35,15 +38,30 @@ class NoPixels:
         return np.zeros((1, 1, 3), np.uint8)
 
 
+class _Drawn(NamedTuple):
+    """A negative of a row; kind: its generator, "" if any."""
+
+    row: Example
+    text: str
+    kind: str
+
+
 def write() -> str:
     """Writes the table and its counts; returns the summary line."""
     config, out = command_line.config(), Path(FLAGS.out)
     source, texts = data_setup.source(config, "train"), data_setup.hard_texts(config)["negatives"]
     examples = Examples(source, NoPixels(), config.seed, 1, {}, negatives=texts)
     rows = [examples.group(n, {})[0] for n in range(config.steps * config.batch_size)]
-    drawn = [row for row in rows if row.negatives]
-    options = [(row.caption, row.negatives[0]) for row in drawn]
-    pairs = balance.Pairs(options, [row.record.id for row in drawn])
+    # the kind of each place; "": any
+    kinds = sorted(texts.shares) if texts.fallback == "one_each" else [""] * texts.count
+    drawn = [
+        _Drawn(row, text, kind)
+        for row in rows
+        for text, kind in zip(row.negatives, kinds, strict=False)
+        if text  # "" in the place of a missing one
+    ]
+    options = [(row.caption, text) for row, text, _ in drawn]
+    pairs = balance.Pairs(options, [each.row.record.id for each in drawn])
     out.mkdir(parents=True, exist_ok=True)
     if FLAGS.keep:
         is_kept = np.random.default_rng(config.seed).random(len(pairs)) < FLAGS.keep
@@ -54,7 +72,7 @@ def write() -> str:
                 FLAGS.balance, config.seed, lambda each: print(each[:3], flush=True)
             )
     values = {
-        "has_negative": np.array([bool(row.negatives) for row in rows]),
+        "has_negative": np.array([any(row.negatives) for row in rows]),
         "kept": choice >= 0,
         "separability_drawn": pairs.credit(np.zeros(len(drawn), np.int64), config.seed),
         "separability": pairs.credit(choice, config.seed),
@@ -62,15 +80,21 @@ def write() -> str:
     metrics = {name: stats.proportion(each, None)._asdict() for name, each in values.items()}
     folder = out / "evals" / "texts"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [_line(drawn[index]) for index in np.flatnonzero(choice >= 0)]
+    kept = (each for each, chosen in zip(drawn, choice, strict=True) if chosen >= 0)
+    # the texts of a row are one behind the other
+    groups = itertools.groupby(kept, lambda each: id(each.row))
+    lines = [_line([*group]) for _, group in groups]
     (out / "texts.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "0.json").write_text(json.dumps({"metrics": metrics}))
     return f"{out}: " + ", ".join(f"{name} {each['value']:.3f}" for name, each in metrics.items())
 
 
-def _line(row: Example) -> str:
+def _line(drawn: list[_Drawn]) -> str:
+    """Line of the table, of the kept negatives of a row."""
+    row, kinds = drawn[0].row, [each.kind for each in drawn]
     scene = from_table.key_of(row.record.meta["scene"])
-    return json.dumps({"caption": row.caption, "scene": scene, "negatives": row.negatives})
+    line = {"caption": row.caption, "scene": scene, "negatives": [each.text for each in drawn]}
+    return json.dumps(line | ({"negative_kinds": kinds} if any(kinds) else {}))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
   python -m studies.step_times --out runs/study --docs docs
 
-trains STEPS steps of seed 0 of each method whose base run is in OUT, one after the other and
-without evaluations, into OUT/times, and puts the medians into DOCS/results.json in place of those
-of the study, whose runs share the machine. `studies/study.py --docs docs --rebuild` writes the
-pages.
+trains STEPS steps of seed 0 of each method whose base run and stored features are in OUT, one after
+the other and without evaluations, into OUT/times, and puts the medians into DOCS/results.json in
+place of those of the study, whose runs share the machine. `studies/study.py --docs docs --rebuild`
+writes the pages.
 """
 
 import argparse
@@ -24,11 +24,12 @@ FLAGS = (f"--config.steps={STEPS}", "--config.log_every=5", "--config.evals={}")
 
 def measured(out: Path, names: Collection[str]) -> dict[str, dict[str, object]]:
     """Method -> the record of its run: device, step_ms.   names: of runs that have values."""
-    runs = {run.name: run for run in plan("abf", 1)}
+    runs = {run.name: run for run in plan("abdf", 1)}
     records = {}
-    methods = [*study_columns.METHODS, "clip_ft", "siglip_ft"]
+    methods = [*study_columns.METHODS, "clip_ft", "clip_ft_400", "siglip_ft"]
     for run in [runs[f"{name}-0"] for name in methods if f"{name}-0" in runs]:
-        if run.name not in names or run.tool != "train" or not (out / run.base / "DONE").exists():
+        is_ready = all((out / name / "DONE").exists() for name in run.needed)
+        if run.name not in names or run.tool != "train" or not is_ready:
             continue
         folder = out / "times" / run.name
         shutil.rmtree(folder, ignore_errors=True)

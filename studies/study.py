@@ -71,10 +71,11 @@ def command(run: Run, out: Path, more: Sequence[str]) -> list[str]:
     if run.tool == "texts":
         module = ["studies.balanced_texts", "--out", str(folder)]
     if run.texts:
-        options = {"from_table": {"path": str(out / run.texts / TEXTS)}}
+        names = [f"from_table:{kind}" for kind in run.kinds] or ["from_table"]
+        options = {name: {"path": str(out / run.texts / TEXTS)} for name in names}
         flags += [f"--config.input.negatives.options={options}"]
-        flags += ["--config.input.negatives.generators={'from_table': 1.0}"]
-        flags += ["--config.input.negatives.fallback=skip"]
+        flags += [f"--config.input.negatives.generators={dict.fromkeys(names, 1.0)}"]
+        flags += [f"--config.input.negatives.fallback={'one_each' if run.kinds else 'skip'}"]
     if run.features:
         source = {"path": str(out / run.features / FEATURES)}  # in place of the config's options
         flags += ["--config.input.source=features", f"--config.input.source_options={source}"]

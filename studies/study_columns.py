@@ -103,6 +103,16 @@ LABELS = {  # run -> its name in tables
             ("_balanced_52_permuted", ", balanced to 52 %, images permuted"),
         )
     },
+    **{
+        f"{name}_balanced_52": f"{label}, negatives balanced to 52 %"
+        for name, label in (
+            ("ce_clip", "CE-CLIP"),
+            ("degla", "DeGLA"),
+            ("fsc_clip_local", "FSC-CLIP"),
+        )
+    },
+    "texts_52_each": "CE-CLIP's negatives, balanced to 52 %",
+    "texts_52_four": "DeGLA's negatives, balanced to 52 %",
     "minilm": "cosine with vectors of MiniLM",
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",
@@ -301,7 +311,16 @@ NEGATION_COLUMNS = (
     Column("R@1 text→image, object denied", "scenes_negated_retrieval", "text_to_image_r1", 0.001),
     *BAG_OF_WORDS[:4],
 )
-METHODS = {"hn": ("clip_ft", "clip"), "hp_hn": ("clip_ft", "clip"), **NEW_METHODS}
+METHODS = {
+    **dict.fromkeys(("hn", "hp_hn"), ("clip_ft", "clip")),
+    "negclip": ("clip_ft_400", "clip"),
+    **dict.fromkeys(
+        ("crepe_swap", "crepe_replace", "crepe_negate", "svlc", "svlc_pos", "dac"),
+        ("clip_ft", "clip"),
+    ),
+    **NEW_METHODS,
+    **dict.fromkeys(("labclip", "pooled", "tflocal"), ("clip_mean", "clip_mean")),  # as flair
+}
 
 BLIND = (  # rows of part k
     "clip", "clip_ft", "clip_ft_permuted", "hn", "hn_permuted",

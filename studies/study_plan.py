@@ -128,6 +128,13 @@ PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=per
 BALANCES = (60, 52)
 
 
+# Of part f: method -> the run that stores its negatives balanced, and their kinds, for CE-CLIP,
+# which has a threshold for each. FSC-CLIP draws three of DeGLA's four, of the same generators.
+BALANCED = {
+    "ce_clip": ("texts_52_each", ("scenes_replace", "scenes_reverse", "scenes_swap")),
+    "degla": ("texts_52_four", ()),
+    "fsc_clip_local": ("texts_52_four", ()),
+}
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
 
@@ -145,6 +152,7 @@ class Run(NamedTuple):
     evals: benchmark -> number of cases, instead of the config's benchmarks.
     split: what it is evaluated on.
     texts: run whose balanced negatives it reads.
+    kinds: of these, one in each place, for a loss that knows places; (): any.
     flags: further flags of its command.
     """
 
@@ -158,6 +166,7 @@ class Run(NamedTuple):
     evals: Mapping[str, int] = MappingProxyType({})
     split: str = "test"
     texts: str = ""
+    kinds: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
     def in_world(self, world: str) -> "Run":
@@ -284,6 +293,15 @@ def _new_methods() -> list[Run]:
         Run(name, config, base, flags=FLAGS.get(name, ()), evals=MATCHING.get(name, {}))
         for name, (config, base) in NEW.items()
     ]
+    by_name, goal = {run.name: run for run in paired}, (f"--balance={BALANCES[-1] / 100}",)
+    texts = [
+        Run("texts_52_each", "ce_clip", tool="texts", flags=goal),
+        Run("texts_52_four", "degla", tool="texts", flags=goal),
+    ]
+    paired += [
+        by_name[name]._replace(name=f"{name}_balanced_52", texts=of, kinds=kinds)
+        for name, (of, kinds) in BALANCED.items()
+    ]
     blind = [
         run._replace(
             name=f"{run.name}_permuted", flags=(*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
@@ -296,7 +314,7 @@ def _new_methods() -> list[Run]:
         for name, (option, base) in UNTRAINED.items()
     ]
     corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
-    return [*paired, *blind, *untrained, *corrected]
+    return [*texts, *paired, *blind, *untrained, *corrected]
 
 
 def _corrected(name: str, how: Mapping[str, object]) -> Run:

@@ -92,7 +92,11 @@ def generator_table(side: str) -> Mapping[str, Callable[..., Generator]]:
 def make_generator(
     side: str, table: Mapping[str, Callable[..., Generator]], name: str, options: Mapping[str, Any]
 ) -> Generator:
-    """Builds a generator. Raises ValueError for unknown names and options and wrong types."""
+    """Builds a generator. Raises ValueError for unknown names and options and wrong types.
+
+    name: NAME:KIND is the generator NAME with the option `kind` (from_table)."""
+    name, _, kind = name.partition(":")
+    options = {**options, "kind": kind} if kind else options
     if name in table:
         lookup.check_types(f"generator of {side}", name, table[name], options)
     return lookup.build(f"generator of {side}", table, name, **options)
@@ -102,7 +106,7 @@ def find_generator(name: str, options: Mapping[str, Any]) -> tuple[str, Generato
     """(side, generator) by the generator's name. Raises ValueError for an unknown name."""
     tables = {side: generator_table(side) for side in ("negatives", "positives")}
     for side, table in tables.items():
-        if name in table:
+        if name.partition(":")[0] in table:
             return side, make_generator(side, table, name, options)
     known = ", ".join(name for table in tables.values() for name in table)
     raise ValueError(f"unknown kind {name!r}; known: {known}")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from studies import balanced_texts, study, study_columns, study_plan
-from vlc_jax.configs import hn
+from vlc_jax.configs import ce_clip, hn
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.loader.examples import Examples
 from vlc_jax.setup import data
@@ -53,6 +53,35 @@ def test_a_run_with_balanced_negatives_is_the_run_without_some_of_its_negatives(
     control = json.loads((flags.out / "evals" / "texts" / "0.json").read_text())["metrics"]
     assert abs(control["kept"]["value"] - 0.5) < 0.1
     assert abs(control["separability"]["value"] - control["separability_drawn"]["value"]) < 0.1
+
+
+def test_all_negatives_of_a_caption_are_filtered_and_keep_their_places(tmp_path, monkeypatch):
+    config = ce_clip.get_config("steps=4")
+    config.batch_size, config.input.scenes.count = ROWS // 4, 2 * ROWS
+    monkeypatch.setattr(balanced_texts, "FLAGS", SimpleNamespace(out=tmp_path, balance=0, keep=0.5))
+    monkeypatch.setattr(balanced_texts.command_line, "config", lambda: config)
+    balanced_texts.write()
+    (run,) = (run for run in study_plan.plan(["f"], 1) if run.name == "ce_clip_balanced_52-0")
+    names = [f"from_table:{kind}" for kind in run.kinds]
+    options = {name: {"path": str(tmp_path / study.TEXTS)} for name in names}
+    shares = dict.fromkeys(names, 1.0)
+    table = sampling.make_hard_texts(
+        "negatives", count=len(names), generators=shares, options=options, fallback="one_each"
+    )
+    whole, kept = examples(config, data.hard_texts(config)["negatives"]), examples(config, table)
+    places = [(row.negatives, all_.negatives) for row, all_ in zip(kept, whole, strict=True)]
+    assert all(
+        mine in ("", its) for row, all_ in places for mine, its in zip(row, all_, strict=True)
+    )
+    # of each kind about a half, and not all or none of a caption
+    shares_kept = [
+        np.mean([row[k] != "" for row, all_ in places if all_[k]]) for k in range(len(names))
+    ]
+    assert np.all(np.abs(np.array(shares_kept) - 0.5) < 0.12)
+    assert len({tuple(text != "" for text in row) for row, _ in places}) == 2 ** len(names)
+    words = study.command(run, tmp_path, ())
+    assert f"--config.input.negatives.generators={shares}" in words
+    assert "--config.input.negatives.fallback=one_each" in words
 
 
 def test_every_row_of_the_page_is_planned_and_every_run_has_its_control():

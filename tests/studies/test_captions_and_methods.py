@@ -130,15 +130,48 @@ def test_a_method_has_its_gain_what_of_it_needs_the_image_and_its_cost(tmp_path)
     values = methods()
     rows = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| CS-CLIP"]
-    _, gain, grounded, negation, forgotten, cost = rows[0].strip("| ").split(" | ")
+    _, gain, grounded, balanced, negation, forgotten, cost = rows[0].strip("| ").split(" | ")
     assert gain.startswith("+16.0 ±2.5")
     assert grounded.startswith("+11.0 ±2.5")  # 5 points of the 16 are there without the image
+    assert balanced == study_methods.NONE
     assert negation == "+0.0 ±0.0"
     assert forgotten.startswith("+13.0 ±")  # (86 - 60) / 2
     assert cost == "80 (80)"
     del values["csclip_permuted-1"]
     (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
     assert row.split(" | ")[2] == study_methods.NONE
+
+
+def test_the_gain_of_balanced_negatives_is_over_the_same_control(tmp_path):
+    values = methods()
+    for seed in range(3):
+        values[f"csclip_balanced_52-{seed}"] = of_run(attribute_swap=0.75 + 0.01 * seed)
+    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
+    assert row.split(" | ")[3] == "+5.0 ±0.0"
+
+
+def test_a_cost_of_another_device_than_the_row_says_which(tmp_path):
+    values = methods()
+    for key in [*values]:
+        here = dict(RECORD, device="NVIDIA H100 80GB HBM3")
+        del here["step_ms"]
+        values[f"{key}@CPU"] = dict(values[key])
+        values[key] = {**values[key], study_results.RECORD: here}
+    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
+    assert row.strip("| ").split(" | ")[-1] == "80 (80), CPU"
+
+
+def test_every_row_of_the_table_has_runs_in_the_plan_and_its_own_name():
+    runs = {run.name: run for part in study_plan.PARTS for run in study_plan.runs(part)}
+    for method, (control, base) in study_columns.METHODS.items():
+        assert study_columns.label(method) != method
+        assert {method, control, base} <= runs.keys()
+        assert runs[method].base == base
+    for method in study_plan.BALANCED:
+        balanced = runs[f"{method}{study_methods.BALANCED}"]
+        assert balanced.config == runs[method].config
+        assert runs[balanced.texts].flags == ("--balance=0.52",)
+        assert f"{balanced.name}_permuted" in runs
 
 
 def test_a_record_has_the_median_step_of_a_training(tmp_path):

@@ -37,6 +37,21 @@ def test_a_caption_has_the_texts_of_all_its_rows_in_either_column(tmp_path):
     assert positives("a dog", RNG(0), 9) == ["one dog"]
 
 
+def test_a_kind_of_texts_is_a_generator_of_its_own(tmp_path):
+    kinds = {"negatives": ["a cat", "a man"], "negative_kinds": ["animal", "person"]}
+    path = table(tmp_path, {"caption": "a dog"} | kinds)
+    _, people = sampling.find_generator("from_table:person", {"path": path})
+    _, every = sampling.find_generator("from_table", {"path": path})
+    assert people("a dog", RNG(0), 9) == ["a man"]
+    assert sorted(every("a dog", RNG(0), 9)) == ["a cat", "a man"]
+    assert people.version != every.version
+    with pytest.raises(DataError, match="holds no negatives of the kind 'plant'"):
+        from_table.FromTable("negatives", path, kind="plant")
+    path = table(tmp_path, {"caption": "a dog", "negatives": ["a cat"]})
+    with pytest.raises(DataError, match="negative_kinds has a kind for each text"):
+        from_table.FromTable("negatives", path, kind="animal")
+
+
 def test_texts_of_a_scene_are_for_that_scene_alone(tmp_path):
     first, second = (record.meta["scene"] for record in ScenesSource(count=2))
     key = from_table.key_of(first)
