@@ -50,7 +50,8 @@ def _in_folder(path: Path) -> Path:
     present = [path / name for name in hub.WEIGHTS if (path / name).exists()]
     present = present or orbax_folder.find(path)
     if not present:
-        raise WeightsError(f"{path} holds no weights; looked for {', '.join(hub.WEIGHTS)}")
+        names = ", ".join(hub.WEIGHTS)
+        raise WeightsError(f"{path} holds no weights; looked for {names}, an Orbax checkpoint")
     return present[0]
 
 
