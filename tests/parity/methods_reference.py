@@ -442,29 +442,37 @@ def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return -F.logsigmoid(signs * logits).sum() / BATCH, image @ text.T
 
 
+def siglip_patches(model, vision) -> torch.Tensor:
+    """Patches through the pooling head, each alone: value, output and MLP."""
+    head = model.vision_model.head
+    weight, bias = (
+        x.chunk(3)[2] for x in (head.attention.in_proj_weight, head.attention.in_proj_bias)
+    )
+    patches = head.attention.out_proj(F.linear(vision.last_hidden_state, weight, bias))
+    return patches + head.mlp(head.layernorm(patches))
+
+
+def sigmoid_sum(
+    model, scores: torch.Tensor, is_right: torch.Tensor, is_pair: torch.Tensor | bool = True
+) -> torch.Tensor:
+    """The sigmoid loss of the pairs, divided by the mean number of texts of an image."""
+    logits = model.logit_scale.exp() * scores + model.logit_bias
+    costs = -F.logsigmoid(torch.where(is_right, 1.0, -1.0) * logits)
+    is_pair = torch.ones_like(is_right) & is_pair
+    return costs[is_pair].sum() / (is_pair.sum() / BATCH)
+
+
 def c2lip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """Images with captions, and with all phrases, of which their own are right; a hundredth of that
     on the patches pooled for each phrase. Each sum is divided by the number of texts that an image
     has. Ours leaves phrases out that are another image's and equal one of the own; the released
     code does not."""
     vision = model.vision_model(pixel_values=batch["image"])
-    image, head = F.normalize(vision.pooler_output, dim=-1), model.vision_model.head
-    # patches through the pooling head, each alone: value, output and MLP
-    attention = head.attention
-    weight, bias = (x.chunk(3)[2] for x in (attention.in_proj_weight, attention.in_proj_bias))
-    patches = attention.out_proj(F.linear(vision.last_hidden_state, weight, bias))
-    patches = F.normalize(patches + head.mlp(head.layernorm(patches)), dim=-1)
+    image = F.normalize(vision.pooler_output, dim=-1)
+    patches = F.normalize(siglip_patches(model, vision), dim=-1)
 
     def embed(ids: torch.Tensor) -> torch.Tensor:
         return F.normalize(model.text_model(input_ids=ids).pooler_output, dim=-1)
-
-    def loss(
-        scores: torch.Tensor, is_own: torch.Tensor, is_pair: torch.Tensor | bool = True
-    ) -> torch.Tensor:
-        logits = model.logit_scale.exp() * scores + model.logit_bias
-        costs = -F.logsigmoid(torch.where(is_own, 1.0, -1.0) * logits)
-        is_pair = torch.ones_like(is_own) & is_pair
-        return costs[is_pair].sum() / (is_pair.sum() / BATCH)
 
     text, phrases = embed(batch["text"]), embed(batch["positive_text"][batch["positive_mask"]])
     owners = batch["positive_mask"].nonzero()[:, 0]
@@ -478,14 +486,50 @@ def c2lip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     is_shared = (is_own[:, :, None] & is_equal[None]).any(1) & ~is_own
     assert is_shared.sum() == 2
     values = [
-        loss(image @ phrases.T, is_own, is_pair) + 0.01 * loss(torch.stack(pooled), is_own, is_pair)
+        sigmoid_sum(model, image @ phrases.T, is_own, is_pair)
+        + 0.01 * sigmoid_sum(model, torch.stack(pooled), is_own, is_pair)
         for is_pair in (~is_shared, True)
     ]
-    value = loss(image @ text.T, torch.eye(BATCH, dtype=torch.bool))
+    value = sigmoid_sum(model, image @ text.T, torch.eye(BATCH, dtype=torch.bool))
     return value + shared(values), image @ text.T
 
 
+class Attention(nn.Module):
+    """FLAIR's: torch's, of texts to patches, with a token of zeros."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, 8, batch_first=True, add_zero_attn=True)
+        self.norm = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+
+    def forward(self, patches: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+        """Cosines of texts with the patches of one image that each attends to."""
+        given = zip(self.norm, (texts, patches, patches), strict=True)
+        pooled = self.attention(*(norm(x)[None] for norm, x in given))[0][0]
+        return F.cosine_similarity(pooled, texts, dim=-1)
+
+
+def flair(model, head: Attention, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Half the sigmoid loss of the attention's scores over all captions and the own positives, and
+    half that of pooled features over all captions and positives."""
+    vision = model.vision_model(pixel_values=batch["image"])
+    image, patches = F.normalize(vision.pooler_output, dim=-1), siglip_patches(model, vision)
+
+    def embed(ids: torch.Tensor) -> torch.Tensor:
+        return model.text_model(input_ids=ids).pooler_output
+
+    texts = torch.cat([embed(batch["text"]), embed(batch["positive_text"][batch["positive_mask"]])])
+    owners = torch.cat([torch.arange(BATCH), batch["positive_mask"].nonzero()[:, 0]])
+    is_own = torch.arange(BATCH)[:, None] == owners[None]
+    is_caption = torch.arange(len(texts)) < BATCH
+    attended = torch.stack([head(v, texts) for v in patches])
+    value = sigmoid_sum(model, attended, is_own, is_own | is_caption[None])
+    value = value + sigmoid_sum(model, image @ F.normalize(texts, dim=-1).T, is_own)
+    return value / 2, attended[:, :BATCH]
+
+
 CASES = {
+    "flair": flair,
     "c2lip": c2lip,
     "hard_texts": hard_texts,
     "hp_hn": hp_hn,
@@ -499,7 +543,7 @@ CASES = {
     "sparc": sparc,
 }
 THRESHOLDS = (0.5, 20.0, -1.0, 2.0)  # of CE-CLIP, from the step before
-SIGLIP = ("sigmoid_negatives", "c2lip")
+SIGLIP = ("sigmoid_negatives", "c2lip", "flair")
 # case -> width of the text features that its head reads: projected, or of every token
 HEADS = {"pacl_own": 16, "pacl_pairs": 16, "sparc": 24}
 
@@ -531,6 +575,7 @@ def main(case: str, out: Path) -> None:
         make_batch(1 if case in ("hp_hn", "read_clip") else BAG),
     )
     head = Head(32, HEADS[case], 16) if case in HEADS else None
+    head = Attention(32) if case == "flair" else head
     with torch.no_grad():
         if case in HEADS or case in SIGLIP:
             model.logit_scale.fill_(math.log(SCALE))

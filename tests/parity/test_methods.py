@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from tests.parity.test_pooling import of_attention
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
 from vlc_jax.configs import (
@@ -15,6 +16,7 @@ from vlc_jax.configs import (
     csclip,
     dac,
     degla,
+    flair,
     fsc_clip,
     hp_hn,
     leftright,
@@ -33,6 +35,7 @@ FILES = "weights=clip.pt,path=train.json"  # which no config opens
 RECIPES = {
     "hp_hn": (hp_hn, f"data=coco,hn_weight=0.5,{FILES}"),
     "sigmoid_negatives": (leftright, f"data=coco,family=siglip,{FILES}"),
+    "flair": (flair, "data=coco,path=train.json"),
     "read_clip": (read_clip, f"data=coco,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
@@ -70,6 +73,8 @@ def build(config: ConfigDict):
 
 def of_head(io, kind):
     """The arrays of torch's head by our names."""
+    if f"{kind}/norm.0.weight" in io:
+        return of_attention(io, kind)
     tree = {}
     for name in [name for name in io if name.startswith(f"{kind}/")]:
         embedder, layer, leaf = name.partition("/")[2].split(".")
