@@ -16,8 +16,9 @@ distilroberta. On COCO here are three, by word tables: two objects exchanged, an
 and another word replaced (SVLC's rules). negatives=given reads the first four of a table of yours,
 one kind in each place; where a kind is missing, those behind it move up.
 
-as_released: the text-text loss that the released code computes (vlc_jax/losses/ce_clip.py), not the
-one that it describes.
+as_released: the losses that the released code computes (vlc_jax/losses/ce_clip.py): its text-text
+loss, its thresholds, missing negatives as empty texts among the negatives of all images, and equal
+captions as negatives of each other.
 
 Arguments: data=scenes|coco; as_released; the arguments of configs/clip_ft.py; with data=coco also
 negatives=rules, or given (the column "negatives" of a table).
@@ -44,13 +45,16 @@ RULES = {
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
     args = arguments.parse_data(argument, scenes=clip_ft.SCENES | OPTIONS, coco=COCO | OPTIONS)
     config = clip_ft.make(args)
-    duplicates = pretrained.DUPLICATES[args.data]
+    duplicates = "keep" if args.as_released else pretrained.DUPLICATES[args.data]
+    released = {"missing": "keep"} if args.as_released else {}
     with config.unlocked():
         config.losses = ConfigDict(
             {
-                "negclip": default.loss(weight=1.0, duplicates=duplicates),
-                "cross_modal_rank": default.loss(weight=0.2, upper_bound=10.0),
-                "intra_modal": default.loss(weight=0.3, as_released=args.as_released),
+                "negclip": default.loss(weight=1.0, duplicates=duplicates, **released),
+                "cross_modal_rank": default.loss(
+                    weight=0.2, upper_bound=10.0, as_released=args.as_released
+                ),
+                "intra_modal": default.loss(weight=0.3, as_released=args.as_released, **released),
             }
         )
         negatives = config.input.negatives

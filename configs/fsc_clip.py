@@ -21,9 +21,12 @@ pairs of words shuffled. On COCO each is drawn here, by thirds, from NegCLIP's, 
 (CREPE-style) and from shuffled groups of three words; where one gives nothing, another takes its
 place.
 
+as_released: the losses that the released code computes (vlc_jax/losses/hn_focal.py): a missing
+negative keeps a logit of 0. On COCO each of the three generators then makes one negative or none.
+
 Arguments: data=scenes|coco; the arguments of configs/clip_ft.py; local, the weight of the second
-loss (on COCO 0.2; for ViT-B/16 and L/14 the authors take 0.5); with data=coco also tagger (the
-authors: spacy:en_core_web_sm).
+loss (on COCO 0.2; for ViT-B/16 and L/14 the authors take 0.5); as_released; with data=coco also
+tagger (the authors: spacy:en_core_web_sm).
 """
 
 from ml_collections import ConfigDict
@@ -32,8 +35,13 @@ from vlc_jax.configs import clip_ft, default
 from vlc_jax.configs.common import arguments, finetuning, heads, pretrained
 
 SETS = f"{pretrained.ARO}+crepe_productivity+sugarcrepe+valse+{pretrained.SPATIAL}+winoground"
-SCENES = clip_ft.SCENES | {"local": 0.0}
-COCO = clip_ft.COCO | {"local": 0.2, "sets": SETS, "tagger": pretrained.TAGGER}
+SCENES = clip_ft.SCENES | {"local": 0.0, "as_released": False}
+COCO = clip_ft.COCO | {
+    "local": 0.2,
+    "as_released": False,
+    "sets": SETS,
+    "tagger": pretrained.TAGGER,
+}
 GENERATORS = {"negclip": 1.0, "crepe_replace": 1.0, "shuffle_trigrams": 1.0}
 
 
@@ -42,7 +50,7 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
     config = clip_ft.make(args)
     with config.unlocked():
         # weights, gamma, smoothing, rate and decay: README of the authors' code
-        focal = {"gamma": 2.0, "label_smoothing": 0.02}
+        focal = {"gamma": 2.0, "label_smoothing": 0.02, "as_released": args.as_released}
         config.losses.hn_focal = default.loss(weight=0.5, **focal)
         if args.local:
             config.losses.hn_focal_local = default.loss(weight=args.local, **focal)
@@ -55,7 +63,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
                 "negclip": pretrained.AUTHORS | {"tagger": args.tagger},
                 "shuffle_trigrams": pretrained.AUTHORS,
             }
-            pretrained.use_texts(config.input.negatives, 3, "replace", GENERATORS, **options)
+            fallback = "one_each" if args.as_released else "replace"
+            pretrained.use_texts(config.input.negatives, 3, fallback, GENERATORS, **options)
             config.optimizer.learning_rate = 5e-6
             config.optimizer.weight_decay = 0.1
     return config

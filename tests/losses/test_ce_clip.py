@@ -31,6 +31,22 @@ def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(bat
     assert losses.thresholds({"infonce": {"weight": 1.0}}, all_outputs) is None
 
 
+def test_as_released_a_threshold_is_the_gap_from_all_captions_and_zeros_are_missing(batch):
+    batch = {**batch, "negative": batch["negative"].copy()}
+    batch["negative"][4, 0] = 0.0  # a negative whose logit is 0
+    config = {"cross_modal_rank": {"weight": 1.0, "as_released": True}}
+    found = jax.jit(
+        lambda batch: losses.thresholds(config, conftest.outputs(batch), conftest.contract(batch))
+    )(batch)
+    image, has = batch["image"], batch["negative_mask"] & batch["mask"][:, None]
+    assert has[4].all()
+    has[4, 0] = False
+    own = np.einsum("ie,ie->i", image, batch["text"])[batch["mask"]].mean()
+    wrong = np.einsum("ie,ine->in", image, batch["negative"])
+    expected = [7.0 * (own - wrong[has[:, k], k].mean()) for k in range(3)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_at_its_threshold_a_gap_costs_nothing_and_a_nearer_negative_its_difference():
     own, negative = np.float32([0.5, 0.5]), np.float32([[0.3, 0.1], [0.45, 0.1]])
     call = jax.jit(functools.partial(ce_clip.cross_modal_rank, upper_bound=30.0))

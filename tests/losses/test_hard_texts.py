@@ -141,6 +141,37 @@ def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name
         assert abs(some - every) > 1e-3
 
 
+def test_the_hinge_between_texts_is_that_of_numpy(repeated, per_example):
+    for duplicates in ("keep", "mask"):
+        reference = oracle.Oracle(repeated, duplicates)
+        found = per_example("paraphrase", repeated, duplicates, margin=0.3)
+        for i in reference.real:
+            costs = []
+            for k in reference.own("positive", i):
+                positive = reference.vectors["positive"][i, k]
+                cosines = reference.vectors["text"] @ positive
+                others = [j for j in reference.seen_by(i, k) if j != i]
+                costs.append(np.maximum(0.3 + cosines[others] - cosines[i], 0).sum())
+            np.testing.assert_allclose(found[i], np.mean(costs or [0]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["negclip", "intra_modal"])
+def test_missing_negatives_that_are_kept_are_negatives_like_the_others(batch, total, name):
+    option = {"as_released": True} if name == "intra_modal" else {}
+    every = {**batch, "negative_mask": np.ones_like(batch["negative_mask"])}
+
+    @jax.jit
+    def totals(batch, every):
+        ranges = [option, {**option, "negative_range": (1, 2)}]
+        pairs = [(total(name, batch, missing="keep", **x), total(name, every, **x)) for x in ranges]
+        return total(name, batch, **option), pairs
+
+    without, pairs = jax.device_get(totals(batch, every))
+    for kept, expected in pairs:
+        np.testing.assert_allclose(kept, expected, rtol=1e-6)
+    assert abs(pairs[0][0] - without) > 1e-2
+
+
 def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch, total):
     for start in (0, 1):
         some = {key: x[start::2] if x.ndim else x for key, x in batch.items()}

@@ -219,11 +219,12 @@ def clic(model, batch: dict) -> torch.Tensor:
     return value + both_ways(scale * image[1::2] @ text[1::2].T)
 
 
-def calibrated(logits: torch.Tensor) -> torch.Tensor:
-    """FSC-CLIP's focal loss of class 0, gamma 2, with labels smoothed by .02."""
+def calibrated(logits: torch.Tensor, missing: int = 0) -> torch.Tensor:
+    """FSC-CLIP's focal loss of class 0, gamma 2, with labels smoothed by .02. In the released code
+    so many missing negatives are logits of 0, without a label."""
     label = torch.full_like(logits, 0.02 / len(logits))
     label[0] += 0.98
-    log_p = F.log_softmax(logits, 0)
+    log_p = F.log_softmax(torch.cat([logits, torch.zeros(missing)]), 0)[: len(logits)]
     return -(label * (1 - log_p.exp()) ** 2 * log_p).sum()
 
 
@@ -239,9 +240,10 @@ def token_cosines(patches: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def fsc_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """CLIP, half the calibrated loss, and a fifth of it on patches against tokens.
+    """CLIP, half the calibrated loss, and a fifth of it on patches against tokens, without missing
+    negatives, and with them as in the released code.
 
-    Tokens are those after the start token, the end token included. Missing negatives are left out.
+    Tokens are those after the start token, the end token included.
     """
     vision, scale = model.vision_model, model.logit_scale.exp()
     image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
@@ -252,17 +254,19 @@ def fsc_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
         every = model.text_projection(model.text_model(input_ids=ids[None]).last_hidden_state)[0]
         return every[1 : int(ids.eq(EOS).int().argmax()) + 1]
 
-    whole, local = [], []
+    whole, local = [], []  # (without, with missing negatives) of an image
     for i, mask in enumerate(batch["negative_mask"]):
         if not mask.any():
             continue
         wrong = batch["negative_text"][i][mask]
         texts = torch.cat([text[i : i + 1], embed_text(model, wrong)])
-        whole.append(calibrated(scale * texts @ image[i]))
         own = [token_cosines(patches[i], tokens(ids)) for ids in (batch["text"][i], *wrong)]
-        local.append(calibrated(torch.stack([(scale * x).logsumexp(0) for x in own])))
-    value = both_ways(scale * image @ text.T)
-    return value + torch.stack(whole).mean() / 2 + torch.stack(local).mean() / 5, image @ text.T
+        of_patches = torch.stack([(scale * x).logsumexp(0) for x in own])
+        for costs, logits in ((whole, scale * texts @ image[i]), (local, of_patches)):
+            each = [calibrated(logits, missing) for missing in (0, int((~mask).sum()))]
+            costs.append(torch.stack(each))
+    costs = torch.stack(whole).mean(0) / 2 + torch.stack(local).mean(0) / 5
+    return both_ways(scale * image @ text.T) + shared([*costs]), image @ text.T
 
 
 def hp_hn(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
@@ -327,23 +331,40 @@ def own_negatives(model, batch: dict, query: torch.Tensor) -> torch.Tensor:
     return model.logit_scale.exp() * (torch.stack(wrong) @ query[:, :, None])[..., 0]
 
 
-def ce_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """NegCLIP, the rank loss with the thresholds of a step before, and the released text loss:
-    every caption with all present negatives, among which the first of the first is the target."""
-    value, scores = negclip(model, batch)
+def ce_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor, dict]:
+    """Ours and the released code's, after the thresholds of a step before, and those of the next.
+
+    Ours: NegCLIP, the rank loss, and the caption against the own negatives as texts, where the
+    image stands for the right text. Released: missing negatives are texts like the others, but for
+    the rank loss, and every caption has the same target, the first negative of the first.
+    """
     image, text, has = (
         *(embed_image(model, batch["image"]), embed_text(model, batch["text"])),
         batch["negative_mask"],
     )
-    scale = model.logit_scale.exp()
-    own = (scale * (image * text).sum(1))[:, None]
+    assert not has[0, 0]
+    scale, labels = model.logit_scale.exp(), torch.arange(BATCH)
+    own, of_image = scale * (image * text).sum(1), own_negatives(model, batch, image)
     margin = torch.tensor(THRESHOLDS).clamp(0, 10)
-    rank = (F.relu(margin + own_negatives(model, batch, image) - own) * has).mean()
-    is_class = has.clone()
-    is_class[0, 0] = True
-    wrong = embed_text(model, batch["negative_text"][is_class])
-    target = torch.zeros(BATCH, dtype=torch.long)
-    return value + 0.2 * rank + 0.3 * F.cross_entropy(scale * text @ wrong.T, target), scores
+    rank = (F.relu(margin + of_image - own[:, None]) * has).mean()
+
+    of_text, costs = own_negatives(model, batch, text), []
+    for i in range(BATCH):
+        logits = torch.cat([own[i : i + 1], of_text[i][has[i]]])
+        costs.append(-F.log_softmax(logits, 0)[0])
+    ours = negclip(model, batch)[0] + 0.2 * rank + 0.3 * torch.stack(costs).mean()
+
+    wrong = embed_text(model, batch["negative_text"].flatten(0, 1))
+    rows = F.cross_entropy(scale * image @ torch.cat([text, wrong]).T, labels)
+    released = (rows + F.cross_entropy(scale * text @ image.T, labels)) / 2 + 0.2 * rank
+    released = released + 0.3 * F.cross_entropy(scale * text @ wrong.T, torch.zeros_like(labels))
+
+    kinds = range(has.shape[1])
+    gaps = [[(own - of_image[:, k])[has[:, k]].mean() for k in kinds]]
+    counted = of_image * has  # of which the zeros are left out
+    gaps.append([own.mean() - counted[:, k].sum() / (counted[:, k] != 0).sum() for k in kinds])
+    thresholds = torch.stack([torch.stack(each) for each in gaps])
+    return shared([ours, released]), image @ text.T, {"thresholds": thresholds}
 
 
 def read_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
@@ -358,8 +379,8 @@ def read_clip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
 def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """NegCLIP, the image and the caption against hard negatives, and distances from the teacher.
 
-    The caption's are those that the mask of the released code chooses: of all negatives in the
-    order of captions the ones at i, i + BATCH, ...
+    The caption's are its own, and those that the mask of the released code chooses: of all
+    negatives in the order of captions the ones at i, i + BATCH, ...
     """
     value, scores = negclip(model, batch)
     image, text, has = (
@@ -373,16 +394,20 @@ def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
         taught = [embed_image(teacher, batch["image"]), embed_text(teacher, batch["text"])]
         taught.append(torch.stack([embed_text(teacher, x) for x in batch["negative_text"]]))
     flat, is_there = wrong.flatten(0, 1), has.flatten()
-    of_images, of_captions = [], []
+    of_images, of_captions = [], ([], [])
     for i in range(BATCH):
         if has[i].any():
             logits = torch.cat([own[i : i + 1], of_image[i][has[i]]])
             of_images.append(-F.log_softmax(logits, 0)[0])
-        places = [j for j in range(i, len(flat), BATCH) if is_there[j]]
-        logits = 10 * torch.stack([text[i] @ taught[1][i], *(text[i] @ flat[j] for j in places)])
-        if has[i].any():
-            of_captions.append(-F.log_softmax(logits, 0)[0])
-    value = value + 0.1 * torch.stack(of_images).mean() + 0.1 * torch.stack(of_captions).mean()
+        count = has.shape[1]
+        chosen = range(i * count, (i + 1) * count), range(i, len(flat), BATCH)
+        for costs, places in zip(of_captions, chosen, strict=True):
+            wrongs = [text[i] @ flat[j] for j in places if is_there[j]]
+            logits = 10 * torch.stack([text[i] @ taught[1][i], *wrongs])
+            if has[i].any():
+                costs.append(-F.log_softmax(logits, 0)[0])
+    value = value + 0.1 * torch.stack(of_images).mean()
+    value = value + 0.1 * shared([torch.stack(costs).mean() for costs in of_captions])
     distances = [
         (a - b).square().sum(-1) for a, b in zip((image, text, wrong), taught, strict=True)
     ]
@@ -390,13 +415,18 @@ def degla(model, teacher, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return value + 0.005 * distance, scores
 
 
+def shared(values: list[torch.Tensor]) -> torch.Tensor:
+    """The mean of several losses, with weights 1, 2, 3, ..."""
+    shares = torch.arange(1, 1 + len(values)) / sum(range(1, 1 + len(values)))
+    return (shares * torch.stack(values)).sum()
+
+
 def hard_texts(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
-    """The mean loss of several methods, with weights 1, 2, 3, ..."""
+    """The mean loss of several methods."""
     values = [method(model, batch)[0] for method in (negclip, dac)]
     values += [method(model, batch) for method in (tripletclip, conclip, csclip, clic)]
-    shares = torch.arange(1, 1 + len(values)) / sum(range(1, 1 + len(values)))
     scores = embed_image(model, batch["image"]) @ embed_text(model, batch["text"]).T
-    return (shares * torch.stack(values)).sum(), scores
+    return shared(values), scores
 
 
 def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
@@ -412,24 +442,37 @@ def sigmoid_negatives(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     return -F.logsigmoid(signs * logits).sum() / BATCH, image @ text.T
 
 
+def siglip_patches(model, vision) -> torch.Tensor:
+    """Patches through the pooling head, each alone: value, output and MLP."""
+    head = model.vision_model.head
+    weight, bias = (
+        x.chunk(3)[2] for x in (head.attention.in_proj_weight, head.attention.in_proj_bias)
+    )
+    patches = head.attention.out_proj(F.linear(vision.last_hidden_state, weight, bias))
+    return patches + head.mlp(head.layernorm(patches))
+
+
+def sigmoid_sum(
+    model, scores: torch.Tensor, is_right: torch.Tensor, is_pair: torch.Tensor | bool = True
+) -> torch.Tensor:
+    """The sigmoid loss of the pairs, divided by the mean number of texts of an image."""
+    logits = model.logit_scale.exp() * scores + model.logit_bias
+    costs = -F.logsigmoid(torch.where(is_right, 1.0, -1.0) * logits)
+    is_pair = torch.ones_like(is_right) & is_pair
+    return costs[is_pair].sum() / (is_pair.sum() / BATCH)
+
+
 def c2lip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
     """Images with captions, and with all phrases, of which their own are right; a hundredth of that
-    on the patches pooled for each phrase. Each sum is divided by its number of texts."""
+    on the patches pooled for each phrase. Each sum is divided by the number of texts that an image
+    has. Ours leaves phrases out that are another image's and equal one of the own; the released
+    code does not."""
     vision = model.vision_model(pixel_values=batch["image"])
-    image, head = F.normalize(vision.pooler_output, dim=-1), model.vision_model.head
-    # patches through the pooling head, each alone: value, output and MLP
-    attention = head.attention
-    weight, bias = (x.chunk(3)[2] for x in (attention.in_proj_weight, attention.in_proj_bias))
-    patches = attention.out_proj(F.linear(vision.last_hidden_state, weight, bias))
-    patches = F.normalize(patches + head.mlp(head.layernorm(patches)), dim=-1)
+    image = F.normalize(vision.pooler_output, dim=-1)
+    patches = F.normalize(siglip_patches(model, vision), dim=-1)
 
     def embed(ids: torch.Tensor) -> torch.Tensor:
         return F.normalize(model.text_model(input_ids=ids).pooler_output, dim=-1)
-
-    def loss(scores: torch.Tensor, is_own: torch.Tensor) -> torch.Tensor:
-        logits = model.logit_scale.exp() * scores + model.logit_bias
-        signs = torch.where(is_own, 1.0, -1.0)
-        return -F.logsigmoid(signs * logits).sum() / scores.shape[1]
 
     text, phrases = embed(batch["text"]), embed(batch["positive_text"][batch["positive_mask"]])
     owners = batch["positive_mask"].nonzero()[:, 0]
@@ -438,12 +481,55 @@ def c2lip(model, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
         torch.stack([F.normalize(torch.softmax(v @ t, 0) @ v, dim=0) @ t for t in phrases])
         for v in patches
     ]
-    value = loss(image @ text.T, torch.eye(BATCH, dtype=torch.bool))
-    value = value + loss(image @ phrases.T, is_own) + 0.01 * loss(torch.stack(pooled), is_own)
-    return value, image @ text.T
+    ids = batch["positive_text"][batch["positive_mask"]]
+    is_equal = (ids[:, None] == ids[None]).all(-1)
+    is_shared = (is_own[:, :, None] & is_equal[None]).any(1) & ~is_own
+    assert is_shared.sum() == 2
+    values = [
+        sigmoid_sum(model, image @ phrases.T, is_own, is_pair)
+        + 0.01 * sigmoid_sum(model, torch.stack(pooled), is_own, is_pair)
+        for is_pair in (~is_shared, True)
+    ]
+    value = sigmoid_sum(model, image @ text.T, torch.eye(BATCH, dtype=torch.bool))
+    return value + shared(values), image @ text.T
+
+
+class Attention(nn.Module):
+    """FLAIR's: torch's, of texts to patches, with a token of zeros."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, 8, batch_first=True, add_zero_attn=True)
+        self.norm = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+
+    def forward(self, patches: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+        """Cosines of texts with the patches of one image that each attends to."""
+        given = zip(self.norm, (texts, patches, patches), strict=True)
+        pooled = self.attention(*(norm(x)[None] for norm, x in given))[0][0]
+        return F.cosine_similarity(pooled, texts, dim=-1)
+
+
+def flair(model, head: Attention, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Half the sigmoid loss of the attention's scores over all captions and the own positives, and
+    half that of pooled features over all captions and positives."""
+    vision = model.vision_model(pixel_values=batch["image"])
+    image, patches = F.normalize(vision.pooler_output, dim=-1), siglip_patches(model, vision)
+
+    def embed(ids: torch.Tensor) -> torch.Tensor:
+        return model.text_model(input_ids=ids).pooler_output
+
+    texts = torch.cat([embed(batch["text"]), embed(batch["positive_text"][batch["positive_mask"]])])
+    owners = torch.cat([torch.arange(BATCH), batch["positive_mask"].nonzero()[:, 0]])
+    is_own = torch.arange(BATCH)[:, None] == owners[None]
+    is_caption = torch.arange(len(texts)) < BATCH
+    attended = torch.stack([head(v, texts) for v in patches])
+    value = sigmoid_sum(model, attended, is_own, is_own | is_caption[None])
+    value = value + sigmoid_sum(model, image @ F.normalize(texts, dim=-1).T, is_own)
+    return value / 2, attended[:, :BATCH]
 
 
 CASES = {
+    "flair": flair,
     "c2lip": c2lip,
     "hard_texts": hard_texts,
     "hp_hn": hp_hn,
@@ -457,13 +543,14 @@ CASES = {
     "sparc": sparc,
 }
 THRESHOLDS = (0.5, 20.0, -1.0, 2.0)  # of CE-CLIP, from the step before
-SIGLIP = ("sigmoid_negatives", "c2lip")
+SIGLIP = ("sigmoid_negatives", "c2lip", "flair")
 # case -> width of the text features that its head reads: projected, or of every token
 HEADS = {"pacl_own": 16, "pacl_pairs": 16, "sparc": 24}
 
 
 def make_batch(positives: int) -> dict[str, np.ndarray]:
-    """Texts of several lengths; the last example has no hard text, others lack some."""
+    """Texts of several lengths; the last example has no hard text, others lack some, and two share
+    a positive."""
     rng = np.random.default_rng(0)
     batch = {"image": rng.normal(size=(BATCH, PIXELS, PIXELS, 3)).astype(np.float32)}
     for key, count in (("text", 1), ("positive_text", positives), ("negative_text", 1 + BAG)):
@@ -476,6 +563,8 @@ def make_batch(positives: int) -> dict[str, np.ndarray]:
             mask = np.arange(BATCH * count).reshape(BATCH, count) % 5 > 0
             mask[-1] = False
             batch[key.replace("text", "mask")] = mask
+    if positives > 1:
+        batch["positive_text"][2, 0] = batch["positive_text"][0, 1]  # a phrase of both
     return batch
 
 
@@ -486,6 +575,7 @@ def main(case: str, out: Path) -> None:
         make_batch(1 if case in ("hp_hn", "read_clip") else BAG),
     )
     head = Head(32, HEADS[case], 16) if case in HEADS else None
+    head = Attention(32) if case == "flair" else head
     with torch.no_grad():
         if case in HEADS or case in SIGLIP:
             model.logit_scale.fill_(math.log(SCALE))
@@ -501,8 +591,10 @@ def main(case: str, out: Path) -> None:
     if case == "degla":
         more = [shaken(copy.deepcopy(model))]
         more[0].save_pretrained(out / "teacher")
-    value, scores = CASES[case](model, *more, batch)
+    value, scores, *others = CASES[case](model, *more, batch)
     value.backward()
+    for found in others:
+        arrays |= {name: x.detach().numpy() for name, x in found.items()}
     arrays |= {"loss": value.detach().numpy(), "scores": scores.detach().numpy()}
     for name, x in head.named_parameters() if head is not None else ():
         arrays |= {f"head/{name}": x.detach().numpy(), f"head_gradient/{name}": x.grad.numpy()}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from tests.parity.test_pooling import of_attention
 from tests.parity.test_towers import HF, HF_SIGLIP
 from vlc_jax import losses, models, weights
 from vlc_jax.configs import (
@@ -15,6 +16,7 @@ from vlc_jax.configs import (
     csclip,
     dac,
     degla,
+    flair,
     fsc_clip,
     hp_hn,
     leftright,
@@ -33,11 +35,8 @@ FILES = "weights=clip.pt,path=train.json"  # which no config opens
 RECIPES = {
     "hp_hn": (hp_hn, f"data=coco,hn_weight=0.5,{FILES}"),
     "sigmoid_negatives": (leftright, f"data=coco,family=siglip,{FILES}"),
-    "ce_clip": (ce_clip, f"data=coco,as_released,{FILES}"),
+    "flair": (flair, "data=coco,path=train.json"),
     "read_clip": (read_clip, f"data=coco,{FILES}"),
-    "degla": (degla, f"data=coco,as_released,{FILES}"),
-    "c2lip": (c2lip, f"data=coco,as_released,phrases=table,{FILES}"),
-    "fsc_clip": (fsc_clip, f"data=coco,{FILES}"),
     "pacl_own": (pacl, f"data=llava,rope=feature_1d,{FILES}"),
     "pacl_pairs": (pacl, f"data=llava,pooling=pairwise,{FILES}"),
     "sparc": (sparc, f"data=llava,rope=feature_1d,{FILES}"),
@@ -49,7 +48,17 @@ TOGETHER = {
         (negclip, f"data=coco,hard_images=0,{FILES}"),
         (dac, f"data=coco,negatives=rule,{FILES}"),
         *((recipe, f"data=coco,{FILES}") for recipe in (tripletclip, conclip, csclip, clic)),
-    ]
+    ],
+    # our loss, and that of the released code
+    **{
+        name: [(recipe, f"data=coco{more},{FILES}") for more in (rest, f",as_released{rest}")]
+        for name, recipe, rest in (
+            ("ce_clip", ce_clip, ""),
+            ("degla", degla, ""),
+            ("c2lip", c2lip, ",phrases=table"),
+            ("fsc_clip", fsc_clip, ""),
+        )
+    },
 }
 
 
@@ -64,6 +73,8 @@ def build(config: ConfigDict):
 
 def of_head(io, kind):
     """The arrays of torch's head by our names."""
+    if f"{kind}/norm.0.weight" in io:
+        return of_attention(io, kind)
     tree = {}
     for name in [name for name in io if name.startswith(f"{kind}/")]:
         embedder, layer, leaf = name.partition("/")[2].split(".")
@@ -92,6 +103,7 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
     params, expected = tree("before", "head"), tree("gradient", "head_gradient")
     batch = {key: x for key, x in io.items() if key.endswith(("image", "text", "mask"))}
     batch |= {"mask": np.ones(len(io["image"]), bool)}
+    batch |= {"id": np.arange(2 * len(io["image"]), dtype=np.uint32).reshape(-1, 2)}
 
     teacher = tree("teacher", "head") if "distill" in config.losses else None
     thresholds = jax.device_put(
@@ -103,8 +115,10 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
         if teacher is not None:
             outputs = outputs._replace(teacher=model.apply({"params": teacher}, batch))
         shares = np.arange(1, 1 + len(recipes)) / np.arange(1, 1 + len(recipes)).sum()
-        totals = (losses.total(x.losses.to_dict(), outputs, batch)[0] for x in (config, *others))
-        return sum(share * total for share, total in zip(shares, totals, strict=True))
+        every = (config, *others)
+        totals = (losses.total(x.losses.to_dict(), outputs, batch)[0] for x in every)
+        following = [losses.thresholds(x.losses.to_dict(), outputs, batch) for x in every]
+        return sum(share * total for share, total in zip(shares, totals, strict=True)), following
 
     def evaluated(params, batch):
         def score(module):
@@ -114,10 +128,12 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
         return model.apply({"params": params}, method=score)
 
     step = jax.jit(
-        lambda *given: (jax.value_and_grad(loss)(*given), evaluated(*given)),
+        lambda *given: (jax.value_and_grad(loss, has_aux=True)(*given), evaluated(*given)),
         compiler_options={"xla_backend_optimization_level": 0},  # compiles in half the time
     )
-    (value, gradient), scores = step(params, batch)
+    ((value, following), gradient), scores = step(params, batch)
+    if "thresholds" in io:
+        np.testing.assert_allclose(following, io["thresholds"], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(value, io["loss"], rtol=1e-5)
     np.testing.assert_allclose(scores, io["scores"], atol=1e-5)
     assert np.ptp(io["scores"]) > 0.05

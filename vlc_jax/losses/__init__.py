@@ -152,7 +152,7 @@ LOSSES: dict[str, Loss] = {
     "analogy": _ANALOGY,
     "analogy_symmetric": _ANALOGY._replace(dense=svlc.analogy_symmetric),
     # READ-CLIP
-    "paraphrase": _PARAPHRASE,
+    "paraphrase": _PARAPHRASE._replace(check_options=svlc.check_margin),
     # CE-CLIP
     "cross_modal_rank": Loss(
         ce_clip.cross_modal_rank,
@@ -196,6 +196,7 @@ COMMON_OPTIONS = (
     "duplicates",
     "negative_range",
     "rows",
+    "missing",
 )
 # Losses that keep a teacher between steps, and those of them that keep a centre, too.
 TEACHERS = ("distill", "self_distill", "masked_patches")
@@ -220,6 +221,7 @@ def total(
       negative_range: (first, last + 1 or None) of an example's hard negatives; all when absent.
       rows: (start, step), every step-th row of the batch from `start`; all when absent. With one
         hard image per record, (0, 2) are the records and (1, 2) their hard images.
+      missing: mask (when absent) | keep, of missing hard negatives (losses/masks.py).
       The others are the loss's own.
     batch: "mask", False on padding, "negative_mask" and "positive_mask", False on missing hard
       texts; all True where the batch has none. "id", of images, is for duplicates="mask", which
@@ -265,13 +267,14 @@ def thresholds(
 
     Arguments as of `total`; `outputs.thresholds` are those of this step.
     """
-    options = entry_of("cross_modal_rank", config_losses)
+    options = options_of("cross_modal_rank", config_losses)
     if options is None:
         return None
-    names = ("duplicates", "negative_range", "rows")
+    names = ("duplicates", "negative_range", "rows", "missing")
     of_masks = {name: options[name] for name in names if name in options}
     pair_masks = masks.pair_masks(_complete(outputs, batch or {}), **of_masks)
-    return ce_clip.gaps(*inputs.cross_modal_rank(outputs, pair_masks))
+    given = inputs.cross_modal_rank(outputs, pair_masks)
+    return ce_clip.gaps(*given, pair_masks.mask, as_released=options["as_released"])
 
 
 def centres(
@@ -379,12 +382,14 @@ def check(
             rows=options.get("rows", (0, 1)),
             rows_per_example=rows_per_example,
             negative_range=options.get("negative_range", (0, None)),
+            missing=options.get("missing", "mask"),
         )
         # distill reads negatives where there are some
         reads_negatives = "negative" in loss.needs or options.get("loss", name) == "distill"
-        if "negative_range" in options and not reads_negatives:
+        of_negatives = [key for key in ("negative_range", "missing") if key in options]
+        if of_negatives and not reads_negatives:
             raise errors.UsageError(
-                f"the loss {name} reads no hard negatives: leave its negative_range out"
+                f"the loss {name} reads no hard negatives: leave its {of_negatives[0]} out"
             )
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
     for keeps in ("cross_modal_rank", *TEACHERS):
@@ -414,6 +419,7 @@ def _per_example(
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
     rows: tuple[int, int] = (0, 1),
+    missing: str = "mask",
     **options: Any,
 ) -> tuple[Float[Array, " batch"], Bool[Array, " batch"]]:
     """The loss of each example, and the mask of the examples that enter its mean."""
@@ -436,7 +442,7 @@ def _per_example(
         if mesh is None:
             raise errors.UsageError(f"a ring {name} runs over a mesh; use 'dense' or 'chunked'")
         options |= {"mesh": mesh, "axes": types.batch_axes(mesh)}
-    pair_masks = masks.pair_masks(batch, duplicates, negative_range, rows)
+    pair_masks = masks.pair_masks(batch, duplicates, negative_range, rows, missing)
     values = loss.values(implementation, outputs, pair_masks, **options)
     return values, _is_counted(loss, pair_masks)
 

@@ -2,7 +2,14 @@
 lezhang7/Enhance-FineGrained, src/open_clip/loss.py), with weights 0.2 and 0.3.
 
 s is the logit scale, x_i an image, t_i its caption, n_ik its hard negatives, all of unit length.
+
+Options as_released repeat the released code. It masks missing negatives in the rank loss alone: in
+NegCLIP's loss and in the intra-modal loss they are negatives, which missing="keep" of config.losses
+adds. The text of a missing negative is "###" there and empty here. Left out: thresholds restart
+from 0 in every epoch there, and become NaN where no example has a negative of a kind.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +21,9 @@ from vlc_jax.losses.masks import MASKED_LOGIT, or_ones
 from vlc_jax.types import Scalar
 
 
-def check(upper_bound: float) -> None:
-    """Raises UsageError unless the largest threshold is a number from 0 on."""
+def check(upper_bound: float, **options: Any) -> None:
+    """Raises UsageError unless the largest threshold is a number from 0 on. options: others of
+    `cross_modal_rank`."""
     if not 0 <= upper_bound < float("inf"):
         raise errors.UsageError(
             f"upper_bound of cross_modal_rank is a number from 0 on; got {upper_bound}"
@@ -30,6 +38,7 @@ def cross_modal_rank(
     mask: Bool[Array, "batch negatives"] | None = None,
     *,
     upper_bound: float = 10.0,
+    as_released: bool = False,
 ) -> Float[Array, " batch"]:
     """The cross-modal rank loss: a hinge on the gap between the caption and each hard negative.
 
@@ -40,9 +49,11 @@ def cross_modal_rank(
     mask: False on missing hard negatives, which cost nothing and stay in K, as in the authors'
       code; None: none is missing.
     upper_bound: u, the largest threshold, in logits.
+    as_released: of the thresholds of the next step (`gaps`), to which the training step passes it.
 
-    The authors restart from thresholds of 0 in every epoch. Raises UsageError as `check` does.
+    Raises UsageError as `check` does.
     """
+    del as_released
     check(upper_bound)
     own, negative = _logits(own_scores, own_negative_scores, logit_scale)
     margin = jnp.clip(jax.lax.stop_gradient(thresholds), 0.0, upper_bound)[None]
@@ -56,17 +67,28 @@ def gaps(
     logit_scale: Scalar,
     before: Float[Array, " negatives"],
     mask: Bool[Array, "batch negatives"] | None = None,
+    is_example: Bool[Array, " batch"] | None = None,
+    *,
+    as_released: bool = False,
 ) -> Float[Array, " negatives"]:
     """Thresholds for the next step, before they are clipped, without gradient.
 
         gap_k = mean_i (s x_i.t_i - s x_i.n_ik)    over the i that have negative k
 
-    before: those of this step, which stay where no example has negative k. (The authors' code
-    subtracts from the mean of all captions, and divides 0 by 0 there.)
+    before: those of this step, which stay where no example has negative k.
+    is_example: False on padding; None: every row is an example. Only as_released reads it.
+    as_released: the captions without a negative k count, too, and a logit of 0 counts as missing:
+
+        gap_k = mean_i (s x_i.t_i) over all i - mean_i (s x_i.n_ik) over those with s x_i.n_ik != 0
     """
     own, negative = _logits(own_scores, own_negative_scores, logit_scale)
     mask = or_ones(mask, negative)
-    gap = jnp.where(mask, own - negative, 0.0).sum(axis=0) / jnp.maximum(mask.sum(axis=0), 1)
+    if as_released:
+        mask &= negative != 0
+        is_caption = or_ones(is_example, own_scores)[:, None]
+        gap = _mean(own, is_caption) - _mean(negative, mask)
+    else:
+        gap = _mean(own - negative, mask)
     return jax.lax.stop_gradient(jnp.where(mask.any(axis=0), gap, before))
 
 
@@ -89,7 +111,8 @@ def intra_modal(
         loss_i = log sum_jk exp(s t_i.n_jk) - s t_i.n_00
 
     mask: False on missing hard negatives; None: none is missing. A caption without any costs 0, and
-      stays in the mean.
+      stays in the mean. The authors' code has no mask here: as_released goes with missing="keep" in
+      config.losses. With a mask its sum has the negatives of the mask, and the target in any case.
     """
     mask = or_ones(mask, negative_text[:, :, 0])
     if not as_released:
@@ -100,6 +123,11 @@ def intra_modal(
     target = logits[:, 0, 0]
     is_class = mask.at[0, 0].set(True)[None]
     return jax.nn.logsumexp(jnp.where(is_class, logits, MASKED_LOGIT), axis=(1, 2)) - target
+
+
+def _mean(x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Mean of x[i, k] over the i of the mask; 0 without any."""
+    return jnp.where(mask, x, 0.0).sum(axis=0) / jnp.maximum(mask.sum(axis=0), 1)
 
 
 def _logits(

@@ -7,6 +7,8 @@ cosines of pooled features, and 0.2 on scores of patches against tokens: `hn_foc
 config.losses, which needs the rule fsc of the model `pooled` (models/pooling.py).
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -16,8 +18,9 @@ from vlc_jax.losses.masks import MASKED_LOGIT, or_ones
 from vlc_jax.types import Scalar
 
 
-def check(gamma: float, label_smoothing: float) -> None:
-    """Raises UsageError unless gamma is 0 or at least 1, and 0 <= label_smoothing < 1."""
+def check(gamma: float, label_smoothing: float, **options: Any) -> None:
+    """Raises UsageError unless gamma is 0 or at least 1, and 0 <= label_smoothing < 1. options:
+    others of `hn_focal`."""
     # between 0 and 1 the slope of (1 - p)^gamma at p = 1 is infinite, and p does round to 1
     if not (gamma == 0 or 1 <= gamma < float("inf")):
         raise errors.UsageError(f"gamma of hn_focal is 0 or at least 1; got {gamma}")
@@ -35,6 +38,7 @@ def hn_focal(
     *,
     gamma: float = 2.0,
     label_smoothing: float = 0.02,
+    as_released: bool = False,
 ) -> Float[Array, " batch"]:
     """Focal loss of an image's caption (class 0) against its hard negatives (classes 1, ...).
 
@@ -42,9 +46,13 @@ def hn_focal(
         loss_i = - sum_c y_c (1 - p_c)^gamma log p_c
 
     with s the logit scale, e the label smoothing. `mask` is False on missing hard negatives
-    (None: none is missing), which are no classes; the authors' code drops only their label and
-    keeps a logit of 0 in the softmax. Without hard negatives the loss is 0. With gamma = 0 and e =
-    0 it is `svlc.negative`.
+    (None: none is missing), which are no classes. Without hard negatives the loss is 0. With gamma
+    = 0 and e = 0 it is `svlc.negative`.
+
+    as_released: in the authors' code a missing negative has no label and is none of the classes in
+    y, but adds a logit of 0 to the softmax. So the loss depends on how many are missing, and an
+    example without negatives costs more than 0; `losses.total` counts none of those, as the code.
+    The code's loss of a batch without any negative is NaN, and ours 0.
 
     Raises UsageError as `check` does.
     """
@@ -52,7 +60,8 @@ def hn_focal(
     mask = or_ones(mask, own_negative_scores)
     caption = logit_scale * own_scores.astype(jnp.float32)
     negative = logit_scale * own_negative_scores.astype(jnp.float32)
-    logits = jnp.concatenate([caption[:, None], jnp.where(mask, negative, MASKED_LOGIT)], axis=1)
+    missing = 0.0 if as_released else MASKED_LOGIT
+    logits = jnp.concatenate([caption[:, None], jnp.where(mask, negative, missing)], axis=1)
     is_class = jnp.concatenate([jnp.ones_like(mask[:, :1]), mask], axis=1)
     log_p = jax.nn.log_softmax(logits, axis=1)
     is_own = jnp.arange(logits.shape[1])[None] == 0

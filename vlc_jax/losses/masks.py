@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 from vlc_jax import errors
 
 DUPLICATES = ("keep", "mask")
+MISSING = ("mask", "keep")
 # exp underflows to 0; finite, because the difference of two logsumexps with every logit masked
 # would be -inf - (-inf) = NaN
 MASKED_LOGIT = -1e30
@@ -93,15 +94,17 @@ def check(
     rows: tuple[int, int] = (0, 1),
     rows_per_example: int | None = None,
     negative_range: tuple[int, int | None] = (0, None),
+    missing: str = "mask",
 ) -> None:
-    """Raises UsageError unless `duplicates` is "keep" or "mask", and `rows` and `negative_range`
-    are possible.
+    """Raises UsageError unless `duplicates` and `missing` are "keep" or "mask", and `rows` and
+    `negative_range` are possible.
 
     rows: (start, step), every step-th row from `start`.
     negative_range: (first, stop), stop above first, or None: the number of negatives.
     rows_per_example: 1 + its hard images, the only step above 1; None: any.
     """
     errors.known("value of duplicates", duplicates, DUPLICATES)
+    errors.known("value of missing", missing, MISSING)
     is_slice = len(rows) == 2 and 0 <= rows[0] < rows[1]
     if not is_slice or rows[1] not in (1, rows_per_example or rows[1]):
         raise errors.UsageError(
@@ -122,14 +125,17 @@ def pair_masks(
     duplicates: str = "keep",
     negative_range: tuple[int, int | None] = (0, None),
     rows: tuple[int, int] = (0, 1),
+    missing: str = "mask",
 ) -> PairMasks:
     """The masks of a batch (input_pipeline/batch.py); its "id" is uint32 (batch, 2) here.
 
     Hard negatives outside [first, stop) of negative_range count as missing; a stop of None is their
     number. With rows = (start, step) all rows but every step-th from `start` count as padding.
-    Raises UsageError unless `duplicates` is "keep" or "mask".
+    missing: "mask" leaves missing hard negatives out; "keep" takes the text in their place, the
+    empty one, for a negative, as published code does that masks none.
+    Raises UsageError unless `duplicates` and `missing` are "keep" or "mask".
     """
-    check(duplicates)
+    check(duplicates, missing=missing)
     hashes = None
     if duplicates == "mask":
         if lacking := [key for key in ("id", "text") if key not in batch]:
@@ -149,6 +155,8 @@ def pair_masks(
                 f"{len(index)} hard negatives: lower it, or raise config.input.negatives.count"
             )
         is_in_range = (index >= first) & (index < (len(index) if stop is None else stop))
+        if missing == "keep":
+            negative_mask = jnp.ones(negative_mask.shape, bool)
         negative_mask &= is_in_range[None]
     hard, index = (negative_mask, batch.get("positive_mask")), jnp.arange(len(mask))
     if rows[1] > 1:

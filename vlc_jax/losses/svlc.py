@@ -24,8 +24,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from vlc_jax import errors
 from vlc_jax.losses.masks import MASKED_LOGIT, or_ones
 from vlc_jax.types import Scalar
+
+
+def check_margin(margin: float) -> None:
+    """Raises UsageError unless the margin of `paraphrase` is a difference of cosines."""
+    if not 0 <= margin <= 2:
+        raise errors.UsageError(f"margin of paraphrase is a number in [0, 2]; got {margin}")
 
 
 def negative(
@@ -86,6 +93,8 @@ def paraphrase(
     text_scores: Float[Array, "batch batch positives"],
     logit_scale: Scalar,
     mask: Bool[Array, "batch batch positives"] | None = None,
+    *,
+    margin: float = 0.0,
 ) -> Float[Array, " batch"]:
     """READ-CLIP's alignment of sentences (Kwon et al. 2025): a positive retrieves its caption.
 
@@ -93,8 +102,21 @@ def paraphrase(
 
     The half of `analogy` between texts, with captions and hard positives exchanged. `text_scores`,
     several hard positives and `mask` as there.
+
+    margin: m, a difference of cosines. Above 0 the loss is a hinge, without the logit scale:
+
+        loss_i = sum_j max(0, m + p_i.t_j - p_i.t_i)    over j != i
+
+    Raises UsageError as `check_margin` does.
     """
+    check_margin(margin)
     mask = or_ones(mask, text_scores)
+    if margin:
+        # [j, i, k]: caption j, hard positive k of example i
+        gaps = text_scores.astype(jnp.float32) - _diagonal(text_scores)[None].astype(jnp.float32)
+        is_other = mask & ~jnp.eye(len(mask), dtype=bool)[:, :, None]
+        hinges = jnp.where(is_other, jax.nn.relu(margin + gaps), 0.0)
+        return _mean(hinges.sum(axis=0), mask)
     return _mean(_one_direction(*_transposed(text_scores, logit_scale, mask)), mask)
 
 
