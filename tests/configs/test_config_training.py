@@ -8,6 +8,8 @@ from ml_collections import ConfigDict
 from tests.support import helpers
 from tests.support.configs import CASES, load, shrink
 from tests.support.training import train
+from vlc_jax.setup import resolve
+from vlc_jax.tools import cache_features
 
 slow = pytest.mark.slow
 
@@ -44,6 +46,8 @@ def test_config_trains_two_steps(case, pretrained, tmp_path):
     with config.unlocked():
         if config.pretrain:
             config.init_from = str(pretrained)
+        if case == "configs/clic.py":
+            config.input.source_options.base_options.count = 32
         if case != "configs/scenes/clip.py":  # which evaluates every benchmark
             config.evals = ConfigDict({name: config.evals[name] for name in [*config.evals][:1]})
     workdir = train(config, tmp_path / "run")
@@ -53,3 +57,18 @@ def test_config_trains_two_steps(case, pretrained, tmp_path):
         assert row[f"train/{name}"] > 0
     for name in config.evals:
         assert (workdir / "evals" / name / "2.json").exists()
+    if case == "configs/clic.py":
+        assert_stored_images_train_alike(config, row, tmp_path)
+
+
+def assert_stored_images_train_alike(config, row, folder):
+    """Two images side by side, and the first alone, from features of the frozen image tower."""
+    manifest = cache_features.store(resolve(config), folder / "features", "float32", 64)
+    assert manifest["count"] == 64  # pairs, and the first image of each
+    with config.unlocked():
+        config.evals = ConfigDict()
+        config.input.source = "features"
+        config.input.source_options = ConfigDict({"path": str(folder / "features")})
+    (stored,) = helpers.rows(train(config, folder / "stored") / "metrics.jsonl")
+    expected = {f"train/{name}": row[f"train/{name}"] for name in config.losses}
+    assert {name: stored[name] for name in expected} == pytest.approx(expected, rel=1e-4)
