@@ -26,8 +26,11 @@ def measured(out: Path, names: Collection[str]) -> dict[str, dict[str, object]]:
     """Method -> the record of its run: device, step_ms.   names: of runs that have values."""
     runs = {run.name: run for run in plan("abdf", 1)}
     records = {}
-    methods = [*study_columns.METHODS, "clip_ft", "clip_ft_400", "siglip_ft"]
-    for run in [runs[f"{name}-0"] for name in methods if f"{name}-0" in runs]:
+    methods = study_columns.METHODS
+    controls = [control for control, base in methods.values() if control != base]
+    for name in dict.fromkeys([*methods, *controls]):
+        if not (run := runs.get(f"{name}-0")):
+            continue
         is_ready = all((out / name / "DONE").exists() for name in run.needed)
         if run.name not in names or run.tool != "train" or not is_ready:
             continue
