@@ -89,6 +89,14 @@ def test_nothing_to_draw_gives_no_picture():
     assert plot.curves("c", "Loss", [("a", [], []), ("b", [1], [float("nan")])]) is None
 
 
+def test_a_curve_needs_two_points_of_one_run():
+    short = ("short", [1], [2.0])
+    assert curve("c", "Loss", [1, 2], [2.0, float("nan")]) is None
+    assert plot.curves("c", "Loss", [short, short]) is None
+    picture = plot.curves("c", "Loss", [short, ("long", [1, 2], [2.0, 1.0])])
+    assert "short from 2 at step 1" in picture.description
+
+
 def test_words_say_first_and_last_value_and_escape_what_html_would_read():
     picture = curve("c", 'Loss <"a"&b>', [10, 20], [2.5, 1.25])
     assert picture.description == 'Loss <"a"&b> from 2.5 at step 10 to 1.25 at step 20.'

@@ -174,7 +174,7 @@ def curves(
     is_log: bool = False,
     is_from_zero: bool = False,
 ) -> Picture | None:
-    """Figure of one training curve of one run or several; None without finite values.
+    """Figure of one training curve of one run or several; None if no run has two finite values.
 
     Args:
       runs: the only run has no legend; a run without values has no line and keeps its colour.
@@ -185,7 +185,7 @@ def curves(
     """
     drawn = [(index, label, *_points(x, y)) for index, (label, x, y) in enumerate(runs)]
     drawn = [one for one in drawn if len(one[2])]
-    if not drawn:
+    if all(len(x) < 2 for _, _, x, _ in drawn):
         return None
 
     def paint(axes: Axes) -> None:
