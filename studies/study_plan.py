@@ -302,11 +302,12 @@ def _new_methods() -> list[Run]:
         by_name[name]._replace(name=f"{name}_balanced_52", texts=of, kinds=kinds)
         for name, (of, kinds) in BALANCED.items()
     ]
+    of_table = [Run(name, *OTHERS[name]) for name in OTHERS if name in study_columns.METHODS]
     blind = [
         run._replace(
             name=f"{run.name}_permuted", flags=(*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
         )
-        for run in (Run("clip_ft", "clip_ft", "clip"), *paired)
+        for run in (Run("clip_ft", "clip_ft", "clip"), *of_table, *paired, *_live_heads())
         if run.name not in AT_CHANCE
     ]
     untrained = [
@@ -315,6 +316,16 @@ def _new_methods() -> list[Run]:
     ]
     corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
     return [*texts, *paired, *blind, *untrained, *corrected]
+
+
+def _live_heads() -> list[Run]:
+    """Heads of the table of methods on the pairs of their stored features, with their images."""
+    return [
+        Run(name, f"{head}{PAIRS},{arguments}", "clip_mean", evals=HEAD_EVALS)
+        for head, variants in HEADS.items()
+        for name, arguments in variants.items()
+        if name in study_columns.METHODS
+    ]
 
 
 def _corrected(name: str, how: Mapping[str, object]) -> Run:

@@ -51,6 +51,11 @@ def test_every_newer_method_has_its_control_and_both_without_the_image():
             if run in runs:
                 assert blind._replace(name=run, flags=blind.flags[:-1]) == runs[run]
     of_k = next(run for run in study_plan.runs("k") if run.name == "clip_ft_permuted")
+    older = study_columns.METHODS.keys() - study_columns.NEW_METHODS.keys()
+    for method in older - study_plan.BLIND.keys():
+        blind = runs[f"{method}_permuted"]
+        assert blind.flags == (study_plan.PERMUTED,)
+        assert not blind.features  # which are those of the right images
     assert runs["clip_ft_permuted"] == of_k
 
 
