@@ -114,6 +114,10 @@ def shrink(config: ConfigDict, folder: Path) -> ConfigDict:
         config.input.preview = 4
         for options in config.evals.values():
             options.count = 8
+        if "depth" in config.model.head:
+            config.model.head.depth = 1
+        if "encoder" in config.model.head:
+            config.model.head.encoder.depth = 2  # a layer of texts, one of pairs
         if config.input.source == "records":
             names = helpers.write_photos(folder / "photos", 24)
             files = {"path": str(helpers.write_jsonl(folder, names))}
