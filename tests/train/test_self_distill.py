@@ -40,7 +40,7 @@ def start():
         config.optimizer.learning_rate = 0.1
     run = test_train.resolved(config, model)
     shapes = jax.eval_shape(partial(models.init, model), jax.random.key(0))
-    params = small_models.normal(shapes, 0.2)
+    params = jax.device_put(small_models.normal(shapes, 0.2))
     state, _ = test_train.first_state(run, params)
     memory = setup_state.initial_memory(run.optimization, state.params)
     return run, jax.device_get(state._replace(memory=memory))
