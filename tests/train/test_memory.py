@@ -27,7 +27,7 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 @pytest.fixture(scope="module")
 def start():
     """A setup, its first state, and a batch whose examples have two hard negatives."""
-    model, params, batch = test_train.make_start(depth=1, width=8)
+    model, params, batch = test_train.make_start(width=8)
     config = test_train.configured()
     with config.unlocked():
         config.losses = {name: default.loss(1.0) for name in TERMS}

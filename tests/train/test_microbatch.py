@@ -103,13 +103,18 @@ def on_devices(run, count, fsdp=1):
     return run._replace(mesh=mesh)
 
 
+def with_gradients(run):
+    """The optimizer keeps the gradient, with fewer operations to compile than Adam has."""
+    return run._replace(optimization=run.optimization._replace(optimizer=optax.trace(decay=0.0)))
+
+
 @functools.cache
 def start(case):
     """Setup and first state of a head, frozen parameters, and a batch; the state of the optimizer
     is the gradient."""
     options, names, fields = CASES[case]
     run = setup.of_model(configured(names, **fields), build(case, options), 10)
-    run = run._replace(optimization=run.optimization._replace(optimizer=optax.trace(decay=0.0)))
+    run = with_gradients(run)
     rng = np.random.default_rng(1)
     params, stats = jax.tree.map(  # no parameter is zero, and nothing is compiled
         lambda x: (0.2 * rng.normal(size=x.shape)).astype(np.float32),
@@ -132,6 +137,10 @@ def start(case):
     return run, jax.device_get((state, frozen)), batch
 
 
+def length(tree):
+    return np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in jax.tree.leaves(tree)))
+
+
 def gradient(case, devices, microbatch):
     """Metrics, gradient, and statistics and memory of a step; dropout draws the same numbers every
     time."""
@@ -147,17 +156,16 @@ def gradient(case, devices, microbatch):
 whole = functools.cache(functools.partial(gradient, devices=1, microbatch=None))
 
 
-@pytest.mark.parametrize(("case", "devices"), [("clip", 1), *((case, 8) for case in CASES)])
+@pytest.mark.parametrize(("case", "devices"), [("pacl", 1), *((case, 8) for case in CASES)])
 def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, devices):
     expected, slopes, stats = whole(case)
     found, found_slopes, found_stats = gradient(case, devices, ROWS)
     assert expected.keys() >= {*CASES[case][1], "loss", "grad_norm"}
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
-    length = jax.jit(optax.tree.norm)
-    norm = float(length(slopes))
+    norm = length(slopes)
     # plain steps on 1 and on 8 devices differ by .7e-6 (AVX2) to 1.1e-6 (AVX-512)
-    assert float(length(jax.tree.map(np.subtract, found_slopes, slopes))) <= 3e-6 * norm
+    assert length(jax.tree.map(np.subtract, found_slopes, slopes)) <= 3e-6 * norm
     assert norm > 1e-5
     for a, b in zip(jax.tree.leaves(found_stats), jax.tree.leaves(stats), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -169,7 +177,7 @@ def temporaries(batch_size, microbatch, case="clip"):
     model = build(case, head, size=32, width=32)
     config = configured(["infonce"], batch_size, microbatch)
     config.losses.infonce.update({"implementation": "chunked", "chunk": ROWS})
-    run = on_devices(setup.of_model(config, model, 10), 1)
+    run = with_gradients(on_devices(setup.of_model(config, model, 10), 1))
     where = sharding.batch_sharding(run.mesh)
     batch = {
         key: jax.ShapeDtypeStruct((batch_size, *x.shape[1:]), x.dtype, sharding=where)

@@ -1,12 +1,14 @@
 """Training steps of SILC's and TIPS's losses: teacher and centres between steps, and a resume."""
 
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.train import test_train
 from vlc_jax import losses, models
 from vlc_jax.configs import default
@@ -37,7 +39,8 @@ def start():
         config.losses.update({name: default.loss(1.0, **options) for name in losses.CENTRED})
         config.optimizer.learning_rate = 0.1
     run = test_train.resolved(config, model)
-    params = models.init(model, jax.random.key(0))
+    shapes = jax.eval_shape(partial(models.init, model), jax.random.key(0))
+    params = jax.device_put(small_models.normal(shapes, 0.2))
     state, _ = test_train.first_state(run, params)
     memory = setup_state.initial_memory(run.optimization, state.params)
     return run, jax.device_get(state._replace(memory=memory))

@@ -1,14 +1,17 @@
 """One step of training on a tiny model."""
 
+import functools
 import json
 from functools import partial
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
 import pytest
 
+from tests.support import small_models
 from tests.support.training import first_state
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
@@ -22,7 +25,7 @@ from vlc_jax.train.metrics_log import MetricsLog
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"width": 16, "heads": 2, "depth": 2, "projection": 8}
+SMALL = {"width": 16, "heads": 2, "depth": 1, "projection": 8}
 
 
 def make_start(**sizes):
@@ -33,7 +36,8 @@ def make_start(**sizes):
         image={**SMALL, "image_size": 16, "patch_size": 4, **sizes},
         text={**SMALL, "vocab_size": 30, "context_length": 7, "eos_id": 2, **sizes},
     )
-    params = models.init(model, jax.random.key(0))
+    shapes = jax.eval_shape(partial(models.init, model), jax.random.key(0))
+    params = jax.device_put(small_models.normal(shapes, 0.2))
     rng = np.random.default_rng(0)
     batch = {
         "image": rng.normal(size=(8, 16, 16, 3)).astype(np.float32),
@@ -63,6 +67,17 @@ def resolved(config, model):
     return setup.of_model(config, model, 10)._replace(normalise=lambda image: image)
 
 
+class Stepped(NamedTuple):
+    """A step of the first state, and what the step was made of."""
+
+    run: Any
+    state: Any  # before the step
+    kept: Any
+    program: Any
+    params: Any  # after the step, frozen ones too
+    metrics: Any
+
+
 def stepped(start, *frozen, **weights):
     model, params, batch = start
     config = configured(*frozen)
@@ -70,9 +85,16 @@ def stepped(start, *frozen, **weights):
         config.losses.update({name: default.loss(weight) for name, weight in weights.items()})
     run = resolved(config, model)
     state, kept = first_state(run, params)
-    step = jax.jit(train_step.make_step(run)).lower(state, kept, batch).compile()
-    state, metrics = step(state, kept, batch)
-    return run.parameters.merge(kept, state.params), metrics, step.cost_analysis()["flops"]
+    program = jax.jit(train_step.make_step(run)).lower(state, kept, batch).compile()
+    after, metrics = program(state, kept, batch)
+    params = run.parameters.merge(kept, after.params)
+    return Stepped(run, state, kept, program, params, metrics)
+
+
+@pytest.fixture(scope="module")
+def steps(start):
+    """steps(*frozen) -> Stepped of `start`, compiled once."""
+    return functools.cache(lambda *frozen: stepped(start, *frozen))
 
 
 def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
@@ -89,12 +111,11 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
     after, metrics = jax.jit(train_step.make_step(run))(state, kept, batch)
 
     def loss(params):
-        values = []
-        for k in range(2):
-            part = jax.tree.map(lambda x, k=k: x[k], parts)
+        def of_part(part):
             outputs = model.apply({"params": params}, part)
-            values.append(losses.total({"infonce": {"weight": 1.0}}, outputs, part)[0])
-        return sum(values) / 2
+            return losses.total({"infonce": {"weight": 1.0}}, outputs, part)[0]
+
+        return jax.vmap(of_part)(parts).mean()
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(params)
     assert metrics["loss"] == pytest.approx(float(value), rel=1e-6)
@@ -104,33 +125,29 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
     assert after.step == 1
 
 
-def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start):
+def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start, steps):
     model, params, batch = start
     none = {"negative_text": np.zeros((8, 2, 7), int), "negative_mask": np.zeros((8, 2), bool)}
-    with_none, plain = (
-        stepped((model, params, {**batch, **more}), **weights)[:2]
-        for more, weights in ((none, {"svlc_negative": 1.0}), ({}, {}))
-    )
-    assert with_none[1]["svlc_negative"] == 0.0
-    assert with_none[1]["is_finite"]
-    np.testing.assert_allclose(with_none[1]["loss"], plain[1]["loss"], rtol=1e-6)
+    with_none = stepped((model, params, {**batch, **none}), svlc_negative=1.0).metrics
+    assert with_none["svlc_negative"] == 0.0
+    assert with_none["is_finite"]
+    np.testing.assert_allclose(with_none["loss"], steps().metrics["loss"], rtol=1e-6)
 
 
-def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(monkeypatch):
+def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(start, steps, monkeypatch):
     monkeypatch.setattr(setup_state, "GUARD_WINDOW", 2)
-    model, params, batch = make_start(depth=1, width=8)
-    plain, guarded = (resolved(configured(), model) for _ in range(2))
-    optimization = guarded.optimization._replace(spike_guard=(10.0, 3))
-    guarded = guarded._replace(optimization=optimization)
-    runs, parts = {}, ("step", "params", "opt_state", "batch_stats")
-    for name, run in (("plain", plain), ("guarded", guarded)):
-        state, frozen = first_state(run, params)
-        step = jax.jit(train_step.make_step(run))
-        if name == "guarded":
-            state = state._replace(guard=setup_state.guard_state())
+    batch, plain = start[-1], steps()
+    optimization = plain.run.optimization._replace(spike_guard=(10.0, 3))
+    step = jax.jit(train_step.make_step(plain.run._replace(optimization=optimization)))
+    frozen, runs, parts = plain.kept, {}, ("step", "params", "opt_state", "batch_stats")
+    guarded = plain.state._replace(guard=setup_state.guard_state())
+    for name, function, state in (
+        ("plain", plain.program, plain.state),
+        ("guarded", step, guarded),
+    ):
         runs[name] = []
         for _ in range(4):
-            state, metrics = step(state, frozen, batch)
+            state, metrics = function(state, frozen, batch)
             runs[name].append((state, metrics))
     for (ours, metrics), (theirs, expected) in zip(*runs.values(), strict=True):
         for part in parts:
@@ -159,8 +176,8 @@ def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(monkeypatch)
     assert metrics["spikes_in_a_row"] == 0
 
 
-def test_without_a_guard_the_step_is_that_of_a_guard_that_does_nothing(monkeypatch):
-    model, params, batch = make_start(depth=1, width=8)
+def test_without_a_guard_the_step_is_that_of_a_guard_that_does_nothing(start, monkeypatch):
+    model, params, batch = start
     plain = resolved(configured(), model)
     state, frozen = first_state(plain, params)
 
@@ -225,10 +242,10 @@ def test_skipped_steps_are_events_and_too_many_in_a_row_end_the_run_with_their_b
 
 
 @pytest.mark.parametrize("frozen", [(), ("image",)])
-def test_a_step_is_the_gradient_of_the_loss_through_the_optimizer(start, frozen):
-    model, params, batch = start
-    run = resolved(configured(*frozen), model)
-    trained, kept = run.parameters.split(params)
+def test_a_step_is_the_gradient_of_the_loss_through_the_optimizer(start, steps, frozen):
+    model, _, batch = start
+    run, kept = steps(*frozen).run, steps(*frozen).kept
+    trained = steps(*frozen).state.params
 
     def loss(trained):
         outputs = model.apply({"params": run.parameters.merge(kept, trained)}, batch)
@@ -241,15 +258,15 @@ def test_a_step_is_the_gradient_of_the_loss_through_the_optimizer(start, frozen)
         return optax.apply_updates(trained, updates)
 
     expected = run.parameters.merge(kept, plain_step(trained))
-    found, _, _ = stepped(start, *frozen)
+    found = steps(*frozen).params
     # a step moves by up to 1e-3; biases of keys, whose gradient is only rounding, by about 1e-6
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=5e-6), found, expected)
 
 
-def test_a_frozen_tower_costs_no_backward_pass(start):
+def test_a_frozen_tower_costs_no_backward_pass(start, steps):
     _, params, _ = start
-    found, metrics, frozen = stepped(start, "image")
-    _, _, trained = stepped(start)
-    assert frozen < 0.6 * trained  # 16 patches and a class token against 7 tokens
-    jax.tree.map(np.testing.assert_array_equal, found["image"], params["image"])
-    assert metrics["grad_norm"] > 0
+    frozen, trained = steps("image"), steps()
+    costs = [each.program.cost_analysis()["flops"] for each in (frozen, trained)]
+    assert costs[0] < 0.6 * costs[1]  # 16 patches and a class token against 7 tokens
+    jax.tree.map(np.testing.assert_array_equal, frozen.params["image"], params["image"])
+    assert frozen.metrics["grad_norm"] > 0
