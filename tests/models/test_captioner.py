@@ -26,6 +26,27 @@ def make(select="patch", marks=None, **options):
         chunk=2,
         **options,
     )
+    image, text = given(select, marks)
+    return head, variables_of(head.clone(scores="all"), select), image, text, both
+
+
+def both(module, image, text):
+    return module.score(module.image(image), module.text(text))
+
+
+@functools.cache
+def variables_of(head, select):
+    shapes = jax.eval_shape(
+        functools.partial(head.init, method=both), jax.random.key(0), *given(select)
+    )
+    rng = np.random.default_rng(1)
+    return jax.device_put(
+        jax.tree.map(lambda x: (rng.normal(size=x.shape) * 0.4).astype("f4"), shapes)
+    )
+
+
+def given(select, marks=None):
+    """Features of images and texts."""
     rng = np.random.default_rng(0)
     pooled = rng.normal(size=(IMAGES, EMBED)).astype(np.float32)
     tokens = rng.normal(size=(IMAGES, 1 + PATCHES, EMBED)).astype(np.float32)
@@ -33,15 +54,7 @@ def make(select="patch", marks=None, **options):
     mask = np.arange(LENGTH)[None] <= np.array(ENDS)[:, None]
     image = types.ImageFeatures(pooled, tokens if select != "pooled" else None)
     nothing = np.zeros((len(ENDS), EMBED), np.float32)
-    text = types.TextFeatures(nothing, mask=mask, ids=ids, marks=marks)
-
-    def both(module, image, text):
-        return module.score(module.image(image), module.text(text))
-
-    init = functools.partial(head.init, method=both)
-    shapes = jax.eval_shape(init, jax.random.key(0), image, text)
-    variables = jax.tree.map(lambda x: (rng.normal(size=x.shape) * 0.3).astype("f4"), shapes)
-    return head, jax.device_put(variables), image, text, both
+    return image, types.TextFeatures(nothing, mask=mask, ids=ids, marks=marks)
 
 
 def of_one(module, image, ids):
@@ -73,10 +86,11 @@ def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
 @pytest.mark.parametrize("select", ["patch", "cls_patch", "pooled"])
 def test_every_image_token_has_a_position_of_its_own(select):
     head, variables, image, _, _ = make(select, positions=True)
-    position = variables["params"].pop("position")
-    whole = {"params": {**variables["params"], "position": position}}
-    found = apply(head, whole, image, method="image").tokens
-    tokens = apply(make(select)[0], variables, image, method="image").tokens
+    params = dict(variables["params"])
+    position = params.pop("position")
+    found = apply(head, variables, image, method="image").tokens
+    plain = head.clone(positions=False)
+    tokens = apply(plain, {"params": params}, image, method="image").tokens
     np.testing.assert_allclose(found, np.add(tokens, position), rtol=1e-6)
 
 
@@ -292,5 +306,5 @@ def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
     assert set(jax.tree.leaves(kinds["projector"])) == {"float32"}
     half = jax.tree.map(lambda x, leaf: np.asarray(x).astype(leaf.dtype), variables, shapes)
     half, image, text = jax.device_put((half, image, text))
-    expected = head.apply(variables, image, text, method=both)
-    np.testing.assert_array_equal(held.apply(half, image, text, method=both), expected)
+    expected = apply(head, variables, image, text, method=both)
+    np.testing.assert_array_equal(apply(held, half, image, text, method=both), expected)

@@ -62,7 +62,8 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
     ],
 )
 def test_pooled_and_tokens_have_unit_length_and_agree(make, compiled, family, image, count):
-    model, params, batch = make(family, image)
+    depth = {} if family in ("resnet", "swin") else {"depth": 1}
+    model, params, batch = make(family, {**depth, **image})
 
     def tower(module, pixels):
         requests = map(types.FeatureRequest, ("none", "projected"))
