@@ -29,6 +29,7 @@ def trained_tree(params, targets, dora=False, **options):
     return make(params)
 
 
+@functools.cache
 def decoder():
     model = lm.build("tiny", depth=2, remat="block")
     shapes = jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))
