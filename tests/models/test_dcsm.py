@@ -36,14 +36,8 @@ def make(**options):
     return models.HEADS["dcsm"](PATCHES, LENGTH, **{"num_functional_words": WORDS, **options})
 
 
-def init(head, features):
-    # one program: parameters do not depend on these fields, and running moments have no other
-    plain = {"standardise": "running", "functional_words": "replace", "dropout": 0.0, "chunk": 1}
-    return initial(head.clone(**plain), features)
-
-
 @functools.partial(jit, static_argnums=0)
-def initial(head, features):
+def init(head, features):
     return head.init(jax.random.key(0), *features, method=scored)
 
 
