@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support import tiny
+from tests.support import small_models, tiny
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner
 from vlc_jax.encode import batches, feature_cache
@@ -28,9 +28,13 @@ from vlc_jax.types import ImageFeatures, TextFeatures
 
 @pytest.fixture(scope="module")
 def run():
-    """Setup of the tiny model on eight devices, and its untrained parameters."""
-    setup = resolve(tiny.get_config(), "eval")
-    return setup, {"params": setup.parameters.init(), "batch_stats": {}}
+    """Setup of the tiny model on all devices, and random parameters."""
+    return with_parameters(resolve(tiny.get_config(), "eval"))
+
+
+def with_parameters(setup):
+    params = jax.device_put(small_models.normal(setup.parameters.shapes, 0.1))
+    return setup, {"params": params, "batch_stats": {}}
 
 
 @pytest.fixture
@@ -240,8 +244,7 @@ def test_cut_texts_have_the_features_of_full_ones(monkeypatch):
     with config.unlocked():
         config.text.tokenizer, config.text.context_length = "bytes", 77
         config.model.vocab_size = 300
-    setup = on_one_device(resolve(config, "eval"))
-    variables = {"params": setup.parameters.init(), "batch_stats": {}}
+    setup, variables = with_parameters(on_one_device(resolve(config, "eval")))
     lengths, tower = set(), batches.sharding.put_batch
     monkeypatch.setattr(
         batches.sharding,

@@ -62,6 +62,14 @@ def build(family, image=(), text=(), **overrides):
     options["text"] = {**options["text"], **dict(text)}
     model = models.build("clip", **options, **overrides)
 
+    same = ("remat", "scan_layers", "dtype")  # which change no parameter
+    shapes = {key: value for key, value in overrides.items() if key not in same}
+    params = parameters(models.build("clip", **options, **shapes))
+    return model, params, batch(model.image.image_size)
+
+
+@functools.cache
+def parameters(model):
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
     params = jax.tree.map_with_path(
@@ -70,7 +78,7 @@ def build(family, image=(), text=(), **overrides):
         ),
         shapes,
     )
-    return model, jax.device_put(params), batch(model.image.image_size)
+    return jax.device_put(params)
 
 
 @pytest.fixture(scope="session")

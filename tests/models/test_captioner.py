@@ -26,6 +26,32 @@ def make(select="patch", marks=None, **options):
         chunk=2,
         **options,
     )
+    image, text = given(select, marks)
+    return head, variables_of(head.clone(scores="all"), select), image, text
+
+
+def both(module, image, text):
+    return module.score(module.image(image), module.text(text))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def scores(head, variables, image, text):
+    return head.apply(variables, image, text, method=both)
+
+
+@functools.cache
+def variables_of(head, select):
+    shapes = jax.eval_shape(
+        functools.partial(head.init, method=both), jax.random.key(0), *given(select)
+    )
+    rng = np.random.default_rng(1)
+    return jax.device_put(
+        jax.tree.map(lambda x: (rng.normal(size=x.shape) * 0.4).astype("f4"), shapes)
+    )
+
+
+def given(select, marks=None):
+    """Features of images and texts."""
     rng = np.random.default_rng(0)
     pooled = rng.normal(size=(IMAGES, EMBED)).astype(np.float32)
     tokens = rng.normal(size=(IMAGES, 1 + PATCHES, EMBED)).astype(np.float32)
@@ -33,57 +59,74 @@ def make(select="patch", marks=None, **options):
     mask = np.arange(LENGTH)[None] <= np.array(ENDS)[:, None]
     image = types.ImageFeatures(pooled, tokens if select != "pooled" else None)
     nothing = np.zeros((len(ENDS), EMBED), np.float32)
-    text = types.TextFeatures(nothing, mask=mask, ids=ids, marks=marks)
-
-    def both(module, image, text):
-        return module.score(module.image(image), module.text(text))
-
-    init = functools.partial(head.init, method=both)
-    shapes = jax.eval_shape(init, jax.random.key(0), image, text)
-    variables = jax.tree.map(lambda x: (rng.normal(size=x.shape) * 0.3).astype("f4"), shapes)
-    return head, jax.device_put(variables), image, text, both
+    return image, types.TextFeatures(nothing, mask=mask, ids=ids, marks=marks)
 
 
-def of_one(module, image, ids):
-    """Log probabilities of a text alone behind its image: no mask, no cache, no other text. Padding
-    behind it, with which all texts have one length, is seen by none of its tokens.
+ROWS, SLOTS = 12, 16
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def next_tokens(decoder, params, embeds, prefix):
+    """Log probabilities of what follows each slot, for a program that all tests share."""
+
+    def run(module):
+        return module.logits(module(embeds, jnp.ones(prefix.shape, bool), prefix=prefix)[0])
+
+    return jax.nn.log_softmax(decoder.apply({"params": params}, method=run))
+
+
+def one_by_one(head, variables, before, ids, prefix=0, start=0):
+    """Log probabilities of the tokens of texts behind `before`, (images, slots, width): a text has
+    a row of its own, no cache and no mask. Padding behind it is seen by none of its tokens.
+
+    prefix: number of slots of a text that see one another, from the slot `start` on.
     """
-    seen = module.image(image).tokens
-    read = jnp.concatenate([seen, module.lm.embed(ids[None])], axis=1)
-    hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
-    found = jax.nn.log_softmax(module.lm.logits(hidden)[0, seen.shape[1] - 1 : -1])
-    return found[jnp.arange(len(ids)), ids]
+    params = variables["params"]["lm"]
+    texts = np.asarray(params["token_embedding"]["embedding"])[ids]
+    images, texts_, (slots, width) = len(before), len(ids), np.shape(before)[1:]
+    rows = np.zeros((ROWS, SLOTS, width), np.float32)  # of one shape, which compiles once
+    pairs = rows[: images * texts_].reshape(images, texts_, SLOTS, width)
+    pairs[:, :, :slots] = np.asarray(before)[:, None]
+    pairs[:, :, slots : slots + ids.shape[1]] = texts
+    slot, end = np.arange(SLOTS), np.broadcast_to(prefix, (texts_,))[:, None]
+    mask = np.zeros((ROWS, SLOTS), bool)
+    mask[: images * texts_] = np.tile((slot >= start) & (slot < end), (images, 1))
+    found = np.asarray(next_tokens(head.language_model, params, rows, mask))
+    found = found[: images * texts_].reshape(images, texts_, SLOTS, -1)
+    place = slots - 1 + np.arange(ids.shape[1])
+    return found[:, np.arange(texts_)[:, None], place, ids]  # images texts length
+
+
+def image_tokens(head, variables, image):
+    return np.asarray(apply(head, variables, image, method="image").tokens)
 
 
 @pytest.mark.parametrize("select", ["patch", "cls", "pooled"])
 def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
-    head, variables, image, text, both = make(select)
+    head, variables, image, text = make(select)
 
-    log_probs = jax.jit(functools.partial(head.apply, variables, method=of_one))
-    expected = np.zeros((IMAGES, len(ENDS)))
-    for i in range(IMAGES):
-        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
-        for t, end in enumerate(ENDS):
-            expected[i, t] = np.asarray(log_probs(one, text.ids[t]))[: end + 1].mean()
+    values = one_by_one(head, variables, image_tokens(head, variables, image), text.ids)
+    expected = values.mean(axis=2, where=text.mask)
     assert np.ptp(expected) > 0.1
-    found = np.asarray(apply(head, variables, image, text, method=both))
+    found = np.asarray(scores(head, variables, image, text))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("select", ["patch", "cls_patch", "pooled"])
 def test_every_image_token_has_a_position_of_its_own(select):
-    head, variables, image, _, _ = make(select, positions=True)
-    position = variables["params"].pop("position")
-    whole = {"params": {**variables["params"], "position": position}}
-    found = apply(head, whole, image, method="image").tokens
-    tokens = apply(make(select)[0], variables, image, method="image").tokens
+    head, variables, image, _ = make(select, positions=True)
+    params = dict(variables["params"])
+    position = params.pop("position")
+    found = apply(head, variables, image, method="image").tokens
+    plain = head.clone(positions=False)
+    tokens = apply(plain, {"params": params}, image, method="image").tokens
     np.testing.assert_allclose(found, np.add(tokens, position), rtol=1e-6)
 
 
 def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
     place, ends = np.arange(LENGTH)[None], np.array(ENDS)[:, None]
     marks = (place <= ends).astype(np.int8)  # the first token, too, which nothing predicts
-    head, variables, image, text, _ = make(marks=marks, scores="answer", prefix=(5, 2))
+    head, variables, image, text = make(marks=marks, scores="answer", prefix=(5, 2))
     text = jax.tree.map(lambda x: x[:IMAGES], text)
     has_image = np.array([False, True, False])
 
@@ -96,44 +139,41 @@ def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
         return jax.nn.log_softmax(logits)[jnp.arange(len(ids) - 1), ids[1:]]
 
     @jax.jit
-    def scores(tokens, has_image):
+    def run(tokens, has_image):
         features = image._replace(tokens=tokens, has_image=has_image)
         return head.apply(variables, features, jax.tree.map(jnp.asarray, text), method=own)[:, 0]
 
-    found = np.asarray(scores(image.tokens, has_image))
+    found = np.asarray(run(image.tokens, has_image))
     alone = jax.jit(functools.partial(head.apply, variables, method=log_probs))
     for row in (0, 2):
         expected = np.asarray(alone(text.ids[row]))[: ENDS[row]].mean()
         np.testing.assert_allclose(found[row], expected, atol=1e-5)
-    whole = np.asarray(scores(image.tokens, None))
+    whole = np.asarray(run(image.tokens, None))
     np.testing.assert_allclose(found[1], whole[1], atol=1e-6)
     assert np.abs(found[::2] - whole[::2]).min() > 1e-3
-    gradient = jax.jit(jax.grad(lambda tokens: scores(tokens, has_image).sum()))(image.tokens)
+    gradient = jax.jit(jax.grad(lambda tokens: run(tokens, has_image).sum()))(image.tokens)
     assert np.isfinite(gradient).all()
     np.testing.assert_array_equal(np.abs(gradient).max(axis=(1, 2)) > 0, has_image)
 
 
 def test_a_question_is_read_behind_its_image_and_not_scored():
-    head, variables, image, text, both = make()
+    head, variables, image, text = make()
     question = np.array([[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]])
     asked = image._replace(question=question)
     expected = np.zeros((IMAGES, len(ENDS)))
-
-    log_probs = jax.jit(functools.partial(head.apply, variables, method=of_one))
+    tokens = image_tokens(head, variables, image)
     for i, row in enumerate(question):
-        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
-        for t, end in enumerate(ENDS):
-            asked_tokens = row[row != types.NOT_ASKED]
-            read = np.concatenate([asked_tokens, text.ids[t], [0] * (3 - len(asked_tokens))])
-            values = np.asarray(log_probs(one, read.astype(np.int32)))[len(asked_tokens) :]
-            expected[i, t] = values[: end + 1].mean()
-    found = np.asarray(apply(head, variables, asked, text, method=both))
+        asked_tokens = row[row != types.NOT_ASKED]
+        read = np.stack([np.concatenate([asked_tokens, ids]) for ids in text.ids])
+        values = one_by_one(head, variables, tokens[i : i + 1], read)[0, :, len(asked_tokens) :]
+        expected[i] = values.mean(axis=1, where=text.mask)
+    found = np.asarray(scores(head, variables, asked, text))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert np.abs(found - apply(head, variables, image, text, method=both)).max() > 0.1
+    assert np.abs(found - scores(head, variables, image, text)).max() > 0.1
 
 
 def test_without_the_image_its_tokens_alone_are_left_out():
-    head, variables, image, _, _ = make(prefix=(5,))
+    head, variables, image, _ = make(prefix=(5,))
     question = np.array([[4, 7, types.NOT_ASKED], [9, types.NOT_ASKED, types.NOT_ASKED], [1, 2, 3]])
     ids, valid = np.array([[3, 4]] * IMAGES), np.array([[True, True], [True, False], [True] * 2])
 
@@ -150,8 +190,8 @@ def test_without_the_image_its_tokens_alone_are_left_out():
 
 
 def test_own_texts_have_the_score_of_all_pairs():
-    head, variables, image, text, both = make()
-    every = np.asarray(apply(head, variables, image, text, method=both))
+    head, variables, image, text = make()
+    every = np.asarray(scores(head, variables, image, text))
     own = np.array([[0, 1], [2, 3], [3, 0]])
 
     def options(module, image, text):
@@ -170,27 +210,20 @@ MARKS = np.array([[0, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 0, 1, 0], [0, 0, 0, 0
 
 
 def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
-    head, variables, image, text, both = make(marks=MARKS, scores="answer", prefix=(7, 3))
+    head, variables, image, text = make(marks=MARKS, scores="answer", prefix=(7, 3))
     without = head.clone(prefix=())
 
-    def log_probs(module, image, ids):
-        tokens = module.image(image).tokens
-        before = module.lm.embed(jnp.array([[7, 3]]))
-        read = jnp.concatenate([before, tokens, module.lm.embed(ids[None])], axis=1)
-        hidden, _ = module.lm(read, jnp.ones(read.shape[:2], bool))
-        found = jax.nn.log_softmax(module.lm.logits(hidden))[0, 1 + PATCHES :]
-        return found[jnp.arange(LENGTH), ids]
-
+    table = np.asarray(variables["params"]["lm"]["token_embedding"]["embedding"])
+    tokens = image_tokens(without, variables, image)
+    start = np.broadcast_to(table[[7, 3]], (IMAGES, 2, tokens.shape[2]))
+    before = np.concatenate([start, tokens], axis=1)
+    values = one_by_one(without, variables, before, text.ids)[:, :3]
     expected = np.zeros((IMAGES, len(MARKS)))  # 0 where no token counts
-    log_probs = jax.jit(functools.partial(without.apply, variables, method=log_probs))
-    for i in range(IMAGES):
-        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
-        for t, marks in enumerate(MARKS[:3]):
-            values = np.asarray(log_probs(one, text.ids[t]))
-            expected[i, t] = values[marks > 0].mean()  # also behind the first end of an answer
-    found = np.asarray(apply(head, variables, image, text, method=both))
+    # also behind the first end of an answer
+    expected[:, :3] = values.mean(axis=2, where=MARKS[:3] > 0)
+    found = np.asarray(scores(head, variables, image, text))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    changed = np.asarray(apply(without, variables, image, text, method=both))
+    changed = np.asarray(scores(without, variables, image, text))
     assert np.abs(changed - found)[:, :3].max() > 1e-3
 
 
@@ -199,35 +232,22 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
     [("image", {"projection": "pooled", "side": 2}), ("prompt", {"projection": "linear"})],
 )
 def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options):
-    head, variables, image, text, both = make(
+    head, variables, image, text = make(
         marks=MARKS, scores="answer", prefix=(7, 3), bidirectional=bidirectional, **options
     )
     slots = 2 + PATCHES
-    questions = (1, 3, 0)  # tokens before the answers of MARKS
-
-    def log_probs(module, image, ids, question):
-        seen = module.image(image).tokens
-        read = jnp.concatenate([seen, module.lm.embed(ids[None])], axis=1)
-        slot = jnp.arange(read.shape[1])[None]
-        prefix = (
-            (slot >= 2) & (slot < slots) if bidirectional == "image" else slot < slots + question
-        )
-        hidden, _ = module.lm(read, jnp.ones(slot.shape, bool), prefix=prefix)
-        found = jax.nn.log_softmax(module.lm.logits(hidden))[0, slots - 1 : -1]
-        return found[jnp.arange(LENGTH), ids]
-
-    expected = np.zeros((IMAGES, len(MARKS)))
-    log_probs = jax.jit(functools.partial(head.apply, variables, method=log_probs))
-    for i in range(IMAGES):
-        one = jax.tree.map(lambda x, i=i: x[i : i + 1], image)
-        for t, question in enumerate(questions):
-            values = np.asarray(log_probs(one, text.ids[t], question))
-            expected[i, t] = values[MARKS[t] > 0].mean()
-    found = np.asarray(apply(head, variables, image, text, method=both))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    causal = np.asarray(
-        apply(head.clone(bidirectional="none"), variables, image, text, method=both)
+    questions = np.array([1, 3, 0])  # tokens before the answers of MARKS
+    tokens, of_image = image_tokens(head, variables, image), bidirectional == "image"
+    values = one_by_one(
+        *(head, variables, tokens, text.ids[:3]),
+        prefix=slots if of_image else slots + questions,
+        start=2 if of_image else 0,
     )
+    expected = np.zeros((IMAGES, len(MARKS)))
+    expected[:, :3] = values.mean(axis=2, where=MARKS[:3] > 0)
+    found = np.asarray(scores(head, variables, image, text))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    causal = np.asarray(scores(head.clone(bidirectional="none"), variables, image, text))
     assert np.abs(causal - found)[:, :2].max() > 1e-3
 
     def prompt(module, image, ids):
@@ -245,9 +265,9 @@ def test_patches_that_make_no_squares_are_refused():
 
 
 def test_answers_without_marks_are_refused():
-    head, variables, image, text, both = make()
+    head, variables, image, text = make()
     with pytest.raises(errors.UsageError, match="the texts have no marks"):
-        apply(head.clone(scores="answer"), variables, image, text, method=both)
+        scores(head.clone(scores="answer"), variables, image, text)
 
 
 def test_the_captioning_loss_is_the_mean_over_all_tokens():
@@ -283,7 +303,7 @@ def test_an_unknown_reduction_is_refused():
 
 
 def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
-    head, variables, image, text, both = make(dtype=jnp.bfloat16)
+    head, variables, image, text = make(dtype=jnp.bfloat16)
     held = head.clone(param_dtype="compute")
     init = functools.partial(held.init, method=both)
     shapes = jax.eval_shape(init, jax.random.key(0), image, text)
@@ -292,5 +312,5 @@ def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
     assert set(jax.tree.leaves(kinds["projector"])) == {"float32"}
     half = jax.tree.map(lambda x, leaf: np.asarray(x).astype(leaf.dtype), variables, shapes)
     half, image, text = jax.device_put((half, image, text))
-    expected = head.apply(variables, image, text, method=both)
-    np.testing.assert_array_equal(held.apply(half, image, text, method=both), expected)
+    expected = scores(head, variables, image, text)
+    np.testing.assert_array_equal(scores(held, half, image, text), expected)

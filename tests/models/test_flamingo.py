@@ -188,14 +188,15 @@ def test_published_sizes():
         shapes = jax.eval_shape(resampler.init, jax.random.key(0), jnp.zeros((1, 256, 1024)))
     decoder = lm.build("mpt_7b", cross_every=4, cross_width=1024)
     language = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    tower = plain_llava.image_tower(24, -1, width=1024, heads=16, patch_size=14, image_size=224)
+    tower = plain_llava.image_tower(1, -1, width=1024, heads=16, patch_size=14, image_size=224)
     image = jax.eval_shape(tower.init, jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
     count = lambda tree: sum(x.size for x in jax.tree.leaves(tree))  # noqa: E731
     cross = 2 * 4096 * 512 + 2 * 1024 * 512 + 8 * 4096**2 + 4 * 4096 + 2
     assert count(language["cross"]) == 8 * cross == 1_115_815_952
     assert count(language) == 6_649_286_656 + 8 * cross
     assert count(shapes) == 63_019_008
-    assert count(image) == 303_179_776  # CLIP's tower without the projection
+    blocks = 23 * count(image["params"]["block_0"])
+    assert count(image) + blocks == 303_179_776  # CLIP's tower without the projection
 
 
 @pytest.mark.parametrize(

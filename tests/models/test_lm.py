@@ -12,7 +12,7 @@ from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models import lm, lora, rope
 
-LENGTH = 9
+LENGTH, ROPE_LENGTH = 9, 20
 KINDS = {
     "grouped": {},
     "window": {"window": 3},
@@ -82,8 +82,10 @@ def logits_of(decoder, params, ids, valid, rope_length=None):
 @pytest.mark.parametrize("name", KINDS)
 def test_steps_from_a_cache_equal_the_whole_text(name):
     decoder, params = kind(name)
-    ids, valid = left_padded(texts(), [0, 3])
-    whole = np.asarray(logits_of(decoder, params, ids, valid))
+    ids, valid = left_padded(texts(3), [0, 3, 0])
+    # of longrope alone: the others share the program of the next test
+    rope_length = None if name == "longrope" else ROPE_LENGTH
+    whole = np.asarray(logits_of(decoder, params, ids, valid, rope_length=rope_length))
 
     @jax.jit
     def part(cache, start, ids):
@@ -93,7 +95,7 @@ def test_steps_from_a_cache_equal_the_whole_text(name):
 
         return decoder.apply({"params": params}, method=run)
 
-    first, cache = part(decoder.empty_cache(2, LENGTH), 0, ids[:, :4])
+    first, cache = part(decoder.empty_cache(3, LENGTH), 0, ids[:, :4])
     steps = [first]
     for i in range(4, LENGTH):
         step, cache = part(cache, i, ids[:, i : i + 1])
@@ -109,7 +111,7 @@ def test_a_row_does_not_depend_on_padding_or_on_other_rows(name):
     ids = texts(3)
 
     def run(ids, valid):
-        return np.asarray(logits_of(decoder, params, ids, valid, rope_length=20))
+        return np.asarray(logits_of(decoder, params, ids, valid, rope_length=ROPE_LENGTH))
 
     alone = run(ids[1:2, 4:], np.ones((1, 5), bool))[0]
     for side, columns in (("left", slice(4, None)), ("right", slice(0, 5))):

@@ -29,6 +29,7 @@ def trained_tree(params, targets, dora=False, **options):
     return make(params)
 
 
+@functools.cache
 def decoder():
     model = lm.build("tiny", depth=2, remat="block")
     shapes = jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))
@@ -42,8 +43,8 @@ def decoder():
     return jax.device_put(params), compute
 
 
-def towers(make, **options):
-    model, params, batch = make("clip", **options)
+def towers(make, depth=1, **options):
+    model, params, batch = make("clip", image={"depth": depth}, text={"depth": 1}, **options)
     return params, lambda p: model.apply({"params": p}, batch).scores
 
 
@@ -71,7 +72,8 @@ def test_factors_give_the_values_and_gradients_of_merged_matrices(make, part, do
     if part == "decoder":
         (params, compute), targets = decoder(), DECODER
     else:
-        options = {"scan_layers": True, "remat": "block"} if part == "scanned" else {}
+        scanned = {"depth": 2, "scan_layers": True, "remat": "block"}
+        options = scanned if part == "scanned" else {}
         (params, compute), full = towers(make, **options), ".*/norm/scale"
         targets = PACKED if part == "packed" else TOWERS
     trained = trained_tree(params, targets, dora, full=full)
@@ -160,7 +162,10 @@ def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
 
     name = "image/patch_embedding/convolution/kernel"
     with pytest.raises(UsageError, match=f"{name} is not one: set config.lora.dropout=0"):
-        jax.eval_shape(functools.partial(attach, targets=name), make("clip")[1])
+        jax.eval_shape(
+            functools.partial(attach, targets=name),
+            make("clip", image={"depth": 1}, text={"depth": 1})[1],
+        )
     with pytest.raises(UsageError, match="stem_1/kernel is not one"):
         jax.eval_shape(functools.partial(attach, targets="image/stem_1/kernel"), make("mini")[1])
 

@@ -260,7 +260,8 @@ def test_rope_after_gives_the_place_to_the_weights_alone(features):
 
 
 def test_the_head_has_the_authors_parameters():
-    model = models.build("pacl", "L/14-336")
+    one = {"depth": 1}  # the head has the width of the towers alone
+    model = models.build("pacl", "L/14-336", image=one, text=one)
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     sizes = {
         name: sum(leaf.size for leaf in jax.tree.leaves(part))

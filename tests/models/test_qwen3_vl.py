@@ -53,12 +53,14 @@ def mosaics():
 
 
 def test_padding_changes_nothing_whether_it_is_cut_off_or_filled(model, mosaics):
-    whole = apply(*model, mosaics, method="encode_image").pooled
-    cut = apply(*model, mosaics[:, :49], method="encode_image").pooled  # 12 patches, the most
+    net, variables = model
+    encode = jax.jit(functools.partial(net.apply, method="encode_image"))
+    whole = encode(variables, mosaics).pooled
+    cut = encode(variables, mosaics[:, :49]).pooled  # 12 patches, the most
     np.testing.assert_allclose(cut, whole, atol=1e-6)
     filled = mosaics.copy()
     filled[0, 33:], filled[1, 49:], filled[2, 17:] = 3.0, -2.0, 5.0
-    again = apply(*model, filled, method="encode_image").pooled
+    again = encode(variables, filled).pooled
     np.testing.assert_array_equal(again, whole)
     assert np.abs(np.asarray(whole) - np.asarray(whole)[::-1])[0].max() > 0.05
 

@@ -62,7 +62,8 @@ def test_mini_starts_from_half_waves_and_a_class_token_without_position(make):
     ],
 )
 def test_pooled_and_tokens_have_unit_length_and_agree(make, compiled, family, image, count):
-    model, params, batch = make(family, image)
+    depth = {} if family in ("resnet", "swin") else {"depth": 1}
+    model, params, batch = make(family, {**depth, **image})
 
     def tower(module, pixels):
         requests = map(types.FeatureRequest, ("none", "projected"))
@@ -92,8 +93,9 @@ def test_a_model_without_texts_refuses_them(make):
 
 def test_options_add_exactly_their_parameters(make):
     def parameters(family, **image):
-        model, _, batch = make(family, image)
-        return jax.eval_shape(model.init, jax.random.key(0), batch)["params"]["image"]
+        model, _, batch = make(family, {"depth": 1, **image})
+        pixels = batch["image"]
+        return jax.eval_shape(model.image.init, jax.random.key(0), pixels)["params"]
 
     plain, bias = parameters("clip"), parameters("clip", projection_bias=True, patch_bias=True)
     assert "bias" not in plain["patch_embedding"]
