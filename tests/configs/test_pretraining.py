@@ -94,7 +94,7 @@ def test_siglip_goes_on_at_another_resolution_on_prepared_shards(tmp_path):
         config.model.image, config.model.text = dict(small), {**small, "projection": 16}
         config.update_from_flattened_dict(fields)
         config.examples, config.optimizer.warmup_steps = 3 * config.batch_size, 1
-        config.input.image_size, config.input.preview, config.log_every = 48, 4, 1
+        config.input.image_size, config.input.preview, config.log_every = 48, 4, 3
         config.model.remat = "none"  # compiles faster
     workdir = Workdir(tmp_path / "run")
     try:
@@ -102,6 +102,6 @@ def test_siglip_goes_on_at_another_resolution_on_prepared_shards(tmp_path):
     finally:
         workdir.close()
     assert (workdir.path / "DONE").exists()
-    losses = [row["train/sigmoid"] for row in helpers.rows(workdir.path / "metrics.jsonl")]
-    assert len(losses) == 3
-    assert np.all(np.isfinite(losses))
+    (row,) = helpers.rows(workdir.path / "metrics.jsonl")
+    assert row["step"] == 3
+    assert np.isfinite(row["train/sigmoid"])

@@ -140,15 +140,14 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
         config.update_from_flattened_dict(small["fields"])
         config.model.activation = None  # of B/32
         config.epochs, config.steps = None, 2
-        config.log_every, config.eval.batch_size, config.optimizer.warmup_steps = 1, 8, 0
+        config.log_every, config.eval.batch_size, config.optimizer.warmup_steps = 2, 8, 0
         for options in config.evals.values():
             options.image_folder = str(files["images"])
         config.input.max_bad_share = 0.1
     workdir = train(config, tmp_path / "run")
-    rows = helpers.rows(workdir / "metrics.jsonl")
-    assert len(rows) == 2
+    (row,) = helpers.rows(workdir / "metrics.jsonl")  # one: a curve of two costs as much as a step
     for loss in config.losses:
-        assert all(row[f"train/{loss}"] > 0 for row in rows), loss
+        assert row[f"train/{loss}"] > 0, loss
     assert (workdir / "evals/retrieval/2.json").exists() == is_evaluated
     env = json.loads((workdir / "env.json").read_text())
     parts = env["parameters"]
@@ -193,13 +192,13 @@ def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, 
         config.model.image.update(recipes.SMALL)
         config.model.text.projection = 16
         config.model.image.update({"projection": 16} if family == "clip" else {})
-        config.epochs, config.steps, config.log_every, config.input.max_bad_share = None, 2, 1, 0.1
+        config.epochs, config.steps, config.log_every, config.input.max_bad_share = None, 2, 2, 0.1
         config.optimizer.warmup_steps = 0
     workdir = train(config, tmp_path / "run")
-    rows = helpers.rows(workdir / "metrics.jsonl")
+    (row,) = helpers.rows(workdir / "metrics.jsonl")
     (loss,) = config.losses
     assert loss == {"clip": "infonce", "siglip": "sigmoid_negatives"}[family]
-    assert [row[f"train/{loss}"] > 0 for row in rows] == [True, True]
+    assert row[f"train/{loss}"] > 0
     parts = json.loads((workdir / "env.json").read_text())["parameters"]
     connector = (24 + 1) * 16 + (16 + 1) * 16
     assert parts["text"] == connector
