@@ -85,28 +85,28 @@ def test_a_copy_removed_for_another_process_is_made_again(folder, tmp_path):
 
 
 def test_a_stage_that_is_emptied_while_workers_read_costs_no_record(folder, tmp_path):
-    expected = take(12, ShardsSource(path=folder, shuffle="blocks"))
+    expected = take(24, ShardsSource(path=folder, shuffle="blocks"))
     source = ShardsSource(path=folder, shuffle="blocks", stage=tmp_path / "stage")
-    is_over, removed = threading.Event(), []
+    is_over, is_emptied = threading.Event(), threading.Event()
 
     def empty():
         while not is_over.wait(0.001):
             # copies that are being made, too
             for path in (tmp_path / "stage").glob("*.array_record*"):
                 path.unlink(missing_ok=True)
-                removed.append(path.suffix)
+                is_emptied.set()
 
     thread = threading.Thread(target=empty)
     with loader(source, workers=1, threads=2) as batches:
         assert_equal(batches, expected[:1])
         thread.start()
         try:
-            # some in which files were there to be removed
+            # the batches that the worker has ready may be read before the thread has begun
+            assert is_emptied.wait(60)
             assert_equal(batches, expected[1:])
         finally:
             is_over.set()
             thread.join()
-    assert removed
 
 
 @pytest.mark.parametrize("is_begun_anew", [False, True])
