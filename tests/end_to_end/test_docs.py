@@ -108,17 +108,19 @@ def commands(page: str) -> list[str]:
     ]
 
 
-def readers(command: str, page: str) -> list[str] | None:
-    """What the page has before the folder of the run that the command trains, where others name it;
-    None of another command, and of the README, whose runs are those of a new user.
+def words_before_run(command: str, page: str) -> list[str] | None:
+    """The word before a run's folder wherever else the page names it, such as
+    `--config.init_from=`; [] for a run that nothing reads.
+
+    None for a command that trains no run, and for the README, all of whose commands run whole.
     """
     starts = re.match(r"python -m vlc_jax\.main --config .*--workdir (\S+)", command)
     if starts is None or page == "README.md":
         return None
     text = "\n".join([*commands(page), *programs(page)])
-    found = re.findall(rf"(\S+[= ]|\S*){re.escape(starts[1])}(?![\w/])", text)
-    found.remove("--workdir ")
-    return found
+    before = re.findall(rf"(\S+[= ]|\S*){re.escape(starts[1])}(?![\w/])", text)
+    before.remove("--workdir ")  # of the command itself
+    return before
 
 
 def steps(page: str) -> list[tuple[str, str]]:
@@ -200,11 +202,11 @@ def test_every_command_of_a_page_runs(page, folder):
             (folder / "program.py").write_text(text)
             words = ["program.py"]
         else:
-            words, read = shrunken(text, sha256), readers(text, page)
-            if read and all(each.endswith("init_from=") for each in read):  # not its results
+            words, before = shrunken(text, sha256), words_before_run(text, page)
+            if before and all(word.endswith("init_from=") for word in before):  # not its results
                 words.append("--config.evals={}")
             # tests/configs/test_config_training.py trains its config
-            if read == []:
+            if before == []:
                 words[1] = "tests.support.until_compiled"
         done = helpers.python(*words, cwd=folder)
         assert done.returncode == 0, f"{text}\n{done.stderr}"

@@ -145,7 +145,8 @@ def test_a_recipe_trains_what_it_says_on_published_files(recipe, data, tmp_path)
             options.image_folder = str(files["images"])
         config.input.max_bad_share = 0.1
     workdir = train(config, tmp_path / "run")
-    (row,) = helpers.rows(workdir / "metrics.jsonl")  # one: a curve of two costs as much as a step
+    (row,) = helpers.rows(workdir / "metrics.jsonl")  # of two rows the report draws curves
+    assert row["step"] == 2
     for loss in config.losses:
         assert row[f"train/{loss}"] > 0, loss
     assert (workdir / "evals/retrieval/2.json").exists() == is_evaluated

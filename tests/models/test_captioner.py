@@ -62,7 +62,7 @@ def given(select, marks=None):
     return image, types.TextFeatures(nothing, mask=mask, ids=ids, marks=marks)
 
 
-ROWS, SLOTS = 12, 16
+ROWS, SLOTS = 12, 16  # pairs and slots of the largest case below
 
 
 @functools.partial(jax.jit, static_argnums=0)
