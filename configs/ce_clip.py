@@ -13,15 +13,15 @@ A threshold is the mean gap between captions and one kind of negatives in the st
 kind has its place among a caption's negatives, which stays empty where a caption offers none. The
 authors have four: two nouns exchanged, and an adjective, a noun or a verb filled in by
 distilroberta. On COCO here are three, by word tables: two objects exchanged, an object replaced,
-and another word replaced (SVLC's rules). negatives=given reads the first four of a table of yours,
-one kind in each place; where a kind is missing, those behind it move up.
+and another word replaced (SVLC's rules). kinds=swap+noun+verb takes those of a table of yours, each
+text of the column "negatives" with its kind in "negative_kinds".
 
 as_released: the losses that the released code computes (vlc_jax/losses/ce_clip.py): its text-text
 loss, its thresholds, missing negatives as empty texts among the negatives of all images, and equal
 captions as negatives of each other.
 
 Arguments: data=scenes|coco; as_released; the arguments of configs/clip_ft.py; with data=coco also
-negatives=rules, or given (the column "negatives" of a table).
+kinds.
 """
 
 from ml_collections import ConfigDict
@@ -33,7 +33,7 @@ OPTIONS = {"as_released": False}
 COCO = clip_ft.COCO | {
     "sets": f"{pretrained.ARO}+valse+sugarcrepe",
     "batch": 1512,  # 378 on each of 4 GPUs: scripts/run_multiple_nodes.sh, as all numbers below
-    "negatives": arguments.OneOf("rules", "given"),
+    "kinds": "",  # joined by +; "": of the rules
 }
 RULES = {
     "crepe_swap": {"classes": ("object",)},
@@ -63,14 +63,25 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             finetuning.use_negatives(config, len(names), **dict.fromkeys(names, 1.0))
             negatives.fallback = "one_each"
             return config
-        if args.negatives == "given":
-            pretrained.use_given_negatives(config, 4)
-            # a threshold is of a place
-            negatives.generators = ConfigDict({"from_record_in_order": 1.0})
-        else:
-            shares = dict.fromkeys(RULES, 1.0)
-            pretrained.use_texts(negatives, len(RULES), "one_each", shares, **RULES)
+        names, options = [*RULES], RULES
+        if args.kinds:
+            names, options = [f"from_record:{kind}" for kind in _kinds(args.kinds)], {}
+            columns = {"negatives_column": "negatives", "negative_kinds_column": "negative_kinds"}
+            pretrained.use_columns(config, **columns)
+        shares = dict.fromkeys(names, 1.0)
+        pretrained.use_texts(negatives, len(names), "one_each", shares, **options)
         config.epochs = 10.0
         config.optimizer.learning_rate = 5e-6
         config.optimizer.weight_decay = 0.1
     return config
+
+
+def _kinds(text: str) -> list[str]:
+    """Raises ValueError for an empty kind and for one that comes twice."""
+    kinds = text.split("+")
+    if not all(kinds) or len({*kinds}) < len(kinds):
+        raise ValueError(
+            "kinds are different names, joined by +, as in kinds=swap+noun+verb: each has a "
+            f"threshold; got kinds={text}"
+        )
+    return kinds

@@ -95,11 +95,12 @@ def hard_texts() -> dict:
     """Number and sources of hard negatives or hard positives per caption. Default: none."""
     return {
         "count": 0,  # per caption; 0: the batch has none
-        # name -> share. "from_record": all texts of the records ("from_record_in_order": the first
-        # ones); "other_captions": the other captions of the record, as positives; else a generator
-        # (a key of NEGATIVES or POSITIVES in input_pipeline/hard_texts/), whose texts were made
-        # when the data were prepared, or are made from the caption at each reading. A generator of
-        # share 0 is used by fallback "replace" only.
+        # name -> share. "from_record": all texts of the records ("from_record:KIND": of a kind,
+        # "from_record_in_order": the first ones); "other_captions": the record's others, as
+        # positives; else a generator (a key of NEGATIVES or POSITIVES in
+        # input_pipeline/hard_texts/), whose texts were made when the data were prepared, or are
+        # made from the caption at each reading. A generator of share 0 is used by fallback
+        # "replace" only.
         "generators": {"from_record": 1.0},
         # If a generator returns no text: skip (masked) | replace (another generator's text) | self
         # (the caption itself; positives only) | one_each (text k is of the k-th generator by the

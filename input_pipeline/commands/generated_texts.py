@@ -107,7 +107,12 @@ def _lists(stored: Sequence[Sequence[str]], record: Record) -> list[list[str]]:
 def make(
     negatives: Sequence[str], positives: Sequence[str], options: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Generator]]:
-    """Generators of hard negatives and positives by name. Raises ValueError for unknown ones."""
+    """Generators of hard negatives and positives by name.
+
+    Raises ValueError for unknown ones, and for one that is named twice."""
+    for names in (negatives, positives):
+        if len({*names}) < len(names):
+            raise ValueError(f"a generator makes its texts once; got {','.join(names)}")
     for name in options:
         if name not in (*negatives, *positives):
             raise ValueError(f"options for the generator {name!r}, which is not requested")

@@ -27,14 +27,15 @@ class HardTexts:
 
     count: texts per caption; 0: none.
     shares: name -> share of the texts. "from_record": texts of the record, of any kind, drawn;
-      "from_record_in_order": the first ones, in the record's order; "other_captions" (positives
-      only): captions of the record besides this one. A generator's name: the record's texts of that
+      "from_record:KIND": of that kind alone; "from_record_in_order": the first ones, in the
+      record's order; "other_captions" (positives only): captions of the record besides this one. A
+      generator's name: the record's texts of that
       kind; if it has none, the generator makes them now. A generator with share 0 is a fallback
       only, for fallback="replace".
     fallback: if a generator has no (further) text: "skip" (masked), "replace" (another generator,
       drawn by the remaining shares, share 0 last) or "self" (the caption). "one_each": text k is
       of the k-th name by the alphabet, masked if it has none.
-    generators: name -> generator, for every name that is not of `OF_RECORD`.
+    generators: name -> generator, for every name that reads no texts of the record.
     of_positives: (negatives only) further negatives per hard positive, as DAC makes them from the
       sentences of a bag. They follow the caption's negatives, in the order of the positives. With
       "from_record" among the shares, the record's negatives are those of its positives, one each in
@@ -72,12 +73,17 @@ def make_hard_texts(
         for name in options:
             if name not in shares:
                 raise ValueError(f"{side}: options for {name!r}, which is not among {[*shares]}")
-        names = [name for name in shares if name not in OF_RECORD]
+        names = [name for name in shares if not is_of_record(name)]
         known = generator_table(side) if table is None and names else table or {}
         built = {name: make_generator(side, known, name, options.get(name, {})) for name in names}
     texts = HardTexts(count, shares, fallback, built, of_positives)
     check(side, texts)
     return texts
+
+
+def is_of_record(name: str) -> bool:
+    """True for names that read texts of the record, instead of making them."""
+    return name in OF_RECORD or name.startswith(f"{FROM_RECORD}:")
 
 
 def generator_table(side: str) -> Mapping[str, Callable[..., Generator]]:
@@ -214,7 +220,8 @@ def check(side: str, texts: HardTexts) -> None:
         raise ValueError(
             f"{side}: fallback='replace' needs a second generator; got {[*texts.shares]}"
         )
-    lacking = [name for name in texts.shares if name not in (*OF_RECORD, *texts.generators)]
+    of_record = [name for name in texts.shares if is_of_record(name)]
+    lacking = [name for name in texts.shares if name not in (*of_record, *texts.generators)]
     if texts.count and lacking:
         raise ValueError(f"{side}: no generator was made for {lacking[0]!r}")
     if texts.of_positives and not texts.generators:
@@ -319,14 +326,15 @@ def _pool(
         pool = list(map(str, stored))
     else:
         pairs = zip(stored, stored_kinds, strict=True) if stored_kinds else ()
-        pool = [text for text, kind in pairs if kind == name]
+        wanted = name.removeprefix(f"{FROM_RECORD}:")
+        pool = [text for text, kind in pairs if kind == wanted]
     useless = ("", str(caption).strip())
     pool = list(dict.fromkeys(text for text in pool if text.strip() not in useless))
     if name == IN_ORDER:
         return pool[::-1]
     if pool:
         return [pool[index] for index in rng.permutation(len(pool))]
-    if name in OF_RECORD:
+    if is_of_record(name):
         return []
     # reversed: a generator returns its best text first, and `take` pops from the end
     return [*texts.generators[name](text_of(caption), rng, texts.count, scene)][::-1]

@@ -65,6 +65,7 @@ class Report:
     without_image: int = 0  # records
     with_negatives: int = 0
     with_positives: int = 0
+    kinds: collections.Counter[str] = field(default_factory=collections.Counter)  # SIDE/KIND
     tokens: int = 0  # the rest only with a tokenizer
     unknown_tokens: int = 0
     full_captions: int = 0  # reach the context length: cut, or just as long
@@ -94,28 +95,40 @@ class Report:
         values = json.loads(text)
         counts = {int(number): count for number, count in values["words"].items()}
         values |= {"words": collections.Counter(counts)}
-        return cls(**values | {"sizes": collections.Counter(values["sizes"])})
+        values |= {name: collections.Counter(values[name]) for name in ("sizes", "kinds")}
+        return cls(**values)
 
     def check_hard_texts(self, sides: Mapping[str, HardTexts]) -> None:
         """Checks the stored hard texts against the sides that training draws from.
 
-        Raises DataError if a side draws from records only and no inspected record has texts,
-        ValueError if stored texts were made by another version of their generator.
+        Raises DataError if a side draws from records only and no inspected record has texts, or
+        none of a kind that it draws; ValueError if stored texts were made by another version of
+        their generator.
         """
         sampling.check_stored(
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
         )
         stored = {"negatives": self.with_negatives, "positives": self.with_positives}
         for side, texts in sides.items():
-            has = dict.fromkeys(sampling.OF_RECORD, stored[side])
-            has[sampling.OTHER_CAPTIONS] = self.captions > self.looked_at
             names = [*texts.shares]
+            has = dict.fromkeys(names, stored[side])
+            has[sampling.OTHER_CAPTIONS] = self.captions > self.looked_at
             is_without = not texts.generators and not any(has[name] for name in names)
             if texts.count and self.looked_at and is_without:
                 raise DataError(
                     f"{side}: {texts.count} texts {' or '.join(map(repr, names))} are required, "
                     f"but none of the {self.looked_at:,} records looked at has any; name a "
                     "generator in `generators`, or a column that holds them"
+                )
+            of_kind = f"{sampling.FROM_RECORD}:"
+            wanted = [name for name in names if name.startswith(of_kind)] if texts.count else []
+            found = {each.partition("/")[2] for each in self.kinds if each.startswith(f"{side}/")}
+            lacking = [name for name in wanted if name.removeprefix(of_kind) not in found]
+            if self.looked_at and lacking:
+                raise DataError(
+                    f"{side}: {' and '.join(map(repr, lacking))} of none of the "
+                    f"{self.looked_at:,} records looked at; their kinds are {sorted(found)}, which "
+                    f"the source's option {side.removesuffix('s')}_kinds_column reads"
                 )
 
     def check_tokenizer(self) -> None:
@@ -327,6 +340,8 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
         report.sizes[size] += 1
     report.with_negatives += any(record.negatives)
     report.with_positives += any(record.positives)
+    for side, of in (("negatives", record.negative_kinds), ("positives", record.positive_kinds)):
+        report.kinds.update(f"{side}/{kind}" for kind in {*itertools.chain(*of)})
     if tokenizer is None:
         return
     # also of vectors: raises DataError for a text that has none

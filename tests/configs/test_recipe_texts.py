@@ -66,10 +66,15 @@ def test_words_that_a_language_model_fills_in_are_the_authors_too():
     }
 
 
-def test_given_negatives_of_ce_clip_keep_their_places():
-    config = ce_clip.get_config("data=coco,negatives=given,path=table.jsonl")
-    texts = data.hard_texts(config)["negatives"]
-    drawn = sampling.draw(
-        texts, "a dog", ["a cat", "a hog", "no dog"], (), np.random.default_rng(0), None
-    )
-    assert drawn == ["a cat", "a hog", "no dog"]
+def test_given_negatives_of_ce_clip_keep_the_places_of_their_kinds():
+    config = ce_clip.get_config("data=coco,kinds=swap+noun+verb,path=table.jsonl")
+    assert config.input.source_options.negative_kinds_column == "negative_kinds"
+    texts, rng = data.hard_texts(config)["negatives"], np.random.default_rng(0)
+    held, kinds = ["a hog", "no dog", "a dog runs"], ["noun", "other", "verb"]
+    assert sampling.draw(texts, "a dog", held, kinds, rng, None) == ["a hog", "", "a dog runs"]
+
+
+@pytest.mark.parametrize("kinds", ["swap+", "swap+noun+swap"])
+def test_kinds_of_ce_clip_are_names_that_differ(kinds):
+    with pytest.raises(ValueError, match=r"kinds are different names.* got kinds=swap"):
+        ce_clip.get_config(f"data=coco,kinds={kinds},path=table.jsonl")

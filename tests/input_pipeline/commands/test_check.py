@@ -367,3 +367,8 @@ def test_given_texts_that_no_record_has_are_noticed_before_training():
         report.check_hard_texts(others)
     report.captions = 10
     report.check_hard_texts(others)
+    report.kinds.update(["positives/noun", "negatives/verb"])
+    report.check_hard_texts({"positives": HardTexts(1, {"from_record:noun": 1.0})})
+    of_verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
+    with pytest.raises(DataError, match=r"'from_record:verb' of none of the 9 .* are \['noun'\]"):
+        report.check_hard_texts(of_verbs)

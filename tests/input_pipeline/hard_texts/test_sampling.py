@@ -67,6 +67,17 @@ def test_one_of_each_kind_stands_in_its_place_and_a_missing_one_leaves_it_empty(
     assert draw(texts, stored=["a"], kinds=["x"]) == ["a", "three two one", ""]
 
 
+def test_a_kind_of_the_record_has_its_texts_alone_and_no_generator():
+    texts = make(
+        count=3,
+        generators={"from_record:x": 1.0, "from_record:q": 1.0, "x": 1.0},
+        fallback="one_each",
+    )
+    assert not texts.generators.keys() & {"from_record:x", "from_record:q"}
+    first, second, third = draw(texts)
+    assert (first, {second, third}) == ("", {"a", "b"})
+
+
 def test_other_captions_of_the_record_are_positives():
     texts = make("positives", count=2, generators={"other_captions": 1.0})
     rng, others = np.random.default_rng(0), ["one", "one two", "two"]
