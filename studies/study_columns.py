@@ -104,15 +104,21 @@ LABELS = {  # run -> its name in tables
         )
     },
     **{
-        f"{name}_balanced_52": f"{label}, negatives balanced to 52 %"
-        for name, label in (
-            ("ce_clip", "CE-CLIP"),
-            ("degla", "DeGLA"),
-            ("fsc_clip_local", "FSC-CLIP"),
+        f"{name}{end}": f"{label}, {what}"
+        for name, label, kept in (
+            ("ce_clip", "CE-CLIP", 60),
+            ("degla", "DeGLA", 39),
+            ("fsc_clip_local", "FSC-CLIP", 39),
+        )
+        for end, what in (
+            ("_balanced_52", "negatives balanced to 52 %"),
+            ("_random", f"{kept} % of its negatives at random"),
         )
     },
     "texts_52_each": "CE-CLIP's negatives, balanced to 52 %",
+    "texts_random_each": "CE-CLIP's negatives, 60 % at random",
     "texts_52_four": "DeGLA's negatives, balanced to 52 %",
+    "texts_random_four": "DeGLA's negatives, 39 % at random",
     "minilm": "cosine with vectors of MiniLM",
     "minilm_pacl": "PACL with vectors of MiniLM",
     "minilm_pacl_1d": "PACL + RoPE with vectors of MiniLM",

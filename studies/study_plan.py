@@ -128,12 +128,27 @@ PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=per
 BALANCES = (60, 52)
 
 
-# Of part f: method -> the run that stores its negatives balanced, and their kinds, for CE-CLIP,
-# which has a threshold for each. FSC-CLIP draws three of DeGLA's four, of the same generators.
+class Balanced(NamedTuple):
+    """Runs of part f: a method with balanced negatives, and with as many drawn at random.
+
+    texts, random: runs that store the negatives.   kept: share that `texts` keeps, and so `random`.
+    source: method whose negatives these are.   kinds: for CE-CLIP, which has a threshold for each.
+    """
+
+    texts: str
+    random: str
+    kept: float
+    source: str
+    kinds: tuple[str, ...] = ()
+
+
+_EACH = ("scenes_replace", "scenes_reverse", "scenes_swap")
+_FOUR = Balanced("texts_52_four", "texts_random_four", 0.39, "degla")
+# FSC-CLIP draws three of DeGLA's four, of the same generators.
 BALANCED = {
-    "ce_clip": ("texts_52_each", ("scenes_replace", "scenes_reverse", "scenes_swap")),
-    "degla": ("texts_52_four", ()),
-    "fsc_clip_local": ("texts_52_four", ()),
+    "ce_clip": Balanced("texts_52_each", "texts_random_each", 0.6, "ce_clip", _EACH),
+    "degla": _FOUR,
+    "fsc_clip_local": _FOUR,
 }
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
@@ -293,14 +308,19 @@ def _new_methods() -> list[Run]:
         Run(name, config, base, flags=FLAGS.get(name, ()), evals=MATCHING.get(name, {}))
         for name, (config, base) in NEW.items()
     ]
-    by_name, goal = {run.name: run for run in paired}, (f"--balance={BALANCES[-1] / 100}",)
+    by_name, goal = {run.name: run for run in paired}, f"--balance={BALANCES[-1] / 100}"
     texts = [
-        Run("texts_52_each", "ce_clip", tool="texts", flags=goal),
-        Run("texts_52_four", "degla", tool="texts", flags=goal),
+        Run(name, of.source, tool="texts", flags=(flag,))
+        for of in dict.fromkeys(BALANCED.values())
+        for name, flag in ((of.texts, goal), (of.random, f"--keep={of.kept}"))
+    ]
+    random = [
+        by_name[name]._replace(name=f"{name}_random", texts=of.random, kinds=of.kinds)
+        for name, of in BALANCED.items()
     ]
     paired += [
-        by_name[name]._replace(name=f"{name}_balanced_52", texts=of, kinds=kinds)
-        for name, (of, kinds) in BALANCED.items()
+        by_name[name]._replace(name=f"{name}_balanced_52", texts=of.texts, kinds=of.kinds)
+        for name, of in BALANCED.items()
     ]
     of_table = [Run(name, *OTHERS[name]) for name in OTHERS if name in study_columns.METHODS]
     blind = [
@@ -315,7 +335,7 @@ def _new_methods() -> list[Run]:
         for name, (option, base) in UNTRAINED.items()
     ]
     corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
-    return [*texts, *paired, *blind, *untrained, *corrected]
+    return [*texts, *paired, *random, *blind, *untrained, *corrected]
 
 
 def _live_heads() -> list[Run]:
