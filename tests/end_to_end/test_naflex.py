@@ -1,4 +1,4 @@
-"""SigLIP 2 NaFlex from a folder of Hugging Face: config, scores, finetuning, crops that do not fit."""
+"""SigLIP 2 NaFlex from a folder of Hugging Face: config, scores, finetuning, unfit crops."""
 
 import functools
 import json

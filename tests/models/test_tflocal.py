@@ -93,7 +93,6 @@ def test_a_score_is_that_of_a_transformer_over_the_pairs_tokens_up_to_the_end_of
 
 
 def test_the_gradient_of_every_parameter_and_feature_is_the_slope_of_these_formulas(given):
-    variables, image, text = given
     rng = np.random.default_rng(1)
     weights = rng.normal(size=(IMAGES, 6)).astype(np.float32)
 
