@@ -16,7 +16,7 @@ Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz 
 path (COCO captions JSON, a table, or a folder that vlc-jax prepare wrote); image_folder;
 validation (a table or such a folder, for retrieval); root (a folder of published sets, as vlc-jax
 benchmarks lists them, to evaluate at the end); sets (of it, joined by +; default: those of the
-numbers above, but ImageNet); batch; variant; schedule.
+numbers above, but ImageNet); batch; family, variant and size as in configs/clip_ft.py; schedule.
 """
 
 from types import SimpleNamespace
@@ -30,7 +30,9 @@ ARGUMENTS = {
     **pretrained.FINETUNING,
     "sets": f"{pretrained.RETRIEVAL}+replace+swap",
     "batch": 512,  # 128 on each of 4 GPUs
+    "family": arguments.OneOf(*pretrained.FAMILIES_OF_CLIP),
     "variant": "B/32",
+    "size": 224,
     "schedule": arguments.OneOf("cosine", "svlc_parity"),
 }
 
@@ -43,7 +45,7 @@ def make(args: SimpleNamespace) -> ConfigDict:
     """The config for parsed arguments, which HN and HP+HN change."""
     config = default.get_config()
     with config.unlocked():
-        pretrained.use_clip(config, args)
+        pretrained.FAMILIES[args.family](config, args, args.size)
         pretrained.five_epochs(config, args)
         # 5 times over 591,753 captions; a record here is an image with its five captions, of which
         # an epoch draws one. For a table with a row per caption: --config.epochs=5

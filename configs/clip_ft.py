@@ -14,7 +14,8 @@ data=coco (published weights and files) with weights (OpenAI's ViT-B/32); tokeni
 clip); path (NegCLIP's TSV, a table, COCO captions JSON, or a folder that vlc-jax prepare wrote);
 image_folder; validation (a table or such a folder, for retrieval); root (a folder of published
 sets, as vlc-jax benchmarks lists them, to evaluate at the end); sets (of it, joined by +; default:
-those of the numbers above); batch; variant.
+those of the numbers above); batch; family (clip; clip_hf, MetaCLIP 2 and RoBERTa; pe; openvision,
+also CLIPA), variant and size (pixels) of other weights.
 """
 
 from types import SimpleNamespace
@@ -29,7 +30,9 @@ COCO = {
     **pretrained.FINETUNING,
     "sets": f"{pretrained.ARO}+{pretrained.RETRIEVAL}",
     "batch": 256,  # NegCLIP's README, like epochs, warmup and learning rate
+    "family": arguments.OneOf(*pretrained.FAMILIES_OF_CLIP),
     "variant": "B/32",
+    "size": 224,
 }
 
 
@@ -43,7 +46,7 @@ def make(args: SimpleNamespace, table: str = "negclip") -> ConfigDict:
         return finetuning.make(args)
     config = default.get_config()
     with config.unlocked():
-        pretrained.use_clip(config, args)
+        pretrained.FAMILIES[args.family](config, args, args.size)
         pretrained.five_epochs(config, args)
         if args.path.endswith(".tsv"):
             pretrained.read(config, pretrained.source_of(args.path, args.image_folder, table))

@@ -15,7 +15,7 @@ random (ARO's shuffle). From their code: the temperature is learned from 1.
 
 Arguments: data=scenes|coco; with data=scenes the arguments of configs/common/heads.py;
 opposite=image (hard images), or text (as the authors train: none, and per caption a further text
-with words or objects exchanged). With data=coco the arguments of configs/clip_ft.py; size;
+with words or objects exchanged). With data=coco the arguments of configs/clip_ft.py;
 image_tower, text_tower=locked|unlocked; tagger=spacy:en_core_web_sm.
 """
 
@@ -29,7 +29,7 @@ from vlc_jax.configs.common import arguments, finetuning, heads, pretrained
 SCENES = heads.SCENES | heads.TOWERS | {"opposite": arguments.OneOf("image", "text")}
 COCO = clip_ft.COCO | heads.TOWERS
 COCO |= {"sets": "vg_attribution+sugarcrepe"}
-COCO |= {"batch": 1024, "size": 224, "tagger": "spacy:en_core_web_sm"}
+COCO |= {"batch": 1024, "tagger": "spacy:en_core_web_sm"}
 SHUFFLE = "shuffle_nouns_and_adjectives"
 
 
@@ -51,7 +51,6 @@ def _on_scenes(args: SimpleNamespace) -> ConfigDict:
 def _on_coco(args: SimpleNamespace) -> ConfigDict:
     config = clip_ft.make(args)
     with config.unlocked():
-        config.input.image_size = args.size
         # no random crops: the authors store the embeddings of CLIP's own preprocessing
         config.input.crop = config.input.eval_crop or "centre"
         options = {SHUFFLE: pretrained.AUTHORS | {"tagger": args.tagger}}

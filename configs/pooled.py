@@ -14,7 +14,7 @@ scores are those of the towers; features can be stored (vlc-jax cache_features).
 
 Arguments: data=scenes|coco; rule=maxsim|c2lip|pacl|sparc; image_tower, text_tower=locked|unlocked.
 With data=scenes the arguments of configs/common/heads.py, and hard_images=0. With data=coco the
-arguments of configs/clip_ft.py, and size.
+arguments of configs/clip_ft.py.
 """
 
 from ml_collections import ConfigDict
@@ -25,7 +25,7 @@ from vlc_jax.configs.common import arguments, heads, pretrained
 RULE = {"rule": arguments.OneOf("maxsim", "c2lip", "pacl", "sparc")}
 SCENES = heads.SCENES | heads.TOWERS | RULE | {"hard_images": 1}
 COCO = clip_ft.COCO | heads.TOWERS | RULE
-COCO |= {"batch": 1024, "size": 224, "sets": pretrained.RETRIEVAL}
+COCO |= {"batch": 1024, "sets": pretrained.RETRIEVAL}
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
@@ -36,7 +36,6 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         if is_scenes:
             config.optimizer.learning_rate = 1e-3
         else:
-            config.input.image_size = args.size
             config.input.crop = config.input.eval_crop or "centre"
             heads.adam(config, rate=1e-3, epochs=50.0)
         heads.use_pooled(config, args.rule)

@@ -17,8 +17,7 @@ the data on the scenes.
 Arguments: data=scenes|coco; hidden, depth (of the transformer; hidden is a multiple of 16 on the
 scenes, of 64 on COCO); blocks (sub-batches per step: 1 of 16 rows on the scenes, 4 of the batch of
 256 on COCO); image_tower, text_tower=locked|unlocked. With data=scenes the arguments of
-configs/common/heads.py, and hard_images=0. With data=coco the arguments of configs/clip_ft.py, and
-size.
+configs/common/heads.py, and hard_images=0. With data=coco the arguments of configs/clip_ft.py.
 """
 
 from ml_collections import ConfigDict
@@ -29,7 +28,7 @@ from vlc_jax.configs.common import arguments, heads
 SCENES = heads.PLAIN_SCENES | heads.TOWERS
 SCENES |= {"steps": 3000, "hidden": 64, "depth": 2, "blocks": 1, "hard_images": 1}
 COCO = clip_ft.COCO | heads.TOWERS
-COCO |= {"hidden": 512, "depth": 4, "blocks": 4, "size": 224, "sets": "sugarcrepe+bivlc"}
+COCO |= {"hidden": 512, "depth": 4, "blocks": 4, "sets": "sugarcrepe+bivlc"}
 
 
 def get_config(argument: arguments.Argument = None) -> ConfigDict:
@@ -41,7 +40,6 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
             config.optimizer.learning_rate = 1e-3
             config.batch_size = 16 * args.blocks
         else:
-            config.input.image_size = args.size
             config.input.crop = config.input.eval_crop or "centre"
             heads.adam(config, rate=1e-4, epochs=5.0)
         sizes = {"hidden": args.hidden, "depth": args.depth}

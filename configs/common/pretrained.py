@@ -170,6 +170,8 @@ FAMILIES = {
     "openvision": use_openvision,
     "dinov2": use_dinov2,
 }
+# those whose loss is CLIP's: arguments of the recipes for CLIP, beside `size`
+FAMILIES_OF_CLIP = ("clip", "clip_hf", "pe", "openvision")
 OF_WEIGHTS = ("blip", "xvlm", "qwen3_vl")  # families whose whole config comes from the weights
 
 

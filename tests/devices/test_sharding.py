@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from vlc_jax import types
+from vlc_jax import models, setup, types
+from vlc_jax.configs import default
 from vlc_jax.devices import runtime as devices
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.setup import optimizer
+from vlc_jax.setup import state as setup_state
 
 pytestmark = pytest.mark.devices
 
@@ -129,6 +131,22 @@ def test_optimizer_state_lies_like_its_parameters():
         assert moment.sharding.spec == PartitionSpec("fsdp", None)
         assert len(moment.addressable_shards) == 8
         assert moment.addressable_shards[0].data.shape == (32, 128)
+
+
+def test_a_teacher_lies_like_the_parameters_that_it_follows():
+    config = default.get_config()
+    with config.unlocked():
+        config.losses = {"infonce": default.loss(1.0), "distill": default.loss(1.0)}
+    run = setup.of_model(config, models.build("clip", "B/32"), 10_000)
+    run = run._replace(mesh=sharding.make_mesh(data=1, fsdp=8))
+    state = setup_state.state_shapes(run, {})
+    teacher, params = (
+        jax.tree.map(lambda x: (x.shape, x.sharding), tree)
+        for tree in (state.memory["teacher"], state.params)
+    )
+    assert teacher == params
+    whole = 4 * sum(x.size for x in jax.tree.leaves(state.params))
+    assert sharding.shard_bytes(state.memory) < whole / 7
 
 
 def test_a_batch_is_split_over_every_device_in_order():

@@ -13,7 +13,9 @@ from safetensors.numpy import save_file
 
 import vlc_jax
 from tests.support import compilations, helpers, openvision, small_models
+from tests.support.training import train
 from vlc_jax import losses, models, weights
+from vlc_jax.configs import clip_ft
 from vlc_jax.encode import inference
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder
@@ -496,10 +498,10 @@ def test_openvisions_folder_is_loaded_as_it_was_trained(tmp_path, monkeypatch):
         vlc_jax.load(tmp_path)
 
 
-def test_metaclip_2s_folder_is_loaded_as_it_was_trained(tmp_path, monkeypatch):
-    write_bert(tmp_path, "<s>", "</s>", "<pad>")
+def write_metaclip_2(folder, monkeypatch):
+    write_bert(folder, "<s>", "</s>", "<pad>")
     eos = {"eos_id": 2}
-    write_tiny(tmp_path, monkeypatch, "B/32", {"activation": "gelu"}, "hf_clip", **eos)
+    write_tiny(folder, monkeypatch, "B/32", {"activation": "gelu"}, "hf_clip", **eos)
     monkeypatch.setattr(weights_config, "WORLDWIDE_TOKENS", (7,))
     sections = {
         f"{part}_config": {"num_attention_heads": 2, "hidden_act": "gelu"}
@@ -508,7 +510,28 @@ def test_metaclip_2s_folder_is_loaded_as_it_was_trained(tmp_path, monkeypatch):
     sections["text_config"] |= {"vocab_size": 7, "eos_token_id": 2}
     sections["vision_config"] |= {"image_size": 32}
     config = {"model_type": "metaclip_2", **sections}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.slow
+def test_a_recipe_finetunes_weights_of_another_family(tmp_path, monkeypatch):
+    write_metaclip_2(tmp_path, monkeypatch)
+    table = tmp_path / "table.jsonl"
+    Image.fromarray(np.full((40, 50, 3), 90, np.uint8)).save(tmp_path / "a.png")
+    row = {"image": "a.png", "caption": "a red cat"}
+    table.write_text("".join(json.dumps({**row, "text": str(n)}) + "\n" for n in range(8)))
+    given = f"data=coco,family=clip_hf,variant=tiny,size=32,weights={tmp_path},path={table},batch=8"
+    config = clip_ft.get_config(given)
+    with config.unlocked():
+        config.model.update({"activation": "gelu", "vocab_size": 7})
+        config.update({"epochs": None, "steps": 1, "log_every": 1})
+        config.optimizer.warmup_steps = 0
+    (row,) = helpers.rows(train(config, tmp_path / "run") / "metrics.jsonl")
+    assert row["train/infonce"] == pytest.approx(np.log(8), rel=1e-4)  # equal pairs
+
+
+def test_metaclip_2s_folder_is_loaded_as_it_was_trained(tmp_path, monkeypatch):
+    write_metaclip_2(tmp_path, monkeypatch)
     loaded = vlc_jax.load(tmp_path)
     assert loaded.config["model"]["text"]["activation"] == "gelu"
     assert loaded.tokenizer(["a red cat"])[0, :6].tolist() == [1, 4, 5, 6, 2, 0]

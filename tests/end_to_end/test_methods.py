@@ -50,6 +50,10 @@ METHODS = {  # -> its recipe, and the arguments that name its data
     "ce_clip": ("ce_clip", "path={captions},image_folder={images}"),
     "read_clip": ("read_clip", "path={captions},image_folder={images},tagger=scenes:scenes-mini"),
     "degla": ("degla", "path={texts}"),
+    "tripletclip": ("tripletclip", "path={triplets}"),
+    "conclip": ("conclip", "path={triplets}"),
+    "csclip": ("csclip", "path={units}"),
+    "clic": ("clic", "path={captions},image_folder={images}"),
     "c2lip_siglip": ("c2lip", "path={dense},phrases=table,bag=3"),
     "siglip2_dense_siglip": ("siglip2_dense", "path={texts},crops=2,crop_size=0,prototypes=16"),
     "flair": ("flair", "path={dense},bag=3,variant=B/32"),
@@ -60,7 +64,7 @@ METHODS = {  # -> its recipe, and the arguments that name its data
 WHOLE = ("negclip", "svlc", "leftright_siglip")
 CONTROLS = {"clip_coco", "siglip_ft"}  # without the argument `data`
 # recipes that train a part of the parameters
-FROZEN = ("siglip_ft", "svlc", "svlc_pos", "dac", "leftright")
+FROZEN = ("siglip_ft", "svlc", "svlc_pos", "dac", "leftright", "conclip", "clic")
 FLAGS = (
     *("--config.optimizer.warmup_steps=2", "--config.log_every=1", "--config.eval.batch_size=8"),
     *("--config.checkpoint.every=1000", "--config.optimizer.learning_rate=1e-3"),
@@ -86,7 +90,7 @@ def write_data(folder):
         "captions": coco / own,
         "images": coco / "train2014",
         **{name: coco / f"{name}_hp.jsonl" for name in ("replace", "swap")},
-        "dense": coco / "dense.jsonl",
+        **{name: coco / f"{name}.jsonl" for name in ("dense", "triplets", "units")},
         "llava": coco / "llava.json",
     }
     clip, siglip = recipes.write_clip(folder / "clip"), recipes.write_siglip(folder / "siglip")
@@ -94,7 +98,8 @@ def write_data(folder):
 
 
 def write_texts(coco):
-    """Hard positives line by line, a table of dense captions, and conversations."""
+    """Hard positives line by line, tables of dense captions, of triplets and of units with their
+    foils, and conversations."""
     document = json.loads((coco / "captions_train2014.json").read_text())
     captions = [row["caption"] for row in document["annotations"]]
     sides = [text.split(" and ") for text in captions]
@@ -102,21 +107,24 @@ def write_texts(coco):
     for name, texts in (("replace", [f"one {text}" for text in captions]), ("swap", swapped)):
         lines = [json.dumps(text) + "\n" for text in texts]
         (coco / f"{name}_hp.jsonl").write_text("".join(lines))
-    dense, talks = [], []
+    dense, triplets, units, talks = [], [], [], []
     for number, image in enumerate(document["images"]):
         name, (first, *others) = image["file_name"], captions[5 * number : 5 * number + 5]
-        dense.append({"image": f"train2014/{name}", "caption": first, "positives": others})
+        row, foils = {"image": f"train2014/{name}", "caption": first}, [f"no {x}" for x in others]
+        dense.append({**row, "positives": others})
+        other = document["images"][number - 1]["file_name"]
+        triplets.append({**row, "negatives": foils[:1], "negative_image": f"train2014/{other}"})
+        units.append({**row, "positives": others, "negatives": foils})
         turns = miniature.talk("<image>", first)
         talks.append({"id": str(number), "image": name, "conversations": turns})
-    (coco / "dense.jsonl").write_text("".join(json.dumps(row) + "\n" for row in dense))
+    for name, rows in (("dense", dense), ("triplets", triplets), ("units", units)):
+        (coco / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (coco / "llava.json").write_text(json.dumps(talks))
 
 
 def test_every_recipe_is_run():
     # test_heads_recipes, test_xvlm_training
     elsewhere = {"dcsm", "labclip", "pacl", "pooled", "sparc", "tflocal", "xvlm_ft"}
-    # their tables: test_find_by_id.py, test_examples.py; their steps: test_config_training.py
-    elsewhere |= {"tripletclip", "conclip", "csclip", "clic"}
     methods = {Path(case.partition(":")[0]).stem for case in CASES if case.endswith(":data=coco")}
     assert methods | CONTROLS == elsewhere | {recipe for recipe, _ in METHODS.values()}
 

@@ -1,16 +1,21 @@
-"""SigLIP 2 NaFlex from a folder of Hugging Face: config, scores, crops that do not fit."""
+"""SigLIP 2 NaFlex from a folder of Hugging Face: config, scores, finetuning, unfit crops."""
 
+import functools
 import json
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
 
 import vlc_jax
-from tests.support import small_models
-from vlc_jax import errors, models
+from tests.support import helpers, small_models
+from tests.support.training import train
+from vlc_jax import errors, models, weights
+from vlc_jax.configs import siglip_ft
 from vlc_jax.models import variants
 from vlc_jax.setup import resolve
+from vlc_jax.setup.init_from import architecture
 from vlc_jax.setup.weights_config import config_of_weights
 
 SIZES = variants.Sizes("siglip_naflex", 24, 256, 16, (24, 2, 4), (24, 1, 2))
@@ -48,6 +53,40 @@ def test_a_folder_sets_crop_patches_and_positions_and_scores_pictures_of_any_sha
     np.testing.assert_allclose(found[0], scores[1], atol=1e-6)
     turned = [np.ascontiguousarray(x.swapaxes(0, 1)) for x in pictures]
     assert np.abs(model.score(turned, texts) - scores)[1:3].max() > 1e-3
+
+
+@pytest.mark.slow
+def test_a_recipe_finetunes_on_pictures_of_any_shape_from_both_files(folder, monkeypatch):
+    variant = "SigLIP2-B/16-naflex"
+    monkeypatch.setitem(variants.VARIANTS, variant, SIZES)
+    model = models.build("clip", variant, vocab_size=6, image={"position_grid": 4})
+    shapes = jax.eval_shape(functools.partial(models.init, model), jax.random.key(0))
+    params, _ = weights.load(folder, shapes, architecture(model))
+    file, table = folder / "big_vision.npz", folder / "table.jsonl"
+    np.savez(file, **weights.save(params, "big_vision_naflex", architecture(model)))
+    rng, rows = np.random.default_rng(0), []
+    for number in range(8):
+        pixels = rng.integers(0, 256, (*SHAPES[number % 4], 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        rows.append({"image": f"{number}.png", "caption": "a red cat" + number * " a"})
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    losses = []
+    for path in (folder, file):
+        given = f"family=siglip2,variant={variant},size=64,image_tower=unlocked,batch=8"
+        given += f",weights={path},tokenizer={folder},path={table}"
+        given += f",validation={table}" if path == folder else ""
+        config = siglip_ft.get_config(given)
+        with config.unlocked():
+            config.model.update({"vocab_size": 6, "activation": None})
+            config.model.image.position_grid = 4
+            config.update({"epochs": None, "steps": 2, "log_every": 1})
+            config.optimizer.update({"warmup_steps": 1, "learning_rate": 1e-3})
+        run = train(config, folder / f"run_{len(losses)}")
+        losses.append([row["train/sigmoid"] for row in helpers.rows(run / "metrics.jsonl")])
+    assert losses[0][1] < losses[0][0]
+    assert losses[1] == losses[0]
+    result = json.loads((folder / "run_0/evals/retrieval/2.json").read_text())
+    assert result["metrics"]["image_to_text_r1"]["count"] == 8
 
 
 def test_crops_of_squares_and_towers_of_squares_are_refused(folder):

@@ -7,13 +7,16 @@ import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from PIL import Image
 
 import vlc_jax
-from tests.support import helpers
+from tests.setup import test_qwen3_vl_config as of_qwen
+from tests.support import helpers, miniature
 from tests.support.configs import shrink
 from tests.support.training import train
 from vlc_jax.configs import default
 from vlc_jax.configs.common import pretrained
+from vlc_jax.configs.llava import vlm2vec as qwen3_vl
 from vlc_jax.encode import inference
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.record import DataError, ImageQuestion
@@ -104,3 +107,35 @@ def test_without_a_template_questions_are_not_read(tmp_path):
     image = READERS["scenes_whatsup"](count=1).cases[0].images[0]
     plain, asked = model.embed_images([image, ImageQuestion(image, "what is there")])
     np.testing.assert_array_equal(plain, asked)
+
+
+@pytest.mark.slow
+def test_qwen3_vl_is_trained_on_pictures_of_any_shape_and_on_texts_alone(tmp_path):
+    of_qwen.write_weights(tmp_path)
+    rng, talks = np.random.default_rng(0), []
+    for number in range(16):
+        row, question = {"id": str(number)}, "a dog ?"
+        if number % 4:  # the others have no image
+            name, shape = f"{number}.jpg", ((40, 96), (96, 33), (64, 64))[number % 3]
+            Image.fromarray(rng.integers(0, 256, (*shape, 3), np.uint8)).save(tmp_path / name)
+            row, question = row | {"image": name}, f"<image>\n{question}"
+        talks.append(row | {"conversations": miniature.talk(question, "a dog" + number % 8 * " a")})
+    (tmp_path / "talks.json").write_text(json.dumps(talks))
+    given = f"model=qwen3_vl,weights={tmp_path},path={tmp_path / 'talks.json'}"
+    given += f",image_folder={tmp_path},batch=16,microbatch=8,size=96"
+    config, sizes = qwen3_vl.get_config(given), weights_config.config_of_weights(tmp_path)
+    with config.unlocked():
+        config.model.image, config.model.vocab_size = sizes.model.image, 20
+        config.model.head = {**config.model.head, **sizes.model.head}
+        config.lora.rank, config.text.lengths, config.text.context_length = 2, (), 16
+        config.update({"steps": 2, "log_every": 1, "evals": {}})
+        config.optimizer.update({"learning_rate": 1e-2, "warmup_steps": 1})
+    workdir = train(config, tmp_path / "run")
+    first, second = (row["train/infonce"] for row in helpers.rows(workdir / "metrics.jsonl"))
+    assert first != second
+    trained = json.loads((workdir / "env.json").read_text())["parameters"]["trained"]
+    assert 0 < trained < 400  # adapters alone
+    images = [ImageQuestion(tmp_path / "1.jpg", text) for text in ("a dog ?", "a")]
+    found = vlc_jax.load(workdir).embed_images(images)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    assert np.abs(found[0] - found[1]).max() > 1e-4

@@ -1,6 +1,7 @@
 """TFLocal: the transformer over patches and tokens, pair by pair."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -70,20 +71,48 @@ def oracle(params, v, patches, u, tokens):
     return dense(layer_norm(x[:1], net["norm"]), net["out"])[0, 0]
 
 
-def test_a_score_is_that_of_a_transformer_over_the_pairs_tokens_up_to_the_end_of_the_text(given):
-    variables, image, text = given
-    scores, own = map(np.asarray, apply(HEAD, *given, method=scored))
-    expected = [
+def of_all_pairs(variables, image, text):
+    return np.array(
         [
-            oracle(variables["params"], v, patches, u, tokens[real])
-            for u, tokens, real in zip(*text[:3], strict=True)
+            [
+                oracle(variables["params"], v, patches, u, tokens[real])
+                for u, tokens, real in zip(*text[:3], strict=True)
+            ]
+            for v, patches in zip(*image[:2], strict=True)
         ]
-        for v, patches in zip(*image[:2], strict=True)
-    ]
+    )
+
+
+def test_a_score_is_that_of_a_transformer_over_the_pairs_tokens_up_to_the_end_of_the_text(given):
+    scores, own = map(np.asarray, apply(HEAD, *given, method=scored))
+    expected = of_all_pairs(*given)
     np.testing.assert_allclose(scores, expected, rtol=2e-4, atol=2e-4)
     assert np.std(expected) > 0.1
     options = np.arange(6).reshape(IMAGES, 2)
     np.testing.assert_allclose(own, np.take_along_axis(scores, options, axis=1), atol=1e-4)
+
+
+def test_the_gradient_of_every_parameter_and_feature_is_the_slope_of_these_formulas(given):
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(IMAGES, 6)).astype(np.float32)
+
+    def value(variables, image, text):
+        return jnp.sum(weights * HEAD.apply(variables, image, text, method=scored)[0])
+
+    slopes = jax.device_get(jax.jit(jax.grad(value, (0, 1, 2), allow_int=True))(*given))
+    found, flat, tree = 0.0, *jax.tree.flatten(given)
+    is_real = [x.dtype == np.float32 for x in flat]  # not the mask
+    directions = [rng.normal(size=x.shape) for x in flat]
+    for slope, direction, real in zip(jax.tree.leaves(slopes), directions, is_real, strict=True):
+        found += np.sum(slope * direction) if real else 0
+
+    def moved(step):
+        leaves = zip(flat, directions, is_real, strict=True)
+        there = [x + step * direction if real else x for x, direction, real in leaves]
+        return np.sum(weights * of_all_pairs(*jax.tree.unflatten(tree, there)))
+
+    expected = (moved(1e-5) - moved(-1e-5)) / 2e-5
+    assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_sizes_on_a_b32_give_the_parameters_that_the_docstring_names():

@@ -61,16 +61,23 @@ def names_and_arrays(sizes, params):
             yield f"model.{name}", np.ascontiguousarray(rule.codec.save(*ours)[0])
 
 
-@pytest.mark.slow
-def test_a_folder_is_read_by_the_names_of_its_arrays_and_scores_pictures_of_any_shape(tmp_path):
-    sizes = llava.read_sizes(write(tmp_path))
-    config = weights_config.config_of_weights(tmp_path, image_size=64)
+def write_weights(folder):
+    """A folder with weights; its sizes, parameters and their shapes, and the arrays of its file."""
+    sizes = llava.read_sizes(write(folder))
+    config = weights_config.config_of_weights(folder, image_size=64)
     shapes = jax.eval_shape(functools.partial(_init, config), jax.random.key(0))
     shapes = {"image": shapes["image"], "lm": shapes["head"]["lm"]}
-    expected, file = small_models.normal(shapes), tmp_path / "model.safetensors"
-    arrays = dict(names_and_arrays(sizes, expected))
+    params = small_models.normal(shapes)
+    arrays = dict(names_and_arrays(sizes, params))
     head = {"lm_head.weight": np.ones((20, 8), np.float32)}  # the embedder has no logits
-    safetensors.numpy.save_file(arrays | head, file)
+    safetensors.numpy.save_file(arrays | head, folder / "model.safetensors")
+    return sizes, params, shapes, arrays
+
+
+@pytest.mark.slow
+def test_a_folder_is_read_by_the_names_of_its_arrays_and_scores_pictures_of_any_shape(tmp_path):
+    sizes, expected, shapes, arrays = write_weights(tmp_path)
+    file = tmp_path / "model.safetensors"
     found = llava.load(tmp_path, sizes, shapes)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
     model = vlc_jax.load(tmp_path, image_size=96, context_length=6, batch_size=2)
