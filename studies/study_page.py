@@ -371,6 +371,8 @@ def _template_names(results: Results) -> dict[str, object]:
         "new_methods": study_columns.NEW_METHODS,
         "negations": [*study_columns.NEGATIONS],
         "negation_columns": study_columns.NEGATION_COLUMNS,
+        "details": [*study_columns.DETAILS],
+        "detail_columns": study_columns.DETAIL_COLUMNS,
         "surface": lambda: study_binding.surface(results),
         "corners": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,

@@ -335,7 +335,9 @@ def _new_methods() -> list[Run]:
         for name, (option, base) in UNTRAINED.items()
     ]
     corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
-    return [*texts, *paired, *random, *blind, *untrained, *corrected]
+    evals = {column.benchmark: {"split": "test"} for column in study_columns.DETAIL_COLUMNS}
+    details = [_evaluated(name, base, evals) for name, base in study_columns.DETAILS.items()]
+    return [*texts, *paired, *random, *blind, *untrained, *corrected, *details]
 
 
 def _live_heads() -> list[Run]:
@@ -352,8 +354,13 @@ def _corrected(name: str, how: Mapping[str, object]) -> Run:
     """CLIP on captions with and without a negation, which is taken out of texts as `how` says."""
     options = {"split": "test"} | ({"negation": dict(how)} if how else {})
     evals = {column.benchmark: options for column in study_columns.NEGATION_COLUMNS}
+    return _evaluated(name, "clip", evals)
+
+
+def _evaluated(name: str, base: str, evals: Mapping[str, Mapping[str, object]]) -> Run:
+    """A run that is there, on further benchmarks."""
     flag = f"--config.evals={evals}"
-    return Run(name, "eval/all:sets=scenes", "clip", tool="evaluate", flags=(flag,))
+    return Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
 
 
 def _binding() -> list[Run]:

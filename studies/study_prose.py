@@ -42,7 +42,11 @@ def _named() -> dict[str, study_columns.Column]:
     )
     by_title = {column.title: column for column in all_columns}
     named = {name: by_title[title] for name, title in _BY_TITLE.items()}
-    further = (*study_columns.GEOMETRY, *study_columns.NEGATION_COLUMNS)
+    further = (
+        *study_columns.GEOMETRY,
+        *study_columns.NEGATION_COLUMNS,
+        *study_columns.DETAIL_COLUMNS,
+    )
     named |= {column.title: column for column in further}
     named |= {f"shuffled {column.title}": column for column in study_columns.SHUFFLED}
     for suffix, benchmark in (("A", "scenes_replace"), ("B", "scenes_replace_unseen")):
