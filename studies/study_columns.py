@@ -63,7 +63,9 @@ LABELS = {  # run -> its name in tables
     "xvlm_itc": "ITC",
     "xvlm": "ITC and ITM",
     "negation": "CLIP, negation taken out of texts",
-    **dict(clip_details="CLIP", clip_ft_details="CLIP-FT", csclip_details="CS-CLIP"),
+    "clip_details": "CLIP",
+    "clip_ft_details": "CLIP-FT",
+    "csclip_details": "CS-CLIP",
     "negation_none": "cosine",
     "negation_1.9": "strength 1.9, `{}`",
     "negation_1.9_a": "strength 1.9, `a {}`",
@@ -294,14 +296,7 @@ _FROM_CLIP = (
     "tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla",
     "fsc_clip_local",
 )  # fmt: skip
-NEW_DETAILS = {"clip_details": "clip", "clip_ft_details": "clip_ft", "csclip_details": "csclip"}
-DETAIL_COLUMNS = (  # of part f: whether a wrong detail costs a caption anything
-    Column("half-truths", "scenes_half_truths", "original_accuracy", 0.5),
-    Column("of objects", "scenes_half_truths", "original_accuracy/entity", 0.5),
-    Column("of relations", "scenes_half_truths", "original_accuracy/relation", 0.5),
-    Column("confusion", "scenes_confusion", "accuracy", 1 / 3),
-)
-METHODS = {
+NEW_METHODS = {
     **dict.fromkeys(_FROM_CLIP, ("clip_ft", "clip")),
     **dict.fromkeys(("c2lip", "siglip2_dense"), ("siglip_ft", "siglip")),
     "flair": ("clip_mean", "clip_mean"),  # frozen towers, whose cosine the head replaces
@@ -324,6 +319,13 @@ NEGATION_COLUMNS = (
     Column("R@1 image→text, object denied", "scenes_negated_retrieval", "image_to_text_r1", 0.001),
     Column("R@1 text→image, object denied", "scenes_negated_retrieval", "text_to_image_r1", 0.001),
     *BAG_OF_WORDS[:4],
+)
+DETAILS = {"clip_details": "clip", "clip_ft_details": "clip_ft", "csclip_details": "csclip"}
+DETAIL_COLUMNS = (  # of part f: whether a wrong detail costs a caption anything
+    Column("half-truths", "scenes_half_truths", "original_accuracy", 0.5),
+    Column("of objects", "scenes_half_truths", "original_accuracy/entity", 0.5),
+    Column("of relations", "scenes_half_truths", "original_accuracy/relation", 0.5),
+    Column("confusion", "scenes_confusion", "accuracy", 1 / 3),
 )
 METHODS = {
     **dict.fromkeys(("hn", "hp_hn"), ("clip_ft", "clip")),
