@@ -310,7 +310,7 @@ def check_hard_images(source: Source) -> None:
             "from shards that vlc-jax prepare wrote of it"
         )
     checked = range(0, len(source), max(1, len(source) // _MAX_CHECKED))
-    count, example = 0, ()
+    count, example, reason = 0, (), ""
     for index in checked:
         try:
             record = source[index]
@@ -319,23 +319,19 @@ def check_hard_images(source: Source) -> None:
         for name in record.hard_images:
             if name != record.id:
                 count, example = count + 1, example or (name, record.id)
-                if _is_found(source, name):
+                try:
+                    source.find(name)
+                except DataError as error:
+                    reason = reason or str(error)
+                else:
                     return
     if example:
         raise ValueError(
             f"hard_images: no readable record has one of the {count:,} hard images looked at, "
-            f"such as {example[0]!r}; a record has an id like {example[1]!r}. Of a table of yours, "
-            "set the option id_column to the column whose ids hard_images_column names"
+            f"such as {example[0]!r} ({reason}); a record has an id like {example[1]!r}. If your "
+            "table has other ids, set id_column to the column of those that hard_images_column names"
         )
     raise ValueError(
         f"hard_images: none of {len(checked):,} records looked at names any; the source needs "
         "them (NegCLIP's tables have them; a table of yours: option hard_images_column)"
     )
-
-
-def _is_found(source: Findable, name: str) -> bool:
-    try:
-        source.find(name)
-    except DataError:
-        return False
-    return True

@@ -196,7 +196,7 @@ def test_a_caption_that_a_generator_cannot_read_makes_its_record_unusable():
 
 
 def test_ids_of_hard_images_that_no_record_has_are_refused():
-    advice = r"one of the 20 hard images .* as 'r\d+'; .* like 'r0'.* set .* id_column"
+    advice = r"20 hard images .* 'r\d+' \(no record r\d+\); .* like 'r0'.* set .* id_column"
     with pytest.raises(ValueError, match=advice):
         loader(Neighbours(steps=(1,), is_lost=lambda number: True))
 
