@@ -201,6 +201,11 @@ def test_ids_of_hard_images_that_no_record_has_are_refused():
         loader(Neighbours(steps=(1,), is_lost=lambda number: True))
 
 
+def test_hard_images_of_which_none_can_be_decoded_are_refused():
+    with pytest.raises(ValueError, match=r"hard images looked at, such as 'r1' \(.*image"):
+        loader(Neighbours(bad=range(COUNT)))
+
+
 def test_a_source_without_hard_images_is_refused():
     with pytest.raises(ValueError, match="none of 20 records looked at names any"):
         loader(Neighbours(steps=()))
