@@ -34,7 +34,9 @@ _LINES_WARNING = 0.01
 # samples of a report
 _SAMPLES = 4
 # fields of a report of which the first one that is not empty stands for all parts
-_FIRST = ("wordless", "first_bad", "first_several")
+_FIRST = ("wordless", "first_bad", "first_several", "first_marker")
+# texts by which tables mark a missing one, beside those without a letter or digit ("###")
+_MARKERS = ("none", "nan", "null", "n/a")
 
 
 class Sample(NamedTuple):
@@ -61,6 +63,8 @@ class Report:
     words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
     several_lines: int = 0  # captions
     first_several: str = ""  # id of its record
+    markers: int = 0  # captions and hard texts
+    first_marker: str = ""  # and the id of its record
     sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
     without_image: int = 0  # records
     with_negatives: int = 0
@@ -188,6 +192,11 @@ class Report:
                 f"{count:,} of {self.captions:,} captions have several lines, the first that of "
                 f"{self.first_several}; if a quotation mark is not closed there, set "
                 "quoting=False"
+            )
+        if self.markers:
+            lines.append(
+                f"{self.markers:,} captions and hard texts say nothing, first {self.first_marker}, "
+                "and are trained on as they are: where a text is missing leave the cell empty"
             )
         return lines
 
@@ -338,8 +347,12 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
         report.without_image += 1
     else:
         report.sizes[size] += 1
-    report.with_negatives += any(record.negatives)
-    report.with_positives += any(record.positives)
+    for text in [*texts, *itertools.chain(*record.negatives, *record.positives)]:
+        if isinstance(text, str) and _is_marker(text):
+            report.markers += 1
+            report.first_marker = report.first_marker or f"{text.strip()!r} of {record.id}"
+    report.with_negatives += _has_others(record, record.negatives)
+    report.with_positives += _has_others(record, record.positives)
     for side, of in (("negatives", record.negative_kinds), ("positives", record.positive_kinds)):
         report.kinds.update(f"{side}/{kind}" for kind in {*itertools.chain(*of)})
     if tokenizer is None:
@@ -356,6 +369,18 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
         special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
         report.tokens += int((~special).sum())
         report.unknown_tokens += int(((tokens == tokenizer.unk_id) & ~special).sum())
+
+
+def _is_marker(text: str) -> bool:
+    """True for a text that is not blank and stands for a missing one."""
+    has_letters = any(map(str.isalnum, text))
+    return text.strip().lower() in _MARKERS or (bool(text.strip()) and not has_letters)
+
+
+def _has_others(record: Record, texts: Sequence[Sequence[str]]) -> bool:
+    """True if a hard text differs from its caption; an equal one is never drawn."""
+    pairs = zip(record.captions, texts, strict=False)
+    return any(text.strip() != str(caption).strip() for caption, each in pairs for text in each)
 
 
 def _ahead(function: Any, items: Iterable[Any], threads: int) -> Iterator[Any]:

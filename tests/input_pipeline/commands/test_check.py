@@ -264,6 +264,9 @@ class Records:
         return Record(f"r{index}", np.zeros((8, 8, 3), np.uint8), [caption])
 
 
+PIXELS = np.zeros((8, 8, 3), np.uint8)
+
+
 def previewed(source, **options):
     words = WordTokenizer(8, words=("a", "red", "circle"))
     return preview(source, words, ImageTransform(8), **options)
@@ -350,6 +353,22 @@ def test_a_few_captions_of_several_lines_are_named(photos, capsys, rows, warns):
     assert check.main([str(photos / "rows.csv"), "--image-folder", str(photos / "images")]) == 0
     warning = "1 of 12 captions have several lines, the first that of p01.jpg#2; if a quotation"
     assert (warning in capsys.readouterr().out) == warns
+
+
+@pytest.mark.parametrize("marker", ["###", "None", " nan "])
+def test_markers_of_missing_texts_are_counted(marker):
+    negatives = [["a cat", marker], [marker], ["", "a banana"], ["nine, no. 3"]]
+    rows = [Record(f"r{k}", PIXELS, ["a dog"], [each]) for k, each in enumerate(negatives)]
+    (warning,) = preview(rows, None, None).warnings()
+    assert f"2 captions and hard texts say nothing, first {marker.strip()!r} of r0" in warning
+
+
+def test_hard_negatives_that_repeat_their_captions_are_none():
+    repeated, other = (Record("r", PIXELS, ["a dog"], [[text]]) for text in ("a dog ", "a cat"))
+    asked = {"negatives": HardTexts(1)}
+    preview([other], None, None).check_hard_texts(asked)
+    with pytest.raises(DataError, match="none of the 1 records looked at has any"):
+        preview([repeated], None, None).check_hard_texts(asked)
 
 
 def test_given_texts_that_no_record_has_are_noticed_before_training():
