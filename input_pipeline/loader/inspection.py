@@ -126,7 +126,7 @@ class Report:
                 )
             of_kind = f"{sampling.FROM_RECORD}:"
             wanted = [name for name in names if name.startswith(of_kind)] if texts.count else []
-            found = {each.partition("/")[2] for each in self.kinds if each.startswith(f"{side}/")}
+            found = self._kinds_of(side)
             lacking = [name for name in wanted if name.removeprefix(of_kind) not in found]
             if self.looked_at and lacking:
                 raise DataError(
@@ -134,6 +134,23 @@ class Report:
                     f"{self.looked_at:,} records looked at; their kinds are {sorted(found)}, which "
                     f"the source's option {side.removesuffix('s')}_kinds_column reads"
                 )
+
+    def unused(self, sides: Mapping[str, HardTexts]) -> list[str]:
+        """Warnings of sides that take none of the stored hard texts."""
+        stored = {"negatives": self.with_negatives, "positives": self.with_positives}
+        return [
+            f"the {side} in {stored[side]:,} of {self.looked_at:,} records, kinds "
+            f"{sorted(self._kinds_of(side))}, are not used, since input.{side}.generators are "
+            f"{[*texts.shares]}; {sampling.FROM_RECORD!r} takes texts of any kind"
+            for side, texts in sides.items()
+            if texts.count
+            and stored[side]
+            and not self._kinds_of(side) & {*texts.shares}
+            and not any(name.startswith(sampling.FROM_RECORD) for name in texts.shares)
+        ]
+
+    def _kinds_of(self, side: str) -> set[str]:
+        return {kind.partition("/")[2] for kind in self.kinds if kind.startswith(f"{side}/")}
 
     def check_tokenizer(self) -> None:
         """Raises ValueError if the tokenizer does not know most of the words."""

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 
 import numpy as np
 import pytest
@@ -369,6 +370,21 @@ def test_hard_negatives_that_repeat_their_captions_are_none():
     preview([other], None, None).check_hard_texts(asked)
     with pytest.raises(DataError, match="none of the 1 records looked at has any"):
         preview([repeated], None, None).check_hard_texts(asked)
+
+
+def test_stored_texts_that_training_does_not_take_are_named():
+    def unused(texts, *kinds):
+        record = Record("r", PIXELS, ["a dog"], [["a cat"]], negative_kinds=[*kinds])
+        return preview([record], None, None).unused({"negatives": texts, "positives": HardTexts()})
+
+    made = HardTexts(2, {"made": 1.0}, generators={"made": generators.Reversal()})
+    for kinds, words in ((), r"kinds \[\]"), ((["swap"],), r"kinds \['swap'\]"):
+        (warning,) = unused(made, *kinds)
+        assert re.search(rf"1 of 1 records, {words}, are not used, .* \['made'\]", warning)
+    assert unused(made, ["made"]) == []
+    for name in ("from_record", "from_record_in_order", "from_record:swap"):
+        assert unused(HardTexts(1, {name: 1.0}), ["swap"]) == []
+    assert unused(HardTexts()) == []
 
 
 def test_given_texts_that_no_record_has_are_noticed_before_training():
