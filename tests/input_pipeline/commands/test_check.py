@@ -168,7 +168,7 @@ def test_kinds_that_give_themselves_away_are_named_with_their_share(tmp_path, ca
     ]  # fmt: skip
     table = tmp_path / "captions.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [str(table), "--kinds", "swap,left_right", "--option", "join_rows=False"]
+    words = [str(table), "--kinds", "swap", "--kinds", "left_right", "--option", "join_rows=False"]
     for column in ("negatives", "positives"):
         words += ["--option", f"{column}_column={column}"]
     words += ["--option", "negative_kinds_column=kinds"]
