@@ -113,6 +113,8 @@ class Report:
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
         )
         stored = {"negatives": self.with_negatives, "positives": self.with_positives}
+        is_part = self.looked_at < self.total
+        more = "; training looks at more of them with config.input.preview=N" if is_part else ""
         for side, texts in sides.items():
             names = [*texts.shares]
             has = dict.fromkeys(names, stored[side])
@@ -122,7 +124,7 @@ class Report:
                 raise DataError(
                     f"{side}: {texts.count} texts {' or '.join(map(repr, names))} are required, "
                     f"but none of the {self.looked_at:,} records looked at has any; name a "
-                    "generator in `generators`, or a column that holds them"
+                    f"generator in `generators`, or a column that holds them{more}"
                 )
             of_kind = f"{sampling.FROM_RECORD}:"
             wanted = [name for name in names if name.startswith(of_kind)] if texts.count else []
@@ -132,7 +134,7 @@ class Report:
                 raise DataError(
                     f"{side}: {' and '.join(map(repr, lacking))} of none of the "
                     f"{self.looked_at:,} records looked at; their kinds are {sorted(found)}, which "
-                    f"the source's option {side.removesuffix('s')}_kinds_column reads"
+                    f"the source's option {side.removesuffix('s')}_kinds_column reads{more}"
                 )
 
     def unused(self, sides: Mapping[str, HardTexts]) -> list[str]:

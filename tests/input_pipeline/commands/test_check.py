@@ -407,3 +407,8 @@ def test_given_texts_that_no_record_has_are_noticed_before_training():
     of_verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
     with pytest.raises(DataError, match=r"'from_record:verb' of none of the 9 .* are \['noun'\]"):
         report.check_hard_texts(of_verbs)
+    report.total = 10
+    for absent in (of_verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
+        report.with_negatives = 0
+        with pytest.raises(DataError, match=r"; .* more of them with config.input.preview=N$"):
+            report.check_hard_texts(absent)
