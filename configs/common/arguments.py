@@ -27,8 +27,8 @@ def parse(argument: Argument, **declared: Any) -> SimpleNamespace:
     >>> parse({"side": "left"}, steps=1000, side=OneOf("right", "left"))
     namespace(steps=1000, side='left')
 
-    Raises ValueError for an undeclared name, naming the declared ones, and for a value that is not
-    of its default's type or not among the values of its `OneOf`.
+    Raises ValueError for an undeclared name, naming the declared ones, for a name that is there
+    twice, and for a value that is not of its default's type or not among the values of its `OneOf`.
     """
     values = {name: _values(each)[0] for name, each in declared.items()}
     for name, value in _split(argument).items():
@@ -81,8 +81,13 @@ def _values(declared: Any) -> tuple[Any, ...]:
 def _split(argument: Argument) -> Mapping[str, Any]:
     if isinstance(argument, Mapping):
         return argument
-    parts = (part.partition("=") for part in (argument or "").split(",") if part)
-    return {name: value if has_value else "true" for name, has_value, value in parts}
+    values: dict[str, str] = {}
+    for part in filter(None, (argument or "").split(",")):
+        name, has_value, value = part.partition("=")
+        if name in values:
+            raise ValueError(f"config argument {name!r} is there twice: leave one out")
+        values[name] = value if has_value else "true"
+    return values
 
 
 def _convert(name: str, text: str, kind: type) -> Any:

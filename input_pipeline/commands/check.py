@@ -262,6 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kinds",
         type=command_line.names,
+        action="extend",
         default=[],
         help="hard text generators, joined by commas",
     )

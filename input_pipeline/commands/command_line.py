@@ -110,13 +110,15 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """["size=64", "path=a.jsonl"] -> {"size": 64, "path": "a.jsonl"}.
 
     A value is parsed as JSON if possible, or True, False or None; else it is text. Raises
-    ValueError for a pair without "=".
+    ValueError for a pair without "=" and for a name that is there twice.
     """
     options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             raise ValueError(f"--option wants NAME=VALUE; got {pair!r}")
+        if name in options:
+            raise ValueError(f"--option {name}=... is there twice: leave one out")
         try:
             options[name] = json.loads(value)
         except ValueError:

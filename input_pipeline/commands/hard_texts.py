@@ -132,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kinds",
         type=command_line.names,
+        action="extend",
         required=True,
         help="generators (docs/texts.md), joined by commas",
     )

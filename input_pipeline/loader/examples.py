@@ -10,7 +10,7 @@ few are named, or they are unusable); such rows have `is_stand_in`.
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,8 @@ class Examples:
         if not len(self.source):
             raise DataError("the source holds no records")
         if self.hard_images:
-            check_hard_images(self.source)
+            rng = self._generator(0, "hard_images")
+            check_hard_images(self.source, lambda record: self._pixels(record, rng))
         if self.noun_phrases and questions.SLOT in self.question + self.text_only_question:
             raise ValueError(
                 "noun_phrases: a part of a caption does not answer the record's question"
@@ -299,10 +300,11 @@ def _foils(record: Record, caption: int) -> dict[str, str]:
     return dict(zip(positives, negatives, strict=True))
 
 
-def check_hard_images(source: Source) -> None:
+def check_hard_images(source: Source, read: Callable[[Record], Any]) -> None:
     """Raises ValueError unless the source has lookup by id and its records name hard images in it.
 
-    Checks 1,000 records, spread over the source; at least one must name another record.
+    Checks 1,000 records, spread over the source; at least one must name another record, whose image
+    `read` decodes.
     """
     if not isinstance(source, Findable):
         raise ValueError(
@@ -310,7 +312,7 @@ def check_hard_images(source: Source) -> None:
             "from shards that vlc-jax prepare wrote of it"
         )
     checked = range(0, len(source), max(1, len(source) // _MAX_CHECKED))
-    count, example = 0, ()
+    count, example, reason = 0, (), ""
     for index in checked:
         try:
             record = source[index]
@@ -319,23 +321,19 @@ def check_hard_images(source: Source) -> None:
         for name in record.hard_images:
             if name != record.id:
                 count, example = count + 1, example or (name, record.id)
-                if _is_found(source, name):
+                try:
+                    read(source.find(name))
+                except DataError as error:
+                    reason = reason or str(error)
+                else:
                     return
     if example:
         raise ValueError(
             f"hard_images: no readable record has one of the {count:,} hard images looked at, "
-            f"such as {example[0]!r}; a record has an id like {example[1]!r}. Of a table of yours, "
-            "set the option id_column to the column whose ids hard_images_column names"
+            f"such as {example[0]!r} ({reason}); a record has an id like {example[1]!r}. If "
+            "hard_images_column names other ids, set the option id_column to their column"
         )
     raise ValueError(
         f"hard_images: none of {len(checked):,} records looked at names any; the source needs "
         "them (NegCLIP's tables have them; a table of yours: option hard_images_column)"
     )
-
-
-def _is_found(source: Findable, name: str) -> bool:
-    try:
-        source.find(name)
-    except DataError:
-        return False
-    return True

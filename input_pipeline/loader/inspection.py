@@ -34,7 +34,9 @@ _LINES_WARNING = 0.01
 # samples of a report
 _SAMPLES = 4
 # fields of a report of which the first one that is not empty stands for all parts
-_FIRST = ("wordless", "first_bad", "first_several")
+_FIRST = ("wordless", "first_bad", "first_several", "first_marker")
+# texts by which tables mark a missing one, beside those without a letter or digit ("###")
+_MARKERS = ("none", "nan", "null", "n/a")
 
 
 class Sample(NamedTuple):
@@ -61,6 +63,8 @@ class Report:
     words: collections.Counter[int] = field(default_factory=collections.Counter)  # per caption
     several_lines: int = 0  # captions
     first_several: str = ""  # id of its record
+    markers: int = 0  # captions and hard texts
+    first_marker: str = ""  # and the id of its record
     sizes: collections.Counter[str] = field(default_factory=collections.Counter)  # of images
     without_image: int = 0  # records
     with_negatives: int = 0
@@ -109,6 +113,8 @@ class Report:
             {side: texts.generators for side, texts in sides.items()}, self.text_versions
         )
         stored = {"negatives": self.with_negatives, "positives": self.with_positives}
+        is_part = self.looked_at < self.total
+        more = "; training looks at more of them with config.input.preview=N" if is_part else ""
         for side, texts in sides.items():
             names = [*texts.shares]
             has = dict.fromkeys(names, stored[side])
@@ -118,18 +124,35 @@ class Report:
                 raise DataError(
                     f"{side}: {texts.count} texts {' or '.join(map(repr, names))} are required, "
                     f"but none of the {self.looked_at:,} records looked at has any; name a "
-                    "generator in `generators`, or a column that holds them"
+                    f"generator in `generators`, or a column that holds them{more}"
                 )
             of_kind = f"{sampling.FROM_RECORD}:"
             wanted = [name for name in names if name.startswith(of_kind)] if texts.count else []
-            found = {each.partition("/")[2] for each in self.kinds if each.startswith(f"{side}/")}
+            found = self._kinds_of(side)
             lacking = [name for name in wanted if name.removeprefix(of_kind) not in found]
             if self.looked_at and lacking:
                 raise DataError(
                     f"{side}: {' and '.join(map(repr, lacking))} of none of the "
                     f"{self.looked_at:,} records looked at; their kinds are {sorted(found)}, which "
-                    f"the source's option {side.removesuffix('s')}_kinds_column reads"
+                    f"the source's option {side.removesuffix('s')}_kinds_column reads{more}"
                 )
+
+    def unused(self, sides: Mapping[str, HardTexts]) -> list[str]:
+        """Warnings of sides that take none of the stored hard texts."""
+        stored = {"negatives": self.with_negatives, "positives": self.with_positives}
+        return [
+            f"the {side} in {stored[side]:,} of {self.looked_at:,} records, kinds "
+            f"{sorted(self._kinds_of(side))}, are not used, since input.{side}.generators are "
+            f"{[*texts.shares]}; {sampling.FROM_RECORD!r} takes texts of any kind"
+            for side, texts in sides.items()
+            if texts.count
+            and stored[side]
+            and not self._kinds_of(side) & {*texts.shares}
+            and not any(name.startswith(sampling.FROM_RECORD) for name in texts.shares)
+        ]
+
+    def _kinds_of(self, side: str) -> set[str]:
+        return {kind.partition("/")[2] for kind in self.kinds if kind.startswith(f"{side}/")}
 
     def check_tokenizer(self) -> None:
         """Raises ValueError if the tokenizer does not know most of the words."""
@@ -188,6 +211,11 @@ class Report:
                 f"{count:,} of {self.captions:,} captions have several lines, the first that of "
                 f"{self.first_several}; if a quotation mark is not closed there, set "
                 "quoting=False"
+            )
+        if self.markers:
+            lines.append(
+                f"{self.markers:,} captions and hard texts say nothing, first {self.first_marker}, "
+                "and are trained on as they are: where a text is missing leave the cell empty"
             )
         return lines
 
@@ -338,8 +366,12 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
         report.without_image += 1
     else:
         report.sizes[size] += 1
-    report.with_negatives += any(record.negatives)
-    report.with_positives += any(record.positives)
+    for text in [*texts, *itertools.chain(*record.negatives, *record.positives)]:
+        if isinstance(text, str) and _is_marker(text):
+            report.markers += 1
+            report.first_marker = report.first_marker or f"{text.strip()!r} of {record.id}"
+    report.with_negatives += _has_others(record, record.negatives)
+    report.with_positives += _has_others(record, record.positives)
     for side, of in (("negatives", record.negative_kinds), ("positives", record.positive_kinds)):
         report.kinds.update(f"{side}/{kind}" for kind in {*itertools.chain(*of)})
     if tokenizer is None:
@@ -356,6 +388,18 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
         special = (tokens == tokenizer.pad_id) | (tokens == tokenizer.eos_id)
         report.tokens += int((~special).sum())
         report.unknown_tokens += int(((tokens == tokenizer.unk_id) & ~special).sum())
+
+
+def _is_marker(text: str) -> bool:
+    """True for a text that is not blank and stands for a missing one."""
+    has_letters = any(map(str.isalnum, text))
+    return text.strip().lower() in _MARKERS or (bool(text.strip()) and not has_letters)
+
+
+def _has_others(record: Record, texts: Sequence[Sequence[str]]) -> bool:
+    """True if a hard text differs from its caption; an equal one is never drawn."""
+    pairs = zip(record.captions, texts, strict=False)
+    return any(text.strip() != str(caption).strip() for caption, each in pairs for text in each)
 
 
 def _ahead(function: Any, items: Iterable[Any], threads: int) -> Iterator[Any]:

@@ -89,6 +89,10 @@ class Batches:
         result |= {key: np.stack([row.views[key] for row in rows]) for key in rows[0].views}
         slots = sampling.slots(examples.negatives, examples.positives)
         result |= self._texts("negative", [row.negatives for row in rows], slots)
+        if slots:
+            # cut, in lower case or of unknown words, a negative may have the tokens of its caption
+            is_other = (result["negative_text"] != result["text"][:, None]).any(axis=-1)
+            result["negative_mask"] &= is_other
         result |= self._texts("positive", [row.positives for row in rows], examples.positives.count)
         if is_stored:
             result |= self._stored_texts(rows, slots, examples.positives.count)

@@ -520,6 +520,7 @@ def test_arguments_are_parsed_by_the_types_of_their_defaults():
         ("step=3", "did you mean 'steps'"),
         ("steps=x", "steps is a int; got 'x'"),
         ("flag=maybe", "flag is true or false"),
+        ("flag,steps=2,flag=false", "'flag' is there twice: leave one out"),
         ({"step": 3}, "did you mean 'steps'"),
         ({"steps": "3"}, "steps is a int; got '3'"),
     ],

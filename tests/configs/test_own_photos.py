@@ -175,3 +175,13 @@ def test_prepared_shards_are_a_path_like_any_other(tmp_path):
     assert config.input.source == "shards"
     assert config.input.source_options.to_dict() == {"path": str(tmp_path)}
     assert not config.evals  # what it is trained on does not judge it
+
+
+def test_a_column_of_negatives_that_the_method_does_not_take_is_said(table, caplog):
+    rows = [json.loads(line) | {"not": ["a red cat"]} for line in table.read_text().splitlines()]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = records.get_config(f"path={table},batch=8,method=degla")
+    with config.unlocked():
+        config.input.source_options.negatives_column = "not"
+    resolve(config).training.data.check_preview()
+    assert "records, kinds [], are not used" in caplog.text

@@ -81,3 +81,9 @@ def test_an_unknown_command_names_the_nearest():
     assert (done.returncode, done.stdout) == (2, "")
     assert "'report'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_second_config_is_refused():
+    words = ["x", "--config", "scenes/clip", "--config=scenes/siglip"]
+    with pytest.raises(errors.UsageError, match="--config is there 2 times: leave all but one"):
+        command_line.with_config_paths(words)

@@ -27,7 +27,7 @@ class Numbered:
             return Record(f"r{index}", b"broken", ["n0 first"])
         pixels = np.full((self._size, self._size, 3), index, np.uint8)
         captions = [f"n{index} first", f"n{index} second", " "]
-        return Record(f"r{index}", pixels, captions, **self._fields)
+        return Record(f"r{index}", pixels, **{"captions": captions, **self._fields})
 
 
 def loader(source=None, transform=None, tokenizer=WORDS, **options):

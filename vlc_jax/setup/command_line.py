@@ -195,6 +195,9 @@ def with_config_paths(argv: list[str]) -> list[str]:
         if config_of_run.has_config(run):
             argv.insert(1, f"--config={config_of_run.__file__}:{run}")
         return argv
+    names = [word.partition("=")[0] for word in argv]
+    if (count := names.count("--config") + names.count("-config")) > 1:
+        raise UsageError(f"--config is there {count} times: leave all but one of them out")
     for index, word in enumerate(argv):
         if word in ("--config", "-config") and index + 1 < len(argv):
             argv[index + 1] = catalogue.find_config(argv[index + 1])

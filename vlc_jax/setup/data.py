@@ -113,7 +113,7 @@ class TrainingData(NamedTuple):
         with usage_errors():
             report.check_tokenizer()
             report.check_hard_texts(self.hard_texts)
-        for warning in report.warnings():
+        for warning in [*report.warnings(), *report.unused(self.hard_texts)]:
             logging.warning("%s", warning)
 
     def make_loader(self, start_step: int, known_bad: list[str]) -> Loader:

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 
 import numpy as np
 import pytest
@@ -167,7 +168,7 @@ def test_kinds_that_give_themselves_away_are_named_with_their_share(tmp_path, ca
     ]  # fmt: skip
     table = tmp_path / "captions.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [str(table), "--kinds", "swap,left_right", "--option", "join_rows=False"]
+    words = [str(table), "--kinds", "swap", "--kinds", "left_right", "--option", "join_rows=False"]
     for column in ("negatives", "positives"):
         words += ["--option", f"{column}_column={column}"]
     words += ["--option", "negative_kinds_column=kinds"]
@@ -264,6 +265,9 @@ class Records:
         return Record(f"r{index}", np.zeros((8, 8, 3), np.uint8), [caption])
 
 
+PIXELS = np.zeros((8, 8, 3), np.uint8)
+
+
 def previewed(source, **options):
     words = WordTokenizer(8, words=("a", "red", "circle"))
     return preview(source, words, ImageTransform(8), **options)
@@ -352,6 +356,37 @@ def test_a_few_captions_of_several_lines_are_named(photos, capsys, rows, warns):
     assert (warning in capsys.readouterr().out) == warns
 
 
+@pytest.mark.parametrize("marker", ["###", "None", " nan "])
+def test_markers_of_missing_texts_are_counted(marker):
+    negatives = [["a cat", marker], [marker], ["", "a banana"], ["nine, no. 3"]]
+    rows = [Record(f"r{k}", PIXELS, ["a dog"], [each]) for k, each in enumerate(negatives)]
+    (warning,) = preview(rows, None, None).warnings()
+    assert f"2 captions and hard texts say nothing, first {marker.strip()!r} of r0" in warning
+
+
+def test_hard_negatives_that_repeat_their_captions_are_none():
+    repeated, other = (Record("r", PIXELS, ["a dog"], [[text]]) for text in ("a dog ", "a cat"))
+    asked = {"negatives": HardTexts(1)}
+    preview([other], None, None).check_hard_texts(asked)
+    with pytest.raises(DataError, match="none of the 1 records looked at has any"):
+        preview([repeated], None, None).check_hard_texts(asked)
+
+
+def test_stored_texts_that_training_does_not_take_are_named():
+    def unused(texts, *kinds):
+        record = Record("r", PIXELS, ["a dog"], [["a cat"]], negative_kinds=[*kinds])
+        return preview([record], None, None).unused({"negatives": texts, "positives": HardTexts()})
+
+    made = HardTexts(2, {"made": 1.0}, generators={"made": generators.Reversal()})
+    for kinds, words in ((), r"kinds \[\]"), ((["swap"],), r"kinds \['swap'\]"):
+        (warning,) = unused(made, *kinds)
+        assert re.search(rf"1 of 1 records, {words}, are not used, .* \['made'\]", warning)
+    assert unused(made, ["made"]) == []
+    for name in ("from_record", "from_record_in_order", "from_record:swap"):
+        assert unused(HardTexts(1, {name: 1.0}), ["swap"]) == []
+    assert unused(HardTexts()) == []
+
+
 def test_given_texts_that_no_record_has_are_noticed_before_training():
     report = inspection.Report(total=9, looked_at=9, with_positives=1)
     asked, made = (
@@ -372,3 +407,8 @@ def test_given_texts_that_no_record_has_are_noticed_before_training():
     of_verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
     with pytest.raises(DataError, match=r"'from_record:verb' of none of the 9 .* are \['noun'\]"):
         report.check_hard_texts(of_verbs)
+    report.total = 10
+    for absent in (of_verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
+        report.with_negatives = 0
+        with pytest.raises(DataError, match=r"; .* more of them with config.input.preview=N$"):
+            report.check_hard_texts(absent)

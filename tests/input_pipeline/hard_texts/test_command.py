@@ -32,7 +32,9 @@ def run(capsys, *arguments):
 
 
 def test_captions_stand_beside_their_texts_with_counts(capsys, table):
-    code, out, _ = run(capsys, "--table", table, "--kinds", "replace,swap", "--show", "1")
+    code, out, _ = run(
+        capsys, "--table", table, "--kinds", "replace", "--kinds", "swap", "--show", "1"
+    )
     lines = out.splitlines()
     assert code == 0
     assert lines[:2] == [

@@ -196,9 +196,14 @@ def test_a_caption_that_a_generator_cannot_read_makes_its_record_unusable():
 
 
 def test_ids_of_hard_images_that_no_record_has_are_refused():
-    advice = r"one of the 20 hard images .* as 'r\d+'; .* like 'r0'.* set .* id_column"
+    advice = r"20 hard images .* 'r\d+' \(no record r\d+\); .* like 'r0'.* set .* id_column"
     with pytest.raises(ValueError, match=advice):
         loader(Neighbours(steps=(1,), is_lost=lambda number: True))
+
+
+def test_hard_images_of_which_none_can_be_decoded_are_refused():
+    with pytest.raises(ValueError, match=r"hard images looked at, such as 'r1' \(.*image"):
+        loader(Neighbours(bad=range(COUNT)))
 
 
 def test_a_source_without_hard_images_is_refused():

@@ -239,6 +239,15 @@ def test_marks_of_functional_words_go_with_every_text():
                 contract.check({**batch, key: batch[key][..., 1:]})
 
 
+def test_a_negative_with_the_tokens_of_its_caption_is_masked():
+    tail = " first first first"
+    source = Numbered(captions=["n0" + tail], negatives=[[f"n0{tail} not", "not n0", f"N0{tail}"]])
+    (batch,) = take(1, source, negatives=HardTexts(3, {"from_record_in_order": 1.0}))
+    same = (batch["negative_text"] == batch["text"][:, None]).all(axis=-1)
+    assert same.any()
+    np.testing.assert_array_equal(batch["negative_mask"], ~same)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -252,6 +252,7 @@ def test_a_dry_run_shows_prompts_and_cost_and_needs_no_library(
         ("a.txt", "x", ("--prompt", "no"), 2, "No such file"),
         ("a.txt", "x", ("--option", "stream=true"), 2, "--option cannot set 'stream'"),
         ("a.txt", "x", ("--option", "top_k"), 2, "--option wants NAME=VALUE"),
+        ("a.txt", "x", ("--option", "a=1", "--option", "a=2"), 2, "--option a=... is there twice"),
         ("a.txt", "x", ("--base-url", "localhost:8000"), 2, "is an http address"),
         ("a.txt", "x", ("--base-url", "http://"), 2, "is an http address"),
         ("a.txt", "x", ("--base-url", "http://localhost:x/v1"), 2, "is an http address"),
