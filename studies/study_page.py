@@ -371,6 +371,7 @@ def _template_names(results: Results) -> dict[str, object]:
         "new_methods": study_columns.NEW_METHODS,
         "negations": [*study_columns.NEGATIONS],
         "negation_columns": study_columns.NEGATION_COLUMNS,
+        "drawn": [f"texts_{name}" for name in study_columns.DRAWN],
         "details": [*study_columns.DETAILS],
         "detail_columns": study_columns.DETAIL_COLUMNS,
         "surface": lambda: study_binding.surface(results),

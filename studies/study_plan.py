@@ -314,6 +314,11 @@ def _new_methods() -> list[Run]:
         for of in dict.fromkeys(BALANCED.values())
         for name, flag in ((of.texts, goal), (of.random, f"--keep={of.kept}"))
     ]
+    configs = {**BLIND, **{name: config for name, (config, _) in {**OTHERS, **NEW}.items()}}
+    texts += [
+        Run(f"texts_{name}", configs[name], tool="texts", flags=("--keep=1",))
+        for name in study_columns.DRAWN
+    ]
     random = [
         by_name[name]._replace(name=f"{name}_random", texts=of.random, kinds=of.kinds)
         for name, of in BALANCED.items()
