@@ -46,6 +46,7 @@ def _named() -> dict[str, study_columns.Column]:
         *study_columns.GEOMETRY,
         *study_columns.NEGATION_COLUMNS,
         *study_columns.DETAIL_COLUMNS,
+        *study_columns.TEXTS,
     )
     named |= {column.title: column for column in further}
     named |= {f"shuffled {column.title}": column for column in study_columns.SHUFFLED}
