@@ -26,7 +26,13 @@ RECORD = "run"
 UNRESOLVED = 0.2  # half of an interval that says nothing
 REQUEST = "asked.json"  # settings of a run, in its folder
 # beginnings of the names of benchmarks whose groups are kept
-GROUPED = ("scenes_replace", "scenes_conditions", "scenes_relation_swap", "scenes_spatial")
+GROUPED = (
+    "scenes_replace",
+    "scenes_conditions",
+    "scenes_relation_swap",
+    "scenes_spatial",
+    "scenes_half_truths",
+)
 OF_GEOMETRY = ("scenes_conditions", "scenes_superposition", "scenes_pair_geometry")
 
 

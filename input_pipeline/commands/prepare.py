@@ -317,6 +317,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--languages",
         type=command_line.names,
+        action="extend",
         default=[],
         metavar="CODE,CODE",
         help="captions of other languages are left out, by --language-field",

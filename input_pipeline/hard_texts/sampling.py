@@ -72,7 +72,10 @@ def make_hard_texts(
     if count or of_positives:
         for name in options:
             if name not in shares:
-                raise ValueError(f"{side}: options for {name!r}, which is not among {[*shares]}")
+                raise ValueError(
+                    f"{side}: options for {name!r}, which is not among {[*shares]}: set "
+                    f"input.{side}.options, too"
+                )
         names = [name for name in shares if not is_of_record(name)]
         known = generator_table(side) if table is None and names else table or {}
         built = {name: make_generator(side, known, name, options.get(name, {})) for name in names}

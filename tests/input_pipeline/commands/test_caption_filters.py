@@ -73,7 +73,7 @@ def test_the_command_counts_what_it_leaves_out_and_none_of_it_is_bad(tmp_path, c
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows * 5)))
     words = ["--source", "records", "--option", f"path={tmp_path / 't.jsonl'}", "--size", "8"]
     words += ["--option", "join_rows=False", "--shard-size", "3", "--max-bad-share", "0"]
-    words += ["--min-words", "2", "--max-words", "4", "--languages", "en,de"]
+    words += ["--min-words", "2", "--max-words", "4", "--languages", "en", "--languages", "de"]
     words += ["--language-field", "lang", "--out", str(tmp_path / "out")]
     written = "5 records (5 captions, 1 different images) in 4 shards"
     left_out = "20 captions and with them 5 records did not pass the filters"
