@@ -153,7 +153,9 @@ def _full_run(row: Row, given: str, root: str, chosen: Mapping[str, Sequence[str
         values = {key: value for key, value in values.items() if key in OF_WEIGHTS}
     if row.base and name.startswith("eval/"):
         values = {}  # the base has them
-    words = [own, *(f"{key}={value}" for key, value in values.items())]
+    # of the row unless they are given
+    kept = [word for word in own.split(",") if word.partition("=")[0] not in values]
+    words = [*kept, *(f"{key}={value}" for key, value in values.items())]
     if name != FIRST_STAGE:
         words.append(f"root={root}")
         words += [
