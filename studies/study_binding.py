@@ -7,10 +7,12 @@ they are the options `colour`, `completeness` and `saliency` of the scenes' capt
 
 from typing import NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from studies import study_results
-from studies.study_results import Results
+from studies.study_results import Results, Value
 from vlc_jax.report.table import markdown_table
 
 DENSITIES = (0.1, 0.4, 1.0)  # share of the named objects whose colour is named
@@ -62,12 +64,15 @@ CELLS = tuple(
         for saliency in SALIENCIES
     )
 )
-# sparse and dense, incomplete (of the biggest object) and complete
-CORNERS = tuple(
-    at(density, completeness, 1.0)
-    for density in (DENSITIES[0], DENSITIES[-1])
-    for completeness in (COMPLETENESS[0], COMPLETENESS[-1])
-)
+# of which CLIP-FT and HN go on: the biggest object first, where there is a choice
+FINETUNED = tuple(cell for cell in CELLS if cell == at(*cell[:2], 1.0))
+
+
+def _finetuned(cell: Cell) -> tuple[str, str]:
+    return f"{cell.name}_clip_ft", f"{cell.name}_hn"
+
+
+RUNS = [cell.name for cell in CELLS] + [run for cell in FINETUNED for run in _finetuned(cell)]
 
 
 def surface(results: Results) -> str:
@@ -87,11 +92,11 @@ def surface(results: Results) -> str:
 
 
 def hard_negatives(results: Results) -> str:
-    """Markdown table of the corners: swapped attributes after CLIP, CLIP-FT and HN, and what HN
-    gains over CLIP-FT, paired by seed."""
+    """Markdown table: swapped attributes after CLIP, CLIP-FT and HN, and what HN gains over
+    CLIP-FT, paired by seed."""
     rows = []
-    for cell in CORNERS:
-        runs = (cell.name, f"{cell.name}_clip_ft", f"{cell.name}_hn")
+    for cell in FINETUNED:
+        runs = (cell.name, *_finetuned(cell))
         if all(results.has(run, *SWAP) for run in runs):
             gain = results.difference(runs[2], runs[1], *SWAP)
             title = [f"{100 * value:.0f}" for value in cell[:2]]
@@ -102,27 +107,44 @@ def hard_negatives(results: Results) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    """Swapped attributes by density and completeness, a map for each saliency; None without all
-    runs."""
-    if not all(results.has(cell.name, *SWAP) for cell in CELLS):
+    """Swapped attributes by density and completeness, a map for each saliency and one of what HN
+    gains over CLIP-FT; None without all runs."""
+    if not all(results.has(run, *SWAP) for run in RUNS):
         return None
-    painted = Figure(figsize=(10, 3.4), layout="constrained")
-    maps = painted.subplots(1, len(SALIENCIES), sharey=True)
+    painted = Figure(figsize=(13, 3.4), layout="constrained")
+    *maps, of_gain = painted.subplots(1, len(SALIENCIES) + 1, sharey=True)
     for axes, saliency in zip(maps, SALIENCIES, strict=True):
         values = [
             [results.value(at(x, y, saliency).name, *SWAP) for x in DENSITIES] for y in COMPLETENESS
         ]
-        means = [[100 * value.mean for value in row] for row in values]
-        image = axes.imshow(means, vmin=50, vmax=100, origin="lower", cmap="viridis")
-        for i, row in enumerate(values):
-            for j, value in enumerate(row):
-                colour = "black" if value.mean > 0.8 else "white"
-                text = f"{100 * value.mean:.0f}\n±{100 * value.half:.0f}"
-                axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=9)
-        axes.set_xticks(range(len(DENSITIES)), [f"{100 * each:.0f}" for each in DENSITIES])
-        axes.set_yticks(range(len(COMPLETENESS)), [f"{100 * each:.0f}" for each in COMPLETENESS])
-        axes.set_xlabel("colours named, %")
+        image = _map(axes, values, "viridis", (50, 100))
         axes.set_title(f"biggest first: {100 * saliency:.0f} %", loc="left", fontsize=10)
     maps[0].set_ylabel("objects named, %")
     painted.colorbar(image, ax=maps, label="swapped attributes, %; chance 50")
+    gains = [
+        [results.difference(*_finetuned(at(x, y, 1.0))[::-1], *SWAP) for x in DENSITIES]
+        for y in COMPLETENESS
+    ]
+    image = _map(of_gain, gains, "coolwarm", (-10, 10), "+")
+    of_gain.set_title("HN − CLIP-FT, biggest first: 100 %", loc="left", fontsize=10)
+    painted.colorbar(image, ax=of_gain, label="points")
     return painted
+
+
+def _map(
+    axes: Axes, values: list[list[Value]], colours: str, limits: tuple[int, int], sign: str = ""
+) -> AxesImage:
+    """A cell with mean and interval for each density (columns) and completeness (rows)."""
+    means = [[100 * value.mean for value in row] for row in values]
+    low, high = limits
+    image = axes.imshow(means, vmin=low, vmax=high, origin="lower", cmap=colours)
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            is_dark = colours == "viridis" and value.mean <= 0.8
+            text = f"{100 * value.mean:{sign}.0f}\n±{100 * value.half:.0f}"
+            ink = "white" if is_dark else "black"
+            axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=9)
+    axes.set_xticks(range(len(DENSITIES)), [f"{100 * each:.0f}" for each in DENSITIES])
+    axes.set_yticks(range(len(COMPLETENESS)), [f"{100 * each:.0f}" for each in COMPLETENESS])
+    axes.set_xlabel("colours named, %")
+    return image

@@ -369,8 +369,8 @@ def _evaluated(name: str, base: str, evals: Mapping[str, Mapping[str, object]]) 
 
 
 def _binding() -> list[Run]:
-    """Runs of part n: a CLIP for each kind of captions; in the corners, CLIP-FT and HN with the
-    same captions."""
+    """Runs of part n: a CLIP for each kind of captions; of some, CLIP-FT and HN with the same
+    captions."""
     config = f"scenes/clip:steps={study_binding.STEPS}"
     sizes = (
         f"--config.batch_size={study_binding.BATCH}",
@@ -381,12 +381,12 @@ def _binding() -> list[Run]:
         Run(cell.name, config, flags=(*sizes, cell.captions), **evals)
         for cell in study_binding.CELLS
     ]
-    corners = [
+    finetuned = [
         Run(f"{cell.name}_{name}", name, cell.name, flags=(cell.captions,), **evals)
-        for cell in study_binding.CORNERS
+        for cell in study_binding.FINETUNED
         for name in ("clip_ft", "hn")
     ]
-    return [*cells, *corners]
+    return [*cells, *finetuned]
 
 
 def _llava(suffix: str, arguments: str) -> list[Run]:

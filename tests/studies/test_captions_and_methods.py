@@ -72,29 +72,30 @@ def test_each_correction_of_negations_is_evaluated_on_every_column_of_its_table(
     assert [runs["negation_none"].tool, runs["negation_none"].base] == ["evaluate", "clip"]
 
 
-def test_cells_equal_by_construction_are_one_run_and_corners_go_on_with_their_captions():
+def test_cells_equal_by_construction_are_one_run_and_some_go_on_with_their_captions():
     runs = {run.name: run for run in study_plan.runs("n")}
     assert len(study_binding.CELLS) == 3 * (2 * 3 + 1)
     assert len({run.flags for run in runs.values() if not run.base}) == len(study_binding.CELLS)
     complete = {study_binding.at(0.4, 1.0, saliency) for saliency in study_binding.SALIENCIES}
     assert [cell.name for cell in complete] == ["binding_40_100"]
-    corners = [run for run in runs.values() if run.base]
-    assert len(corners) == 2 * len({run.base for run in corners}) == 2 * 4
-    for run in corners:
+    finetuned = [run for run in runs.values() if run.base]
+    assert len(finetuned) == 2 * len({run.base for run in finetuned}) == 2 * 9
+    for run in finetuned:
         assert run.flags == runs[run.base].flags[-1:]
         assert "'saliency': 1.0" in run.flags[0] or "'completeness': 1.0" in run.flags[0]
 
 
 def swaps_of_cells():
-    """Values of every cell: a different one in each."""
-    return {
-        f"{cell.name}-{seed}": of_run(
-            attribute_swap=0.5 + 0.3 * cell.density * cell.completeness - 0.05 * cell.saliency,
-            attributes=0.9,
-        )
-        for cell in study_binding.CELLS
-        for seed in range(3)
-    }
+    """Values of every cell: a different one in each; HN's are up by a tenth of the density."""
+    values = {}
+    for cell in study_binding.CELLS:
+        swap = 0.5 + 0.3 * cell.density * cell.completeness - 0.05 * cell.saliency
+        made = {cell.name: of_run(attribute_swap=swap, attributes=0.9)}
+        if cell in study_binding.FINETUNED:
+            made[f"{cell.name}_clip_ft"] = of_run(attribute_swap=0.7)
+            made[f"{cell.name}_hn"] = of_run(attribute_swap=0.7 + cell.density / 10)
+        values |= {f"{name}-{seed}": each for name, each in made.items() for seed in range(3)}
+    return values
 
 
 def test_the_surface_has_the_value_of_each_cell_in_table_and_figure(tmp_path):
@@ -104,7 +105,8 @@ def test_the_surface_has_the_value_of_each_cell_in_table_and_figure(tmp_path):
     assert len(lines) == 2 + 7
     assert "| 50 | 100 | 46.5 ±0.0 | 51.0 ±0.0 | 60.0 ±0.0 |" in lines
     assert lines[-1] == "| 100 | – | 53.0 ±0.0 | 62.0 ±0.0 | 80.0 ±0.0 |"
-    maps = study_binding.figure(results).axes[:3]
+    *maps, of_gain = study_binding.figure(results).axes[:4]
+    assert of_gain.images[0].get_array().tolist() == [pytest.approx([1, 4, 10])] * 3
     for axes, saliency in zip(maps, study_binding.SALIENCIES, strict=True):
         shown = axes.images[0].get_array()
         assert shown[0].tolist() == pytest.approx([51.5 - 5 * saliency, 56 - 5 * saliency,
@@ -210,11 +212,6 @@ def test_their_sections_are_hidden_until_they_have_values(tmp_path):
         made[run] = {column.benchmark: {} for column in study_columns.NEGATION_COLUMNS}
         for column in study_columns.NEGATION_COLUMNS:
             made[run][column.benchmark][column.metric] = cell
-    for corner in study_binding.CORNERS:
-        for name in ("clip_ft", "hn"):
-            made |= {
-                f"{corner.name}_{name}-{seed}": of_run(attribute_swap=0.7) for seed in range(3)
-            }
     for values, is_shown in ((kept, False), (kept | made, True)):
         pages, _ = study_page.render(results_of(tmp_path, values))
         for name, each in titles.items():
@@ -229,4 +226,4 @@ def test_their_sections_are_hidden_until_they_have_values(tmp_path):
             assert anchor in [re.sub(r"[,?]", "", h.lower()).replace(" ", "-") for h in headings]
     assert "are at 80 if" in pages["results.md"]
     assert "![Swapped attributes by captions](images/study_binding.png)" in pages["lab_notes.md"]
-    assert pages["results.md"].count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 |") == 1
+    assert pages["results.md"].count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 | 80.0") == 1
