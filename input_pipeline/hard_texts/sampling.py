@@ -223,8 +223,8 @@ def check(side: str, texts: HardTexts) -> None:
         raise ValueError(
             f"{side}: fallback='replace' needs a second generator; got {[*texts.shares]}"
         )
-    of_record = [name for name in texts.shares if is_of_record(name)]
-    lacking = [name for name in texts.shares if name not in (*of_record, *texts.generators)]
+    made = [name for name in texts.shares if not is_of_record(name)]
+    lacking = [name for name in made if name not in texts.generators]
     if texts.count and lacking:
         raise ValueError(f"{side}: no generator was made for {lacking[0]!r}")
     if texts.of_positives and not texts.generators:

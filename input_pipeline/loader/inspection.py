@@ -132,8 +132,8 @@ class Report:
             lacking = [name for name in wanted if name.removeprefix(of_kind) not in found]
             if self.looked_at and lacking:
                 raise DataError(
-                    f"{side}: {' and '.join(map(repr, lacking))} of none of the "
-                    f"{self.looked_at:,} records looked at; their kinds are {sorted(found)}, which "
+                    f"{side}: none of the {self.looked_at:,} records looked at has a text for "
+                    f"{' and '.join(map(repr, lacking))}; their kinds are {sorted(found)}, which "
                     f"the source's option {side.removesuffix('s')}_kinds_column reads{more}"
                 )
 

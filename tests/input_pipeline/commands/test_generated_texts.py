@@ -209,6 +209,8 @@ def test_numbers_that_do_not_fit_are_refused():
         generated(seed=-1)
     with pytest.raises(ValueError, match="'negclip', which is not requested"):
         generated_texts.make([], [], {"negclip": {}})
+    with pytest.raises(ValueError, match="makes its texts once; got left_right,left_right"):
+        generated_texts.make(["left_right", "left_right"], [], {})
 
 
 @pytest.fixture
