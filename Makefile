@@ -1,4 +1,6 @@
-PYTHON ?= python3
+# The newest of the promised Pythons that works here; else the one there is, which is checked.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+  $$python -c 'import ensurepip, venv' 2>/dev/null && echo $$python && break; done)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 PARITY := .venv-parity

@@ -81,6 +81,20 @@ def test_without_a_failed_test_the_last_lines_are_shown(parts):
     assert parts.first_failure("1\n2\n3\n4") == "2\n3\n4"
 
 
+def test_make_takes_the_newest_python_that_works(tmp_path):
+    for version, code in {"3.13": 1, "3.12": 0, "3.11": 0}.items():
+        path = tmp_path / f"python{version}"
+        path.write_text(f"#!/bin/sh\nexit {code}\n")
+        path.chmod(0o755)
+    words = ["make", "--dry-run", "VENV=none", "none/.built"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment.pop("PYTHON", None)
+    done = subprocess.run(
+        words, cwd=helpers.ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "python3.12 -m venv none" in done.stdout
+
+
 def is_running(pid):
     try:
         os.kill(pid, 0)

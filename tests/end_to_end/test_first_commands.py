@@ -9,6 +9,9 @@ import subprocess
 import sys
 import sysconfig
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.support import helpers
@@ -67,6 +70,13 @@ def test_the_package_is_the_installed_one(run):
     path = run("python", "-c", "import vlc_jax; print(vlc_jax.__file__)").strip()
     assert "site-packages" in path
     assert not path.startswith(str(helpers.ROOT))
+
+
+def test_the_compiler_sums_right():
+    # jax 0.10.2 does not, without a word: jax-ml/jax#39103
+    rows = np.random.default_rng(0).normal(size=(32_769, 3)).astype(np.float32)
+    norms = jax.jit(jax.vmap(lambda row: jnp.sum((jnp.eye(3) @ row) ** 2)))(rows)
+    np.testing.assert_allclose(norms, (rows**2).sum(-1), rtol=1e-5)
 
 
 def test_help_and_list(run):
