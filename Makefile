@@ -10,7 +10,7 @@ SITE := .venv-site
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What is installed is compiled on all cores, of which pip itself would use one, but for folders of
 # which few files are ever imported. Files that this Python cannot compile are not imported at all.
-COMPILE := -m compileall -qq -j 0 -x '/(tests?|google|lexers|openai|pip|tensorflow_datasets)/'
+COMPILE := -m compileall -qq -j 0 -x '/(tests?|google|lexers|pip|tensorflow_datasets)/'
 # Folder of the demo, argument of its first config, steps of the two runs after it, more flags of all
 # three; a variable of the environment must not change them.
 DEMO := runs/demo

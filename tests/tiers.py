@@ -23,7 +23,6 @@ SIBLINGS = {
     ],
     "end_to_end/test_text_encoders.py": ["test_the_command_goes_on_with_vectors_.*"],
     "models/test_decode.py": [r".*\[left\]"],
-    "input_pipeline/hard_texts/llm/test_command.py": [r"test_a_stopped_run_.*\[9-.*\]"],
     "input_pipeline/commands/test_prepare_datasets.py": [r"test_a_run_that_is_stopped_.*\[9\]"],
     "models/test_captioner.py": [
         r"test_score_is_the_mean_log_probability_.*\[(cls|pooled)\]",

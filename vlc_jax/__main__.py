@@ -24,7 +24,7 @@ COMMANDS = {  # name -> module, what it does
     "scores": ("vlc_jax.tools.scores", "scores of every benchmark case, as Parquet"),
     "import_scores": ("vlc_jax.tools.import_scores", "scores of another program, as a workdir"),
     "mteb": ("vlc_jax.tools.mteb_results", "tasks of mteb, as a folder of its results"),
-    "write_texts": ("vlc_jax.tools.write_texts", "hard texts of a generative model"),
+    "write_texts": ("vlc_jax.tools.write_texts", "answers of a language model to write_hard_texts"),
     "plausibility": ("vlc_jax.tools.plausibility", "how far a text-only model knows a set"),
     "check": ("vlc_jax.input_pipeline.commands.check", "image-text data before training"),
     "prepare": ("vlc_jax.input_pipeline.commands.prepare", "data as shards"),
@@ -48,7 +48,7 @@ COMMANDS = {  # name -> module, what it does
     "tag": ("vlc_jax.input_pipeline.commands.tag", "parts of speech of captions, into a file"),
     "write_hard_texts": (
         "vlc_jax.input_pipeline.commands.write_hard_texts",
-        "hard texts of a language model behind an API",
+        "hard texts of a language model, by batch files",
     ),
 }
 

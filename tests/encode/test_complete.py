@@ -1,61 +1,28 @@
 """Texts written by a language model in this process, of a tiny Llama in a folder."""
 
+import fcntl
 import functools
 import json
 
 import jax
 import numpy as np
 import pytest
-import tokenizers
 
-from tests.support import helpers, llava_folder
+from tests.support import batches, helpers, tiny_llama
 from vlc_jax.encode import complete
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.hard_texts.llm.answers import Question
-from vlc_jax.models import lm
 from vlc_jax.tools import write_texts
 from vlc_jax.weights import llava
 
-LM = llava_folder.LM | {"vocab": 258}
 STEPS = 12
 CAPTIONS = ["a dog", "a cat and a dog on a mat", "two birds", "a red bus", "a dog", "", "one"]
 LINE, TEXT = ("\n", "</s>"), ("</s>",)  # what ends an answer
 
 
-def write_tokenizer(folder):
-    """Bytes, as Llama 3 writes them; a text starts with <s>."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=258,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
-    library.train_from_iterator([], trainer)
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
-    library.save(str(folder / "tokenizer.json"))
-    return library
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A Llama that writes letters, ends of lines and ends of texts."""
     folder = tmp_path_factory.mktemp("llama")
-    library = write_tokenizer(folder)
-    sizes = {"family": "llama", "lm": LM}
-    shapes = jax.eval_shape(functools.partial(lm.init, lm.from_sizes(LM)), jax.random.key(0))
-    rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
-    written = [library.token_to_id(token) for token in [*"abcdefghijklmnop", "Ġ", "Ċ", "</s>"]]
-    mask = np.isin(np.arange(258), written)
-    llava.save({"lm": params | {"head": params["head"] * mask}}, sizes, folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": 1}))
+    tiny_llama.write(folder)
     return folder
 
 
@@ -85,18 +52,12 @@ def alone(model, caption, ends=LINE):
     return text.partition(ends[0])[0], "stop" if is_end else "length", len(said)
 
 
-def ask(model, captions=CAPTIONS, **fields):
-    fields = {"max_tokens": STEPS, "stop": ["\n"], **fields}
-    questions = [Question(k, f"Input: {text}\nOutput:", fields) for k, text in enumerate(captions)]
-    found = {}
-
-    def store(index, answer):
-        assert index not in found
-        found[index] = answer
-
-    complete.completing(model, 3)(iter(questions), store)
-    assert len(found) == len(questions)
-    return [found[k] for k in range(len(found))]
+def ask(model, captions=CAPTIONS, stop=("\n",)):
+    prompts = {str(k): f"Input: {text}\nOutput:" for k, text in enumerate(captions)}
+    questions = [complete.Question(k, text, STEPS, stop) for k, text in prompts.items()]
+    found = [*complete.answers(model, questions, 3)]
+    assert sorted(name for name, _ in found) == [*prompts]
+    return [dict(found)[name] for name in prompts]
 
 
 def test_an_answer_is_the_likeliest_text_whatever_its_batch(model):
@@ -113,8 +74,8 @@ def test_an_answer_is_the_likeliest_text_whatever_its_batch(model):
 def test_an_answer_of_several_lines_ends_before_its_stops(model):
     expected = [alone(model, text, TEXT)[0] for text in CAPTIONS]
     assert any("\n" in text for text in expected)
-    assert [answer.text for answer in ask(model, stop=[])] == expected
-    stopped = [answer.text for answer in ask(model, stop=["h"])]
+    assert [answer.text for answer in ask(model, stop=())] == expected
+    stopped = [answer.text for answer in ask(model, stop=("h",))]
     assert stopped == [text.partition("h")[0] for text in expected] != expected
 
 
@@ -137,10 +98,10 @@ def test_a_name_tells_parameters_and_dtypes_apart(folder, model, tmp_path):
     other = tmp_path / folder.name
     llava.save(
         {"lm": jax.tree.map(lambda x: 2 * np.asarray(x), model.params)},
-        {"family": "llama", "lm": LM},
+        {"family": "llama", "lm": tiny_llama.LM},
         other,
     )
-    write_tokenizer(other)
+    tiny_llama.write_tokenizer(other)
     with pytest.raises(WeightsError, match=r"neither config.json nor generation_config.json has"):
         write_texts.load(other)
     (other / "generation_config.json").write_text('{"eos_token_id": [1, 0]}')
@@ -149,45 +110,106 @@ def test_a_name_tells_parameters_and_dtypes_apart(folder, model, tmp_path):
     assert again.name != model.name
 
 
-def words(folder, captions, out, *options):
-    prompt = out.parent / "prompt.txt"
-    prompt.write_text("Input: {caption}\nOutput:")
-    fixed = ["replace", captions, "--decoder", folder, "--out", out, "--prompt", prompt]
-    return [*map(str, [*fixed, "--max-tokens", STEPS, "--batch-size", 3]), *options]
-
-
-def test_the_command_goes_on_and_its_texts_are_those_of_one_run(folder, model, tmp_path, capsys):
-    captions, asked = tmp_path / "captions.txt", []
+@pytest.fixture
+def batch(tmp_path):
+    """The requests of a folder that has been asked for."""
+    captions, prompt = tmp_path / "captions.txt", tmp_path / "prompt.txt"
     captions.write_text("\n".join(CAPTIONS) + "\n")
-    write_texts.main(words(folder, captions, tmp_path / "once"))
-    once = (tmp_path / "once" / "replace_hp.jsonl").read_text()
-    assert once.count("\n") == len(CAPTIONS)
-    said = [alone(model, text)[0] for text in CAPTIONS if text]
-    raw = {row["line"]: row["text"] for row in helpers.rows(tmp_path / "once" / "raw.jsonl")}
-    assert [text for _, text in sorted(raw.items())] == said
-    for limit in (("--limit", "3"), ()):
-        write_texts.main(words(folder, captions, tmp_path / "twice", *limit))
-        asked.append(len(helpers.rows(tmp_path / "twice" / "raw.jsonl")))
-    assert asked == [3, 6]  # the empty caption is not asked about
-    assert (tmp_path / "twice" / "replace_hp.jsonl").read_text() == once
-    told = json.loads((tmp_path / "twice" / "summary.json").read_text())
+    prompt.write_text("Input: {caption}\nOutput:")
+    options = ("--form", "text", "--temperature", "0", "--max-tokens", str(STEPS))
+    assert batches.ask(captions, tmp_path / "hp", *options, "--prompt", str(prompt)) == 0
+    return tmp_path / "hp" / "batch.jsonl"
+
+
+def run(folder, batch, *options, out=None):
+    """Answers a batch; returns the rows of the answers."""
+    out = out or batch.with_name("answers.jsonl")
+    fixed = [batch, "--decoder", folder, "--out", out, "--batch-size", 3]
+    write_texts.main([*map(str, fixed), *options])
+    return helpers.rows(out)
+
+
+def refused(capsys, code, *arguments, **options):
+    """The error of a call that ends with this code."""
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments, **options)
+    assert ended.value.code == code
+    return capsys.readouterr().err
+
+
+def test_a_killed_command_continues_and_answers_nothing_twice(
+    folder, model, batch, capsys, monkeypatch
+):
+    out, answers, kept = batch.with_name("answers.jsonl"), complete.answers, []
+    once = {row["custom_id"]: row for row in run(folder, batch)}
+    assert len(once) == 6  # the empty caption is not asked about
+    out.unlink()
+
+    def killed(*arguments):
+        for number, answer in enumerate(answers(*arguments)):
+            if number == 4:
+                kept.extend(helpers.rows(out))  # on the disk before the next one
+                raise KeyboardInterrupt
+            yield answer
+
+    monkeypatch.setattr(complete, "answers", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, batch)
+    monkeypatch.undo()
+    with out.open("a") as file:
+        file.write('{"custom_id": "repl')  # as a kill in the middle of a write leaves it
+    again = run(folder, batch)
+    assert (len(kept), again[:4]) == (4, kept)
+    assert {row["custom_id"]: row for row in again} == once
+    assert len(again) == 6
+    assert batches.read(batch.parent, out) == 0
+    said = {text: alone(model, text)[0] for text in CAPTIONS if text}
+    rows = {name: row["response"]["body"]["choices"][0]["text"] for name, row in once.items()}
+    prompts = {row["custom_id"]: batches.caption_of(row) for row in helpers.rows(batch)}
+    assert {prompts[name]: text for name, text in rows.items()} == said
+    told = batches.summary(batch.parent)
     assert told["models_that_answered"] == {model.name: 6}
-    assert told["request"]["fields"] == {"max_tokens": STEPS, "stop": ["\n"], "decoding": "greedy"}
-    assert "captions have texts" in capsys.readouterr().out
+    assert told["missing"]["empty caption"] == 1
+    assert len(batches.positives(batch.parent)) == len(CAPTIONS)
+    # after all the same: nothing is answered any more
+    assert run(folder, batch) == again
+    assert "6 requests are answered" in capsys.readouterr().out
 
 
-def test_another_model_in_the_folder_of_a_run_is_refused(folder, tmp_path, capsys):
-    captions = tmp_path / "captions.txt"
-    captions.write_text("a dog\n")
-    write_texts.main(words(folder, captions, tmp_path / "out"))
-    with pytest.raises(SystemExit) as ended:
-        write_texts.main(words(folder, captions, tmp_path / "out", "--dtype", "bfloat16"))
-    assert ended.value.code == 2
-    assert "was begun with another request: model was" in capsys.readouterr().err
+def test_answers_of_another_model_or_request_are_not_continued(folder, batch, capsys, tmp_path):
+    out = batch.with_name("answers.jsonl")
+    before = run(folder, batch)
+    error = refused(capsys, 2, folder, batch, "--dtype", "bfloat16")
+    assert f"{out} was begun with another model: row 1 has Answer(text=" in error
+    other = batches.save(tmp_path / "other.jsonl", helpers.rows(batch)[0] | {"custom_id": "x-1"})
+    assert "has answers to another request" in refused(capsys, 2, folder, other, out=out)
+    with out.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another process writes to" in refused(capsys, 2, folder, batch)
+    assert helpers.rows(out) == before
+    batches.save(out, *before[:2], {"line": 1})
+    assert "row 3 of" in refused(capsys, 3, folder, batch)
 
 
-def test_wrong_captions_are_said_before_weights_are_read(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        write_texts.main(words("no_folder", tmp_path / "no.jsonl", tmp_path / "out"))
-    assert ended.value.code == 2
-    assert "no file" in capsys.readouterr().err
+BODY = {"model": "tiny", "prompt": "a", "max_tokens": 3, "temperature": 0}
+REQUEST = {"custom_id": "a-1", "method": "POST", "url": "/v1/completions", "body": BODY}
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "said"),
+    [
+        ([], 3, "holds no requests"),
+        ([REQUEST | {"url": "/v1/chat/completions"}], 2, "ask with --form text, for plain texts"),
+        ([REQUEST | {"body": BODY | {"temperature": 0.6}}], 2, "ask with --temperature 0"),
+        ([REQUEST | {"body": BODY | {"top_k": 3}}], 2, "does not know the field 'top_k'"),
+        ([REQUEST, REQUEST], 3, "row 2 of {} is no request (ValueError('custom_id is there twice"),
+        ([REQUEST | {"body": BODY | {"max_tokens": "3"}}], 3, "row 1 of {} is no request (TypeErr"),
+        ([batches.reply("a-1", "b")], 3, "row 1 of {} is no request (KeyError('body'))"),
+    ],
+)
+def test_a_wrong_batch_is_refused_before_weights_are_read(tmp_path, capsys, rows, code, said):
+    batch = batches.save(tmp_path / "batch.jsonl", *rows)
+    error = refused(capsys, code, "no_folder", batch)
+    assert said.format(batch) in error
+    assert error.count("\n") == 1
+    assert not batch.with_name("answers.jsonl").exists()

@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-from tests.support import helpers, miniature
-from tests.support.chat_server import completes, says, serving
+from tests.support import batches, helpers, miniature
 from vlc_jax.configs import csclip, dac, hp_hn, svlc_pos
 from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.commands import write_hard_texts as command
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 from vlc_jax.input_pipeline.loader.loader import make_train
 from vlc_jax.setup import data
@@ -29,19 +27,10 @@ def written(preset, text):
     return [line.partition(" ")[2].partition(" -> ")[0] for line in lines]
 
 
-def run(preset, captions, out, form="text"):
+def run(preset, captions, out):
     write = ANSWERS.get(preset, lambda text: written(preset, text)[0])
-    reply = completes if form == "text" else says
-    with serving(lambda caption, _: reply(write(caption))) as server:
-        fixed = ["--out", str(out), "--base-url", server.url, "--model", "tiny", "--form", form]
-        assert command.main([preset, str(captions), *fixed]) == 0
-    return server
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert batches.ask(captions, out, kind=preset) == 0
+    assert batches.read(out, batches.answer(out, write)) == 0
 
 
 @pytest.fixture
@@ -101,7 +90,7 @@ def test_dac_trains_on_a_bag_of_them(tmp_path, photos, preset):
 
 
 def test_svlc_pos_trains_on_them(tmp_path, photos):
-    run("svlc_paraphrase", photos, tmp_path / "out", form="chat")
+    run("svlc_paraphrase", photos, tmp_path / "out")
     seen, ids = batch(table_config(svlc_pos, tmp_path / "out" / "table.jsonl", photos))
     assert len(seen) == len(PHOTOS)
     for caption, texts in seen.items():

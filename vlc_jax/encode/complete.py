@@ -1,10 +1,7 @@
-"""Greedy completion of prompts by a language model in this process, to write hard texts.
-
-`vlc_jax.input_pipeline.hard_texts.llm` also has a client for a model behind an HTTP endpoint.
-"""
+"""Greedy completion of prompts by a language model in this process, to write hard texts."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,13 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.hard_texts.llm.answers import (
-    TOO_LONG,
-    Answer,
-    Complete,
-    Question,
-    Store,
-)
+from vlc_jax.input_pipeline.hard_texts.llm.answers import TOO_LONG, Answer
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.models import continuation, decode, lm
 
@@ -41,43 +32,47 @@ class LanguageModel(NamedTuple):
     positions: int
 
 
-def completing(model: LanguageModel, batch_size: int) -> Complete:
-    """A `Complete` that answers `batch_size` prompts of similar length at a time.
+class Question(NamedTuple):
+    """A prompt to continue.   stop: strings before which an answer ends."""
 
-    Fields of a question: max_tokens; stop: strings before which an answer ends. An answer does not
-    depend on the other prompts of its batch. A prompt that leaves no room for an answer gets
-    TOO_LONG. Raises UsageError if the tokenizer has more ids than the model.
+    name: str
+    prompt: str
+    max_tokens: int
+    stop: tuple[str, ...]
+
+
+def answers(
+    model: LanguageModel, questions: Iterable[Question], batch_size: int
+) -> Iterator[tuple[str, Answer]]:
+    """Yields the name of each question and its answer, `batch_size` of similar length at a time.
+
+    An answer does not depend on the other prompts of its batch. A prompt that leaves no room for an
+    answer gets TOO_LONG. Raises UsageError if the tokenizer has more ids than the model.
     """
     if model.tokenizer.vocab_size > model.decoder.vocab:
         raise UsageError(
             f"{model.tokenizer.path} has {model.tokenizer.vocab_size} tokens and the model only "
             f"{model.decoder.vocab}: it is another model's tokenizer"
         )
+    line_ends = _with_line_break(model.tokenizer)
+    waiting: dict[Any, list[tuple[Question, list[int]]]] = collections.defaultdict(list)
 
-    def complete(questions: Iterator[Question], store: Store) -> None:
-        line_ends = _with_line_break(model.tokenizer)
-        waiting: dict[int, list[tuple[Question, list[int]]]] = collections.defaultdict(list)
+    def answer(kind: tuple[int, int, tuple[str, ...]]) -> Iterator[tuple[str, Answer]]:
+        ends = [*model.ends, *(line_ends if "\n" in kind[-1] else ())]
+        yield from _answers(model, waiting.pop(kind), kind[0], batch_size, ends)
 
-        def answer(length: int) -> None:
-            rows = waiting.pop(length)
-            is_line = "\n" in rows[0][0].fields.get("stop", ())
-            ends = [*model.ends, *(line_ends if is_line else ())]
-            for index, completion in _answers(model, rows, length, batch_size, ends):
-                store(index, completion)
-
-        for question in questions:
-            ids = model.tokenizer.encode(question.prompt, has_start=True)
-            length = -(-len(ids) // _LENGTHS) * _LENGTHS
-            if length + question.fields["max_tokens"] > model.positions:
-                store(question.index, Answer(None, TOO_LONG, len(ids), 0, model.name))
-                continue
-            waiting[length].append((question, ids))
-            if len(waiting[length]) == batch_size:
-                answer(length)
-        for length in sorted(waiting):
-            answer(length)
-
-    return complete
+    for question in questions:
+        ids = model.tokenizer.encode(question.prompt, has_start=True)
+        length = -(-len(ids) // _LENGTHS) * _LENGTHS
+        if length + question.max_tokens > model.positions:
+            yield question.name, Answer(None, TOO_LONG, len(ids), 0, model.name)
+            continue
+        kind = length, question.max_tokens, question.stop
+        waiting[kind].append((question, ids))
+        if len(waiting[kind]) == batch_size:
+            yield from answer(kind)
+    for kind in sorted(waiting):
+        yield from answer(kind)
 
 
 def _with_line_break(tokenizer: DecoderTokenizer) -> list[int]:
@@ -91,9 +86,8 @@ def _answers(
     length: int,
     batch_size: int,
     ends: Sequence[int],
-) -> Iterator[tuple[int, Answer]]:
-    """Yields (index, answer) of each question; the batch is padded with copies of the first row."""
-    fields = rows[0][0].fields
+) -> Iterator[tuple[str, Answer]]:
+    """Yields (name, answer) of each question; the batch is padded with copies of the first row."""
     padded = [*rows, *[rows[0]] * (batch_size - len(rows))]
     tokens, valid = np.zeros((batch_size, length), np.int32), np.zeros((batch_size, length), bool)
     for row, (_, ids) in enumerate(padded):
@@ -105,7 +99,7 @@ def _answers(
             ids=tokens,
             valid=valid,
             ends=np.asarray(ends, np.int32),
-            steps=fields["max_tokens"],
+            steps=rows[0][0].max_tokens,
         )
     )
     for (question, prompt), ids in zip(rows, decoded, strict=False):
@@ -114,10 +108,10 @@ def _answers(
         # the model's embedding may have more rows than the tokenizer has ids
         known = [i for i in ids[:count].tolist() if i < model.tokenizer.vocab_size]
         text, finish = model.tokenizer.decode(known), "stop" if is_end.any() else "length"
-        for stop in fields.get("stop", ()):
+        for stop in question.stop:
             if stop in text:
                 text, finish = text.partition(stop)[0], "stop"
-        yield question.index, Answer(text, finish, len(prompt), count, model.name)
+        yield question.name, Answer(text, finish, len(prompt), count, model.name)
 
 
 @partial(jax.jit, static_argnames=("decoder", "steps"))

@@ -1,33 +1,20 @@
 """Answers of language models, and parsers of the texts in them."""
 
-import json
 import re
-import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 TOO_LONG = "too_long"  # `Answer.finish` for a prompt that leaves no room for an answer
 # A rewritten caption has at most 2 * len(caption) + _SPARE_LETTERS characters.
 _SPARE_LETTERS = 100
 # Maximal characters of a sentence in a list; CLIP reads about the first 300.
 _SENTENCE = 400
-# Characters; a shorter key ("none", "EMPTY") is no secret, and may be a word.
-_MIN_KEY = 8
-
-
-class Question(NamedTuple):
-    """A prompt for caption `index`, and further fields of its request (max_tokens, seed, ...)."""
-
-    index: int
-    prompt: str
-    fields: Mapping[str, Any]
 
 
 class Answer(NamedTuple):
     """The answer of a language model for one caption.
 
     finish: "stop", "length" (cut at max_tokens), "content_filter", TOO_LONG, or another reason of
-    the endpoint. Token counts are 0 if the endpoint does not report them.
+    the service. Token counts are 0 if the service does not report them.
     """
 
     text: str | None
@@ -35,12 +22,6 @@ class Answer(NamedTuple):
     prompt_tokens: int
     completion_tokens: int
     model: str | None
-
-
-Store = Callable[[int, Answer], None]
-# An endpoint, or a language model in this process: calls the store with the index of each question
-# and its answer, as soon as it arrives, in any order.
-Complete = Callable[[Iterator[Question], Store], None]
 
 
 class Text(NamedTuple):
@@ -206,12 +187,3 @@ def _strip(line: str) -> str:
 def key(text: str) -> str:
     """The text without case, white space and final stop, for comparison."""
     return " ".join(text.casefold().split()).rstrip(" .!")
-
-
-def without_key(text: str, key: str | None) -> str:
-    """`text` with the key of an endpoint replaced by [key], for printing and storing."""
-    if key is None or len(key) < _MIN_KEY:
-        return text
-    for form in (key, urllib.parse.quote(key, safe=""), json.dumps(key)[1:-1]):
-        text = text.replace(form, "[key]")
-    return text

@@ -1,15 +1,8 @@
-"""Captions in a file, and no key of anybody's."""
+"""Captions in a file."""
 
 import pytest
 
-from tests.support.chat_runs import CAPTIONS
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+from tests.support.batches import CAPTIONS
 
 
 @pytest.fixture

@@ -1,283 +1,304 @@
-"""Hard positives from a real local endpoint: order, retries, concurrency, resume, errors."""
+"""Batch files of requests, and hard texts from their answers."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 
-from tests.support import helpers
-from tests.support.chat_runs import CAPTIONS, ask, hound, positives, summary, words
-from tests.support.chat_server import Reply, fails, says, serving
-from vlc_jax.input_pipeline.commands import write_hard_texts as command
+from tests.support import batches, helpers
+from tests.support.batches import CAPTIONS, hound, positives, reply, save, summary
+from vlc_jax.input_pipeline.hard_texts.llm import prompts
+from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 
-
-def start(arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "vlc_jax.input_pipeline.commands.write_hard_texts", *arguments],
-        cwd=helpers.ROOT,
-        env=os.environ | {"PYTHONPATH": str(helpers.ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+HOUNDS = [caption.replace("dog", "hound") for caption in CAPTIONS]
 
 
 def test_line_k_is_the_hard_positive_of_caption_k(tmp_path, captions, capsys):
-    def answer(caption, n):
-        time.sleep(0.05 if caption.endswith("0") else 0)  # answers come out of order
-        return says(None) if caption.endswith("number 3") else hound(caption, n)
-
-    server = ask(answer, captions, "--price-in", "2", "--price-out", "10")
-    expected = [caption.replace("dog", "hound") for caption in CAPTIONS]
-    expected[3] = "None"
-    assert positives(tmp_path / "hp") == expected
-    assert server.asked == dict.fromkeys(CAPTIONS, 1)
-    raw = helpers.rows(tmp_path / "hp" / "raw.jsonl")
-    texts = {row["line"]: row["text"] for row in raw}
-    assert texts[1] == "Output: a hound and cat number 0"
-    told = summary(tmp_path / "hp")
-    assert told["complete"]
+    out = tmp_path / "hp"
+    assert batches.ask(captions, out) == 0
+    says = batches.answer(out, lambda text: None if text.endswith("number 3") else hound(text))
+    assert batches.read(out, says) == 0
+    assert positives(out) == [*HOUNDS[:3], "None", *HOUNDS[4:]]
+    told = summary(out)
     assert told["missing"] == {"empty": 1}
     assert (told["captions_with_texts"], told["tokens"]) == (11, {"in": 1200, "out": 120})
-    assert told["cost"] == pytest.approx((1200 * 2 + 120 * 10) / 1e6)
     assert told["models_that_answered"] == {"tiny-1": 12}
-    assert told["endpoints"] == [server.url]
     assert "11 of 12 captions have texts" in capsys.readouterr().out
+
+
+def test_answers_are_read_from_files_in_any_order(tmp_path, captions):
+    out = tmp_path / "hp"
+    batches.ask(captions, out, "--requests-per-file", "5")
+    names = [path.name for path in sorted(out.glob("batch*"))]
+    assert names == ["batch_001.jsonl", "batch_002.jsonl", "batch_003.jsonl"]
+    rows = helpers.rows(batches.answer(out))
+    files = [save(tmp_path / f"{k}.jsonl", *rows[k::3]) for k in (2, 0, 1)]
+    assert batches.read(out, *files) == 0
+    assert positives(out) == HOUNDS
+
+
+def test_a_request_has_the_prompt_and_the_fields_of_its_preset(tmp_path, captions):
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Say {this} otherwise.\nInput: {caption}\n")
+    options = ("--option", "top_k=50", "--option", "temperature=null", "--seed", "7")
+    batches.ask(captions, tmp_path / "chat", *options, "--prompt", str(prompt))
+    request = batches.requests(tmp_path / "chat")[5]
+    assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
+    content = f"Say {{this}} otherwise.\nInput: {CAPTIONS[5]}\n"
+    fields = {"model": "tiny", "max_tokens": 30, "top_p": 0.9, "top_k": 50, "seed": 12}
+    assert request["body"] == fields | {"messages": [{"role": "user", "content": content}]}
+    batches.ask(captions, tmp_path / "text", "--form", "text", kind="dac_dense")
+    request = batches.requests(tmp_path / "text")[0]
+    fields = {"model": "tiny", "max_tokens": 400, "temperature": 1.0, "top_p": 1.0, "seed": 0}
+    prompt = prompts.fill(PRESETS["dac_dense"].prompt, CAPTIONS[0])
+    assert request["body"] == fields | {"stop": ["\nInput:"], "prompt": prompt}
+    assert request["url"] == "/v1/completions"
 
 
 def test_swap_asks_only_about_short_captions_with_the_word_and(tmp_path):
     fits = ["A cat AND a dog", "cat and " + "very " * 11 + "dog"]  # the second has 14 words
     unfit = ["sand on a beach", "cat and " + "very " * 12 + "dog", ""]
-    captions = tmp_path / "captions.jsonl"
-    captions.write_text("".join(json.dumps({"title": text}) + "\n" for text in fits + unfit))
-
-    def swapped(caption, n):
-        return says(f"{caption} swapped")
-
-    server = ask(swapped, captions, "--column", "title", kind="swap")
-    assert set(server.asked) == set(fits)
-    assert positives(tmp_path / "hp", "swap") == [f"{text} swapped" for text in fits] + ["None"] * 3
-    assert summary(tmp_path / "hp")["missing"] == {'no "and"': 2, "15 words or more": 1}
-
-
-def test_what_is_sent(tmp_path, captions, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
-    prompt = tmp_path / "prompt.txt"
-    prompt.write_text("Say {this} otherwise.\nInput: {caption}\n")
-    options = ("--option", "top_k=50", "--option", "temperature=null", "--seed", "7")
-    server = ask(hound, captions, *options, "--prompt", str(prompt))
-    by_seed = {body.pop("seed"): (headers, body) for headers, body in server.requests}
-    assert sorted(by_seed) == [7 + line for line in range(12)]
-    headers, body = by_seed[7 + 5]
-    assert headers["authorization"] == "Bearer secret"
-    content = f"Say {{this}} otherwise.\nInput: {CAPTIONS[5]}\n"
-    assert body == {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": content}],
-        "max_tokens": 30,
-        "top_p": 0.9,
-        "top_k": 50,
-    }
-
-
-@pytest.mark.parametrize("first", [fails(429, "slow down"), fails(503, "busy"), Reply(0, "")])
-def test_a_passing_failure_is_tried_again(tmp_path, captions, first):
-    def answer(caption, n):
-        return first if n == 1 and caption == CAPTIONS[4] else hound(caption, n)
-
-    server = ask(answer, captions)
-    assert server.asked == dict.fromkeys(CAPTIONS, 1) | {CAPTIONS[4]: 2}
-    assert "None" not in positives(tmp_path / "hp")
-
-
-def test_as_many_questions_as_asked_for_are_under_way(tmp_path, captions):
-    together = threading.Barrier(4)
-
-    def answer(caption, n):
-        together.wait(timeout=20)  # broken unless four are there at a time
-        return hound(caption, n)
-
-    server = ask(answer, captions, "--concurrency", "4", "--retries", "0")
-    assert server.most == 4
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_stopped_run_continues_and_asks_nothing_twice(tmp_path, captions, number, code):
-    out, go_on = tmp_path / "hp", threading.Event()
-
-    def answer(caption, n):
-        if caption not in CAPTIONS[:7]:
-            go_on.wait(30)
-        return hound(caption, n)
-
-    with serving(answer) as server:
-        arguments = words(captions, out, server.url, "--concurrency", "3")
-        run = start(arguments)
-        while run.poll() is None and (
-            not (out / "raw.jsonl").exists() or len(helpers.rows(out / "raw.jsonl")) < 7
-        ):
-            time.sleep(0.02)
-        run.send_signal(number)
-        said = run.communicate(timeout=30)[1]
-        assert run.returncode == code, said
-        assert not (out / "replace_hp.jsonl").exists()
-        go_on.set()
-        with (out / "raw.jsonl").open("a") as file:
-            file.write('{"line": 9, "te')  # as a kill in the middle of a write leaves it
-        assert command.main(arguments) == 0
-    assert {caption: server.asked[caption] for caption in CAPTIONS[:7]} == dict.fromkeys(
-        CAPTIONS[:7], 1
-    )
-    assert positives(out) == [caption.replace("dog", "hound") for caption in CAPTIONS]
-    assert sorted(row["line"] for row in helpers.rows(out / "raw.jsonl")) == [*range(1, 13)]
-
-
-def test_another_request_for_a_folder_is_refused_and_another_endpoint_is_not(
-    tmp_path, captions, capsys
-):
+    captions = save(tmp_path / "captions.jsonl", *({"title": text} for text in fits + unfit))
     out = tmp_path / "hp"
-    with serving(hound) as server, serving(hound) as other:
-        assert command.main(words(captions, out, server.url, "--limit", "5")) == 0
-        assert command.main(words(captions, out, server.url, "--temperature", "1")) == 2
-        assert "'temperature': 0.6" in capsys.readouterr().err
-        captions.write_text(captions.read_text().replace("number 11", "number eleven"))
-        assert command.main(words(captions, out, server.url)) == 2
-        assert "captions_sha256 was" in capsys.readouterr().err
-        captions.write_text("\n".join(CAPTIONS))
-        assert command.main(words(captions, out, other.url)) == 0
-    assert (sum(server.asked.values()), sum(other.asked.values())) == (5, 7)
-    assert summary(out)["endpoints"] == [server.url, other.url]
+    assert batches.ask(captions, out, "--column", "title", kind="swap") == 0
+    assert [*map(batches.caption_of, batches.requests(out))] == fits
+    assert batches.read(out, batches.answer(out, lambda text: f"{text} swapped")) == 0
+    assert positives(out, "swap") == [f"{text} swapped" for text in fits] + ["None"] * 3
+    assert summary(out)["missing"] == {'no "and"': 2, "15 words or more": 1}
 
 
-def test_what_was_answered_before_a_failure_is_kept(tmp_path, captions, capsys):
-    out, broken = tmp_path / "hp", [True]
-
-    def answer(caption, n):
-        is_hit = broken[0] and caption == CAPTIONS[6]
-        return fails(500, "out of memory") if is_hit else hound(caption, n)
-
-    with serving(answer) as server:
-        arguments = words(captions, out, server.url, "--concurrency", "1", "--retries", "2")
-        assert command.main(arguments) == 30
-        said = capsys.readouterr().err
-        assert "after 3 tries (500: out of memory); the same command continues" in said
-        assert said.count("\n") == 1
-        assert server.asked[CAPTIONS[6]] == 3
-        broken[0] = False
-        assert command.main(arguments) == 0
-    assert server.asked == dict.fromkeys(CAPTIONS, 1) | {CAPTIONS[6]: 4}
-
-
-def test_a_caption_that_the_endpoint_filters_has_none(tmp_path, captions):
-    def answer(caption, n):
-        is_hit = caption == CAPTIONS[2]
-        return fails(400, "no", "content_filter") if is_hit else hound(caption, n)
-
-    ask(answer, captions)
-    assert positives(tmp_path / "hp")[2] == "None"
-    assert summary(tmp_path / "hp")["missing"] == {"content filter": 1}
-
-
-@pytest.mark.parametrize(
-    ("reply", "code", "said"),
-    [
-        (fails(401, "bad key"), 2, "got no key (401: bad key); put one into OPENAI_API_KEY"),
-        (fails(404, "no such model"), 2, "knows no model 'tiny', or is no such address (404"),
-        (fails(400, "unknown field top_p"), 2, "(400: unknown field top_p); --option NAME=VALUE"),
-        (Reply(200, "<html>hello</html>"), 3, "chat completion but with '<html>hello</html>'"),
-        (Reply(200, {"hello": 1}), 3, "but with '{\"hello\": 1}' (KeyError('choices'))"),
-        (Reply(200, [1]), 3, "does not answer with a chat completion but with '[1]'"),
-        (says(["a"]), 3, "text is needed; got (['a']"),
-        (Reply(200, says("a").body | {"usage": {"prompt_tokens": 10**400}}), 3, "numbers of tok"),
-        (Reply(200, says("a").body | {"usage": {"prompt_tokens": -1}}), 3, "numbers of tokens"),
-        (Reply(200, "[" * 100_000), 3, "does not answer with a chat completion"),
-        (Reply(0, ""), 30, "cannot reach http://127.0.0.1"),
-    ],
-)
-def test_a_wrong_answer_ends_the_run_with_one_clear_line(
-    tmp_path, captions, capsys, reply, code, said
-):
-    ask(lambda *_: reply, captions, "--retries", "0", code=code)
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-
-
-def test_nobody_there_is_said_at_once(tmp_path, captions, capsys):
-    with serving(hound) as server:
-        url = server.url
-    begun = time.monotonic()
-    assert command.main(words(captions, tmp_path / "hp", url)) == 30
-    assert f"cannot reach {url} after 1 try" in capsys.readouterr().err
-    assert time.monotonic() - begun < 10  # eight retries would take 40 seconds
-
-
-def test_the_timeout_is_for_the_whole_answer(tmp_path, captions, capsys):
-    dripping = hound(CAPTIONS[0], 1)._replace(pause=0.05)  # all of it takes 15 seconds
-    options = ("--retries", "1", "--timeout", "0.3", "--limit", "1")
-    server = ask(lambda *_: dripping, captions, *options, code=30)
-    assert server.asked == {CAPTIONS[0]: 2}
-    assert "gives no answer within 0.3 s after 2 tries" in capsys.readouterr().err
-
-
-def test_an_answer_is_utf8_whatever_its_header_says(tmp_path, captions):
-    header = ("content-type", "text/html; charset=hex")  # a codec of Python that makes no text
-    ask(lambda *_: hound(CAPTIONS[0], 1)._replace(headers=(header,)), captions)
-
-
-def test_an_error_of_many_megabytes_is_one_line(tmp_path, captions, capsys):
-    ask(lambda *_: fails(400, "no " * 700_000), captions, code=2)
-    assert len(capsys.readouterr().err) < 1_000
-
-
-KEY = "sk-proj/0123456789+secret"
-ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
-ECHOES = {
-    "an error": fails(400, f"wrong field beside {KEY}"),
-    "a long error": fails(400, "x" * 290 + KEY),  # of which 300 letters are shown
-    "an error in a URL": fails(400, "see http://a.b/?key=sk-proj%2F0123456789%2Bsecret"),
-    "a long page": Reply(200, "x" * 190 + KEY),
-    "escaped letters": Reply(400, f'{{"error": {{"message": "{ESCAPED}"}}}}'),
-    "a wrong type": says([KEY]),
+OPENAI = {"response": None, "error": {"code": "batch_expired", "message": "not in 24 hours"}}
+LIMIT = {"error": {"message": "slow\ndown", "code": "rate_limit_exceeded"}}
+ERRORS = {
+    "openai": (OPENAI, "error batch_expired", "batch_expired: not in 24 hours"),
+    "response": (
+        {"response": {"status_code": 429, "body": LIMIT}},
+        *("error rate_limit_exceeded", "rate_limit_exceeded: slow down"),
+    ),
+    "vllm": (
+        {"response": {"status_code": 400, "body": None}, "error": {"error": {"message": "long"}}},
+        *("error 400", "400: long"),
+    ),
+    "vllm text": ({"response": {"status_code": 400}, "error": "bad"}, "error 400", "400: bad"),
 }
 
 
-@pytest.mark.parametrize("case", ECHOES)
-def test_the_key_is_in_no_message(tmp_path, captions, capsys, monkeypatch, case):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with serving(lambda *_: ECHOES[case]) as server:
-        arguments = words(captions, tmp_path / "hp", server.url, "--retries", "0")
-        assert command.main(arguments) in (2, 3)
-    error = capsys.readouterr().err
-    assert "sk-proj" not in error
-    assert error.startswith("error: ")
-
-
-def test_the_key_is_in_no_message_about_an_address(tmp_path, captions, capsys, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    for url in (f"ftp://a.b/{KEY}", f"http://127.0.0.1:1/{KEY}/v1"):
-        assert command.main(words(captions, tmp_path / "hp", url, "--retries", "0")) in (2, 30)
-        error = capsys.readouterr().err
-        assert "[key]" in error
-        assert "sk-proj" not in error
-    assert summary(tmp_path / "hp")["endpoints"] == ["http://127.0.0.1:1/[key]/v1"]
-
-
-def test_the_key_is_in_no_answer(tmp_path, captions, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_are_counted_and_asked_again(tmp_path, captions, case):
+    error, reason, shown = ERRORS[case]
     out = tmp_path / "hp"
-    ask(lambda *_: says(f"a hound of {KEY}"), captions)
-    assert positives(out)[0] == "a hound of [key]"
-    assert all("sk-proj" not in path.read_text() for path in out.iterdir())
+    batches.ask(captions, out, "--requests-per-file", "5")
+    first = batches.answer(out, lambda text: error if text in CAPTIONS[2:9] else hound(text))
+    assert batches.read(out, first) == 0
+    assert summary(out)["missing"] == {reason: 7}
+    assert summary(out)["unusable_answers"][reason][0]["answer"] == shown
+    assert positives(out).count("None") == 7
+    assert batches.ask(captions, out, "--missing", str(first)) == 0
+    assert [path.name for path in out.glob("batch*")] == ["batch.jsonl"]  # none of the first call
+    assert [*map(batches.caption_of, batches.requests(out))] == CAPTIONS[2:9]
+    second = batches.answer(out, name="second.jsonl")
+    for files in ((first, second), (second, first)):
+        assert batches.read(out, *files) == 0
+        assert positives(out) == HOUNDS
+    assert batches.ask(captions, out, "--missing", str(first), str(second)) == 0
+    assert batches.requests(out) == []
 
 
-def test_a_placeholder_for_a_key_is_an_ordinary_word(tmp_path, captions, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "hound")
-    ask(hound, captions)
-    assert positives(tmp_path / "hp")[0] == "a hound and cat number 0"
+def test_a_caption_that_the_service_filters_is_not_asked_again(tmp_path, captions):
+    out, error = tmp_path / "hp", {"error": {"code": "content_filter", "message": "no"}}
+    batches.ask(captions, out)
+    row = {"response": {"status_code": 400, "request_id": "r", "body": error}}
+    says = batches.answer(out, lambda text: row if text == CAPTIONS[2] else hound(text))
+    batches.read(out, says)
+    assert summary(out)["missing"] == {"content filter": 1}
+    batches.ask(captions, out, "--missing", str(says))
+    assert batches.requests(out) == []
+
+
+def body(**fields):
+    response = reply("", "x")["response"]
+    return {"response": response | {"body": response["body"] | fields}}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("<html>\n", "JSONDecodeError"),
+        ('{"custom_id": "', "JSONDecodeError"),  # cut in a copy
+        ("[" * 100_000 + "\n", "RecursionError"),
+        ("[1]\n", "TypeError"),
+        ('{"response": {}}\n', "KeyError('custom_id')"),
+        ({"response": None}, "KeyError('choices')"),
+        (body(choices=[]), "IndexError"),
+        (body(choices=[{"text": ["a"]}]), "text is needed; got (['a']"),
+        (body(usage={"prompt_tokens": -1}), "numbers of tokens are needed"),
+        (body(usage={"prompt_tokens": 10**400}), "numbers of tokens"),
+    ],
+)
+def test_a_row_that_is_no_answer_is_named_and_its_caption_has_none(
+    tmp_path, captions, capsys, row, said
+):
+    out = tmp_path / "hp"
+    batches.ask(captions, out)
+    *rows, last = helpers.rows(batches.answer(out))
+    says = save(tmp_path / "says.jsonl", *rows)
+    with says.open("a") as file:
+        file.write(row if isinstance(row, str) else json.dumps(last | row) + "\n")
+    assert batches.read(out, says) == 0
+    error = capsys.readouterr().err
+    assert error.startswith(f"warning: {says}: 1 rows are no answers, the first is row 12 (")
+    assert said in error
+    assert error.count("\n") == 1
+    assert summary(out)["missing"] == {"no answer": 1}
+    assert summary(out)["problems"] == [error.removeprefix("warning: ").strip()]
+
+
+def test_repeated_answers_and_files_without_any_are_named(tmp_path, captions, capsys):
+    out = tmp_path / "hp"
+    batches.ask(captions, out)
+    says, empty = batches.answer(out), save(tmp_path / "empty.jsonl")
+    again = batches.answer(out, lambda text: "a cat", name="again.jsonl")
+    assert batches.read(out, says, empty, again) == 0
+    error = capsys.readouterr().err
+    assert f"{again}: 12 captions have an answer already, the first in row 1" in error
+    assert f"{empty} holds no answers" in error
+    assert (positives(out), summary(out)["tokens"]["in"]) == (HOUNDS, 1200)
+
+
+def test_answers_to_another_request_and_no_answers_are_refused(tmp_path, captions, capsys):
+    out, other = tmp_path / "hp", tmp_path / "other"
+    batches.ask(captions, out)
+    batches.ask(captions, other, "--temperature", "1")
+    capsys.readouterr()
+    name = batches.requests(out)[0]["custom_id"].removesuffix("-1")
+    files = {
+        batches.answer(other): (2, "row 1 of {} answers another request: its custom_id is 'replac"),
+        save(tmp_path / "a.jsonl", reply(f"{name}-13", "x")): (2, f"has {name}-1 to {name}-12;"),
+        save(tmp_path / "b.jsonl", reply("request-1", "x")): (2, "custom_id is 'request-1'"),
+        out / "batch.jsonl": (3, "{}: 12 rows are no answers"),
+        save(tmp_path / "empty.jsonl"): (3, "{} holds no answers"),
+        tmp_path / "no.jsonl": (2, "No such file or directory: '{}'"),
+    }
+    for path, (code, said) in files.items():
+        for missing in (False, True):
+            options = ("--missing", str(path))
+            run = batches.ask(captions, out, *options) if missing else batches.read(out, path)
+            assert run == code
+            error = capsys.readouterr().err
+            assert said.format(path) in error
+            assert (error[:7], error.count("\n")) == ("error: ", 1)
+    assert {path.name for path in out.iterdir()} == {"batch.jsonl", "request.json"}
+    assert len(batches.requests(out)) == 12
+
+
+def test_another_request_for_a_folder_is_refused(tmp_path, captions, capsys):
+    out = tmp_path / "hp"
+    batches.ask(captions, out)
+    assert batches.ask(captions, out, "--temperature", "1") == 2
+    assert "'temperature': 0.6" in capsys.readouterr().err
+    captions.write_text(captions.read_text().replace("number 11", "number eleven"))
+    assert batches.ask(captions, out) == 2
+    assert "captions_sha256 was" in capsys.readouterr().err
+    assert batches.read(out, batches.answer(out)) == 2
+    assert "captions_sha256 was" in capsys.readouterr().err
+    (out / "request.json").write_text("{}")
+    assert batches.read(out, out / "answers.jsonl") == 3
+    assert "request.json is damaged (KeyError('request'))" in capsys.readouterr().err
+
+
+def test_a_version_names_prompt_model_and_sampling(tmp_path, captions):
+    """Texts with the same name were made alike, whatever the captions."""
+    other = tmp_path / "other.txt"
+    other.write_text("a horse\n")
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Say it otherwise.\nInput: {caption}\n")
+    runs = {
+        "first": (captions, ()),
+        "others": (other, ()),
+        "model": (captions, ("--model", "small")),
+        "answering": (captions, ()),
+        "prompt": (captions, ("--prompt", str(prompt))),
+        "sampling": (captions, ("--temperature", "0")),
+        "seed": (captions, ("--seed", "1")),
+    }
+    versions = {}
+    for name, (file, options) in runs.items():
+        out = tmp_path / "runs" / name
+        batches.ask(file, out, *options)
+        says = body(model="tiny-2") if name == "answering" else "a cow"
+        assert batches.read(out, batches.answer(out, lambda _, says=says: says)) == 0
+        versions[name] = summary(out)["version"]
+        kinds = {row["positive_kinds"] for row in helpers.rows(out / "table.jsonl")}
+        assert kinds == {versions[name]}
+    assert all(version.startswith("replace/") for version in versions.values())
+    assert versions["first"] == versions.pop("others")
+    assert len({*versions.values()}) == 6
+
+
+def test_the_table_has_the_texts_of_each_row_in_the_order_of_its_captions(tmp_path):
+    images = [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}]
+    order = [(2, "dog b"), (1, "dog a"), (2, "dog c")]
+    entries = [{"id": k, "image_id": i, "caption": text} for k, (i, text) in enumerate(order)]
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps({"images": images, "annotations": entries}))
+    table = save(
+        tmp_path / "captions.jsonl",
+        {"caption": ["dog b", ""]},
+        {"image": "1.jpg", "size": 3, "caption": "dog a"},
+    )
+    for file, out in ((path, tmp_path / "coco"), (table, tmp_path / "table")):
+        batches.ask(file, out)
+        assert batches.read(out, batches.answer(out)) == 0
+    one, two = helpers.rows(tmp_path / "coco" / "table.jsonl")
+    assert (one["id"], one["image"], one["caption"]) == ("1", "1.jpg", ["dog a"])
+    assert (two["caption"], two["positives"]) == (["dog b", "dog c"], [["hound b"], ["hound c"]])
+    assert one["positives"] == ["hound a"]
+    assert positives(tmp_path / "coco") == ["hound b", "hound a", "hound c"]  # of the annotations
+    one, two = helpers.rows(tmp_path / "table" / "table.jsonl")
+    assert (one["positives"], two["positives"], two["size"]) == ([["hound b"], []], ["hound a"], 3)
+    # a text would be written over
+    assert batches.ask(tmp_path / "table" / "table.jsonl", tmp_path / "again") == 2
+    assert not (tmp_path / "again").exists()
+
+
+def test_unusable_answers_are_shown_in_the_summary(tmp_path, captions):
+    said = {CAPTIONS[1]: "I'm sorry, I can't do that.", CAPTIONS[4]: CAPTIONS[4]}
+    said |= dict.fromkeys(CAPTIONS[6:], "None " * 1000)
+    said |= {CAPTIONS[5]: body(choices=[{"text": "a ho", "finish_reason": "length"}])}
+    out = tmp_path / "hp"
+    batches.ask(captions, out)
+    batches.read(out, batches.answer(out, lambda text: said.get(text) or hound(text)))
+    told = summary(out)
+    assert told["missing"] == {"too long": 6, "refusal": 1, "same as the caption": 1, "cut off": 1}
+    shown = told["unusable_answers"]
+    expected = {"line": 2, "caption": CAPTIONS[1], "answer": said[CAPTIONS[1]]}
+    assert shown["refusal"] == [expected]
+    assert len(shown["too long"]) == 3
+    assert max(len(each["answer"]) for each in shown["too long"]) == 200
+
+
+def test_a_limit_is_for_trying_and_a_later_call_goes_on(tmp_path, captions):
+    out = tmp_path / "hp"
+    batches.ask(captions, out, "--limit", "5")
+    first = batches.answer(out)
+    assert batches.read(out, first) == 0
+    assert (positives(out), summary(out)["lines"]) == (HOUNDS[:5], 5)
+    batches.ask(captions, out, "--missing", str(first))
+    assert len(batches.requests(out)) == 7
+    assert batches.read(out, first, batches.answer(out, name="second.jsonl")) == 0
+    assert positives(out) == HOUNDS
+    batches.ask(captions, out, "--limit", "5")
+    batches.read(out, first)
+    assert len(positives(out)) == 12
+
+
+def test_results_are_replaced_when_they_are_whole(tmp_path, captions, monkeypatch):
+    out = tmp_path / "hp"
+    batches.ask(captions, out)
+    says = batches.answer(out)
+    batches.read(out, says)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    monkeypatch.setitem(PRESETS, "replace", PRESETS["replace"]._replace(read=lambda *_: 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        batches.read(out, says)
+    after = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert after | before == after
