@@ -14,7 +14,7 @@ concept_centric_clip, 8 GPUs with 96 images each): SigLIP B/16 on CC3M with Drea
 captions. No number of its tables is known here; by the abstract it gains on SugarCrepe and
 SugarCrepe++ and keeps zero-shot classification and retrieval. Not yet run at full size here.
 
-phrases=table reads the column "positives", which vlc-jax write_hard_texts c2lip_phrases writes as
+phrases=table reads the column "positives", which vlc-jax write_hard_texts fills (c2lip_phrases) as
 the authors' language model does; phrases=tagger finds them in the caption. A caption has at most
 `bag` phrases, drawn at each reading; the authors take all. One without phrases has none here, where
 the authors take the caption. A phrase that another caption of the batch shares is no negative of

@@ -9,7 +9,7 @@ data=coco must reproduce (abstract and section 1) a half-truth accuracy of 69.3 
 relations, from 40.6 and 32.9 of CLIP. Not yet run at full size here. Over 16 benchmarks the authors
 gain 5.7.
 
-The table of data=coco is one of `vlc-jax write_hard_texts csclip_units`: units in the column
+The table of data=coco is one of `vlc-jax write_hard_texts` (csclip_units): units in the column
 `positives`, a foil of each in `negatives`. The authors draw two units, relations before entities;
 the negative of their caption has words exchanged, or, where none can be, the foil of an entity in
 its place. Here units are drawn equally often, and word tables replace a word of the caption.

@@ -13,7 +13,7 @@ captions of the parts of the image (DAC-SAM) REPLACE 86.9 / 55.9 / 32.5, SWAP 69
 Not yet run at full size here.
 
 The dense captions of data=coco are the column "positives" of a JSONL table (any number per image),
-such as vlc-jax write_hard_texts dac_dense writes, or of shards made from one; or the authors' files
+as vlc-jax write_hard_texts has it (dac_dense), or of shards made from one; or the authors' files
 (input_pipeline/sources/dac.py has their forms): captions=FOLDER, with BLIP-2's caption of each
 image, and dense=FOLDER, with the sentences of a language model or the captions of SAM's segments.
 They draw the bag with repetition from dense captions and caption, here without, from the dense

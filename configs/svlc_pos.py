@@ -8,8 +8,8 @@ data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brit
 64.3 / 45.0 / 29.8, SWAP 56.5 / 45.4 / 22.8. Not yet run at full size here.
 
 Positives of data=coco are the column "positives" of a JSONL table, or of shards made from one; the
-authors had BLOOM write one per caption, and vlc-jax write_hard_texts svlc_paraphrase queries any
-model. On the scenes they are paraphrases, too: the same content with another beginning, order and
+authors had BLOOM write one per caption; the preset svlc_paraphrase of vlc-jax write_hard_texts asks
+a model. On the scenes they are paraphrases, too: the same content with another beginning, order and
 synonyms of set A. A caption without a positive is its own, as in the authors' code.
 
 Arguments: data=scenes|coco; the arguments of configs/svlc.py; symmetric (both directions of the

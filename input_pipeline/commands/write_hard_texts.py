@@ -67,8 +67,8 @@ def _ask(options: argparse.Namespace) -> int:
         # what an earlier call has asked is in the results, too
         count = max(count, before["asked"])
     answers = _answers(options.missing, request)
-    unfit = [preset.unfit(caption) for caption in captions[:count]]
-    waiting = [k for k, why in enumerate(unfit) if why is None and k not in answers]
+    suitable = [k for k, text in enumerate(captions[:count]) if preset.unfit(text) is None]
+    waiting = [index for index in suitable if index not in answers]
     out.mkdir(parents=True, exist_ok=True)
     about = {"path": str(path.absolute()), "column": options.column, "asked": count}
     with stores.replacing(out / REQUEST) as file:
@@ -77,9 +77,9 @@ def _ask(options: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in paths)
     letters = sum(len(captions[index]) for index in waiting) + len(request["prompt"]) * len(waiting)
     print(
-        f"{len(waiting):,} requests, about {letters // _LETTERS_PER_TOKEN:,} tokens in, "
-        f"{count - len(waiting):,} of {count:,} captions have an answer or do not suit the preset: "
-        + (f"{len(paths)} files, {size / 1e6:,.1f} MB, {paths[0]}" if paths else "no file")
+        f"{count:,} captions, {len(suitable):,} suit the preset, {len(waiting):,} requests: about "
+        f"{letters // _LETTERS_PER_TOKEN:,} tokens in, {size / 1e6:,.1f} MB, {len(paths)} files"
+        + (f", {paths[0]}" if paths else "")
     )
     return 0
 
@@ -185,14 +185,14 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) ->
 def _questions(
     request: Mapping[str, Any], captions: Sequence[str], indices: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
+    name = _name(request)
     for index in indices:
         fields = {"model": request["model"], **request["fields"]}
         if isinstance(fields.get("seed"), int):
             # equal draws for all captions would make the texts alike
             fields["seed"] += index
         prompt = prompts.fill(request["prompt"], captions[index])
-        name = batch.custom_id(_name(request), index)
-        yield batch.question(name, request["form"], prompt, fields)
+        yield batch.question(batch.custom_id(name, index), request["form"], prompt, fields)
 
 
 def _parser() -> argparse.ArgumentParser:

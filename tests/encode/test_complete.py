@@ -2,7 +2,6 @@
 
 import fcntl
 import functools
-import json
 
 import jax
 import numpy as np

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import helpers, miniature, sets, small_models
+from tests.support import helpers, miniature, sets, small_models, tiny_llama
 from vlc_jax import models
 from vlc_jax.configs import default, hp_hn
 from vlc_jax.input_pipeline.commands import generated_texts, prepare
@@ -78,8 +78,6 @@ SHRINK = {  # start of a command -> what is added to it, the last match
     "vlc-jax --config scenes": REPLACE,
     "vlc-jax --config hn:": REPLACE,
     "vlc-jax --config hp_hn:": REPLACE,
-    "vlc-jax write_hard_texts": ("--dry-run",),
-    "vlc-jax write_hard_texts --list": (),
     "python speed/step.py": ("--model=mini", "--batch=16", "--rounds=1", "--no-torch"),
     "python speed/negatives.py": (
         *("--batch=16", "--rounds=1", "--steps=1", "--captions=20"),
@@ -195,6 +193,8 @@ def test_every_command_of_a_page_runs(page, folder):
     sha256 = write_weights(folder / "my_weights") if page == "docs/weights.md" else ""
     if page in ("docs/benchmarks.md", "docs/library.md"):
         sets.write_all(folder / "sets")
+    if page == "docs/texts.md":
+        tiny_llama.write(folder / "Llama-2-7b-chat-hf")
     for language, text in steps(page):
         if text in MADE_BY_CI:
             continue

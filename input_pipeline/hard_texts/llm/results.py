@@ -70,8 +70,8 @@ class Results:
         caption, answers, texts, said = self._captions[index], self._answers, [], ""
         reason = self._preset.unfit(caption)
         if index in answers:
-            said = answers[index].text or ""
-            texts, reason = self._preset.read(answers[index], caption)
+            answer = answers[index]
+            said, (texts, reason) = answer.text or "", self._preset.read(answer, caption)
         elif reason is None:
             said = answers.errors.get(index, "")
             reason = f"error {said.partition(':')[0]}" if said else "no answer"
