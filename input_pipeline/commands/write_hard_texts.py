@@ -192,7 +192,7 @@ def _questions(
             # equal draws for all captions would make the texts alike
             fields["seed"] += index
         prompt = prompts.fill(request["prompt"], captions[index])
-        yield batch.question(batch.custom_id(name, index), request["form"], prompt, fields)
+        yield batch.question(f"{name}-{index + 1}", request["form"], prompt, fields)
 
 
 def _parser() -> argparse.ArgumentParser:

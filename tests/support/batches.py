@@ -58,7 +58,7 @@ def read(out: Path, *answers: Path) -> int:
     return write_hard_texts.main(["read", *map(str, answers), "--out", str(out)])
 
 
-def positives(out: Path, kind: str = "replace") -> list[str]:
+def positives(out: Path, kind: str = "replace") -> list[Any]:
     return helpers.rows(out / f"{kind}_hp.jsonl")
 
 

@@ -95,18 +95,16 @@ def questions(path: Path) -> Iterator[complete.Question]:
             try:
                 request = json.loads(line)
                 name, body = request["custom_id"], request["body"]
-                refusal = _refusal(request["url"], body)
-                if refusal is None:
-                    stop = body.get("stop") or ()
-                    stops = (stop,) if isinstance(stop, str) else tuple(stop)
-                    if not all(isinstance(each, str) for each in (name, body["prompt"], *stops)):
-                        raise TypeError("custom_id, prompt and stop are texts")
-                    if not 0 < body["max_tokens"] < _MAX_TOKENS or name in names:
-                        raise ValueError("custom_id is there twice, or max_tokens is no length")
+                if refusal := _refusal(request["url"], body):
+                    raise UsageError(f"{where}: {refusal}")
+                stop = body.get("stop") or ()
+                stops = (stop,) if isinstance(stop, str) else tuple(stop)
+                if not all(isinstance(each, str) for each in (name, body["prompt"], *stops)):
+                    raise TypeError("custom_id, prompt and stop are texts")
+                if not 0 < body["max_tokens"] < _MAX_TOKENS or name in names:
+                    raise ValueError("custom_id is there twice, or max_tokens is no length")
             except batch.DAMAGE as error:
                 raise DataError(f"{where} is no request ({error!r})") from error
-            if refusal:
-                raise UsageError(f"{where}: {refusal}")
             names.add(name)
             yield complete.Question(name, body["prompt"], body["max_tokens"], stops)
 

@@ -25,11 +25,6 @@ _ERROR = 200  # characters of a service's error
 DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
-def custom_id(request: str, index: int) -> str:
-    """The name of the question about caption `index`. request: the request's own."""
-    return f"{request}-{index + 1}"
-
-
 def question(name: str, form: str, prompt: str, fields: dict[str, Any]) -> dict[str, Any]:
     """A request with a prompt. form: a key of URLS. fields: of the body, the model included."""
     message = {"messages": [{"role": "user", "content": prompt}]}

@@ -12,6 +12,13 @@ from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS
 HOUNDS = [caption.replace("dog", "hound") for caption in CAPTIONS]
 
 
+@pytest.fixture
+def captions(tmp_path):
+    path = tmp_path / "captions.txt"
+    path.write_text("\n".join(CAPTIONS) + "\n")
+    return path
+
+
 def test_line_k_is_the_hard_positive_of_caption_k(tmp_path, captions, capsys):
     out = tmp_path / "hp"
     assert batches.ask(captions, out) == 0
