@@ -1,35 +1,32 @@
-"""A sweep over fields of a config: a grid, or a search by Optuna. Each trial is a separate run.
+"""A grid over fields of a config. Each trial is a separate run.
 
   python launch/sweep.py --out DIR --config FILE --grid NAME VALUE VALUE [--grid ...] [--config.F=V]
-  python launch/sweep.py --out DIR --config FILE --metric BENCHMARK/METRIC --trials 20
-      --search NAME log 1e-5 1e-3 [--search NAME choice VALUE VALUE] [--config.F=V ...]
 
-NAME is a config field without `--config.`. A search draws numbers (uniform, log, int) between two
-bounds, or one of several values (choice); it maximizes the metric of the newest evaluation, or
-minimizes it with --minimize. Trial N is the run in DIR/trial_N, with its output in log.txt. The
-same command resumes a sweep.
+NAME is a config field without `--config.`. Trial N is the run in DIR/trial_N, with its output in
+log.txt. The same command resumes a sweep.
 
 --jobs N runs N trials at a time on this machine, each on its share of the cores and of the GPUs in
 CUDA_VISIBLE_DEVICES, and restarts a trial after 30, 31 or 75 (launch/supervise.sh). --task I runs
-one trial, for task I of an array job: number I of the grid, or the next trial of the search. All
-tasks need DIR on a shared file system, which also has the storage of a search (optuna.log).
+trial I, for task I of an array job; all tasks need DIR on a shared file system.
 
 Exit codes: 0 done; 75 stopped by a signal; else 1, or with --task the code of the trial.
 """
 
 import argparse
+import itertools
 import json
 import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from launch import scheduler  # noqa: E402
-from launch.trials import Grid, Search, Trial  # noqa: E402
 from vlc_jax.errors import ExitCode, UsageError, known  # noqa: E402
 from vlc_jax.report import read_workdir  # noqa: E402
 from vlc_jax.run import workdir_files  # noqa: E402
@@ -38,14 +35,38 @@ REQUEST = "sweep.json"  # settings of a sweep, in its folder
 RESTARTED = (ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED)
 
 
-class Sweep:
-    """Runs the trials of a grid or a search, several at a time."""
+class Trial(NamedTuple):
+    """A run: its number in the sweep, and the values of the swept fields."""
 
-    def __init__(self, args: argparse.Namespace, more: list[str], trials: Grid | Search):
-        self.args, self.more, self.trials = args, more, trials
+    number: int
+    values: dict[str, str]
+
+
+def grid(fields: Sequence[Sequence[str]], task: int | None) -> list[Trial]:
+    """All combinations of the values; the last field varies fastest.
+
+    fields: [name, values...] each.   task: number of the only trial; None: all of them.
+    """
+    names = [name for name, *_ in fields]
+    rows = itertools.product(*[values for _, *values in fields])
+    trials = [Trial(i, dict(zip(names, row, strict=True))) for i, row in enumerate(rows)]
+    if task is not None and not 0 <= task < len(trials):
+        raise UsageError(
+            f"--task {task} of a grid of {len(trials)} trials; use 0 to {len(trials) - 1}"
+        )
+    return trials if task is None else [trials[task]]
+
+
+class Sweep:
+    """Runs trials, several at a time."""
+
+    def __init__(self, args: argparse.Namespace, more: list[str], trials: list[Trial]):
+        self.args, self.more = args, more
         self.codes: dict[int, int] = {}
         parts = scheduler.shares(args.jobs)
-        self.scheduler = scheduler.Scheduler(parts, trials.take, self._run, self._finish)
+        self.scheduler = scheduler.Scheduler(
+            parts, lambda: trials.pop(0) if trials else None, self._run, self._finish
+        )
 
     def run(self) -> int:
         """Runs all trials; returns the exit code."""
@@ -53,8 +74,6 @@ class Sweep:
         if self.scheduler.is_stopped:
             print("stopped; the same command resumes", file=sys.stderr)
             return ExitCode.PREEMPTED
-        if isinstance(self.trials, Search) and (best := self.trials.best()):
-            print(f"best: {folder_of(best[0], self.args.out)} {setting(best[0])}: {best[1]:.4f}")
         failed = [code for code in self.codes.values() if code]
         if not failed:
             return ExitCode.DONE
@@ -81,9 +100,6 @@ class Sweep:
                 print(f"{folder}: {error}", file=sys.stderr)
                 code = ExitCode.USAGE
         self.codes[trial.number] = code
-        # the same command resumes these
-        if code not in RESTARTED:
-            self.trials.tell(trial, value)
         outcome = "done"
         if code in RESTARTED:
             outcome = f"ended with {code}; the same command resumes it"
@@ -164,27 +180,18 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of all trials")
     parser.add_argument("--config", required=True, help="config of every trial")
-    parser.add_argument("--grid", nargs="+", action="append", default=[], metavar="NAME VALUE")
-    parser.add_argument("--search", nargs="+", action="append", default=[], metavar="NAME KIND")
+    parser.add_argument("--grid", nargs="+", action="append", required=True, metavar="NAME VALUE")
     parser.add_argument("--metric", help="BENCHMARK/METRIC, printed for each trial")
-    parser.add_argument("--minimize", action="store_true", help="minimize the metric of a search")
-    parser.add_argument(
-        "--trials", type=int, default=20, help="number of trials of a search; default: 20"
-    )
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time; default: 1")
     parser.add_argument("--task", type=int, help="run one trial, as this task of an array job")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands of a grid")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands")
     args, more = parser.parse_known_args(argv)
     args.out = args.out.absolute()
     unknown = [flag for flag in more if not flag.startswith("--config.")]
     if unknown:
         parser.error(f"further flags begin with --config., for the runs; got {unknown}")
-    if bool(args.grid) == bool(args.search):
-        parser.error("a sweep has either --grid or --search")
     if any(len(field) < 2 for field in args.grid):
         parser.error(f"--grid NAME VALUE [VALUE ...] needs a value; got {args.grid}")
-    if args.search and (not args.metric or args.dry_run):
-        parser.error("--search needs --metric, and cannot list its trials with --dry-run")
     if args.task is not None and args.jobs > 1:
         parser.error(f"--task runs one trial, --jobs {args.jobs} at a time are several")
     return args, more
@@ -192,22 +199,14 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
 
 def main(argv: list[str] | None = None) -> int:
     args, more = parse(argv)
-    request = {"config": args.config, "flags": more, "grid": args.grid, "search": args.search}
+    request = {"config": args.config, "flags": more, "grid": args.grid}
     try:
-        if not args.dry_run:
-            args.out.mkdir(parents=True, exist_ok=True)
-        if args.search:
-            request |= {"metric": args.metric, "minimize": args.minimize}
-            trials = Search(
-                args.out, args.search, minimize=args.minimize, count=args.trials, task=args.task
-            )
-        else:
-            trials = Grid(args.grid, args.task)
-            if args.dry_run:
-                while trial := trials.take():
-                    print(shlex.join(command(trial, args, more)))
-                return ExitCode.DONE
-        # after the trials: a wrong field must not leave a sweep.json behind
+        trials = grid(args.grid, args.task)
+        if args.dry_run:
+            for trial in trials:
+                print(shlex.join(command(trial, args, more)))
+            return ExitCode.DONE
+        args.out.mkdir(parents=True, exist_ok=True)
         keep_request(args.out, request)
         return Sweep(args, more, trials).run()
     except (UsageError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""launch/sweep.py: grids, searches, tasks of an array, and two trials that really train."""
+"""launch/sweep.py: grids, tasks of an array, and two trials that really train."""
 
 import json
 import sys
@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from launch import sweep, trials
-from launch.trials import Grid, Search
+from launch import sweep
 from tests.support import helpers
 from vlc_jax.errors import UsageError
 
 FIELDS = (["optimizer.learning_rate", "1e-3", "1e-4"], ["seed", "0", "1", "2"])
 GRID = ("--grid", "seed", "0", "1", "2")
-LEARNING_RATE = ["optimizer.learning_rate", "log", "1e-5", "1e-3"]
-SEARCH = ("--search", *LEARNING_RATE, "--metric", "pairs/accuracy")
 
 
 def flags(out, *more):
@@ -53,19 +50,18 @@ def runs(monkeypatch):
 
 
 def test_a_grid_has_every_combination_once():
-    grid = Grid(FIELDS, None)
-    trials = list(iter(grid.take, None))
+    trials = sweep.grid(FIELDS, None)
     assert [trial.number for trial in trials] == [*range(6)]
     assert trials[1].values == {"optimizer.learning_rate": "1e-3", "seed": "1"}
     assert len({tuple(trial.values.items()) for trial in trials}) == 6
 
 
 def test_a_task_takes_its_trial_alone():
-    every = list(iter(Grid(FIELDS, None).take, None))
+    every = sweep.grid(FIELDS, None)
     for task in range(6):
-        assert list(iter(Grid(FIELDS, task).take, None)) == [every[task]]
+        assert sweep.grid(FIELDS, task) == [every[task]]
     with pytest.raises(UsageError, match="--task 6 of a grid of 6 trials; use 0 to 5"):
-        Grid(FIELDS, 6)
+        sweep.grid(FIELDS, 6)
 
 
 def test_trials_that_are_done_are_not_run_again(tmp_path, runs, capsys):
@@ -117,10 +113,8 @@ def test_a_metric_is_that_of_the_newest_evaluation(tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "a sweep has either --grid or --search"),
-        ((*GRID, "--search", *LEARNING_RATE), "a sweep has either --grid or --search"),
+        ((), "the following arguments are required: --grid"),
         (("--grid", "seed"), "--grid NAME VALUE [VALUE ...] needs a value"),
-        (("--search", *LEARNING_RATE), "--search needs --metric"),
         ((*GRID, "--steps=3"), "further flags begin with --config., for the runs"),
         ((*GRID, "--task", "0", "--jobs", "2"), "--task runs one trial"),
     ],
@@ -139,88 +133,6 @@ def test_damaged_settings_of_a_sweep_are_named(tmp_path, capsys, content):
     line = capsys.readouterr().err
     assert f"{tmp_path}/sweep.json, the settings of the sweep, is damaged" in line
     assert len(line.splitlines()) == 1
-
-
-@pytest.mark.parametrize("content", ['{"op_code": 0}\n{"op_', '{"op_code": 0}\n[]\n', "{}\n{}"])
-def test_a_damaged_line_of_a_search_is_named(tmp_path, content):
-    path = tmp_path / "optuna.log"
-    path.write_text(content)
-    with pytest.raises(UsageError, match=r"optuna\.log: line 2 is damaged"):
-        trials.check_log(path)
-    path.write_text('{"op_code": 0}\n')
-    trials.check_log(path)
-    trials.check_log(tmp_path / "none.log")
-
-
-def test_a_search_without_optuna_says_how_to_install_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    assert sweep.main(flags(tmp_path, *SEARCH)) == 2
-    assert 'a search needs Optuna: pip install "optuna>=4"' in capsys.readouterr().err
-    assert not (tmp_path / "sweep.json").exists()
-
-
-def need_optuna():
-    pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'optuna>=4'")
-
-
-def search(out, task=None, count=3, fields=(LEARNING_RATE,)):
-    need_optuna()
-    return Search(out, fields, minimize=False, count=count, task=task)
-
-
-def test_tasks_share_a_search_and_resume_their_own_trials(tmp_path):
-    first = search(tmp_path, task=0)
-    trial = first.take()
-    assert 1e-5 <= float(trial.values["optimizer.learning_rate"]) <= 1e-3
-    assert first.take() is None
-    other = search(tmp_path, task=1)
-    second = other.take()
-    assert (trial.number, second.number) == (0, 1)
-    assert search(tmp_path, task=0).take() == trial  # it was stopped
-    first.tell(trial, 0.5)
-    other.tell(second, 0.75)
-    assert search(tmp_path, task=0).take() is None
-    assert search(tmp_path).best() == (second, 0.75)
-
-
-def test_a_search_ends_after_its_trials_and_those_that_failed_count(tmp_path):
-    here = search(tmp_path, count=2)
-    here.tell(here.take(), None)
-    stopped = here.take()
-    assert here.take() is None
-    assert here.best() is None
-    again = search(tmp_path, count=3)
-    assert again.take() == stopped
-    assert again.take().number == 2
-    assert again.take() is None
-
-
-@pytest.mark.parametrize(
-    ("field", "says"),
-    [
-        (["seed", "int", "0"], "--search NAME KIND LOW HIGH"),
-        (["seed", "integer", "0", "1"], "unknown kind of search 'integer'; did you mean 'int'"),
-        (["seed", "int", "3", "1"], "low"),
-        (["seed", "uniform", "a", "b"], "could not convert string to float"),
-    ],
-)
-def test_a_wrong_field_of_a_search_is_refused_before_it_is_kept(tmp_path, field, says):
-    with pytest.raises((UsageError, ValueError), match=says):
-        search(tmp_path, fields=(field,))
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_search_keeps_results_and_leaves_what_can_go_on(tmp_path, runs, capsys):
-    need_optuna()
-    runs.codes |= {1: 30, 2: 10}
-    assert sweep.main(flags(tmp_path, *SEARCH, "--trials", "4")) == 1
-    assert "best: " in (said := capsys.readouterr().out)
-    assert "trial_003" in said.splitlines()[-1]
-    runs.codes.clear()
-    values = [trial.values for trial in runs.done if trial.number == 1]
-    assert sweep.main(flags(tmp_path, *SEARCH, "--trials", "4")) == 0
-    assert [trial.number for trial in runs.done] == [0, 1, 2, 3, 1]
-    assert runs.done[-1].values == values[0]
 
 
 @pytest.mark.slow

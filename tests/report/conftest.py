@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from vlc_jax import evaluators
 from vlc_jax.evaluators import PROTOCOLS, stats
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF
 from vlc_jax.report import plot
@@ -128,6 +129,7 @@ def result(name: str, step: int) -> dict:
     return {
         "benchmark": name,
         "protocol": protocol,
+        "display": evaluators.display(protocol),
         "step": step,
         "version": "1",
         "options": {},

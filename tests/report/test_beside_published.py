@@ -3,7 +3,7 @@
 import pytest
 
 from tests.report.pages import Page
-from vlc_jax import report
+from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import compare, page, plot, published, table
 
@@ -20,6 +20,7 @@ def result(name, protocol, metrics, **more):
     return {
         "benchmark": name, "reader": name, "protocol": protocol, "step": 5, "version": "1",
         "options": {}, "summary": summary, "metrics": metrics,
+        "display": evaluators.display(protocol),
     } | more  # fmt: skip
 
 

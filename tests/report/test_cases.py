@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.report.pages import assert_alone
-from vlc_jax import report
+from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import cases, page, read_workdir
 
@@ -26,7 +26,8 @@ def write_run(path, rows, name="b", protocol="choice", **more):
     folder = path / "evals" / name
     (folder / "images").mkdir(parents=True, exist_ok=True)
     metrics = {"accuracy": {"value": 0.5, "count": len(rows)}}
-    result = {"protocol": protocol, "step": 5, "version": "1", "metrics": metrics} | more
+    result = {"protocol": protocol, "step": 5, "version": "1", "metrics": metrics}
+    result |= {"display": evaluators.display(protocol)} | more
     (folder / "5.json").write_text(json.dumps(result))
     (folder / "5.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

@@ -6,7 +6,7 @@ import rich.console
 import rich.measure
 
 from tests.report.pages import assert_alone, figure_size
-from vlc_jax import report
+from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
 from vlc_jax.report import compare, page, read_workdir
 
@@ -22,6 +22,7 @@ def result(name="b", protocol="choice", step=5, metrics=None, **more):
     return {
         "benchmark": name, "protocol": protocol, "step": step, "version": "1",
         "options": {"split": "validation"}, "metrics": metrics,
+        "display": evaluators.display(protocol),
     } | more  # fmt: skip
 
 

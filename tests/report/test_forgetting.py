@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from vlc_jax import evaluators
 from vlc_jax.report import forgetting, plot, published
 
 
@@ -9,7 +10,8 @@ def result(protocol, *counted, **metrics):
     """A result whose metrics have the values, and one number of cases each."""
     counts = dict(zip(metrics, counted, strict=True))
     found = {n: {"value": v, "count": counts[n]} for n, v in metrics.items()}
-    return {"protocol": protocol, "step": 5, "version": "1", "metrics": found}
+    shown = evaluators.display(protocol)
+    return {"protocol": protocol, "step": 5, "version": "1", "metrics": found, "display": shown}
 
 
 def run(r1, zero_shot, swap, pair, **more):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vlc_jax import evaluators
 from vlc_jax.report import paired
 from vlc_jax.report.read_workdir import Evaluation, Run
 
@@ -64,6 +65,7 @@ def run(folder, right, version="v1", step=5):
     rows = [{"id": str(n), "image": image, "correct": c} for n, (image, c) in enumerate(right)]
     scores.write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = {"benchmark": "b", "protocol": "choice", "step": step, "version": version}
+    result["display"] = evaluators.display("choice")
     metrics = {"accuracy": {"value": 0.5, "count": len(rows)}}
     return Run(folder, evaluations=[Evaluation("b", [result | {"metrics": metrics}], [])])
 

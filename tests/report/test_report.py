@@ -34,13 +34,6 @@ def test_html_is_well_formed_and_needs_no_other_file(done):
     assert all(attributes.get("class") == "pixels" for attributes in images)  # small: no blur
 
 
-def test_scores_have_histograms_on_both_pages(done):
-    html, markdown = text_of(done)
-    assert html.count('<figure class="histogram">') == 3
-    assert "hard positive 0.700" in html
-    assert re.search(r"\| `scenes_swap` \| hard positive \| 0.700 .*`[ ▁▂▃▄▅▆▇█]{28}`", markdown)
-
-
 def test_every_picture_of_the_markdown_exists(done):
     files = re.findall(r"!\[.*?\]\((.*?)\)", text_of(done)[1])
     assert len(files) > 20

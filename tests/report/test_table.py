@@ -3,6 +3,7 @@ import io
 import pytest
 import rich.console
 
+from vlc_jax import evaluators
 from vlc_jax.report import table
 
 
@@ -15,6 +16,7 @@ def result(name="b", protocol="choice", step=5, metrics=None, **more):
     metrics = {"accuracy": metric()} if metrics is None else metrics
     return {
         "benchmark": name, "protocol": protocol, "step": step, "metrics": metrics,
+        "display": evaluators.display(protocol),
     } | more  # fmt: skip
 
 

@@ -68,7 +68,6 @@ class Protocol(NamedTuple):
 
     The rest is written into each result (`to_json`) and read by vlc_jax/report/display.py:
     correct: label of the metric behind `correct` in <step>.scores.jsonl, for paired tests.
-    roles: labels of scores in histograms: the correct option, the best wrong one, a hard positive.
     axis: of the plot of compositional gain against forgetting; "": in neither mean.
     by_group: whether runs are also compared group by group, in a figure of their own.
     """
@@ -76,7 +75,6 @@ class Protocol(NamedTuple):
     evaluate: Callable[..., EvalResult]
     summary: tuple[str, ...]
     correct: str
-    roles: tuple[str, ...] = ("correct", "best wrong option")
     axis: Literal["", "forgetting", "compositional"] = ""
     by_group: bool = False
     check: Callable[..., None] = _check_tie
@@ -96,7 +94,6 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         retrieval.evaluate,
         summary=("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
         correct="image→text R@1",
-        roles=("own caption", "best other caption"),
         axis="forgetting",
         check=retrieval.check,
     ),
@@ -104,14 +101,12 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         zeroshot.evaluate,
         summary=("accuracy", "accuracy_top5", "mean_per_class_recall"),
         correct="accuracy",
-        roles=("own class", "best other class"),
         axis="forgetting",
     ),
     "linear_probe": Protocol(
         linear_probe.evaluate,
         summary=("accuracy", "mean_per_class_recall"),
         correct="accuracy",
-        roles=("own class", "best other class"),
         embeds=lambda **_: True,
     ),
     "choice": Protocol(
@@ -126,7 +121,6 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         triplet.evaluate,
         summary=("augmented_accuracy", "original_accuracy", "brittleness"),
         correct="augmented",
-        roles=("correct caption", "hard negative", "hard positive"),
         axis="compositional",
         by_group=True,
     ),
@@ -143,7 +137,6 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
             "margin_correlation",
         ),
         correct="pair",
-        roles=("own caption", "caption of the other image"),
         axis="compositional",
         embeds=lambda *, geometry, second_features, **_: geometry or second_features,
         vector_files=("second_features",),
@@ -187,7 +180,6 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         multilabel.evaluate,
         summary=("mean_average_precision", "mean_average_precision_11_points"),
         correct="best class",
-        roles=("own class", "best other class"),
         axis="forgetting",
     ),
 }
@@ -337,12 +329,17 @@ def to_json(
         "details": result.details,
         # of <step>.scores.jsonl, by which a truncated file is noticed
         "score_rows": len(result.per_example),
-        "display": {
-            "order": list(PROTOCOLS).index(name),
-            "correct": row.correct,
-            "roles": list(row.roles),
-            "axis": row.axis,
-            "by_group": row.by_group,
-            "asks": name in ASKING,
-        },
+        "display": display(name),
+    }
+
+
+def display(protocol: str) -> dict[str, Any]:
+    """How reports show results of a protocol: fields of `vlc_jax.report.display.Display`."""
+    row = PROTOCOLS[protocol]
+    return {
+        "order": list(PROTOCOLS).index(protocol),
+        "correct": row.correct,
+        "axis": row.axis,
+        "by_group": row.by_group,
+        "asks": protocol in ASKING,
     }

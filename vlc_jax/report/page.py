@@ -22,7 +22,6 @@ from vlc_jax.report import (
     patch_maps,
     plot,
     read_workdir,
-    score_histogram,
     summary,
     table,
 )
@@ -149,7 +148,6 @@ def run_context(run: Run) -> dict[str, Any]:
             "mixtures": mixture_curves(run),
             "maps": maps,
         },
-        "histograms": score_histogram.of_run(run),
         "examples": with_examples,
         "cases_command": cases_command([run]),
         "map_notes": list(dict.fromkeys(picture.title for picture in maps)),
