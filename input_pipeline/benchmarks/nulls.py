@@ -237,10 +237,10 @@ def _read_cache(path: Path | None) -> dict[str, Any]:
 def subsets(cases: Sequence[Case]) -> dict[str, list[Case]]:
     """Cases by subset, within which nulls are computed; all under "" if the right caption picks the
     subset (`gives_away`), since a reader of the texts does not know it then."""
-    labels = [subset_of(case) for case in cases]
+    is_given = gives_away(cases)
     parts: dict[str, list[Case]] = {}
-    for label, case in zip([""] * len(labels) if gives_away(cases) else labels, cases, strict=True):
-        parts.setdefault(label, []).append(case)
+    for case in cases:
+        parts.setdefault("" if is_given else subset_of(case), []).append(case)
     return parts
 
 
@@ -250,22 +250,21 @@ def gives_away(cases: Sequence[Case]) -> bool:
 
     As in What'sUp's four ways: "on" beats "left" in the subset on_under, and loses in left_right.
     """
-    labels = [subset_of(case) for case in cases]
-    if len({*labels}) < 2:
+    totals = Counter(map(subset_of, cases))
+    if len(totals) < 2:
         return False
+    pairs = [(subset_of(case), _differences(case.captions)) for case in cases]
     right: dict[frozenset[str], dict[str, list[str]]] = {}  # words -> subset -> right words
-    pairs = [[(frozenset(pair), pair[0]) for pair in _differences(case.captions)] for case in cases]
-    for label, of_case in zip(labels, pairs, strict=True):
-        for words, first in of_case:
-            right.setdefault(words, {}).setdefault(label, []).append(first)
+    for subset, of_case in pairs:
+        for pair in of_case:
+            right.setdefault(frozenset(pair), {}).setdefault(subset, []).append(pair[0])
     known = set()
-    for words, by_label in right.items():
-        always = [{*each} for each in by_label.values() if len(each) > 1]  # once is no rule
+    for words, by_subset in right.items():
+        always = [{*each} for each in by_subset.values() if len(each) > 1]  # once is no rule
         if all(len(each) == 1 for each in always) and len(set().union(*always)) > 1:
             known.add(words)
-    given = [any(words in known for words, _ in of_case) for of_case in pairs]
-    counts = Counter(label for label, is_given in zip(labels, given, strict=True) if is_given)
-    return any(2 * counts[label] > total for label, total in Counter(labels).items())
+    given = Counter(subset for subset, of in pairs if not known.isdisjoint(map(frozenset, of)))
+    return any(2 * number > totals[subset] for subset, number in given.items())
 
 
 def _differences(texts: Sequence[str]) -> list[tuple[str, str]]:
