@@ -86,7 +86,9 @@ class Ours:
         number = study_results.summary(estimates)
         digits = max(value.decimals, 1 if value.unit == "percent" else 3)
         mean, half = (one / published.SCALES[value.unit] for one in number)
-        return f" **{mean:.{digits}f}** ±{half:.{digits}f}"
+        is_share = value.unit in ("percent", "fraction")
+        text = f" **{mean:.{digits}f}** ±{half:.{digits}f}"
+        return study_results.shown(text, number.half) if is_share else text
 
 
 Estimate = tuple[float, float, float]  # value, and its interval's ends
@@ -148,7 +150,7 @@ def _all(results: study_results.Results, labels: Mapping[str, str], scenes: Sequ
         numbers = [
             results.value(run, *column) if results.has(run, *column) else None for column in chance
         ]
-        cells = (f"{percent(one.mean)} ±{percent(one.half)}" if one else "–" for one in numbers)
+        cells = (study_results.cell(one) if one else "–" for one in numbers)
         body.append([labels[run], *cells])
     return markdown_table(["", *(" ".join(column) for column in chance)], body, 1) + "\n"
 

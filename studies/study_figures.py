@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from studies import study_binding, study_columns
-from studies.study_results import Results
+from studies.study_results import Results, is_unresolved
 
+PALE = 0.35  # opacity of a bar whose mean is not resolved
 COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 
 
@@ -44,7 +45,7 @@ def _bars(
     for i, run in enumerate(runs):
         values = [results.value(run, column.benchmark, column.metric) for column in columns]
         positions = np.arange(len(columns)) + (i - (len(runs) - 1) / 2) * width
-        axes.bar(
+        bars = axes.bar(
             positions,
             [100 * value.mean for value in values],
             width=0.92 * width,
@@ -53,12 +54,15 @@ def _bars(
             color=matplotlib.colormaps["viridis"](0.1 + 0.75 * i / max(1, len(runs) - 1)),
             error_kw={"linewidth": 1},
         )
+        for bar, value in zip(bars, values, strict=True):
+            bar.set_alpha(PALE if is_unresolved(value.half) else 1)
     for i, column in enumerate(columns):
         axes.plot([i - 0.45, i + 0.45], [100 * column.chance] * 2, "--", color="#5d6873", lw=1)
     axes.set_xticks(
         np.arange(len(columns)), [column.title.replace(", ", "\n") for column in columns]
     )
-    axes.set_ylabel("percent; dashed: chance")
+    is_any_pale = any(bar.get_alpha() == PALE for bar in axes.patches)
+    axes.set_ylabel("percent; dashed: chance" + "\npale: not resolved" * is_any_pale)
     axes.set_ylim(0, 105)
     figure.legend(frameon=False, fontsize=8, ncols=2, loc="outside lower center")
     return figure
@@ -88,6 +92,9 @@ def _sweep(results: Results) -> Figure | None:
                 marker="o",
                 capsize=3,
             )
+            for x, value in zip(weights, values, strict=True):
+                if is_unresolved(value.half):
+                    axes.text(x, 100 * value.mean, " not resolved", color=colour, fontsize=8)
         axes.set_title(f"size synonyms {kind}", loc="left", fontsize=10)
         axes.set_xlabel("weight of the hard negatives")
         axes.set_xticks(weights)

@@ -21,7 +21,7 @@ from studies import (
     study_prose,
     study_readme,
 )
-from studies.study_results import VALUES, Results, cell, percent, signed
+from studies.study_results import VALUES, Results, cell, measure, percent, signed
 from vlc_jax.report import published
 from vlc_jax.report.table import markdown_table
 
@@ -130,9 +130,7 @@ def conditions(results: Results, runs: Sequence[str]) -> str:
         cells = [f"{name.replace('_all', ' all')}: {sentence}"]
         for run in done:
             value = results.value(run, benchmark, f"satisfied/{name}")
-            cells.append(
-                f"{percent(value.mean)} ±{percent(value.half)}{_floor(results, run, name)}"
-            )
+            cells.append(cell(value) + _floor(results, run, name))
         chance = percent(results.chance(done[0], benchmark, f"satisfied/{name}"))
         rows.append([*cells[:1], chance, *cells[1:]])
     header = ["condition", "chance", *[results.title(run) for run in done]]
@@ -162,7 +160,7 @@ def measures(
         for run in done:
             value, chance = results.value(run, *of), results.chance(run, *of)
             beside = "" if np.isnan(chance) else f"; {chance:.{digits}f}"
-            cells.append(f"{value.mean:.{digits}f} ±{value.half:.{digits}f}{beside}")
+            cells.append(measure(value, digits) + beside)
         table.append(cells)
     header = ["", *[results.title(run) for run in done]]
     return markdown_table(header, table, len(header))
@@ -205,9 +203,7 @@ def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
     rows = []
     done = [run for run in runs if results.has(run)]
     for title, run in zip(results.titles(done), done, strict=True):
-        values = [results.value(run, benchmark, metric) for metric in metrics]
-        cells = [f"{value.mean:.3f} ±{value.half:.3f}" for value in values]
-        rows.append([title, *cells])
+        rows.append([title, *(measure(results.value(run, benchmark, each)) for each in metrics)])
     return markdown_table(["model", "caption", "negative", "positive"], rows, 4)
 
 

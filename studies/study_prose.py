@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from studies import study_columns
+from studies import study_columns, study_results
 from studies.study_results import Results, Value
 
 # Marks of a rendered page: a claim, and a number without a value; `without_marks` removes the line
@@ -93,14 +93,11 @@ class Prose:
         """By the names that templates use."""
         names = ("n", "d", "x", "each", "gain", "pm", "every", "score", "met", "points")
         methods = {name: getattr(self, name) for name in (*names, "holds", "needs")}
-        return methods | {"c": self.condition}
+        return methods | {"c": lambda run, name: self.condition(run, name).mean}
 
     def x(self, run: str, column: str) -> Percent:
         """Mean and half interval of a run."""
-        of = self._column(column)
-        if not self._has(of, run):
-            return Percent(float("nan"), float("nan"))
-        return _percent(self.results.value(run, of.benchmark, of.metric))
+        return self._value(run, self._column(column))
 
     def gain(self, run: str, other: str, column: str) -> Percent:
         """Difference of two runs, seed by seed."""
@@ -114,17 +111,17 @@ class Prose:
 
         beside: a run that started from this one; its device's values are taken."""
         with self.results.beside(beside):
-            return self._text(f"{self.x(run, column).mean:.{digits}f}")
+            return self._shown("{:.{}f}", self.x(run, column), digits)
 
     def pm(self, run: str, column: str) -> str:
         """The mean with its interval: "82.4 ±1.3"."""
         value = self.x(run, column)
-        return self._text(f"{value.mean:.1f} ±{value.half:.1f}")
+        return self._shown("{:.1f} ±{:.1f}", value, value.half)
 
     def d(self, run: str, other: str, column: str) -> str:
         """The difference with its interval: "+1.3 ±.7"."""
         value = self.gain(run, other, column)
-        return self._text(f"{value.mean:+.1f} ±{value.half:.1f}")
+        return self._shown("{:+.1f} ±{:.1f}", value, value.half)
 
     def every(self, run: str, column: str) -> Sequence[float]:
         """The value of each seed, in percent."""
@@ -143,21 +140,22 @@ class Prose:
         """The mean of a metric that is no share."""
         if not self.results.has(run, benchmark, metric):
             return MISSING
-        return f"{self.results.value(run, benchmark, metric).mean:.{digits}f}"
+        value = self.results.value(run, benchmark, metric)
+        return study_results.shown(f"{value.mean:.{digits}f}", value.half)
 
-    def condition(self, run: str, name: str) -> float:
-        """Share of scenes that meet a condition of an ideal CLIP, in percent."""
+    def condition(self, run: str, name: str) -> Percent:
+        """Share of scenes that meet a condition of an ideal CLIP."""
         of = study_columns.Column(name, "scenes_conditions", f"satisfied/{name}", 0.5)
-        has = self._has(of, run)
-        return 100 * self.results.value(run, *of[1:3]).mean if has else float("nan")
+        return self._value(run, of)
 
     def met(self, run: str, name: str) -> str:
-        """The share of `condition`: "82"."""
-        return self._text(f"{self.condition(run, name):.0f}")
+        """The share of `condition`: "82 %"."""
+        return self._shown("{:.0f} %", self.condition(run, name))
 
-    def points(self, value: float, other: float) -> str:
-        """Difference of two values: "+1.3"."""
-        return self._text(f"{value - other:+.1f}")
+    def points(self, value: Percent, other: Percent) -> str:
+        """Difference of two values: "+1.3"; not resolved if one of them is not."""
+        difference = Percent(value.mean - other.mean, max(value.half, other.half))
+        return self._shown("{:+.1f}", difference)
 
     def needs(self, *runs: str) -> str:
         """MISSING if one of the runs has no values; else nothing."""
@@ -181,10 +179,24 @@ class Prose:
         self._is_missing |= not has
         return has
 
+    def _value(self, run: str, of: study_columns.Column) -> Percent:
+        if not self._has(of, run):
+            return Percent(float("nan"), float("nan"))
+        return _percent(self.results.value(run, of.benchmark, of.metric))
+
+    def _shown(self, form: str, value: Percent, *more: float) -> str:
+        """The text of a mean, which `form` writes, and a mark if it is not resolved."""
+        return self._text(study_results.shown(form.format(value.mean, *more), value.half / 100))
+
     def _text(self, text: str) -> str:
         """The text of a number in a sentence, or MISSING; it leaves no mark on the next claim."""
         is_missing, self._is_missing = self._is_missing, False
         return MISSING if is_missing else text
+
+
+def unnested(text: str) -> str:
+    """A text whose marks within parentheses have none of their own: "(78, not resolved)"."""
+    return re.sub(r"(\([^()]*) \(not resolved\)", r"\1, not resolved", text)
 
 
 def without_marks(page: str) -> str:
@@ -192,7 +204,7 @@ def without_marks(page: str) -> str:
 
     A list item without sentences goes, too; a paragraph without sentences says that it was not run.
     """
-    page = re.sub(f"{CLAIM}\n?", "", page)
+    page = unnested(re.sub(f"{CLAIM}\n?", "", page))
     blocks = re.split(r"(\n\n+|\n(?=- ))", page)
     text, separator = _without_missing(blocks[0]) or "", ""
     for mark, block in zip(blocks[1::2], blocks[2::2], strict=True):

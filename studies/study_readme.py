@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from studies.study_prose import MISSING, Prose
+from studies.study_prose import MISSING, Prose, unnested
 
 COLUMNS = ("attributes", "relations", "aug A")  # of study_prose.COLUMNS, the last cells of a row
 
@@ -72,7 +72,7 @@ def _line(line: str, prose: Prose) -> str:
     for n, column in enumerate(COLUMNS, start=len(cells) - len(COLUMNS)):
         value = prose.n(row.run, column)
         other = prose.n(row.other, column) if row.other else ""
-        cells[n] = f"{value} ({other})" if other else value
+        cells[n] = unnested(f"{value} ({other})") if other else value
         if MISSING in cells[n]:
             cells[n] = ""
     if row in NEWER.values() and not any(cells[-len(COLUMNS) :]):

@@ -293,15 +293,29 @@ def over_seeds(values: Sequence[float]) -> Value:
     return Value(np.mean(values), float(scipy.stats.t.ppf(0.975, len(values) - 1)) * spread)
 
 
+def is_unresolved(half: float) -> bool:
+    """True if an interval of this half, as it is printed, covers half of the scale."""
+    return round(half, 3) >= UNRESOLVED
+
+
+def shown(text: str, half: float) -> str:
+    """The text of a mean, wherever it is printed; one that is not resolved says so."""
+    return f"{text} (not resolved)" if is_unresolved(half) else text
+
+
 def cell(value: Value) -> str:
-    """Mean and half interval in percent; an interval that covers half of the scale says so."""
-    unresolved = " (not resolved)" if value.half >= UNRESOLVED else ""
-    return f"{percent(value.mean)} ±{percent(value.half)}{unresolved}"
+    """Mean and half interval in percent."""
+    return shown(f"{percent(value.mean)} ±{percent(value.half)}", value.half)
 
 
 def signed(value: Value) -> str:
     """A difference in points, with its half interval."""
-    return f"{100 * value.mean:+.1f} ±{percent(value.half)}"
+    return shown(f"{100 * value.mean:+.1f} ±{percent(value.half)}", value.half)
+
+
+def measure(value: Value, digits: int = 3) -> str:
+    """A mean that is no share, with its half interval."""
+    return shown(f"{value.mean:.{digits}f} ±{value.half:.{digits}f}", value.half)
 
 
 def percent(fraction: float) -> str:

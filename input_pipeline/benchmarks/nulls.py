@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 TABLE = Path(__file__).with_name("nulls.csv")
 CACHE = ".nulls.json"  # in the folder of all sets
 # of the computation; a cached value of another version is computed again
-VERSION = 1
+VERSION = 2
 # A text's bag: "Dog's" is a word, case and punctuation are none. Same-word shares of SugarCrepe's
 # swap_att and swap_obj are then 61.3 and 66.9 %, as in embeddings-benchmark/mteb#5314.
 _WORD = re.compile(r"[\w']+")
@@ -38,7 +39,8 @@ class Null(NamedTuple):
     """Nulls of one metric on a set or a subset.
 
     subset: label of the kind "subset", or the group itself; "": all cases, each judged within its
-      subset.   metric: of the set's protocol.   cases: number of cases.
+      subset if it does not tell the answer (`subsets`).   metric: of the set's protocol.
+    cases: number of cases.
     chance to blind: shares from 0 to 1; ties count as if they were broken at random.
     sha256: of the annotation file of the subset (`Benchmark.files`); "" if unknown.
     """
@@ -128,7 +130,7 @@ def of_benchmark(benchmark: Benchmark, protocol: str, cache: Path | None = None)
     if protocol not in METRICS:
         return []
     number = len(stored)
-    for label, cases in _subsets(benchmark).items():
+    for label, cases in subsets(benchmark.cases).items():
         sha256 = _sha256(benchmark, label)
         known = table().get((benchmark.name, label, sha256))
         if known is None:
@@ -184,7 +186,7 @@ def case_credits(benchmark: Benchmark, protocol: str) -> dict[str, dict[str, np.
         metric: {name: np.zeros(len(row_of)) for name in names}
         for metric in METRICS.get(protocol, {})
     }
-    for cases in _subsets(benchmark).values() if credits else ():
+    for cases in subsets(benchmark.cases).values() if credits else ():
         rows = [row_of[case.id] for case in cases]
         for metric, shares in _credits(cases, protocol, names).items():
             for name in names:
@@ -232,11 +234,47 @@ def _read_cache(path: Path | None) -> dict[str, Any]:
     return {}
 
 
-def _subsets(benchmark: Benchmark) -> dict[str, list[Case]]:
+def subsets(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """Cases by subset, within which nulls are computed; all under "" if the right caption picks the
+    subset (`gives_away`), since a reader of the texts does not know it then."""
+    is_given = gives_away(cases)
     parts: dict[str, list[Case]] = {}
-    for case in benchmark.cases:
-        parts.setdefault(subset_of(case), []).append(case)
+    for case in cases:
+        parts.setdefault("" if is_given else subset_of(case), []).append(case)
     return parts
+
+
+def gives_away(cases: Sequence[Case]) -> bool:
+    """True if subsets tell which caption is right: in most cases of one, two captions differ in
+    words of which one is always right in each subset, but not the same in all.
+
+    As in What'sUp's four ways: "on" beats "left" in the subset on_under, and loses in left_right.
+    """
+    totals = Counter(map(subset_of, cases))
+    if len(totals) < 2:
+        return False
+    pairs = [(subset_of(case), _differences(case.captions)) for case in cases]
+    right: dict[frozenset[str], dict[str, list[str]]] = {}  # words -> subset -> right words
+    for subset, of_case in pairs:
+        for pair in of_case:
+            right.setdefault(frozenset(pair), {}).setdefault(subset, []).append(pair[0])
+    known = set()
+    for words, by_subset in right.items():
+        always = [{*each} for each in by_subset.values() if len(each) > 1]  # once is no rule
+        if all(len(each) == 1 for each in always) and len(set().union(*always)) > 1:
+            known.add(words)
+    given = Counter(subset for subset, of in pairs if not known.isdisjoint(map(frozenset, of)))
+    return any(2 * number > totals[subset] for subset, number in given.items())
+
+
+def _differences(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Words of the first text that another lacks, and the reverse; of the same words, the texts."""
+    first, pairs = Counter(bag(texts[0])), []
+    for text in texts[1:]:
+        other = Counter(bag(text))
+        left, right = ((a - b).elements() for a, b in ((first, other), (other, first)))
+        pairs.append((" ".join(left), " ".join(right)) if first != other else (texts[0], text))
+    return [pair for pair in pairs if pair[0] != pair[1]]
 
 
 def subset_of(case: Case) -> str:

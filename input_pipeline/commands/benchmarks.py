@@ -189,6 +189,8 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         )
         if of_texts and all(len(case.captions) == 1 for case in benchmark.cases):
             lines.append(f"{name}: the options are images, on which text alone is at chance")
+        if of_texts and nulls.gives_away(benchmark.cases):
+            lines.append(f"{name}: its subsets tell the correct caption: nulls of all cases")
         rows += of_texts
         try:
             of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []

@@ -12,6 +12,7 @@ import scipy.stats
 from studies import (
     study,
     study_columns,
+    study_figures,
     study_page,
     study_plan,
     study_prose,
@@ -265,6 +266,8 @@ def test_pages_and_readme_are_what_the_values_of_the_repository_say():
     for page in (readme, methods):
         assert study_readme.rewritten(page, study_prose.Prose(results)) == page
     assert broken == []
+    halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", "".join(pages.values()))
+    assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
     assert {*study_readme.ROWS} <= {line.split("|")[1].strip() for line in readme.splitlines()
                                     if line.count("|") == 8}  # fmt: skip
     assert {f"[{name}]" for name in study_readme.ROWS | study_readme.NEWER} <= {
@@ -347,11 +350,34 @@ def test_values_of_a_second_device_stand_beside_and_a_table_takes_one_device(tmp
 def test_a_wide_interval_is_not_resolved_and_fewer_seeds_are_named(tmp_path):
     values = {"smollm-0": of_swap(0.9)}
     values |= {f"hn-{seed}": of_swap(0.5 + 0.2 * seed) for seed in range(3)}
-    results = prose_of(tmp_path, values).results
+    values |= {f"{run}-{seed}": of_swap(0.7) for run in ("clip", "clip_ft") for seed in range(3)}
+    prose = prose_of(tmp_path, values)
+    results = prose.results
     columns = [study_columns.Column("attributes", "scenes_attribute_swap", "accuracy", 0.5)]
     smollm, hn = study_page.table(results, ["smollm", "hn"], columns).splitlines()[3:]
     assert smollm == "| smollm, 1 seed | 90.0 ±2.0 |"
     assert hn == "| HN | 70.0 ±49.7 (not resolved) |"
+    mark, of_hn = " (not resolved)", ("hn", "attributes")
+    assert prose.n(*of_hn) == "70" + mark
+    assert prose.pm(*of_hn) == "70.0 ±49.7" + mark
+    assert prose.d("hn", "clip_ft", "attributes") == "+0.0 ±49.7" + mark
+    assert prose.points(prose.x(*of_hn), prose.x("clip", "attributes")) == "+0.0" + mark
+    assert prose.score("hn", columns[0].benchmark, "accuracy") == "0.70" + mark
+    table = study_page.measures(results, ["hn"], [("swaps", *columns[0][1:3])])
+    assert "0.700 ±0.497" + mark in table
+    assert study_page.gains(results, [("hn", "clip_ft")], columns).count(mark) == 1
+    row = study_readme.rewritten("| HN | a | b | c | 1 (2) | | |", prose)
+    assert row == "| HN | a | b | c | 70 (not resolved) (70) | | |"
+    assert study_prose.unnested(f"70 (70{mark})") == "70 (70, not resolved)"
+    (axes,) = study_figures._bars(results, ["clip", "hn"], columns, None).axes
+    assert axes.get_ylabel().endswith("pale: not resolved")
+    assert [bar.get_alpha() for bar in axes.patches] == [1, study_figures.PALE]
+
+
+@pytest.mark.parametrize(("half", "marked"), [(0.1994, False), (0.1996, True), (0.2, True)])
+def test_an_interval_that_is_printed_as_20_is_not_resolved(half, marked):
+    value = study_results.Value(0.5, half)
+    assert ("not resolved" in study_results.cell(value)) == marked
 
 
 def finished(out, run, value):

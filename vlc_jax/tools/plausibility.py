@@ -96,10 +96,11 @@ SCORES = (lambda x: x.mean, lambda x: x.total)  # per token, in sum
 
 def _subsets(cases: Sequence[Case], limit: int | None) -> dict[str, list[tuple[str, ...]]]:
     """Captions of each case with several, the correct one first, by subset."""
-    parts: dict[str, list[tuple[str, ...]]] = {}
-    for case in cases:
-        if len(case.captions) > 1:
-            parts.setdefault(nulls.subset_of(case), []).append(tuple(case.captions))
+    several = [case for case in cases if len(case.captions) > 1]
+    parts = {
+        subset: [tuple(case.captions) for case in part]
+        for subset, part in nulls.subsets(several).items()
+    }
     for name, part in parts.items() if limit else ():
         drawn = np.random.default_rng(0).permutation(len(part))[:limit]
         parts[name] = [part[index] for index in drawn]

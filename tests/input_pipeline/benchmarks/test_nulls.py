@@ -221,6 +221,24 @@ def test_a_set_that_asks_its_texts_both_ways_is_near_chance_not_below():
     assert only(nulls.of_benchmark(both, "choice")).blind == 0.5
 
 
+WAYS = ("left of", "right of", "on", "under")
+
+
+@pytest.mark.parametrize("group", [lambda n: {"subset": n // 2}, lambda n: WAYS[n]])
+def test_a_subset_that_the_right_caption_picks_gives_nothing_away(group):
+    """What'sUp's four ways; within "left or right" half of the answers could be guessed."""
+    cases = tuple(
+        Case(f"{a}{n}", ("image",), tuple(f"a {a} {way} a cup" for way in ways), group(n))
+        for a in "bcdefghijkl" for n in range(4)
+        for ways in [(WAYS[n], *(way for way in WAYS if way != WAYS[n]))]
+    )  # fmt: skip
+    whole = Benchmark("mine", cases, "1")
+    (row,) = nulls.of_benchmark(whole, "choice")
+    assert (row.subset, row.cases) == ("", 44)
+    assert shares(row) == (0.25, 0.25, 0.25, 1, 0.25)
+    assert {*nulls.case_credits(whole, "choice")["accuracy"]["blind"]} == {0.25}
+
+
 def test_totals_are_over_cases_and_the_mean_over_subsets():
     cases = (
         *(Case(f"a{n}", ("i",), ("x", "x y"), {"subset": "a"}) for n in range(3)),
@@ -249,13 +267,30 @@ def test_every_set_has_nulls_from_its_texts(all_sets, monkeypatch):
     draw = np.random.default_rng(0)
     scores = lambda options, _: [draw.normal(size=len(texts)) for texts in options]  # noqa: E731
     monkeypatch.setattr(blind, "option_scores", scores)
+    refused = set()
     for name, (read, origin) in PUBLISHED.items():
-        rows = nulls.of_benchmark(read(**sets.options(name, all_sets)), protocol_of(name))
+        cases = (whole := read(**sets.options(name, all_sets))).cases
+        rows = nulls.of_benchmark(whole, protocol_of(name))
         assert bool(rows) == (origin.protocol in nulls.METRICS)
         for row in rows:
             assert all(0 <= share <= 1 for share in shares(row))
             assert row.ceiling >= max(row.chance - 1e-9, 0) or row.metric != "accuracy"
             assert len(row.sha256) == 64
+        if rows and nulls.gives_away(cases):
+            refused.add(name)
+            assert {row.subset for row in rows} == {""}
+        if rows and any(len(case.captions) > 1 for case in cases):
+            assert nulls.gives_away([*both_ways(cases, lambda options, place: place)])
+            assert not nulls.gives_away([*both_ways(cases, lambda options, place: options[0])])
+    assert refused == {"whatsup_a", "whatsup_b"}
+
+
+def both_ways(cases, group):
+    """Each text of a case as the right one, twice, with a group of all texts and its place."""
+    for options in {*[tuple(sorted({*case.captions})) for case in cases]}:
+        for place, text in enumerate(options):
+            texts = (text, *(other for other in options if other != text))
+            yield from [Case("", (), texts, str(group(options, place)))] * 2
 
 
 def test_each_subset_has_the_hash_of_its_own_file(all_sets):
