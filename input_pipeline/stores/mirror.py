@@ -4,9 +4,8 @@ Stores have no append: a file that grew is uploaded as a whole, as far as it was
 """
 
 import logging
-import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +17,6 @@ THREADS = 16
 GROWING = (".jsonl", ".log")
 # Copied last: readers that see them expect all other files.
 LAST = ("DONE", "FAILED")
-# bytes appended to a file, as earlier versions wrote them
-_PART = re.compile(r"(.+)\.parts/\d{15}")
 
 
 class Mirror:
@@ -39,10 +36,8 @@ class Mirror:
 
         prefix: restricts the listing.
         """
-        names = list(filter(includes, self.remote.list(prefix)))
-        check_no_parts(self.remote.name, names)
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(self._download_file, names))
+            list(pool.map(self._download_file, filter(includes, self.remote.list(prefix))))
 
     def _download_file(self, name: str) -> None:
         path = self.local / name
@@ -108,17 +103,6 @@ class Mirror:
     def _remove(self, name: str) -> None:
         self.remote.remove(name)
         del self._copied[name]
-
-
-def check_no_parts(where: str, names: Iterable[str]) -> None:
-    """Raises ValueError if a file below `where` is in parts, FILE.parts/OFFSET."""
-    for name in names:
-        if part := _PART.fullmatch(name):
-            file = f"{where}/{part[1]}"
-            raise ValueError(
-                f"{file} is in parts of an earlier version; join them: gcloud storage cat "
-                f"'{file}.parts/*' | gcloud storage cp - {file}, and remove {file}.parts"
-            )
 
 
 def download(remote: Folder, name: str, path: Path) -> None:

@@ -119,19 +119,6 @@ def test_the_order_of_training_is_no_field_to_change_and_where_shards_lie_is(run
         run.check_config(of_options(shards | {"shuffle": "blocks"}), allow_change=False)
 
 
-def test_a_run_of_an_earlier_version_is_refused_in_one_line(run):
-    old = {"plan": {"step": "train"}, "input": {"coco": {"annotations": "a.json"}}}
-    saved(run).claim(old)
-    for read in (
-        lambda: run.check_config(of_options({"annotations": "a.json"}), allow_change=False),
-        lambda: workdir.saved_config(run.path),
-    ):
-        with pytest.raises(UsageError, match=r"config\.json is of an earlier version") as caught:
-            read()
-        assert len(str(caught.value).splitlines()) == 1
-    run.check_config(of_options({"annotations": "a.json"}), allow_change=True)
-
-
 def test_a_config_of_another_version_is_refused_with_the_fields_that_it_lacks(run):
     saved(run).claim({"model": {"variant": "B/32"}})
     with pytest.raises(UsageError, match=r"model.text_tower: \(absent\) -> True"):

@@ -34,7 +34,7 @@ def workdir(tmp_path):
         folder = tmp_path / name / "evals" / "b"
         folder.mkdir(parents=True)
         (tmp_path / name / "config.json").write_text("{}")
-        result = RESULT | {"benchmark": "b", "step": step}
+        result = RESULT | {"benchmark": "b", "step": step, "score_rows": len(rows)}
         (folder / f"{step}.json").write_text(json.dumps(result))
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{step}.scores.jsonl").write_text(text)
@@ -56,13 +56,6 @@ def test_cases_of_all_runs_are_rows_that_can_be_joined(workdir, tmp_path, capsys
     ]
     assert (table[0]["scores"], table[0]["images"]) == ([1, 2, 3, 4.5], 2)
     assert (table[1]["tie"], json.loads(table[1]["group"])) == (True, {"k": 1})
-
-
-def test_an_earlier_result_says_that_missing_rows_go_unnoticed(workdir, tmp_path, capsys):
-    run = workdir("one", ROWS, 5)
-    assert scores.main([str(run), "--out", str(tmp_path / "s.csv")]) == 0
-    file = run / "evals/b/5.scores.jsonl"
-    assert f"{file}: 3 rows; an earlier version" in capsys.readouterr().err
 
 
 def test_without_scores_there_is_one_line_and_no_file(workdir, tmp_path, capsys):

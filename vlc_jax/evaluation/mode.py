@@ -22,7 +22,7 @@ def evaluate_workdir(setup: Setup, workdir: Workdir, stop: StopSignal, allow_cha
     Without a checkpoint they run on the weights of config.init_from.
     """
     mixture = setup.evaluation.interpolation
-    workdir.check_config(setup.config, allow_change, EVAL_FIELDS, config_of_run.completed)
+    workdir.check_config(setup.config, allow_change, EVAL_FIELDS, config_of_run.check)
     # interruptible: it reads and hashes gigabytes
     latest = stop.interrupt(partial(init_from.load_latest, setup, workdir.path, workdir.event))
     imported = None if latest.trained is not None else _identity(setup, latest.params)

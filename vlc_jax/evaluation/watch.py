@@ -90,7 +90,8 @@ def _check(setup: Setup, workdir: Workdir, run: Path) -> None:
             f"--workdir {workdir.name} holds another run: name another folder for the results of "
             f"--watch {run}"
         )
-    saved = config_of_run.completed(read_object(run / "config.json"), run / "config.json")
+    saved = read_object(run / "config.json")
+    config_of_run.check(saved, run / "config.json")
     fields = differing_fields(saved, setup.config, EVAL_FIELDS)
     if fields:
         raise UsageError(f"the run in {run} has another config:\n  " + "\n  ".join(fields))

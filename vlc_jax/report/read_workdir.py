@@ -314,7 +314,7 @@ def _object(run: Run, name: str) -> dict[str, Any]:
 def score_rows(run: Run, benchmark: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Rows of the scores.jsonl of a result; none if it does not exist.
 
-    A note says if rows are missing, which of results of earlier versions nobody can tell.
+    A note says if rows are missing.
     """
     file, count = run.path / "evals" / benchmark / f"{result['step']}.scores.jsonl", 0
     if not file.exists():

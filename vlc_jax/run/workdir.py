@@ -44,8 +44,6 @@ RESUMABLE = (
     "input.source_options.stage",
     "input.source_options.stage_gb",
 )
-# Top-level fields of earlier versions; every config of those has one of them.
-REMOVED = {"blocks", "compilation_cache", "logit_scale_max", "plan", "platform", "weights"}
 # Config fields that must not change when a run is evaluated: they change the model's scores.
 EVAL_FIELDS = (
     "model",
@@ -163,15 +161,13 @@ class Workdir:
         config: Mapping[str, Any],
         allow_change: bool,
         fields: Sequence[str] | None = None,
-        complete: Callable[[Mapping[str, Any], Path], Mapping[str, Any]] = lambda saved, path: (
-            saved
-        ),
+        check: Callable[[Mapping[str, Any], Path], None] = lambda saved, path: None,
     ) -> None:
         """Compares `config` with the config.json of the run that is resumed or evaluated.
 
         allow_change: log differences as an event instead of refusing them.
         fields: compare only these fields (evaluation); None: all (training). RESUMABLE may differ.
-        complete: adds the defaults of fields that are newer than the file, which are no difference.
+        check: refuses the config of another version, by a UsageError.
         Raises UsageError with the differing fields. Without a checkpoint nothing is resumed, and so
         nothing is compared.
         """
@@ -179,8 +175,7 @@ class Workdir:
         if path.exists() and self._has_state():
             saved = read_object(path)
             if not allow_change:
-                check_version(saved, path)
-                saved = complete(saved, path)
+                check(saved, path)
             differences = config_diff(saved, config)
             refused = [d for d in differences if not _is_below(d.split(":")[0], RESUMABLE)]
             if fields is not None:
@@ -309,6 +304,17 @@ def differing_fields(
     return [d for d, n in names.items() if _is_below(n, fields) and not _is_below(n, RESUMABLE)]
 
 
+def not_of_this_version(path: Path, field: str) -> UsageError:
+    """The error for a config.json that lacks `field`, or that has it and should not."""
+    env = path.with_name("env.json")
+    commit = str(read_object(env).get("commit", ""))[:50] if env.exists() else ""
+    checkout = f" (git checkout {commit.removesuffix('-dirty')})" if commit else ""
+    return UsageError(
+        f"{path} is not the config of a run of this version of vlc_jax, which differs in the field "
+        f"{field!r}: take the version that wrote it{checkout}"
+    )
+
+
 class SavedConfig(ConfigDict):
     """ConfigDict of a config.json. A missing field raises UsageError instead of AttributeError.
 
@@ -329,10 +335,7 @@ class SavedConfig(ConfigDict):
             # copy and pickle probe such names and expect AttributeError
             if name.startswith("_"):
                 raise
-            raise UsageError(
-                f"{self._path} has no field {name!r}: it is not the config of a run, or another "
-                "version of vlc_jax wrote it"
-            ) from None
+            raise not_of_this_version(self._path, name) from None
 
     def copy_and_resolve_references(self, visit_map: Any = None) -> "SavedConfig":
         return SavedConfig(self.to_dict(), self._path)  # a file has no references
@@ -349,28 +352,10 @@ def saved_config(workdir: Path) -> ConfigDict:
     if not path.exists():
         raise UsageError(f"{workdir} is not a workdir: it has no config.json")
     content = read_object(path)
-    check_version(content, path)
     try:
         return SavedConfig(content, path).lock()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{path} is not the config of a run: {error}") from error
-
-
-def check_version(config: Mapping[str, Any], path: Path) -> None:
-    """Raises UsageError for the config of an earlier version, which has fields of each source.
-
-    Its options of source and tokenizer would be ignored, and defaults taken in their place.
-    """
-    if REMOVED & config.keys():
-        env = path.with_name("env.json")
-        commit = str(read_object(env).get("commit", ""))[:50] if env.exists() else ""
-        version = f"that version (git checkout {commit.removesuffix('-dirty')})"
-        raise UsageError(
-            f"{path} is of an earlier version of vlc_jax, with other fields: take "
-            f"{version if commit else 'that version'}, or start its training once with a config of "
-            "this version and --allow_config_change, which continues from its checkpoint and "
-            "rewrites config.json"
-        )
 
 
 def saved_fingerprints(workdir: Path) -> dict[str, Any]:

@@ -52,8 +52,7 @@ def resolve(
     """
     runtime.check_cache()
     if isinstance(config, SavedConfig):
-        content = config_of_run.completed(config.to_dict(), config._path)
-        config = SavedConfig(content, config._path).lock()
+        config_of_run.check(config.to_dict(), config._path)
     if mode != "plan":
         addresses.check(config)
     config = weights_config.completed(config)

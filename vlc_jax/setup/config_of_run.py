@@ -16,11 +16,9 @@ from ml_collections.config_dict import placeholder
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
-from vlc_jax.run.workdir import SavedConfig, saved_config
+from vlc_jax.run.workdir import SavedConfig, not_of_this_version, saved_config
 from vlc_jax.setup.addresses import copy_of
 
-# fields of the first version: an object without them is not the config of a run
-FIRST = ("batch_size", "evals", "input", "losses", "model", "optimizer", "seed", "text")
 # with a default, but the names in them are the user's choice
 OPEN = ("losses", "input.negatives.generators", "input.positives.generators")
 
@@ -32,7 +30,8 @@ def get_config(workdir: str) -> ConfigDict:
     this run writes.
     """
     path = copy_of("--workdir", workdir)
-    saved = completed(saved_config(path).to_dict(), path / "config.json")
+    saved = saved_config(path).to_dict()
+    check(saved, path / "config.json")
     cache = saved["eval"].get("cache")
     if cache and not Path(cache).absolute().is_relative_to(path.absolute()):
         saved["eval"]["cache"] = None
@@ -42,36 +41,23 @@ def get_config(workdir: str) -> ConfigDict:
     return SavedConfig(_typed(saved, default.get_config()), path / "config.json").lock()
 
 
-def completed(saved: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The content of a config.json with the fields that are newer than it, at their defaults.
-
-    The default of a new field changes nothing. Raises UsageError, naming `path`, for a field of
-    another type, and for an object that is not the config of a run.
-    """
-    for name in FIRST:
-        if name not in saved:
-            raise UsageError(
-                f"{path} has no field {name!r}: it is not the config of a run, or another version "
-                "of vlc_jax wrote it"
-            )
-    full = _completed(saved, default.get_config(), path)
-    if full["pretrain"]:
-        full["pretrain"] = completed(full["pretrain"], path)
-    return full
+def check(saved: Mapping[str, Any], path: Path) -> None:
+    """Raises UsageError, naming `path`, for other fields or types than a config has."""
+    _check(saved, default.get_config(), path)
+    if saved["pretrain"]:
+        check(saved["pretrain"], path)
 
 
-def _completed(
-    saved: Mapping[str, Any], defaults: ConfigDict, path: Path, prefix: str = ""
-) -> dict[str, Any]:
-    full = {**defaults.to_dict(), **saved}
-    for key in saved.keys() & defaults.keys():
-        name, value, kind = f"{prefix}{key}", saved[key], defaults.get_type(key)
+def _check(saved: Mapping[str, Any], defaults: ConfigDict, path: Path, prefix: str = "") -> None:
+    for key in sorted({*saved} ^ {*defaults}):
+        raise not_of_this_version(path, f"{prefix}{key}")
+    for key, value in saved.items():
+        name, kind = f"{prefix}{key}", defaults.get_type(key)
         if not _fits(value, kind):
             expected = "an object" if issubclass(kind, ConfigDict) else f"of type {kind.__name__}"
             raise UsageError(f"{path}: {name} must be {expected}; got {str(value)[:80]!r}")
         if issubclass(kind, ConfigDict) and defaults[key] and name not in OPEN:
-            full[key] = _completed(value, defaults[key], path, f"{name}.")
-    return full
+            _check(value, defaults[key], path, f"{name}.")
 
 
 def _fits(value: Any, kind: type) -> bool:

@@ -90,23 +90,16 @@ def _whole(
 ) -> Iterator[dict[str, Any]]:
     """Yields all rows of a scores.jsonl. Raises DataError, at its end, if some are missing."""
     run.notes.clear()
-    count, expected = 0, result.get("score_rows")
+    count, expected = 0, result.get("score_rows", "an unknown number")
     for row in read_workdir.score_rows(run, benchmark, result):
         count += 1
         yield row
     file = run.path / "evals" / benchmark / f"{result['step']}.scores.jsonl"
-    if run.notes or expected not in (None, count):
-        of_all = "" if expected is None else f" of {expected}"
+    if run.notes or count != expected:
         problem = "".join(f" ({note})" for note in run.notes if "it was cut" not in note)
         raise DataError(
-            f"{file} is damaged: it has {count} whole rows{of_all}{problem}; restore "
+            f"{file} is damaged: it has {count} whole rows of {expected}{problem}; restore "
             f"it, or remove {result['step']}.json beside it and evaluate again"
-        )
-    if expected is None:
-        print(
-            f"{file}: {count} rows; an earlier version wrote it without their number, so lines "
-            "that are missing at its end go unnoticed: evaluate again if in doubt",
-            file=sys.stderr,
         )
 
 

@@ -45,7 +45,7 @@ def train(
         setup = run_pretraining(pretraining, setup, workdir, stop, allow_change)
     training = setup.training
     # after pretraining, which sets init_from in the config
-    workdir.check_config(setup.config, allow_change, complete=config_of_run.completed)
+    workdir.check_config(setup.config, allow_change, check=config_of_run.check)
     frozen, fingerprints = load_frozen_for_step(setup)
     workdir.check_data(fingerprints, allow_change)
     workdir.check_images(training.data.image_sizes, allow_change)
@@ -224,7 +224,7 @@ def run_pretraining(
     """
     folder = workdir.below("pretrain")
     try:
-        folder.check_config(first.config, allow_change, complete=config_of_run.completed)
+        folder.check_config(first.config, allow_change, check=config_of_run.check)
         if not (folder.path / "DONE").exists():
             train(first, folder, stop, allow_change)
     finally:

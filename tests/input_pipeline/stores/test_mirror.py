@@ -122,15 +122,6 @@ def test_a_store_that_fails_gets_the_rest_later(local, remote, tmp_path):
     assert read_back(remote, tmp_path / "back") == {"metrics.jsonl": "ab"}
 
 
-def test_a_run_in_parts_of_an_earlier_version_is_refused(local, remote):
-    remote.write("data.parts/0001.tar", b"x")  # no part of a file of ours
-    copies = Mirror(local, remote, everything)
-    copies.download(everything)
-    remote.write("events.jsonl.parts/000000000000000", b"a\n")
-    with pytest.raises(ValueError, match=r"events.jsonl is in parts .* gcloud storage cat '"):
-        copies.download(everything)
-
-
 def test_what_ends_a_run_is_sent_last_and_what_is_gone_is_removed(local, remote, tmp_path):
     copies = Mirror(local, remote, everything)
     (local / "FAILED").write_text("{}")
