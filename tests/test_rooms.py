@@ -4,6 +4,7 @@ A room is a file or folder one level below vlc_jax; configs and input_pipeline a
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ WORDS = {
 # a feature leaves them no worse.
 LIMITS = {"vlc_jax": (18, 75), "vlc_jax.input_pipeline": (16, 65)}
 CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax.evaluators": 30}
+# Lines of Python of the product, the laboratory and the tests; words of the pages; files that name
+# a method. These numbers only fall: who adds says in the same commit what leaves.
+LINES = {
+    ("vlc_jax", "input_pipeline", "configs", "launch"): 80_906,
+    ("studies", "speed"): 6_466,
+    ("tests",): 66_441,
+}
+WORDS_OF_PAGES = 83_365
+FILES_OF_METHODS = {"conclip": 12, "csclip": 14, "degla": 15}  # this one is among them
 
 
 def module_name(path: Path) -> str:
@@ -203,6 +213,33 @@ def test_what_one_import_pulls_in(name):
         seen.add(module)
         waiting += [*imported_files(module), *({module.rpartition(".")[0]} & FILES.keys())]
     assert len(seen) <= CLOSURES[name], sorted(seen)
+
+
+def files_in(*folders: str, suffixes: tuple[str, ...]) -> list[Path]:
+    paths = (path for each in folders for path in sorted((ROOT / each).rglob("*")))
+    return [path for path in paths if path.suffix in suffixes and path.is_file()]
+
+
+@pytest.mark.parametrize("folders", LINES, ids=" ".join)
+def test_lines_are_no_more(folders):
+    lines = sum(
+        len(path.read_text().splitlines()) for path in files_in(*folders, suffixes=(".py",))
+    )
+    assert lines <= LINES[folders], lines
+
+
+def test_words_of_pages_are_no_more():
+    pages = [*files_in("docs", suffixes=(".md",)), *ROOT.glob("*.md")]
+    count = sum(len(path.read_text().split()) for path in pages)
+    assert count <= WORDS_OF_PAGES, count
+
+
+@pytest.mark.parametrize("method", FILES_OF_METHODS)
+def test_a_method_is_named_in_few_files(method):
+    folders = ("vlc_jax", "input_pipeline", "configs", "studies", "speed", "tests", "docs")
+    paths = [*files_in(*folders, suffixes=(".py", ".md", ".jinja", ".csv")), *ROOT.glob("*.md")]
+    naming = [path for path in paths if re.search(rf"(?<!\w){method}(?!\w)", path.read_text())]
+    assert len(naming) <= FILES_OF_METHODS[method], naming
 
 
 @pytest.mark.parametrize(
