@@ -4,7 +4,7 @@ from tests.support.sets.files import picture, write_json
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources import image_list, make_source
 
 
 @pytest.fixture
@@ -99,6 +99,25 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     assert (
         "1 of 6 files have no suffix of an image, such as 7.heic, and are left out" in caplog.text
     )
+
+
+def test_folders_in_a_class_folder_are_read_as_torchvision_reads_them(folder):
+    names = ("b/1.JPEG", "b-c/0.jpg", "b/a/0.jpg", ".cache/0.jpg", "._0.jpg", "b/9.txt")
+    for name in names:
+        picture(folder / "val" / "n02_dog" / name)
+    (folder / "val" / "n02_dog" / "b" / "up").symlink_to(folder / "val" / "n02_dog")
+    (folder / "val" / ".cache").mkdir()
+    source = make_source("class_folders", "val", path=folder)
+    dogs = ["0.JPEG", "1.JPEG", "b/1.JPEG", "b-c/0.jpg", "b/a/0.jpg"]
+    assert [source[n].id for n in range(2, len(source))] == [f"n02_dog/{name}" for name in dogs]
+    assert source[6].image.is_file()
+    names = image_list.read(folder / "val").names
+    assert (len(names), names) == (7, sorted(names))
+
+
+def test_splits_are_no_classes(folder):
+    with pytest.raises(ValueError, match=r"has splits, no classes; .* \('train', 'val'\)"):
+        make_source("class_folders", "all", path=folder)
 
 
 def test_prompts_have_spaces_where_folders_have_underscores(folder):
