@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.sources import image_list, json_annotations
+from vlc_jax.input_pipeline.sources import image_list, json_annotations, prompt_texts
 
 _SPLITS = {"train", "val", "validation", "test"}
 
@@ -50,7 +50,7 @@ class ClassFoldersSource:
             raise ValueError(f"{folder} has {len(self.classes)} folders of classes; at least two")
         if _SPLITS.issuperset(self.classes):
             raise ValueError(f"{folder} has splits, no classes; set split to one of {self.classes}")
-        self.templates, self._folder = tuple(templates), folder
+        self.templates, self._folder = prompt_texts.templates(templates), folder
         self._files = []
         others: list[str] = []
         for label, class_name in enumerate(self.classes):
