@@ -254,7 +254,7 @@ def check_pixels(image: np.ndarray) -> np.ndarray:
 
 def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
     # of the file: forgotten once it is decoded
-    keeps_upper_bits = _keeps_upper_bits(picture)
+    keeps_upper_bits = _keeps_upper_bits(picture, name)
     picture.load()
     if picture.mode == "F":
         raise DataError(f"{name} has floating point pixels, of unknown range: save 8 bits")
@@ -288,11 +288,15 @@ def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
     return picture.convert("RGB")
 
 
-def _keeps_upper_bits(picture: Image.Image) -> bool:
+def _keeps_upper_bits(picture: Image.Image, name: str) -> bool:
     """True if Pillow takes the upper 8 of more bits of the channels of a picture to be decoded."""
     for *_, args in getattr(picture, "tile", ()):
         is_ppm = picture.format == "PPM" and isinstance(args, tuple) and args[1] > 255
-        return is_ppm or ";16" in str(args)
+        if is_ppm or ";16" in str(args):
+            return True
+        bits = getattr(picture, "tag_v2", {}).get(_BITS_TAG, (8,))
+        if bits[0] > 8 and picture.mode[0] not in "IF":
+            raise DataError(f"{name} has planes of {bits[0]} bits, which Pillow misreads: save 8")
     return False
 
 

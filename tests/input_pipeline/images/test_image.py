@@ -144,6 +144,13 @@ def test_thirty_two_bits_of_grey_are_refused_if_low_and_black_stays_black():
         assert not image_ops.decode(black).any()
 
 
+def test_planes_of_sixteen_bits_are_refused_instead_of_noise():
+    tiff = deep_tiff(np.full((4, 6, 3), 30_000))
+    planes = tiff.replace(struct.pack("<HHII", 259, 4, 1, 1), struct.pack("<HHII", 284, 4, 1, 2))
+    with pytest.raises(DataError, match="planes of 16 bits, which Pillow misreads: save 8"):
+        image_ops.decode(planes)
+
+
 def test_packed_twelve_bits_of_a_tiff_are_scaled():
     levels = np.arange(0, 4_096, 16).reshape(16, 16, 1)
     expected = np.broadcast_to(levels >> 4, (16, 16, 3))
