@@ -290,13 +290,14 @@ def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
 
 def _keeps_upper_bits(picture: Image.Image, name: str) -> bool:
     """True if Pillow takes the upper 8 of more bits of the channels of a picture to be decoded."""
-    for *_, args in getattr(picture, "tile", ()):
+    tiles = picture.tile if picture.format in ("PNG", "TIFF", "PPM") else ()
+    for *_, args in tiles:
         is_ppm = picture.format == "PPM" and isinstance(args, tuple) and args[1] > 255
         if is_ppm or ";16" in str(args):
             return True
-        bits = getattr(picture, "tag_v2", {}).get(_BITS_TAG, (8,))
-        if bits[0] > 8 and picture.mode[0] not in "IF":
-            raise DataError(f"{name} has planes of {bits[0]} bits, which Pillow misreads: save 8")
+        bits = picture.tag_v2.get(_BITS_TAG, (8,))[0] if picture.format == "TIFF" else 8
+        if bits > 8 and picture.mode[0] not in "IF":
+            raise DataError(f"{name} has planes of {bits} bits, which Pillow misreads: save 8")
     return False
 
 
