@@ -17,7 +17,8 @@ _MAX_NAME, _MAX_PATH = 255, 4_095
 
 @dataclass(frozen=True)
 class Crop:
-    """Part of an image: box (left, top, right, bottom) in pixels; black beyond the border."""
+    """Part of an image: box (left, top, right, bottom) in pixels as stored, before EXIF orientation
+    is applied; black beyond the border."""
 
     image: "bytes | Path | PackedImage"
     box: tuple[int, int, int, int]

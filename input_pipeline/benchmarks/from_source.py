@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import lookup, record_validation
-from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
 from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
+from vlc_jax.input_pipeline.sources import prompt_texts
 
 # Metrics of zero-shot classification in result tables, the headline first (`metric`).
 _HEADLINES = {
@@ -57,13 +57,15 @@ def zeroshot(
     them, `templates`.
 
     class_names: other names of the classes in prompts ("tench" for n01440764), in the order of the
-      labels: a list, a text file with a name per line, or a .json file with a list or an object
-      {source's name: name}. FILE.json:NAME is the entry NAME of an object, as in CLIP_benchmark's
-      en_classnames.json:imagenet1k.
+      labels, or each with the source's name or the label in front ("n01440764 tench", "0: tench"):
+      a list, a text file with a name per line or a list or dict in Python, or a .json file with a
+      list or an object {source's name: name}. FILE.json:NAME is the entry NAME of an object, as in
+      CLIP_benchmark's en_classnames.json:imagenet1k.
     class_ids: the source's names of all class_names, in their order, if the source has a part of
       the classes: a list, or a text file whose lines begin with them (LOC_synset_mapping.txt).
     templates: prompts with {} (or CLIP_benchmark's {c}) for the class: a list, a text file with one
-      per line, a .json file with a list, FILE.json:NAME, or a single template.
+      per line, plain or a string or lambda in Python, a .json file with a list, FILE.json:NAME, or
+      a single template.
     metric: the headline: accuracy or mean_per_class_recall.
 
     Equal class names, of which ImageNet's published ones have two pairs, are named in a note.

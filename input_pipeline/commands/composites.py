@@ -97,6 +97,8 @@ def _objects(folder: Path) -> dict[str, list[Image.Image]]:
     for name in image_list.read(folder).names:
         path = folder / name
         called = path.parent.name if path.parent != folder else path.stem
+        if len(Path(name).parts) > 2:
+            raise ValueError(f"{path}: pictures are OBJECT.png or OBJECT/ANY.png; move it up")
         if "_" in called:
             # of the files that training reads, A_above_B.png
             raise ValueError(f"{path}: '_' divides the names of the images; rename {called!r}")

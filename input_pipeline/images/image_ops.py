@@ -8,6 +8,7 @@ import contextlib
 import errno
 import functools
 import io
+import logging
 import os
 import stat
 import struct
@@ -43,7 +44,10 @@ MAX_BYTES = 8 * MAX_PIXELS
 
 _ORIENTATION_TAG = 0x0112
 # of TIFF
-_PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
+_BITS_TAG, _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 258, 262, 0
+# of 65,536: pixels below are of 8, 10 or 12 bits in 16, up to 16 of 255 after a PPM's rounding
+_DARK = 17 * 256
+_WITH_BLACK: set[Path | None] = set()  # folders whose boxes were mentioned
 _ORIENTATIONS = {  # EXIF value -> the transposition that turns the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -122,34 +126,33 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
 
     Colour follows Pillow's `convert("RGB")`: grey is repeated, palettes are looked up, CMYK is
     converted without a colour profile, and an alpha channel is dropped, not composited (as in
-    open_clip and Hugging Face). 16-bit grey keeps its upper 8 bits; an animation gives its first
-    frame. EXIF orientation is applied (the reference libraries ignore it).
+    open_clip and Hugging Face). 16 bits keep their upper 8; files that hold 8 or 12 bits in 16,
+    which would be black, are refused. An animation gives its first frame. EXIF orientation is
+    applied (the reference libraries ignore it), to a Crop after its box is cut.
     """
+    stored, turn = _stored(image)
+    return stored if turn is None else stored.transpose(turn)
+
+
+def _stored(image: ImageLike | Image.Image) -> tuple[Image.Image, Image.Transpose | None]:
+    """RGB pixels as the file stores them, in which boxes are given, and what turns them upright."""
     if isinstance(image, np.ndarray):
-        return Image.fromarray(check_pixels(image))
+        return Image.fromarray(check_pixels(image)), None
     if isinstance(image, Image.Image):
-        return _upright(image, _to_rgb(image, "a picture"))
+        return _to_rgb(image, "a picture"), _turn(image)
     if isinstance(image, Crop):
-        left, top, right, bottom = image.box
-        if not (left < right and top < bottom and (right - left) * (bottom - top) <= MAX_PIXELS):
-            raise DataError(
-                f"no crop of {image.image} to {image.box} has 1 to {MAX_PIXELS:,} pixels"
-            )
-        return open_rgb(image.image).crop(image.box)
+        stored, turn = _stored(image.image)
+        return _crop(stored, image), turn
     if isinstance(image, ImageQuestion):
-        return open_rgb(image.image)
+        return _stored(image.image)
     if isinstance(image, ShuffledImage):
-        return Image.fromarray(shuffle(decode(image.image), image))
-    if isinstance(image, PackedImage):
-        name, data = f"image {image.row} of {image.file}", read_packed(image)
-    elif isinstance(image, Path) and image.suffix == ".npy":
-        return _of_opencv(image)
-    elif isinstance(image, Path):
-        name, data = f"image file {image}", read_bytes(image)
-    elif isinstance(image, bytes):
-        name, data = f"an image of {len(image)} bytes", image
-    else:
-        raise DataError(f"an image is bytes, a Path or a uint8 array; got {type(image).__name__}")
+        return Image.fromarray(shuffle(decode(image.image), image)), None
+    if isinstance(image, Path) and image.suffix == ".npy":
+        return _of_opencv(image), None
+    name = _name(image)
+    data = image
+    if isinstance(image, Path | PackedImage):
+        data = read_packed(image) if isinstance(image, PackedImage) else read_bytes(image)
     if not data:
         raise DataError(f"{name} is empty")
     try:
@@ -159,13 +162,44 @@ def open_rgb(image: ImageLike | Image.Image) -> Image.Image:
                 f"{name} has {picture.width} x {picture.height} pixels; more than {MAX_PIXELS:,} "
                 "is taken for a decompression bomb: shrink it first"
             )
-        picture.load()
-        return _upright(picture, _to_rgb(picture, name))
+        return _to_rgb(picture, name), _turn(picture)
     except _DAMAGE as error:
         # its text is a memory address
         if isinstance(error, Image.UnidentifiedImageError):
             raise DataError(f"{name} is not an image Pillow knows ({', '.join(FORMATS)})") from None
         raise DataError(f"{name} cannot be decoded: {error or type(error).__name__}") from error
+
+
+def _name(image: ImageLike) -> str:
+    if isinstance(image, PackedImage):
+        return f"image {image.row} of {image.file}"
+    if isinstance(image, Path):
+        return f"image file {image}"
+    if isinstance(image, bytes):
+        return f"an image of {len(image)} bytes"
+    raise DataError(f"an image is bytes, a Path or a uint8 array; got {type(image).__name__}")
+
+
+def _crop(stored: Image.Image, crop: Crop) -> Image.Image:
+    """The box of a picture as stored, black beyond its border as in the benchmarks' code, which is
+    logged once per folder. Raises DataError for a box without pixels of the picture."""
+    left, top, right, bottom = crop.box
+    inside = max(left, 0), max(top, 0), min(right, stored.width), min(bottom, stored.height)
+    has_pixels = inside[0] < inside[2] and inside[1] < inside[3]
+    if not has_pixels or (right - left) * (bottom - top) > MAX_PIXELS:
+        raise DataError(
+            f"no crop of {_name(crop.image)} to {crop.box} has 1 to {MAX_PIXELS:,} pixels, some of "
+            f"them of the {stored.width} x {stored.height} of the image"
+        )
+    folder = crop.image.parent if isinstance(crop.image, Path) else None
+    if inside != crop.box and folder not in _WITH_BLACK:
+        _WITH_BLACK.add(folder)
+        logging.getLogger(__name__).warning(
+            "the box %s of %s reaches beyond its %d x %d pixels and is black there, like other "
+            "such boxes of this folder",
+            *(crop.box, _name(crop.image), *stored.size),
+        )
+    return stored.crop(crop.box)
 
 
 def _of_opencv(path: Path) -> Image.Image:
@@ -219,33 +253,57 @@ def check_pixels(image: np.ndarray) -> np.ndarray:
 
 
 def _to_rgb(picture: Image.Image, name: str) -> Image.Image:
-    if picture.mode == "RGB":
-        return picture
+    # of the file: forgotten once it is decoded
+    keeps_upper_bits = _keeps_upper_bits(picture, name)
+    picture.load()
     if picture.mode == "F":
         raise DataError(f"{name} has floating point pixels, of unknown range: save 8 bits")
     # Pillow would clip everything above 255 to white
-    if picture.mode.startswith("I"):
-        levels = np.asarray(picture)
+    is_deep_grey = picture.mode.startswith("I")
+    if is_deep_grey:
+        levels = np.asarray(picture).astype(np.int64)
+        tags = getattr(picture, "tag_v2", {})
+        # packed 12 bits are not scaled to 16
+        levels <<= 4 * (tags.get(_BITS_TAG) == (12,))
         if levels.min() < 0 or levels.max() > 65_535:
             raise DataError(f"{name} has grey levels outside 0..65535: save 8 or 16 bits")
-        if 0 < levels.max() < 256:
-            raise DataError(
-                f"{name} has 16 or 32 bits and no grey level above {levels.max()}, which would be "
-                "black: save it with 8 bits"
-            )
+        highest = levels.max()
+    elif keeps_upper_bits:
+        bands = np.atleast_2d(picture.getextrema())
+        highest = 256 * bands[:3, 1].max() + 255
+    if (is_deep_grey or keeps_upper_bits) and 0 < highest < _DARK:
+        raise DataError(
+            f"{name} has 16 or 32 bits and no {'grey ' * is_deep_grey}level above {highest}, which "
+            "would be black: save it with 8 bits"
+        )
+    if is_deep_grey:
         # Pillow inverts only 8 bits
-        if getattr(picture, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO:
-            levels = 65_535 - levels.astype(np.int64)
+        if tags.get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO:
+            levels = 65_535 - levels
         return Image.fromarray((levels >> 8).astype(np.uint8)).convert("RGB")
+    if picture.mode == "RGB":
+        return picture
     # dropped like an alpha channel; Pillow warns otherwise
     picture.info.pop("transparency", None)
     return picture.convert("RGB")
 
 
-def _upright(picture: Image.Image, rgb: Image.Image) -> Image.Image:
-    orientation = 1
+def _keeps_upper_bits(picture: Image.Image, name: str) -> bool:
+    """True if Pillow takes the upper 8 of more bits of the channels of a picture to be decoded."""
+    tiles = picture.tile if picture.format in ("PNG", "TIFF", "PPM") else ()
+    for *_, args in tiles:
+        is_ppm = picture.format == "PPM" and isinstance(args, tuple) and args[1] > 255
+        if is_ppm or ";16" in str(args):
+            return True
+        bits = picture.tag_v2.get(_BITS_TAG, (8,))[0] if picture.format == "TIFF" else 8
+        if bits > 8 and picture.mode[0] not in "IF":
+            raise DataError(f"{name} has planes of {bits} bits, which Pillow misreads: save 8")
+    return False
+
+
+def _turn(picture: Image.Image) -> Image.Transpose | None:
+    """What turns a picture upright by its EXIF orientation."""
     # a damaged EXIF block does not make the pixels unusable
     with contextlib.suppress(_DAMAGE):
-        orientation = picture.getexif().get(_ORIENTATION_TAG, 1)
-    operation = _ORIENTATIONS.get(orientation)
-    return rgb if operation is None else rgb.transpose(operation)
+        return _ORIENTATIONS.get(picture.getexif().get(_ORIENTATION_TAG, 1))
+    return None

@@ -1,13 +1,14 @@
 """A folder of images per class, as ImageNet and torchvision's ImageFolder have them."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.sources import json_annotations
+from vlc_jax.input_pipeline.sources import image_list, json_annotations, prompt_texts
+
+_SPLITS = {"train", "val", "validation", "test"}
 
 
 class ClassFoldersSource:
@@ -16,8 +17,10 @@ class ClassFoldersSource:
     classes: the names of the folders, sorted, by their value if all are numbers (ImageNet-V2);
     `meta["label"]` is the index of an image's class. The option keeps these folders alone.
     templates: captions, with the class name (underscores as spaces) in place of {}.
-    Files without the suffix of an image are left out and, unless hidden, counted in the log. Raises
-    ValueError for a missing split or fewer than two classes, DataError for a class without images.
+    Images in folders within a class folder are of that class, in torchvision's order. Files without
+    the suffix of an image are left out and counted in the log; hidden ones are left out. Raises
+    ValueError for a missing split, splits as classes or fewer than two classes, DataError for a
+    class without images.
     """
 
     def __init__(
@@ -35,7 +38,7 @@ class ClassFoldersSource:
                 f"there is no folder {folder}; folders of {path}: {', '.join(names[:8]) or 'none'}"
                 " (split='all' takes these as classes)"
             )
-        names = [each.name for each in folder.iterdir() if each.is_dir()]
+        names = [p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
         if classes is not None:
             if missing := sorted({*classes}.difference(names)):
                 raise ValueError(f"{folder} has no folder of the class {missing[0]!r}")
@@ -45,12 +48,18 @@ class ClassFoldersSource:
         self.classes = tuple(sorted(names, key=int if are_numbers else None))
         if len(self.classes) < 2:
             raise ValueError(f"{folder} has {len(self.classes)} folders of classes; at least two")
-        self.templates, self._folder = tuple(templates), folder
+        if _SPLITS.issuperset(self.classes):
+            raise ValueError(f"{folder} has splits, no classes; set split to one of {self.classes}")
+        self.templates, self._folder = prompt_texts.templates(templates), folder
         self._files = []
         others: list[str] = []
         for label, class_name in enumerate(self.classes):
-            names = _images(folder / class_name, others)
+            names, no_images = image_list.below(folder / class_name)
+            if not names:
+                suffixes = ", ".join(image_ops.suffixes())
+                raise DataError(f"{folder / class_name} has no images ({suffixes})")
             self._files += [(label, name) for name in names]
+            others += no_images
         reason = f"files have no suffix of an image, such as {others[0] if others else ''},"
         json_annotations.mention(folder, len(others), len(others) + len(self._files), reason)
         names = "\n".join(f"{label}/{name}" for label, name in self._files)
@@ -70,17 +79,3 @@ class ClassFoldersSource:
             group=name,
             meta={"label": label},
         )
-
-
-def _images(folder: Path, others: list[str]) -> list[str]:
-    """Names of the images in a folder, sorted: the order does not depend on the file system.
-
-    Adds other files' names to `others`.
-    """
-    suffixes = image_ops.suffixes()
-    files = sorted(each.name for each in os.scandir(folder))
-    names = [name for name in files if name.lower().endswith(suffixes)]
-    if not names:
-        raise DataError(f"{folder} has no images ({', '.join(suffixes)})")
-    others += {*files}.difference(names, [name for name in files if name.startswith(".")])
-    return names

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from vlc_jax.input_pipeline.images import image_ops as images
-from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.images import image_ops
+from vlc_jax.input_pipeline.record import Crop, DataError, Record
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
 from vlc_jax.input_pipeline.sources.published import PublishedSource
@@ -60,8 +58,7 @@ class CrepeSource(PublishedSource):
             return record
         row_index = int(self._index[index])
         region = box(self._table[row_index], self._table.name(row_index))
-        pixels = np.asarray(images.open_rgb(record.image).crop(region))
-        return dataclasses.replace(record, image=pixels)
+        return dataclasses.replace(record, image=image_ops.decode(Crop(record.image, region)))
 
     def _image_name(self, row: dict[str, Any], name: str) -> str:
         return f"{super()._image_name(row, name).removesuffix('.jpg')}.jpg"

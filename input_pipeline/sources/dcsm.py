@@ -14,7 +14,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record, check_text, path_below
-from vlc_jax.input_pipeline.sources import image_files, json_annotations
+from vlc_jax.input_pipeline.sources import image_files, image_list, json_annotations
 
 # The authors' names.
 SPATIAL = "objaverse_train_composite_newrelations_withbg"
@@ -171,11 +171,12 @@ class DcsmSource:
                 "folder that github.com/Raphoo/DCSM_Ideal_CLIP names, or vlc-jax composites makes "
                 "them; or leave the set out (sets)"
             )
-        suffixes = image_ops.suffixes()
-        names = {each.name for each in path.iterdir() if each.name.lower().endswith(suffixes)}
+        names = {*image_list.below(path)[0]}
+        if inner := sorted(each for each in names if Path(each).name != each):
+            raise DataError(f"{path} has images in folders, such as {inner[0]}: move them up")
         files = sorted(each for each in names if not each.startswith(OPPOSITE[name]))
         if not files:
-            raise DataError(f"{path} has no images ({', '.join(suffixes)})")
+            raise DataError(f"{path} has no images ({', '.join(image_ops.suffixes())})")
         alone = [each for each in files if f"{OPPOSITE[name]}{each}" not in names]
         if alone and self._has_images:
             raise DataError(

@@ -27,7 +27,7 @@ def read(path: Path, column: str = "image", folder: Path | None = None) -> Image
     missing path, DataError if there are no images.
     """
     if path.is_dir():
-        names, folder = _below(path), path
+        names, folder = sorted(below(path)[0]), path
     else:
         source = RecordsSource(
             "all",
@@ -45,13 +45,24 @@ def read(path: Path, column: str = "image", folder: Path | None = None) -> Image
     return ImageList(list(dict.fromkeys(names)), folder)
 
 
-def _below(folder: Path) -> list[str]:
-    """Names of the files with an image suffix, relative to the folder, sorted."""
-    suffixes = image_ops.suffixes()
-    images = [
-        os.path.relpath(os.path.join(parent, name), folder)
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if name.lower().endswith(suffixes)
-    ]
-    return sorted(images)
+def below(folder: Path) -> tuple[list[str], list[str]]:
+    """Images below a folder and other files, by name relative to it, without hidden ones.
+
+    Folder by folder in the order of their paths, links followed: torchvision's. A folder that links
+    lead to twice counts once.
+    """
+    images: list[str] = []
+    others: list[str] = []
+    seen: set[str] = set()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if (real := os.path.realpath(parent)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        inner = os.path.relpath(parent, folder).removeprefix(os.curdir)
+        for name in files:
+            if not name.startswith("."):
+                of_kind = images if name.lower().endswith(image_ops.suffixes()) else others
+                of_kind.append(os.path.join(inner, name))
+    return sorted(images, key=os.path.split), sorted(others, key=os.path.split)

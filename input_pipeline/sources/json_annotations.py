@@ -169,7 +169,7 @@ def karpathy_rows(path: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
         raise DataError(f"{path} is not Karpathy's JSON: an image lacks {error}") from error
 
 
-def mention(path: Path, left_out: int, total: int, reason: str) -> None:
+def mention(path: Path | str, left_out: int, total: int, reason: str) -> None:
     """Logs the number of entries of a file that are left out, and the reason."""
     if left_out:
         logging.getLogger(__name__).warning(

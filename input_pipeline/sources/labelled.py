@@ -1,16 +1,18 @@
 """Images with class labels, in whichever form a data set was downloaded."""
 
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from vlc_jax.input_pipeline.record import DataError, Record, Source
-from vlc_jax.input_pipeline.sources import json_annotations, labelled_parquet
+from vlc_jax.input_pipeline.sources import json_annotations, labelled_parquet, prompt_texts
 from vlc_jax.input_pipeline.sources.class_folders import ClassFoldersSource
 from vlc_jax.input_pipeline.sources.labelled_tars import LabelledTars
 from vlc_jax.input_pipeline.sources.tfds import TfdsSource
-from vlc_jax.input_pipeline.stores import fetch, text_file
+from vlc_jax.input_pipeline.stores import fetch
 
 # names that CLIP_benchmark gives these files
 CLASS_NAMES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
@@ -30,10 +32,10 @@ class LabelledSource:
                      prepares array_record files
       class folders  PATH/SPLIT/CLASS/image.jpg, or PATH/CLASS/image.jpg without splits
 
-    Class names are the lines of PATH/classnames.txt, else those of the form, with spaces in place
-    of underscores. Templates are the lines of PATH/zeroshot_classification_templates.txt; without
-    the file there are none. In ObjectNet (folders `images` and `mappings`) the classes are the 113
-    of ImageNet.
+    Class names are those of PATH/classnames.txt, in the order of the labels or with ids in front,
+    else those of the form, with spaces in place of underscores. Templates are those of
+    PATH/zeroshot_classification_templates.txt; without the file there are none. In ObjectNet
+    (folders `images` and `mappings`) the classes are the 113 of ImageNet.
 
     split: "test" stands for "val" or "validation" in a set without it.   image, label: columns of
     Parquet files, features of tfds.   `meta` has "label", or "labels" where an image has several.
@@ -51,27 +53,18 @@ class LabelledSource:
         folder = fetch.local(path)
         if not folder.is_dir():
             raise ValueError(f"there is no folder {folder}, the `path` of a data set with labels")
-        names, templates = (_lines(folder / file) for file in (CLASS_NAMES, TEMPLATES))
-        self._images, form = _open(folder, split, image, label, names)
-        known = tuple(name.replace("_", " ") for name in self._images.classes)
+        file = folder / CLASS_NAMES
+        names = _of_file(file, functools.partial(prompt_texts.read, option="class_names"))
+        self._images, form = _open(folder, split, image, label, len(names))
+        known = tuple(self._images.classes)
         if form == "ObjectNet":
             # CLIP_benchmark's names
             known = tuple(name.lower() for name in _objectnet(folder).values())
-        if names and known and len(names) != len(known):
-            raise DataError(
-                f"{folder / CLASS_NAMES} has {len(names)} names for the {len(known)} classes of "
-                f"split {split!r} ({', '.join(known[:2])}, ...)"
-            )
-        self.classes = names or known
+        names = _of_file(file, lambda path: prompt_texts.class_names(path, known))
+        self.classes = names or tuple(name.replace("_", " ") for name in known)
         # then numbers are words: MNIST's are
         self.has_names = bool(names)
-        self.templates = tuple(text.replace("{c}", "{}") for text in templates)
-        for text in self.templates:
-            if text.count("{}") != 1 or {"{", "}"} & {*text.replace("{}", "")}:
-                raise DataError(
-                    f"{folder / TEMPLATES}: a template has {{c}} once, for the class, and no other "
-                    f"braces; got {text!r:.80}"
-                )
+        self.templates = _of_file(folder / TEMPLATES, prompt_texts.templates)
         content = hashlib.sha256(json.dumps([self.classes, self.templates]).encode()).hexdigest()
         self.fingerprint = f"labelled/{split}/{self._images.fingerprint}/{content[:16]}"
 
@@ -92,17 +85,17 @@ class LabelledSource:
 
 
 def _open(
-    folder: Path, split: str, image: str | None, label: str | None, names: tuple[str, ...]
+    folder: Path, split: str, image: str | None, label: str | None, names: int
 ) -> tuple[Source, str]:
-    """The images of a split, and the name of the folder's form."""
+    """The images of a split, and the name of the folder's form. names: the number of given ones."""
     splits = _TEST if split == "test" else (split,)
     for each in splits:
         if any((folder / each).glob("*.tar")):
             if not names:
                 raise ValueError(f"{folder} needs {CLASS_NAMES}: tars have no names of classes")
-            return LabelledTars(folder / each, len(names)), "tars"
+            return LabelledTars(folder / each, names), "tars"
         if files := labelled_parquet.files_of(folder, each):
-            of_files = labelled_parquet.LabelledParquet(files, image, label, len(names))
+            of_files = labelled_parquet.LabelledParquet(files, image, label, names)
             return of_files, "Parquet"
     below = ("", "*/", "*/*/")
     if infos := sorted(info for each in below for info in folder.glob(f"{each}dataset_info.json")):
@@ -143,12 +136,9 @@ def _objectnet(folder: Path) -> dict[str, str]:
     return {name: str(labels[name]) for name in sorted(labels) if labels[name] in shared}
 
 
-def _lines(file: Path) -> tuple[str, ...]:
-    """Lines of a text file, () without the file. Raises DataError for a blank line before others,
-    which would be the name of a class."""
-    if not file.is_file():
-        return ()
-    lines = tuple(line.strip() for line in text_file.read(file).rstrip().split("\n"))
-    if "" in lines:
-        raise DataError(f"line {lines.index('') + 1} of {file} is blank")
-    return lines
+def _of_file(file: Path, read: Callable[[Path], Any]) -> Any:
+    """What `read` makes of a file; () without it. Its ValueErrors become DataErrors."""
+    try:
+        return read(file) if file.is_file() else ()
+    except ValueError as error:
+        raise DataError(str(error)) from error

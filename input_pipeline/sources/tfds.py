@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError, Record
+from vlc_jax.input_pipeline.sources import prompt_texts
 
 _DEFAULT_TEMPLATES = ("a photo of a {}",)
 
@@ -77,7 +78,7 @@ class TfdsSource:
             # a sequence wraps its feature
             names = getattr(feature, "feature", feature).names
             self.classes = tuple(name.replace("_", " ") for name in names)
-        self.templates = tuple(templates)
+        self.templates = prompt_texts.templates(templates) if templates else ()
         self._prefix = f"{builder.info.full_name}/{split}"
         self.fingerprint = f"{self._prefix}/{self._digest(folder)}"
 

@@ -27,11 +27,11 @@ from vlc_jax.encode.score_blocks import on_short_texts, score_in_blocks
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators import Decoding, Scorer, stats, zeroshot
 from vlc_jax.evaluators import negation as negations
-from vlc_jax.input_pipeline.benchmarks import prompt_texts
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.loader.questions import SLOT
 from vlc_jax.input_pipeline.record import Caption, Conversation, ImageLike, ImageQuestion
+from vlc_jax.input_pipeline.sources import prompt_texts
 from vlc_jax.input_pipeline.stores import open_clip_names
 from vlc_jax.input_pipeline.tokenizers.decoder import TextStream
 from vlc_jax.input_pipeline.tokenizers.tokenizer import Tokenizer

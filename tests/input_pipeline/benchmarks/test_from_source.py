@@ -113,7 +113,7 @@ def test_templates_come_from_a_file_too(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"class_names": ROMAN[:9]}, r"10 classes \(zero, one, \.\.\.\), got 9 names"),
+        ({"class_names": ROMAN[:9]}, r"has 9 names for the 10 classes .*\(zero, one, \.\.\.\)"),
         ({"class_names": "none.txt"}, r"cannot read none\.txt"),
         ({"class_names": (1, 2)}, "class_names are texts"),
         ({"templates": ["a photo"]}, r"\{\} once, in place of the class, .*; got 'a photo'"),

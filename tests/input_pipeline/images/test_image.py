@@ -31,6 +31,11 @@ def encode(picture: Image.Image, kind: str, **options) -> bytes:
     return stream.getvalue()
 
 
+def chunk(kind: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
 def test_lossless_colour_is_read_exactly_from_bytes_and_from_a_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(encode(Image.fromarray(RGB), "PNG"))
@@ -79,15 +84,77 @@ def test_sixteen_bits_with_white_as_zero_are_no_negative():
     np.testing.assert_array_equal(inverted, 255 - image_ops.decode(exif))
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype"), [("PNG", np.uint16), ("TIFF", np.uint16), ("TIFF", np.int32)]
-)
-def test_eight_bits_in_a_file_of_more_are_refused_instead_of_black(kind, dtype):
-    data = encode(Image.fromarray(GREY.astype(dtype)), kind)
+def deep_png(pixels: np.ndarray) -> bytes:
+    """A PNG of 16 bits per channel: grey, grey and alpha, RGB or RGBA."""
+    height, width, channels = pixels.shape
+    header = struct.pack(">IIBBBBB", width, height, 16, (0, 4, 2, 6)[channels - 1], 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
+    return PNG[:8] + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + PNG[-12:]
+
+
+def deep_tiff(pixels: np.ndarray, bits: int = 16) -> bytes:
+    """An uncompressed TIFF of 16 bits per channel, grey, RGB or RGBA; grey of 12 bits, packed."""
+    height, width, channels = pixels.shape
+    data = pixels.astype("<u2").tobytes()
+    if bits == 12:
+        one, two = pixels.reshape(-1, 2).T
+        packed = np.stack([one >> 4, (one & 15) << 4 | two >> 8, two & 255], axis=1)
+        data = packed.astype(np.uint8).tobytes()
+    tags = {256: width, 257: height, 259: 1, 262: 2 if channels > 1 else 1, 273: 8, 277: channels}
+    tags |= {278: height, 279: len(data)} | ({338: 2} if channels == 4 else {})
+    start = 8 + len(data) + len(data) % 2
+    of_bits = start + 2 + 12 * (len(tags) + 1) + 4
+    entries = {tag: struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items()}
+    value = struct.pack("<HH", bits, 0) if channels == 1 else struct.pack("<I", of_bits)
+    entries[258] = struct.pack("<HHI", 258, 3, channels) + value
+    folder = struct.pack("<H", len(entries)) + b"".join(entries[tag] for tag in sorted(entries))
+    head = b"II*\0" + struct.pack("<I", start) + data.ljust(start - 8, b"\0")
+    return head + folder + bytes(4) + struct.pack("<H", bits) * channels
+
+
+def deep_ppm(pixels: np.ndarray) -> bytes:
+    """A PGM or PPM of 16 bits per channel."""
+    height, width, channels = pixels.shape
+    head = b"P%d %d %d 65535\n" % (5 + channels // 3, width, height)
+    return head + pixels.astype(">u2").tobytes()
+
+
+DEEP = {deep_png: (1, 2, 3, 4), deep_tiff: (1, 3, 4), deep_ppm: (1, 3)}  # writer -> channels
+
+
+@pytest.mark.parametrize("bits", [8, 12])
+@pytest.mark.parametrize(("write", "channels"), [(w, c) for w, of in DEEP.items() for c in of])
+def test_few_bits_in_a_file_of_sixteen_are_refused_instead_of_black(write, channels, bits):
+    colours = 1 if channels < 3 else 3
+    levels = np.random.default_rng(0).integers(0, 2**16, (4, 6, channels))
+    levels[..., colours:] = 65_535
+    expected = np.broadcast_to(levels[..., :colours] >> 8, (4, 6, 3))
+    # Pillow rounds a PPM
+    np.testing.assert_allclose(image_ops.decode(write(levels)), expected, atol=1)
+    levels[..., :colours] >>= 16 - bits
+    with pytest.raises(DataError, match=r"no (grey )?level above .* black: save it with 8 bits"):
+        image_ops.decode(write(levels))
+
+
+def test_thirty_two_bits_of_grey_are_refused_if_low_and_black_stays_black():
     with pytest.raises(DataError, match=r"no grey level above .* black: save it with 8 bits"):
-        image_ops.decode(data)
-    black = encode(Image.fromarray(np.zeros((4, 4), dtype)), kind)
-    assert not image_ops.decode(black).any()
+        image_ops.decode(encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"))
+    for kind, dtype in (("PNG", np.uint16), ("TIFF", np.int32)):
+        black = encode(Image.fromarray(np.zeros((4, 4), dtype)), kind)
+        assert not image_ops.decode(black).any()
+
+
+def test_planes_of_sixteen_bits_are_refused_instead_of_noise():
+    tiff = deep_tiff(np.full((4, 6, 3), 30_000))
+    planes = tiff.replace(struct.pack("<HHII", 259, 4, 1, 1), struct.pack("<HHII", 284, 4, 1, 2))
+    with pytest.raises(DataError, match="planes of 16 bits, which Pillow misreads: save 8"):
+        image_ops.decode(planes)
+
+
+def test_packed_twelve_bits_of_a_tiff_are_scaled():
+    levels = np.arange(0, 4_096, 16).reshape(16, 16, 1)
+    expected = np.broadcast_to(levels >> 4, (16, 16, 3))
+    np.testing.assert_array_equal(image_ops.decode(deep_tiff(levels, bits=12)), expected)
 
 
 def test_cmyk_is_converted_with_dark_ink_staying_dark():
@@ -127,6 +194,28 @@ def test_exif_orientation_is_undone(orientation, kind):
     np.testing.assert_allclose(decoded.astype(int), upright.astype(int), atol=6)
 
 
+@pytest.mark.parametrize("orientation", STORED)
+def test_a_box_is_cut_from_the_stored_pixels_and_then_turned(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    whole = encode(Image.fromarray(RGB), "PNG", exif=exif)
+    part = encode(Image.fromarray(RGB[3:12, 9:15]), "PNG", exif=exif)
+    np.testing.assert_array_equal(
+        image_ops.decode(Crop(whole, (9, 3, 15, 12))), image_ops.decode(part)
+    )
+
+
+def test_a_box_beyond_the_border_is_black_there_and_named_once_per_folder(tmp_path, caplog):
+    for name in ("a.png", "b.png"):
+        Image.fromarray(RGB).save(tmp_path / name)
+        pixels = image_ops.decode(Crop(tmp_path / name, (10, -2, 19, 4)))
+        assert not pixels[:2].any()
+        assert not pixels[:, 7:].any()
+        np.testing.assert_array_equal(pixels[2:, :7], RGB[:4, 10:])
+    assert caplog.text.count("such boxes of this folder") == 1
+    assert "a.png reaches beyond its 17 x 12 pixels" in caplog.text
+
+
 def test_a_damaged_exif_block_does_not_make_pixels_unusable():
     data = encode(Image.fromarray(RGB), "PNG", exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
     np.testing.assert_array_equal(image_ops.decode(data), RGB)
@@ -135,12 +224,6 @@ def test_a_damaged_exif_block_does_not_make_pixels_unusable():
 def bomb(side: int = 30_000) -> bytes:
     """A well-formed PNG header of side x side pixels."""
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        )
-
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
@@ -385,7 +468,7 @@ def test_a_line_of_pixels_is_refused_before_it_is_blown_up():
     assert transforms.resize_and_centre_crop(long, 224).size == (224, 224)
 
 
-@pytest.mark.parametrize("box", [(0, 0, 10**6, 10**6), (5, 5, 5, 9), (9, 0, 2, 4)])
+@pytest.mark.parametrize("box", [(0, 0, 10**6, 10**6), (5, 5, 5, 9), (9, 0, 2, 4), (8, 0, 9, 8)])
 def test_a_crop_without_pixels_or_with_too_many_is_a_bad_record(tmp_path, box):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"a\.png to .* has 1 to"):

@@ -4,7 +4,7 @@ from tests.support.sets.files import picture, write_json
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import make_source
+from vlc_jax.input_pipeline.sources import image_list, make_source, prompt_texts
 
 
 @pytest.fixture
@@ -49,6 +49,9 @@ def test_folders_without_classes_or_images_are_refused(folder):
         make_source("class_folders", "test", path=folder)
     with pytest.raises(ValueError, match="has 0 folders of classes"):
         make_source("class_folders", "all", path=folder / "train" / "n01_cat")
+    for templates in (["a photo"], ["a {} and a {}"], "a photo of {class}"):
+        with pytest.raises(ValueError, match="templates"):
+            make_source("class_folders", "val", path=folder, templates=templates)
     (folder / "val" / "empty").mkdir()
     with pytest.raises(DataError, match="empty has no images"):
         make_source("class_folders", "val", path=folder)
@@ -101,6 +104,25 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     )
 
 
+def test_folders_in_a_class_folder_are_read_as_torchvision_reads_them(folder):
+    names = ("b/1.JPEG", "b-c/0.jpg", "b/a/0.jpg", ".cache/0.jpg", "._0.jpg", "b/9.txt")
+    for name in names:
+        picture(folder / "val" / "n02_dog" / name)
+    (folder / "val" / "n02_dog" / "b" / "up").symlink_to(folder / "val" / "n02_dog")
+    (folder / "val" / ".cache").mkdir()
+    source = make_source("class_folders", "val", path=folder)
+    dogs = ["0.JPEG", "1.JPEG", "b/1.JPEG", "b-c/0.jpg", "b/a/0.jpg"]
+    assert [source[n].id for n in range(2, len(source))] == [f"n02_dog/{name}" for name in dogs]
+    assert source[6].image.is_file()
+    names = image_list.read(folder / "val").names
+    assert (len(names), names) == (7, sorted(names))
+
+
+def test_splits_are_no_classes(folder):
+    with pytest.raises(ValueError, match=r"has splits, no classes; .* \('train', 'val'\)"):
+        make_source("class_folders", "all", path=folder)
+
+
 def test_prompts_have_spaces_where_folders_have_underscores(folder):
     picture(folder / "val" / "great_white_shark" / "0.jpg")
     benchmark = READERS["zeroshot"](source="class_folders", path=folder, split="val")
@@ -149,3 +171,109 @@ def test_names_in_another_order_than_the_folders_are_refused(folder):
     options = {"source": "class_folders", "split": "val", "path": folder}
     with pytest.raises(ValueError, match="class 0 of the source is 'n01_cat', which is name 1"):
         READERS["zeroshot"](**options, class_names=["N02 dog", "N01 cat"])
+
+
+def named(tmp_path, text, known, name="names.txt"):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return prompt_texts.class_names(tmp_path / name, known)
+
+
+IDS = ("n01440764", "n01443537", "n02119789")
+FISH = ("tench", "gold fish", "kit fox")
+BY_ID = {  # the names of IDS in another order
+    "spaces": "n02119789 kit fox\nn01440764 tench\nn01443537 gold fish\n",
+    "map_clsloc": "n02119789 1 kit_fox\nn01440764 2 tench\nn01443537 3 gold_fish",
+    "tabs and a mark": "\ufeffn02119789\tkit fox\r\nn01440764\ttench\r\nn01443537\tgold fish",
+    "commas": "n02119789,kit fox\nn01440764, tench\nn01443537,gold fish",
+    "more": "n09999999 cat\nn02119789 kit fox\nn01440764 tench\nn01443537 gold fish",
+    "dict": "x = {'n02119789': 'kit fox',\n 'n01440764': 'tench',\n\n 'n01443537': 'gold fish'}",
+    "lines of a dict": "'n02119789': 'kit fox',\n'n01440764': 'tench',\n'n01443537': 'gold fish',",
+    "numbers": "2: kit fox\n0: tench\n1: gold_fish",
+    "numbers and spaces": "1 gold fish\n2 kit fox\n0 tench",
+    "numbers and points": "1. gold fish\n2. kit fox\n0. tench",
+    "dict of numbers": "{2: 'kit fox', 0: 'tench',\n 1: 'gold fish'}",
+    "quoted": "    'tench',\n    'gold fish'\n    'kit fox',\n",
+    "list": "classes = ['tench', 'gold fish',\n    'kit fox']",
+    "class_index.json": '{"0": ["n02119789", "kit_fox"], "1": ["n01440764", "tench"], '
+    '"2": ["n01443537", "gold_fish"]}',
+    "numbers.json": '{"2": "kit fox", "0": "tench", "1": "gold fish"}',
+}
+
+
+@pytest.mark.parametrize("form", BY_ID)
+def test_names_go_to_the_classes_whose_ids_or_numbers_they_have(tmp_path, form):
+    file = form if form.endswith(".json") else "names.txt"
+    assert named(tmp_path, BY_ID[form], IDS, file) == FISH
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "expected"),
+    [
+        (("0", "2", "10"), "10: ten\n0: zero\n2: two", ("zero", "two", "ten")),
+        (("class_1", "class_2"), "class_2 cat\nclass_1 dog", ("dog", "cat")),
+        (("dog", "cat"), "cat: a tabby\ndog: a poodle", ("a poodle", "a tabby")),
+        (("dog", "cat"), "dog lying\ncat lying", ("dog lying", "cat lying")),
+        (("a", "b"), "2012 Audi\nBMW", ("2012 Audi", "BMW")),
+        (("a", "b"), "alpha\nlambda", ("alpha", "lambda")),
+        ((), "1: one\n0: zero", ("zero", "one")),
+        (IDS[:2], "\n".join(IDS[:2]), IDS[:2]),
+    ],
+)
+def test_first_words_that_are_no_ids_stay_in_the_names(tmp_path, known, text, expected):
+    assert named(tmp_path, text, known) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n01440764 a\nn01443537 b\nkit fox", "'kit fox' does not begin with an id or number and"),
+        ("n01440764 a\nn01443537 b\nn02119789", "'n02119789' does not begin with an id or number"),
+        ("a n01440764\nb n01443537\nc n02119789", "'a n01440764' does not begin with an id"),
+        ("n01440764 a\nn01440764 b\nn02119789 c", "'n01440764' in front of two names"),
+        ("n01440764 a\nn01440765 b\nn02119789 c", "has no 'n01443537', a class of the source"),
+        ("1 a\n2 b\n3 c", "numbers of 3 classes are 0 to 2, each once; got 1 to 3"),
+        ("0: a\n1: b\nc", "'c' does not begin with an id or number and a name"),
+        ("a\tb\nb\tc\nd\te", "has a tab; a line is one name"),
+        ("a\n\nb\nc", r"line 2 of .*names\.txt is blank"),
+        ("'a',\nb\n'c',", r"names\.txt, line 2, is no code, unlike others: 'b'"),
+        ("['a',\n  b.c, 'd']", r"names\.txt, line 2, is code that is not understood \(b\.c\)"),
+        ("{0: 'a',\n 0: 'b'}", "line 1, is code that is not understood"),
+    ],
+)
+def test_ids_and_code_that_do_not_tell_the_classes_are_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        named(tmp_path, text, IDS)
+    assert "names.txt" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("    lambda c: f'a {c}.',\n    lambda c: f\"it's a {c}.\",\n", ("a {}.", "it's a {}.")),
+        ("    'a {}.',\n    'the {c}.',", ("a {}.", "the {}.")),
+        ("'a {}.'\n'the {}.'", ("a {}.", "the {}.")),
+        ("x = [\n  # more\n  'a {}.',\n\n  f'the {name}.'\n]", ("a {}.", "the {}.")),
+        ("{} here\n\n({}) there", ("{} here", "({}) there")),
+    ],
+)
+def test_templates_as_python_code_are_their_texts(tmp_path, text, expected):
+    (tmp_path / "templates.txt").write_text(text)
+    assert prompt_texts.templates(tmp_path / "templates.txt") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("'a {}',\nlambda c: f'a {c.lower()}',", r"line 2, is code that .* \(\{c\.lower\(\)\}\)"),
+        ("'a {}',\nlambda c: 'a {}'.format(c),", "line 2, is code that is not understood"),
+        ("a {}\n'b {}',", "line 1, is no code, unlike others: 'a {}'"),
+        ("'a {} {}',", "have {} once"),
+    ],
+)
+def test_code_that_is_no_template_is_refused_by_its_line(tmp_path, text, message):
+    (tmp_path / "templates.txt").write_text(text)
+    with pytest.raises(ValueError, match=rf"templates\.txt.*{message}"):
+        prompt_texts.templates(tmp_path / "templates.txt")
+    for option in ("lambda c: f'a {c} {}',", ["lambda c: f'a {c}'"], ["'a {}',"]):
+        with pytest.raises(ValueError, match="is code; write the text alone"):
+            prompt_texts.templates(option)

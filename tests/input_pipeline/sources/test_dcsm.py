@@ -155,7 +155,7 @@ def test_training_meets_every_image_with_its_opposite(folder):
         assert not other.is_stand_in
 
 
-def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path):
+def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path, capsys):
     def read(**options):
         return make_source("dcsm", "train", path=tmp_path, **options)
 
@@ -170,6 +170,10 @@ def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path):
     (spatial / "cup_above_hat.png").rename(spatial / "cup_over_hat.png")
     with pytest.raises(DataError, match="not called A_RELATION_B with one of above, below"):
         read(sets=("spatial",), opposite="text")
+    (spatial / "more").mkdir()
+    (spatial / "cup_over_hat.png").rename(spatial / "more" / "cup_above_hat.png")
+    with pytest.raises(DataError, match=r"in folders, such as more/cup_above_hat.png: move them"):
+        read(sets=("spatial",), opposite="text")
     for entry in ({"img1_path": "a.png"}, 3, {"img1_path": "a", "img1_obj": ["dog"]}):
         (tmp_path / dcsm.NEGATION).write_text(json.dumps([entry]))
         with pytest.raises(DataError, match="entry 0 has img1_path, a file, and img1_obj, two"):
@@ -179,6 +183,7 @@ def test_wrong_files_are_refused_by_what_is_wrong(folder, tmp_path):
     with pytest.raises(DataError, match="entry 0: a file name that leads out of its folder"):
         read(sets=("negation",))
     assert composites.main(["--objects", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "OBJECT/ANY.png; move it up" in capsys.readouterr().err
 
 
 def test_shards_without_the_opposite_images_are_not_written(folder, tmp_path, capsys):

@@ -76,10 +76,15 @@ def test_files_of_names_and_templates_serve_every_form(tmp_path):
         READERS["zeroshot"](**options)
     # sorted by folder: 17, dog, tabby_cat
     (tmp_path / "classnames.txt").write_text("seventeen\nhound\ntabby\n")
-    (tmp_path / "zeroshot_classification_templates.txt").write_text("my {c}\n")
+    (tmp_path / "zeroshot_classification_templates.txt").write_text("'my {}',\n")
     benchmark = READERS["zeroshot"](**options, metric="mean_per_class_recall")
     assert benchmark.prompts == ["my seventeen", "my hound", "my tabby"]
     assert benchmark.summary[0] == "mean_per_class_recall"
+    (tmp_path / "classnames.txt").write_text("tabby_cat: tabby\n17: seventeen\ndog: hound\n")
+    assert READERS["zeroshot"](**options).prompts == benchmark.prompts
+    (tmp_path / "classnames.txt").write_text("tabby cat\ndog\n17\n")
+    with pytest.raises(DataError, match=r"classnames\.txt\) .* class 0 of the source is '17'"):
+        READERS["zeroshot"](**options)
     (tmp_path / "classnames.txt").write_text("seventeen\n\ntabby\n")
     with pytest.raises(DataError, match=r"line 2 of .*classnames\.txt is blank"):
         READERS["zeroshot"](**options)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from vlc_jax.input_pipeline.benchmarks import prompt_texts, published
+from vlc_jax.input_pipeline.benchmarks import published
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import image_identity, json_annotations
+from vlc_jax.input_pipeline.sources import image_identity, json_annotations, prompt_texts
 from vlc_jax.input_pipeline.sources.flickr30k import Flickr30kSource
 from vlc_jax.input_pipeline.stores import text_file
 from vlc_jax.input_pipeline.tokenizers import text_vectors
