@@ -39,7 +39,7 @@ def image_key(image: ImageLike, file_key: Callable[[Path], bytes] | None = None)
         is_image = isinstance(value, Path | bytes | np.ndarray) or dataclasses.is_dataclass(value)
         parts.append(image_key(value, file_key) if is_image else repr(value).encode())
     # lengths first: no two lists of parts read the same when they are joined
-    return _digest(f"parts {[len(part) for part in parts]}", b"".join(parts))
+    return _digest(f"fields {[len(part) for part in parts]}", b"".join(parts))
 
 
 class ImageKeys:
