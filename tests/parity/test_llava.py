@@ -88,7 +88,7 @@ def test_adapters_that_are_not_ours_are_refused(folder, tmp_path):
     target = shutil.copytree(folder / "llama3_lora", tmp_path / "adapter")
     config = json.loads((target / "adapter_config.json").read_text())
     (target / "adapter_config.json").write_text(json.dumps(config | {"use_rslora": True}))
-    with pytest.raises(WeightsError, match="use_rslora=True are not supported"):
+    with pytest.raises(WeightsError, match="use_rslora=True of an adapter is not"):
         lm_adapter.load(target, sizes)
     (target / "adapter_config.json").write_text(json.dumps(config))
     path = target / "adapter_model.safetensors"
