@@ -32,7 +32,7 @@ def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], 
             flat |= _projector(files.read(others), sizes)
         return rename.unflatten(flat), float(config["lora_alpha"])
     except (WeightsError, ValueError) as error:
-        raise WeightsError(f"{folder}: {error}") from error
+        raise files.naming(folder, error) from error
 
 
 def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
