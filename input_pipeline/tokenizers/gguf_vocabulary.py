@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vlc_jax.input_pipeline.stores import gguf
 
 SUFFIX = ".gguf"
@@ -25,11 +27,12 @@ def tokenizer_json(path: str | Path) -> bytes:
     kind = (_get(values, "model", str, path), values.get("tokenizer.ggml.pre"))
     if kind[0] != "gpt2" or kind[1] not in _SPLITS:
         raise ValueError(
-            f"{path} has a tokenizer of kind {kind[0]!r}, {kind[1]!r}; known are 'gpt2' with "
-            f"{', '.join(_SPLITS)}: use the model's own tokenizer.json or tokenizer.model"
+            f"{path} has a tokenizer of kind {kind[0]!r:.50}, {kind[1]!r:.50}; known are 'gpt2' "
+            f"with {', '.join(_SPLITS)}: use the model's own tokenizer.json or tokenizer.model"
         )
     tokens = _get(values, "tokens", list, path)
-    types = values.get("tokenizer.ggml.token_type", ())
+    none = {"tokenizer.ggml.token_type": np.array([])}
+    types = _get(none | values, "token_type", np.ndarray, path)
     added = [
         {"id": i, "content": tokens[i], "special": int(types[i]) == _CONTROL}
         | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -45,7 +48,7 @@ def tokenizer_json(path: str | Path) -> bytes:
         "version": "1.0",
         "added_tokens": added,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[kind[1]]},
-        "post_processor": _start(values, tokens),
+        "post_processor": _start(values, tokens, path),
         "decoder": _BYTES,
         "model": model,
     }
@@ -58,7 +61,7 @@ def declared(kind: str, path: Path) -> str | None:
     tokens = _get(values, "tokens", list, path)
     name = {"eos_token": "eos", "pad_token": "padding"}[kind]
     number = values.get(f"tokenizer.ggml.{name}_token_id")
-    return tokens[number] if isinstance(number, int) and number < len(tokens) else None
+    return tokens[number] if isinstance(number, int) and 0 <= number < len(tokens) else None
 
 
 def _get(values: dict[str, Any], name: str, kind: type, path: str | Path) -> Any:
@@ -68,11 +71,13 @@ def _get(values: dict[str, Any], name: str, kind: type, path: str | Path) -> Any
     return value
 
 
-def _start(values: dict[str, Any], tokens: list[str]) -> dict[str, Any] | None:
+def _start(values: dict[str, Any], tokens: list[str], path: str | Path) -> dict[str, Any] | None:
     """The post-processor that prepends the start token, if the file adds it."""
     number = values.get("tokenizer.ggml.bos_token_id")
     if not values.get("tokenizer.ggml.add_bos_token") or not isinstance(number, int):
         return None
+    if not 0 <= number < len(tokens):
+        raise ValueError(f"{path}: bos_token_id is {number}, and there are {len(tokens)} tokens")
     name = tokens[number]
     special = {"SpecialToken": {"id": name, "type_id": 0}}
     text = {"Sequence": {"id": "A", "type_id": 0}}

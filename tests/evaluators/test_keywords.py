@@ -41,6 +41,17 @@ STRINGS = [
     ("front", FOUR_B, "front"),
     ("on the right", FOUR_B, "right"),
     ("on it", FOUR_B, None),
+    ("dark red", ("red", "dark red"), "dark red"),
+    ("It is dark-red.", ("dark red", "red"), "dark red"),
+    ("a red one", ("red", "dark red"), "red"),
+    ("red and dark red", ("red", "dark red"), None),
+    ("not to the left", LEFT_RIGHT, None),
+    ("It isn't left", LEFT_RIGHT, None),
+    ("left is wrong", LEFT_RIGHT, None),
+    ("left, not right", LEFT_RIGHT, None),
+    ("It is not clear: left", LEFT_RIGHT, "left"),
+    ("No, it is not there", ("yes", "no"), "no"),
+    ("it's not red", ("red", "not red"), "not red"),
 ]
 
 

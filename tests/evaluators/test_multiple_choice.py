@@ -40,26 +40,28 @@ def test_relaxed_pair_is_the_ratio_of_perplexities_as_printed_and_its_reverse():
 
 
 OPTIONS = ("Open", "Closed")
-ANSWERS = [
-    ("A", 0),
-    ("B", 1),
-    (" b.", 1),
-    ("(a)", 0),
-    ("(B) Closed", 1),
-    ("B: closed", 1),
-    ("The answer is (b)", 1),
-    ("(a) or (b)", None),
-    ("a butterfly", None),
-    ("A butterfly with closed wings", 1),
-    ("open", 0),
-    ("open or closed", None),
-    ("enclosed", None),
-    ("C", None),
-    ("", None),
-]
+# index of the option -> answers that name it; None: no option or several
+ANSWERS = {
+    0: """A|a|a.|a)|(a)|'A'|"a"|[A]|a: open|A - Open|A Open|A open door is shown|A is correct
+        |A because it is not closed|A, since the wings are spread|I'd say A|Answer: A|Answer:a
+        |The answer is a|the correct option is a.|The answer is: A|Option A shows a closed door
+        |open|A's door is open|<b>Open</b>|Both are open|A butterfly with open wings""",
+    1: """B| b.|B)|(B)|B.|[B]|**B**|`B`|_B_|$B$|\\boxed{B}|<b>B</b>|B: closed|(B) Closed|B.Closed
+        |B B|Answer: B|The answer is B|The answer is (b)|The correct answer is B.|Option B|I take b
+        |B because it is shut|B. It is not open|B, not open|I am not sure, maybe B
+        |A dog is there, so B|A closed door|A DOOR IS CLOSED""",
+    None: """ |?|C|(c)|enclosed|a butterfly|A dog is on the table|The answer is a butterfly
+        |It is shown with a|open or closed|A or B|(a) or (b)|(a) and (b)|A B|a/b|between a and b
+        |A) Open B) Closed|neither A nor B|Not A|not (b)|A, not B|It isn't B|The answer is not B.
+        |B is not correct|(b) is wrong|B isn’t right|A cannot be right|A. Closed|(b) Open
+        |The door is not closed|It isn't open|closed is wrong""",
+}
 
 
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS)
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(each.strip(), k) for k, answers in ANSWERS.items() for each in answers.split("|")],
+)
 def test_a_letter_is_found_in_an_answer(answer, expected):
     assert letter(answer, OPTIONS) == expected
 

@@ -17,10 +17,45 @@ def test_p_is_mcnemars_exact_test_where_no_image_is_shared():
     assert (found.only_first, found.only_second, found.count) == (12, 4, 55)
     np.testing.assert_allclose(found.p, stats.binomtest(4, 16).pvalue)
     np.testing.assert_allclose(found.value, -8 / 55)
-    error = np.sqrt((16 - 64 / 55) / 54 / 55)  # of the mean of 55 changes
-    np.testing.assert_allclose(
-        (found.low, found.high), -8 / 55 + 1.959964 * error * np.array([-1, 1]), rtol=1e-4
-    )
+
+
+def most_likely_losses(losses, gains, count, d):
+    """The share of losses with the highest likelihood if gains have a share larger by d."""
+    share = np.linspace(max(0, -d), (1 - d) / 2, 2001)
+    cells = (losses, share), (gains, share + d), (count - losses - gains, 1 - 2 * share - d)
+    logs = [n * np.log(np.maximum(p, 1e-300)) for n, p in cells if n]
+    return share[np.argmax(sum(logs))]
+
+
+@pytest.mark.parametrize(
+    ("losses", "gains", "count"), [(1, 7, 21), (0, 2, 2), (3, 3, 10), (9, 0, 9), (0, 0, 20)]
+)
+def test_the_interval_of_unclustered_cases_inverts_the_score_test(losses, gains, count):
+    sums = np.repeat([-1, 1, 0], [losses, gains, count - losses - gains])
+    kept = []
+    for d in np.linspace(-1, 1, 401):
+        share = most_likely_losses(losses, gains, count, d)
+        variance = 2 * share + d - d**2
+        if (gains - losses - count * d) ** 2 <= 1.959964**2 * count * variance + 1e-9:
+            kept.append(d)
+    found = paired.score_interval(losses, gains, sums, np.ones(count, int))
+    np.testing.assert_allclose(found, (min(kept), max(kept)), atol=0.006)
+    if (losses, gains) == (1, 7):  # published for this table
+        np.testing.assert_allclose(found, (0.026, 0.517), atol=5e-4)
+
+
+@pytest.mark.parametrize("cases", [1, 3])
+def test_an_interval_has_a_width_and_holds_0_where_p_is_large(cases):
+    rng = np.random.default_rng(0)
+    for images in (1, 2, 5, 6, 9, 25):
+        for share in (1.0, 0.9, 0.5):
+            second = rng.random(images * cases) < share
+            clusters = np.arange(images * cases) // cases
+            found = paired.differ(np.zeros_like(second), second, clusters)
+            assert (found.low <= 0 <= found.high) == (found.p >= 0.05)
+            assert found.low <= found.value <= found.high
+            assert 0.05 < found.high - found.low <= 2
+            assert found.detectable is None or found.detectable <= 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -39,11 +74,12 @@ def test_many_captions_of_one_image_are_not_many_independent_cases():
     )
     assert apart.p < 1e-9
     assert shared.p == 0.5
+    assert (shared.low < -0.3, shared.detectable) == (True, None)
 
 
 def test_intervals_hold_the_true_difference_nineteen_times_in_twenty():
     rng, covered = np.random.default_rng(0), []
-    for _ in range(600):
+    for _ in range(400):
         skill = rng.random(80)[:, None]  # of 80 images with 3 captions each, for both models
         first, second = (rng.random((80, 3)) < skill * share for share in (0.8, 0.9))
         found = paired.differ(first.ravel(), second.ravel(), [n // 3 for n in range(240)])

@@ -86,6 +86,13 @@ CHANGED = {
     "experts": ({"llama.expert_count": 8}, "experts"),
     "half a head rotated": ({"llama.rope.dimension_count": 2}, "partial_rotary_factor"),
     "heads per layer": ({"llama.attention.head_count": [4, 4, 2]}, "head_count"),
+    "half a head": ({"llama.attention.head_count": 0.5}, "head_count is a positive number"),
+    "a width in words": ({"llama.attention.key_length": "a"}, "key_length is a positive number"),
+    "a base in words": ({"llama.rope.freq_base": "a"}, "freq_base is a positive number; got 'a'"),
+    "an endless epsilon": (
+        {"llama.attention.layer_norm_rms_epsilon": float("nan")},
+        "epsilon is a positive number; got nan",
+    ),
 }
 
 
@@ -105,8 +112,18 @@ def test_models_of_other_formulas_are_refused(tmp_path, case):
     plain = gguf_file.write(tmp_path / "plain.gguf", metadata, arrays)
     assert llava.read_sizes(plain)["lm"]["kv_heads"] == 4  # as many as query heads by default
     path = gguf_file.write(tmp_path / "a.gguf", metadata | changed, arrays)
-    with pytest.raises(WeightsError, match=words):
+    with pytest.raises(WeightsError, match=words) as error:
         llava.read_sizes(path)
+    assert str(error.value).count(str(path)) == 1
+
+
+@pytest.mark.parametrize("shape", [(15, 16), (16,)])
+def test_rows_that_are_no_heads_are_refused_with_the_file(tmp_path, shape):
+    content = (shape, 0, bytes(4 * int(np.prod(shape))))
+    metadata = METADATA | {"llama.attention.head_count": 4}
+    path = gguf_file.write(tmp_path / "a.gguf", metadata, {"blk.0.attn_q.weight": content})
+    with pytest.raises(WeightsError, match=r"a\.gguf: array .*q_proj.* is no 4 even heads"):
+        files.read(path)
 
 
 HOSTILE = {
@@ -137,6 +154,7 @@ def test_hostile_files_are_refused(tmp_path, case):
     for read in (files.read, files.open_arrays):
         with pytest.raises(WeightsError) as error:
             read(path)
+        assert str(error.value).count(str(path)) == 1
         assert "\n" not in str(error.value)
         assert len(str(error.value)) < 500
 

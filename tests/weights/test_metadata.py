@@ -261,6 +261,24 @@ def test_an_image_padded_to_a_square_is_no_crop(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("kind", "older", "activation", "heads"),
+    [
+        ("clip", {"hidden_act": "gelu"}, "gelu", 12),  # 12: the default, not 4
+        ("metaclip_2", {"num_attention_heads": 6}, "quick_gelu", 6),
+        ("clip", {}, "quick_gelu", 12),
+        ("clip", None, "gelu_tanh", 4),
+        ("siglip", {"hidden_act": "gelu"}, "gelu_tanh", 4),  # whose class has no such key
+    ],
+)
+def test_an_older_section_replaces_that_of_clip(tmp_path, kind, older, activation, heads, caplog):
+    vision = {"hidden_act": "gelu_pytorch_tanh", "num_attention_heads": 4}
+    config = {"model_type": kind, "vision_config": vision, "vision_config_dict": older}
+    found = write(tmp_path, config=config)
+    assert (found["image_activation"], found["image_heads"]) == (activation, heads)
+    assert ("vision_config_dict" in caplog.text) == (kind == "siglip")
+
+
+@pytest.mark.parametrize(
     ("kind", "section", "switch", "message"),
     [
         ("siglip", "vision_config", {"vision_use_head": False}, "vision_use_head is False"),

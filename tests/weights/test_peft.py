@@ -1,7 +1,10 @@
 """Adapters under the names of PEFT; tests/parity has PEFT itself load them."""
 
+import json
+
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from vlc_jax import weights
 from vlc_jax.errors import WeightsError
@@ -70,3 +73,44 @@ def test_the_config_names_the_modules_and_says_dora():
     assert config["target_modules"] == ["text_projection"]
     assert config["use_dora"]
     assert (config["r"], config["lora_alpha"]) == (3, 6.0)
+
+
+def write(folder, *, without="", **settings):
+    """A folder as PEFT writes it; without: the end of the names of arrays that it lacks."""
+    arrays = weights.peft.save({"text/projection/kernel": adapter(8, 6, magnitude=True)}, CLIP)
+    arrays = {name: x for name, x in arrays.items() if not (without and name.endswith(without))}
+    safetensors.numpy.save_file(arrays, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"r": 3, "use_dora": True} | settings))
+    return folder
+
+
+@pytest.mark.parametrize("init", [True, False, None, "gaussian", "orthogonal", "eva", "mica"])
+def test_an_adapter_of_an_unchanged_base_is_read(init, tmp_path):
+    off = {"modules_to_save": None, "new_option": False, "rank_pattern": {}, "qalora_group_size": 8}
+    config, arrays = weights.peft.read(write(tmp_path, init_lora_weights=init, **off))
+    assert (config["r"], config["lora_alpha"], len(arrays)) == (3, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        *(
+            ({"init_lora_weights": init}, f"init_lora_weights='{init}' changed the base")
+            for init in ("pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga", "new")
+        ),
+        ({"peft_type": "LOHA"}, "peft_type=LOHA"),
+        ({"bias": "lora_only"}, "bias=lora_only"),
+        ({"layer_replication": [[0, 2]]}, "layer_replication="),
+        ({"new_option": True}, "new_option=True of an adapter is not supported"),
+        ({"r": 4}, "has r 4, .* the shape"),
+        ({"lora_alpha": "8"}, "lora_alpha is a number; got '8'"),
+        ({"use_dora": False}, "missing or left over"),
+        ({"without": "magnitude_vector"}, "missing or left over"),
+        ({"without": "lora_B.weight"}, "missing or left over"),
+    ],
+    ids=str,
+)
+def test_an_adapter_that_computes_something_else_is_refused(settings, message, tmp_path):
+    with pytest.raises(WeightsError, match=message) as error:
+        weights.peft.read(write(tmp_path, **settings))
+    assert str(tmp_path) in str(error.value)

@@ -7,8 +7,9 @@ two-way   the answer names one of the two prepositions and not the other
 four-way  the answer names exactly one of under, left, right, front, behind; "on" counts only if it
           names none of these, since "on the left" means left
 
-Whole words count, in any case: "front" does not contain "on". An answer that names no option, or
-several, is unparsed and counts as wrong.
+Whole words count, in any case: "front" does not contain "on". An option inside a longer one does
+not count: "dark red" does not name "red". An answer that names no option or several, or denies one
+("not on the left", "left is wrong"), is unparsed and counts as wrong.
 
 A case may bring its own question with one short answer per caption, such as "blue and red", in
 `meta["short"]`. It follows the two-way rule.
@@ -30,6 +31,8 @@ from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion
 
 # part of other answers: "on the left", "on the right side"
 WEAK = "on"
+_NOT = re.compile(r"\b(not|cannot|never|neither|nor)\b")
+_IS_NOT = re.compile(r"[^\w.,;:!?]+((is|are|was|can?|does) )?(not|cannot|wrong|incorrect|false)\b")
 
 
 def check(*, decoding: str, max_tokens: int, style: str, **others: Any) -> None:
@@ -146,24 +149,46 @@ def has_question(case: Case) -> bool:
 
 
 def parse(answer: str, options: Sequence[str]) -> str | None:
-    """Option that an answer names; None if it names none or several."""
-    words = words_of(answer)
-    named = [option for option in options if contains(words, words_of(option))]
+    """Option that an answer names; None if it names none or several, or denies one."""
+    named = [options[k] for k in sorted(options_in(answer, options))]
     # "on the left" names left; a bare "on the table" names on
     if len(options) > 2 and named != [WEAK]:
         named = [option for option in named if option != WEAK]
     return named[0] if len(named) == 1 else None
 
 
+def options_in(answer: str, options: Sequence[str]) -> set[int]:
+    """Indices of the options whose words an answer has in a row; {} if it denies one of them.
+
+    An option inside a longer one does not count. Denied: behind "not" in the same clause, or right
+    before "is not" or "is wrong".
+    """
+    answer = _lower(answer)
+    spans = [
+        (match.start(), match.end(), k)
+        for k, option in enumerate(options)
+        if (words := words_of(option))
+        for match in re.finditer(rf"(?<![^\W_]){r'[^a-z0-9]+'.join(words)}(?![^\W_])", answer)
+    ]
+    longest = [
+        (start, end, k)
+        for start, end, k in spans
+        if not any(a <= start and end <= b and (a, b) != (start, end) for a, b, _ in spans)
+    ]
+    for start, end, _ in longest:
+        clause = re.split(r"[.,;:!?\n]", answer[:start])[-1]
+        if _NOT.search(clause) or _IS_NOT.match(answer[end:]):
+            return set()
+    return {k for _, _, k in longest}
+
+
 def words_of(text: str) -> list[str]:
-    """Words and numbers of a text, in lower case."""
-    return re.findall(r"[a-z0-9]+", text.lower())
+    """Words and numbers of a text, in lower case; "isn't" is two, "is not"."""
+    return re.findall(r"[a-z0-9]+", _lower(text))
 
 
-def contains(words: Sequence[str], part: Sequence[str]) -> bool:
-    """True if `part`, one or more words, is a contiguous run of `words`."""
-    starts = range(len(words) - len(part) + 1)
-    return bool(part) and any(list(words[i : i + len(part)]) == list(part) for i in starts)
+def _lower(text: str) -> str:
+    return re.sub(r"n['’]t\b", " not", text.lower())
 
 
 def options_of(case: Case) -> tuple[str, ...]:

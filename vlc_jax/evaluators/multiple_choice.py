@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from vlc_jax.errors import UsageError, known
 from vlc_jax.evaluators import groups, prompts, stats, ties
 from vlc_jax.evaluators.cases import check_cases, chunked, image_name, row
-from vlc_jax.evaluators.keywords import contains, words_of
+from vlc_jax.evaluators.keywords import options_in, words_of
 from vlc_jax.evaluators.scorer import (
     Decoding,
     DecodingKind,
@@ -29,6 +29,9 @@ from vlc_jax.input_pipeline.record import Conversation
 
 LETTERS = ("A", "B")
 ANSWERS = ("letters", "options")
+# not of a word, "A's" or a tag "</b>"
+_LETTER = re.compile(r"(?<![^\W_])(?<!\w['’])(?<!<)(?<!</)[ab](?![^\W_]|['’]\w)", re.I)
+_NOUN = re.compile(r"\s+[\"'“‘]?(?!(and|as|because|but|is|or|since|[ab])\b)\w", re.I)
 PERPLEXITY = "perplexity"  # value of `decoding`: score both options, generate nothing
 
 
@@ -158,20 +161,33 @@ def relaxed(scores: Float[np.ndarray, "cases 2 2"]) -> dict[str, Float[np.ndarra
 
 
 def letter(answer: str, options: Sequence[str]) -> int | None:
-    """Index of the option that an answer names; None if it names none or several.
+    """Index of the option that an answer names; None if it names none or several, or denies one.
 
-    An answer names an option by its letter alone, "B", before a punctuation mark, "B. Closed", or
-    in brackets, "(b)"; without a letter, by containing the words of exactly one option.
+    A letter that stands alone names its option: "(b)", "**B**", "B. Closed", "The answer is B". An
+    "a" before another word is an article ("A dog is ..."), except in "Option A shows" or before
+    "is", "because" and other words that follow no article; so is a last "a", where the answer may
+    have been cut, except behind "answer" or "answer is". Without a letter, the words of an option
+    name it (`keywords.options_in`). "A. Closed" names none if Closed is B.
     """
-    letters_found = re.findall(r"\(([a-z])\)", answer.lower()) or re.findall(
-        r"^\W*([a-z])\s*(?:[.):,]|$)", answer.lower()
-    )
-    letters = [each.lower() for each in LETTERS]
-    named = {letters.index(each) for each in letters_found if each in letters}
-    if not named:
-        words = words_of(answer)
-        named = {k for k, option in enumerate(options) if contains(words, words_of(option))}
+    words = words_of(answer)[1:]
+    marked = _LETTER.sub(lambda match: "" if _is_article(match) else f" option{match[0]} ", answer)
+    named = options_in(marked, [f"option{each}" for each in LETTERS])
+    if marked == _LETTER.sub("", answer):
+        named = options_in(answer, options)
+    elif any(words == words_of(option) for k, option in enumerate(options) if k not in named):
+        return None
     return named.pop() if len(named) == 1 else None
+
+
+def _is_article(match: re.Match[str]) -> bool:
+    """True for an "a" that is an article, or the last word of an answer that was cut."""
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    if match[0] not in "aA" or re.search(r"\b(choice|letter|option)\s+$", before, re.I):
+        return False
+    if after.strip():
+        return bool(_NOUN.match(after))
+    is_answer = re.search(r"\b(answer|choice|letter|option)(\s+is)?\s+$", before, re.I)
+    return match[0] == "a" and bool(re.search(r"\w\s+$", before)) and not is_answer
 
 
 def _log_scores(

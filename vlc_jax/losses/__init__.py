@@ -394,6 +394,11 @@ def check(
         loss.check_options(**{key: options.get(key, value) for key, value in defaults.items()})
     for keeps in ("cross_modal_rank", *TEACHERS):
         entry_of(keeps, config_losses)
+    if not any(options["weight"] for options in config_losses.values()):
+        raise errors.UsageError(
+            "training needs a loss with a weight above 0, such as config.losses = {'infonce': "
+            f"{{'weight': 1.0}}}}; got {dict(config_losses)}"
+        )
 
 
 def row(name: str, options: Mapping[str, Any]) -> Loss:

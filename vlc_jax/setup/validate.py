@@ -4,8 +4,10 @@
 sizes and names of tables are checked by the modules that use them.
 """
 
+import fnmatch
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 
 import flax.linen as nn
 from ml_collections import ConfigDict
@@ -25,6 +27,38 @@ from vlc_jax.setup.duration import MOST_STEPS
 from vlc_jax.setup.model import abilities, configured_losses
 
 LARGEST = 10**15  # no number of bytes, pairs or steps is larger, and int64 holds its products
+# Rule -> (test, patterns of fields). A field that is not set (None) fits.
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "at least 1": (  # first: a warmup may be computed from the steps
+        lambda x: x >= 1,
+        """steps examples batch_size sub_batches log_every eval.batch_size eval.every
+        checkpoint.keep_last checkpoint.every input.image_size input.scenes.count
+        input.scenes.captions text.context_length model.vocab_size model.logit_scale_max
+        lora.rank""",
+    ),
+    "a whole number from 1 on": (
+        lambda x: x >= 1 and x % 1 == 0,
+        """evals.*.count evals.*.train_count evals.*.chunk losses.*.chunk
+        model.image.width model.image.depth model.image.heads model.image.patch_size
+        model.text.width model.text.depth model.text.heads""",
+    ),
+    "at least 0": (
+        lambda x: x >= 0,
+        """seed optimizer.learning_rate optimizer.warmup_steps optimizer.weight_decay
+        optimizer.clip_norm input.preview input.hard_images input.*.count input.*.of_positives
+        input.*.generators.* input.loader.* input.jitter.brightness eval.examples
+        checkpoint.keep_every evals.*.seed watchdog.* model.epsilon model.*.epsilon""",
+    ),
+    "above 0": (
+        lambda x: x > 0,
+        "epochs eval.seconds optimizer.eps model.logit_scale_init lora.alpha",
+    ),
+    "from 0 to 1": (lambda x: 0 <= x <= 1, "input.max_bad_share input.noun_phrases.share"),
+    "from 0 to below 1": (lambda x: 0 <= x < 1, "optimizer.b1 optimizer.b2 lora.dropout"),
+    "from 0 to 0.5": (lambda x: 0 <= x <= 0.5, "input.jitter.hue"),
+    f"at most {2**32 - 1:,}": (lambda x: x < 2**32, "seed"),
+    f"at most {MOST_STEPS:,}": (lambda x: x <= MOST_STEPS, "steps"),
+}
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # default of config.interpolate.alpha
 
 
@@ -35,7 +69,6 @@ def check(config: ConfigDict, mode: str) -> None:
     """
     check_forms(config)
     check_numbers(config)
-    check_ranges(config)
     addresses.check(config)
     check_frozen(config)
     check_lora(config)
@@ -138,26 +171,35 @@ def check_forms(config: ConfigDict) -> None:
 
 
 def check_numbers(config: ConfigDict) -> None:
-    """Raises UsageError for integers that no device or random number generator takes."""
-    largest = {"seed": 2**32 - 1, "steps": MOST_STEPS}
-    for name, most in largest.items():
-        value = config[name]
-        if value is not None and value > most:
-            raise UsageError(f"config.{name} must be at most {most:,}; got {value:,}")
-    if config.seed < 0:
-        raise UsageError(f"config.seed must be at least 0; got {config.seed}")
+    """Raises UsageError for a number out of its range, not finite, or too large for a device."""
+    leaves = list(_leaves("", config.to_dict()))
+    for rule, (fits, patterns) in RANGES.items():
+        fields = re.compile("|".join(map(fnmatch.translate, patterns.split())))
+        for name, value in leaves:
+            is_of_rule = value is not None and fields.match(name)
+            if is_of_rule and not (type(value) in (int, float) and fits(value)):
+                raise UsageError(f"config.{name} must be {rule}; got {_shown(value)}")
+    for name, value in leaves:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"config.{name} must be a finite number; got {value}")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise UsageError(f"config.{name} must be at most {LARGEST:,}; got {value:,}")
 
-    def visit(name: str, value: object) -> None:
-        if isinstance(value, Mapping):
-            for key, item in value.items():
-                visit(f"{name}.{key}", item)
-        elif isinstance(value, tuple | list):
-            for item in value:
-                visit(name, item)
-        elif isinstance(value, int) and abs(value) > LARGEST:
-            raise UsageError(f"{name} must be at most {LARGEST:,}; got {value:,}")
 
-    visit("config", config.to_dict())
+def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Path and value of each field; those of a list share the path of the list."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(f"{name}.{key}" if name else key, item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _leaves(name, item)
+    else:
+        yield name, value
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else repr(value)
 
 
 def check_pairs(config: ConfigDict) -> None:
@@ -179,50 +221,6 @@ def check_pairs(config: ConfigDict) -> None:
                 f"sub_batches={config.sub_batches} and rows={options.get('rows', (0, 1))}: take "
                 "sub_batches=1 and no rows (config.microbatch saves memory)"
             )
-
-
-def check_ranges(config: ConfigDict) -> None:
-    """Raises UsageError for a number out of its range; None is a field that is not set."""
-    minima = {
-        1: (
-            "steps",  # first: a warmup may be computed from it
-            "examples",
-            "batch_size",
-            "sub_batches",
-            "log_every",
-            "eval.batch_size",
-            "eval.every",
-            "checkpoint.keep_last",
-            "checkpoint.every",
-        ),
-        0: (
-            "optimizer.learning_rate",
-            "optimizer.warmup_steps",
-            "optimizer.weight_decay",
-            "optimizer.clip_norm",
-            "input.preview",
-            "input.max_bad_share",
-            "input.hard_images",
-            "eval.examples",
-            "checkpoint.keep_every",
-        ),
-    }
-    for limit, names in minima.items():
-        for name in names:
-            value = config
-            for key in name.split("."):
-                value = value[key]
-            # not `value < limit`: NaN must be refused, too
-            if value is not None and not value >= limit:
-                raise UsageError(f"config.{name} must be at least {limit}; got {value}")
-    if config.epochs is not None and not 0 < config.epochs < float("inf"):
-        raise UsageError(f"config.epochs must be above 0; got {config.epochs}")
-    for name, value in config.watchdog.items():
-        if not value >= 0:
-            raise UsageError(f"config.watchdog.{name} must be at least 0; got {value}")
-    seconds = config.eval.seconds
-    if seconds is not None and not seconds > 0:
-        raise UsageError(f"config.eval.seconds must be above 0, or None; got {seconds}")
 
 
 def check_microbatch(config: ConfigDict, devices: int) -> None:
@@ -281,7 +279,7 @@ def check_frozen(config: ConfigDict) -> None:
 
 
 def check_lora(config: ConfigDict) -> None:
-    """Raises UsageError for an adapter without weights, or with an invalid alpha or dropout."""
+    """Raises UsageError for an adapter without weights, or with a teacher."""
     if not config.lora.targets:
         return
     if losses.teacher_decay(configured_losses(config)) is not None:
@@ -292,10 +290,6 @@ def check_lora(config: ConfigDict) -> None:
         )
     if not (config.init_from or config.pretrain):
         raise UsageError("config.lora adapts pretrained weights: set config.init_from")
-    if not 0 < config.lora.alpha < float("inf"):
-        raise UsageError(f"config.lora.alpha must be a positive number; got {config.lora.alpha}")
-    if not 0 <= config.lora.dropout < 1:
-        raise UsageError(f"config.lora.dropout is a share in [0, 1); got {config.lora.dropout}")
 
 
 def interpolation_shares(config: ConfigDict) -> tuple[float, ...]:

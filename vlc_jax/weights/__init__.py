@@ -247,7 +247,7 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
         unpack = FORMATS[name].unpack
         return (unpack(arrays) if unpack else arrays), name
     except WeightsError as error:
-        raise WeightsError(f"{path}: {error}") from error
+        raise files.naming(path, error) from error
 
 
 def load(

@@ -32,9 +32,8 @@ TRANSFORMERS = names(
     num_return_sequences output_attentions output_hidden_states output_scores pad_token_id prefix
     problem_type projection_dim remove_invalid_values repetition_penalty return_dict
     return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature
-    text_config_dict tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class top_k
-    top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_cache
-    vision_config_dict"""
+    tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class top_k top_p torch_dtype
+    torchscript transformers_version typical_p use_bfloat16 use_cache"""
 )
 
 

@@ -102,6 +102,11 @@ def read_json(path: Path) -> Any:
         raise WeightsError(f"{path} is damaged: {error}") from error
 
 
+def naming(path: str | Path, error: Exception) -> WeightsError:
+    """`error` with the path of its file in front, unless it has it."""
+    return WeightsError(f"{error}" if str(path) in f"{error}" else f"{path}: {error}")
+
+
 def beside(folder: Path, key: str) -> Path:
     """The folder of a frozen part that weights lack: `key` of their config.json names it, itself or
     by the last part of its name beside `folder`. Raises WeightsError if there is none."""

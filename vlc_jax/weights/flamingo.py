@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, files, llava_sizes, rename
+from vlc_jax.weights import config_keys, files, huggingface_config, llava_sizes, rename
 from vlc_jax.weights.openai import norm
 from vlc_jax.weights.rename import Rule, rule
 
@@ -107,7 +107,7 @@ def read(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         text = files.read_json(files.beside(folder, LANGUAGE) / "config.json")
         where = f"{config[LANGUAGE]}/config.json"
         vision = files.read_json(files.beside(folder, VISION) / "config.json")
-        vision = vision.get("vision_config", vision)
+        vision = huggingface_config.section(vision, "vision_config") or vision
     if not isinstance(text, Mapping) or text.get("model_type") != MPT:
         theirs = text.get("model_type") if isinstance(text, Mapping) else text
         raise WeightsError(f"{where} is of {str(theirs)[:50]!r}; only MPT is supported here")

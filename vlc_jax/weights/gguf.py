@@ -99,9 +99,12 @@ class Arrays(Mapping[str, np.ndarray]):
         for name, array in self.stored.items():
             if array.kind not in KINDS:
                 known = ", ".join(f"{kind.name} ({n})" for n, kind in KINDS.items())
-                raise WeightsError(f"{path}: {name} has ggml's type {array.kind}; known: {known}")
+                raise self._error(name, f"has ggml's type {array.kind}; known: {known}")
+            kind, row = KINDS[array.kind], array.shape[-1] if array.shape else 1
+            if row % kind.values:
+                raise self._error(name, f"has rows of {row}, no whole blocks of {kind.name}")
             if array.offset + _size(array) > len(self._bytes) or _size(array) < 0:
-                raise WeightsError(f"{path} is damaged: it ends before the end of {name}")
+                raise self._error(name, "ends behind the end of the file")
 
     def __getitem__(self, name: str) -> np.ndarray:
         array = self.stored[name]
@@ -110,8 +113,14 @@ class Arrays(Mapping[str, np.ndarray]):
         values = kind.unpack(packed).reshape(array.shape)
         for suffix, count in _ROTATED.items():
             if name.endswith(suffix):
-                return _half_split(values, _get(self._path, self._metadata, f"attention.{count}"))
+                heads = _get(self._path, self._metadata, f"attention.{count}")
+                if values.ndim != 2 or len(values) % (2 * heads):
+                    raise self._error(name, f"of shape {array.shape} is no {heads} even heads")
+                return _half_split(values, heads)
         return values
+
+    def _error(self, name: str, problem: str) -> WeightsError:
+        return WeightsError(f"{self._path}: array {name[:50]!r} {problem}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)
@@ -133,7 +142,8 @@ def config(path: str | Path) -> dict[str, Any]:
     header = _header(path)
     values = header.metadata
     if (family := values.get("general.architecture")) != "llama":
-        raise WeightsError(f"{path}: general.architecture is {family!r}; only 'llama' is supported")
+        family = f"{family!r:.50}"
+        raise WeightsError(f"{path}: general.architecture is {family}; only 'llama' is supported")
     scaling, experts = values.get("llama.rope.scaling.type", "none"), "llama.expert_count"
     if scaling != "none" or "rope_freqs.weight" in header.arrays or values.get(experts):
         raise WeightsError(
@@ -141,20 +151,19 @@ def config(path: str | Path) -> dict[str, Any]:
             "the model's Hugging Face folder"
         )
     embedding = header.arrays.get("token_embd.weight")
-    if embedding is None:
-        raise WeightsError(f"{path} has no array token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise WeightsError(f"{path} has no matrix token_embd.weight")
     fields = {name: _get(path, values, key) for name, key in _CONFIG.items()}
-    head = values.get("llama.attention.key_length") or (
-        fields["hidden_size"] // fields["num_attention_heads"]
-    )
+    head = fields["hidden_size"] // fields["num_attention_heads"]
+    head = _get(path, values, "attention.key_length", head)
     ends = [values.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot")]
     return {
         "model_type": "llama",
         **fields,
         "vocab_size": embedding.shape[0],
         "head_dim": head,
-        "partial_rotary_factor": values.get("llama.rope.dimension_count", head) / head,
-        "rope_theta": values.get("llama.rope.freq_base", 10_000.0),
+        "partial_rotary_factor": _get(path, values, "rope.dimension_count", head) / head,
+        "rope_theta": _get(path, values, "rope.freq_base", 10_000.0),
         "tie_word_embeddings": "output.weight" not in header.arrays,
         "eos_token_id": sorted({end for end in ends if end is not None}) or None,
     }
@@ -167,22 +176,20 @@ def _header(path: str | Path) -> gguf.Header:
         raise WeightsError(str(error)) from error
 
 
-def _get(path: str | Path, metadata: Mapping[str, Any], key: str) -> Any:
+def _get(path: str | Path, metadata: Mapping[str, Any], key: str, default: Any = None) -> Any:
     """A number of the architecture; a file may have one per layer, which no decoder here has."""
-    value = metadata.get(f"llama.{key}")
-    if key.endswith("_kv") and value is None:
-        value = metadata.get("llama.attention.head_count")
-    if not isinstance(value, int | float) or value <= 0:
-        raise WeightsError(f"{path}: llama.{key} is a positive number; got {str(value)[:50]}")
+    if key.endswith("_kv"):
+        default = metadata.get("llama.attention.head_count")
+    value = metadata.get(f"llama.{key}", default)
+    kinds = (int, float) if key.endswith(("epsilon", "freq_base")) else (int,)
+    if type(value) not in kinds or not 0 < value < 2**31:
+        raise WeightsError(f"{path}: llama.{key} is a positive number; got {value!r:.50}")
     return value
 
 
 def _size(array: gguf.Stored) -> int:
-    """Bytes of an array. Raises WeightsError if a row is not a whole number of blocks."""
+    """Bytes of an array."""
     kind = KINDS[array.kind]
-    row = array.shape[-1] if array.shape else 1
-    if row % kind.values:
-        raise WeightsError(f"a row of {row} numbers is no whole number of blocks of {kind.name}")
     return int(np.prod(array.shape, dtype=object)) // kind.values * kind.size
 
 
@@ -203,7 +210,5 @@ def _half_split(weight: np.ndarray, heads: int) -> np.ndarray:
     converter has interleaved the halves.
     """
     width = weight.shape[0] // heads
-    if weight.shape[0] % heads or width % 2:
-        raise WeightsError(f"{weight.shape[0]} rows are no {heads} heads of even width")
     pairs = weight.reshape(heads, width // 2, 2, weight.shape[1])
     return pairs.swapaxes(1, 2).reshape(weight.shape)

@@ -60,6 +60,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 # MetaCLIP 2: CLIP's arrays and formulas, but texts always end at eos_token_id, 2 as well
 _DEFAULTS["metaclip_2"] = _DEFAULTS["clip"]
 _DEFAULTS["siglip2"] = _DEFAULTS["siglip"]  # NaFlex, for images of any aspect ratio
+_OLDER = ("vision_config_dict", "text_config_dict")  # `section`
 DINOV2 = ("dinov2", "dinov2_with_registers")
 # Keys of a tower that are read here, or that show in the shapes of its arrays.
 TOWER = (
@@ -116,6 +117,16 @@ def _dinov2(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     }
 
 
+def section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """vision_config or text_config of a CLIP; {} without.
+
+    transformers completes a vision_config_dict of older files with the defaults of its class, which
+    then replaces every value of vision_config.
+    """
+    older = config.get(f"{name}_dict")
+    return config.get(name) or {} if older is None else older
+
+
 def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Metadata of a config.json; `file` is its name, for messages."""
     kind = str(config.get("model_type"))[:50]
@@ -125,26 +136,27 @@ def model(config: Mapping[str, Any], file: str) -> dict[str, Any]:
         known = [*_DEFAULTS, *DINOV2]
         raise WeightsError(f"{file} is of model_type {kind!r}; known: {known}")
     defaults, metadata = _DEFAULTS[kind], dict[str, Any]()
+    is_clip = kind in ("clip", "metaclip_2")
     # FG-CLIP's names its own code, whose model is `long_clip`
     is_fg_clip = config.get("architectures") == ["FGCLIPModel"]
     config_keys.check(
         config,
         file,
-        read=("vision_config", "text_config"),
+        read=("vision_config", "text_config", *(_OLDER if is_clip else ())),
         fixed={"pruned_heads": ({},)},
         harmless=config_keys.TRANSFORMERS | ({"auto_map"} if is_fg_clip else set()),
     )
     for part, name in (("image", "vision_config"), ("text", "text_config")):
-        section = config.get(name) or {}
+        fields = section(config, name) if is_clip else config.get(name) or {}
         config_keys.check(
-            section,
+            fields,
             f"{file}, {name}",
             read=(*TOWER, "num_patches") if kind == "siglip2" else TOWER,
             fixed=_TOWER_FIXED,
             harmless=config_keys.TRANSFORMERS,
         )
         heads = {"num_attention_heads": defaults["heads"][part]}
-        tower = {**heads, **defaults, **defaults.get(part, {}), **section}
+        tower = {**heads, **defaults, **defaults.get(part, {}), **fields}
         metadata[f"{part}_activation"] = ACTIVATIONS.get(tower["hidden_act"], tower["hidden_act"])
         metadata[f"{part}_epsilon"] = tower["layer_norm_eps"]
         metadata[f"{part}_heads"] = tower["num_attention_heads"]

@@ -161,7 +161,7 @@ def read_sizes(folder: str | Path) -> dict[str, Any]:
     except (KeyError, TypeError) as error:
         raise WeightsError(f"{path} is incomplete: {error!r}") from error
     except WeightsError as error:
-        raise WeightsError(f"{path}: {error}") from error
+        raise files.naming(path, error) from error
 
 
 def config_file(folder: str | Path) -> Path:
@@ -218,7 +218,7 @@ def load(
                 del array
         return rename.unflatten(params)
     except WeightsError as error:
-        raise WeightsError(f"{folder}: {error}") from error
+        raise files.naming(folder, error) from error
 
 
 Named = dict[str, tuple[Mapping[str, np.ndarray], str]]  # common name -> (file, name in the file)

@@ -8,23 +8,11 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import files, llava, rename
+from vlc_jax.weights import files, llava, peft, rename
 from vlc_jax.weights.rename import Rule
 
 _PART = re.compile(r"(?P<module>.*)\.lora_(?P<part>A|B|magnitude_vector)(\.default)?(\.weight)?")
 _OURS = {"A": "a", "B": "b", "magnitude_vector": "magnitude"}
-_FILES = ("adapter_model.safetensors", "adapter_model.bin")
-# Unsupported options of PEFT -> the value that switches them off.
-_PLAIN = {
-    "peft_type": "LORA",
-    "bias": "none",
-    "use_rslora": False,
-    "fan_in_fan_out": False,
-    "modules_to_save": None,
-    "layers_to_transform": None,
-    "rank_pattern": {},
-    "alpha_pattern": {},
-}
 
 
 def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
@@ -36,21 +24,15 @@ def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], 
     Raises WeightsError for adapters of unknown modules, of some layers only, or of other kinds.
     """
     folder = Path(folder)
-    config = files.read_json(folder / "adapter_config.json")
-    for name, plain in _PLAIN.items():
-        if (value := config.get(name, plain)) != plain and value:
-            raise WeightsError(f"{folder}: adapters with {name}={value!r} are not supported")
-    present = [folder / name for name in _FILES if (folder / name).exists()]
-    if not present:
-        raise WeightsError(f"{folder} holds none of {', '.join(_FILES)}")
+    config, arrays = peft.read(folder)
     try:
-        flat = _adapters(files.read(present[0]), sizes)
+        flat = _adapters(arrays, sizes)
         others = folder / "non_lora_trainables.bin"
         if others.exists():
             flat |= _projector(files.read(others), sizes)
         return rename.unflatten(flat), float(config["lora_alpha"])
-    except (WeightsError, KeyError, ValueError) as error:
-        raise WeightsError(f"{folder}: {error}") from error
+    except (WeightsError, ValueError) as error:
+        raise files.naming(folder, error) from error
 
 
 def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -1,13 +1,80 @@
 """LoRA and DoRA adapters in the format of Hugging Face's PEFT: export, and reading an export."""
 
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights import config_keys, files
 from vlc_jax.weights.rename import Rule, expand
 
 ATTENTION = ("query", "key", "value")  # the order of names in a transformers rule
+CONFIG, ARRAYS = "adapter_config.json", ("adapter_model.safetensors", "adapter_model.bin")
+# Settings that are read, show in the arrays or are of training; any other must be off.
+_READ = config_keys.names(
+    """auto_mapping base_model_name_or_path corda_config eva_config exclude_modules inference_mode
+    init_lora_weights loftq_config lora_alpha lora_dropout lora_ga_config megatron_core peft_version
+    qalora_group_size r revision runtime_config target_modules task_type use_dora"""
+)
+# Others (pissa, olora, corda, loftq, lora_ga) train the adapter on a base that they changed first.
+_KEEPS_BASE = config_keys.names("true false none gaussian orthogonal eva mica")
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    """Content of an adapter_config.json, with `r` and `lora_alpha`.
+
+    Raises WeightsError for settings that change more than the arrays show.
+    """
+    file = folder / CONFIG
+    content = files.read_json(file)
+    if not isinstance(content, dict):
+        raise WeightsError(f"{file} holds no JSON object")
+    content = {"r": 8, "lora_alpha": 8} | content  # PEFT's defaults
+    plain = {"peft_type": "LORA", "bias": "none"}
+    for name, value in content.items():
+        if name not in _READ and value and value != plain.get(name):
+            raise WeightsError(
+                f"{file}: {name}={str(value)[:50]} of an adapter is not supported: export the "
+                "merged weights (PEFT's merge_and_unload)"
+            )
+    if str(init := content.get("init_lora_weights")).lower() not in _KEEPS_BASE:
+        raise WeightsError(
+            f"{file}: init_lora_weights={init!r} changed the base before training, and the adapter "
+            "alone does not say how: save it with PEFT's path_initial_model_for_weight_conversion, "
+            "or export merge_and_unload()"
+        )
+    alpha = content["lora_alpha"]
+    if type(alpha) not in (int, float) or not math.isfinite(alpha):
+        raise WeightsError(f"{file}: lora_alpha is a number; got {str(alpha)[:50]!r}")
+    return content
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """`settings` and arrays of an adapter.
+
+    Raises WeightsError for arrays of another rank than `r`, or of other parts than `use_dora` says.
+    """
+    config = settings(folder)
+    present = [folder / name for name in ARRAYS if (folder / name).exists()]
+    if not present:
+        raise WeightsError(f"{folder} holds none of {', '.join(ARRAYS)}")
+    arrays, rank = files.read(present[0]), config["r"]
+    modules: dict[str, set[str]] = {"A": set(), "B": set(), "magnitude_vector": set()}
+    for name, array in arrays.items():
+        module, _, part = name.partition(".lora_")
+        modules.setdefault(part.split(".")[0], set()).add(module)
+        if part.startswith("A.") and array.shape[:1] != (rank,):
+            raise WeightsError(f"{folder / CONFIG} has r {rank}, {name} the shape {array.shape}")
+    lengths = modules["A"] if config.get("use_dora") else set[str]()
+    if modules["A"] != modules["B"] or modules["magnitude_vector"] != lengths:
+        raise WeightsError(
+            f"{present[0]}: each module has lora_A, lora_B and, if {CONFIG} sets use_dora, "
+            "lora_magnitude_vector; some are missing or left over"
+        )
+    return config, arrays
 
 
 def save(

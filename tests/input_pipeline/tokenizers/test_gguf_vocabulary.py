@@ -79,6 +79,12 @@ def test_vocabularies_of_other_kinds_are_refused(tmp_path):
         _, path = write(tmp_path, **changed)
         with pytest.raises(ValueError, match="known are 'gpt2' with gpt-2, smollm"):
             DecoderTokenizer(path)
+    _, path = write(tmp_path, add_bos_token=True, bos_token_id=10**6)
+    with pytest.raises(ValueError, match=r"model\.gguf: bos_token_id is 1000000, and there are"):
+        DecoderTokenizer(path)
+    _, path = write(tmp_path, token_type=["a"])
+    with pytest.raises(ValueError, match=r"model\.gguf: tokenizer\.ggml\.token_type is a ndarray"):
+        DecoderTokenizer(path)
     with pytest.raises(ValueError, match=r"tokenizer\.ggml\.model is a str; got None"):
         DecoderTokenizer(gguf_file.write(tmp_path / "none.gguf", {}, {}))
 
