@@ -40,7 +40,7 @@ def test_the_interval_of_unclustered_cases_inverts_the_score_test(losses, gains,
             kept.append(d)
     found = paired.score_interval(losses, gains, sums, np.ones(count, int))
     np.testing.assert_allclose(found, (min(kept), max(kept)), atol=0.006)
-    if (losses, gains) == (1, 7):  # published for this table
+    if (losses, gains) == (1, 7):
         np.testing.assert_allclose(found, (0.026, 0.517), atol=5e-4)
 
 
