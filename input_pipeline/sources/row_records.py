@@ -135,7 +135,9 @@ class RowRecords:
 
     def _candidate_paths(self, image: str) -> list[Path]:
         """Possible paths of a named image, the likeliest first."""
-        return [self._folder / image]
+        # a table from Windows
+        names = [image.replace("\\", "/"), image] if "\\" in image else [image]
+        return [self._folder / name for name in names]
 
     def _locate(self, image: str) -> Path:
         """The first candidate path that exists; the likeliest if none does."""
