@@ -79,6 +79,7 @@ def _images(folder: Path, others: list[str]) -> list[str]:
     """
     suffixes = image_ops.suffixes()
     files = sorted(each.name for each in os.scandir(folder))
+    files = [name for name in files if not name.startswith("._")]  # macOS writes such files
     names = [name for name in files if name.lower().endswith(suffixes)]
     if not names:
         raise DataError(f"{folder} has no images ({', '.join(suffixes)})")

@@ -52,6 +52,6 @@ def _below(folder: Path) -> list[str]:
         os.path.relpath(os.path.join(parent, name), folder)
         for parent, _, names in os.walk(folder)
         for name in names
-        if name.lower().endswith(suffixes)
+        if name.lower().endswith(suffixes) and not name.startswith("._")
     ]
     return sorted(images)

@@ -31,7 +31,7 @@ class ParquetTable(tables.Table):
     def __init__(self, path: any_path.AnyPath) -> None:
         self.path = path
         is_file = str(path).lower().endswith(SUFFIX)
-        self._files = [path] if is_file else sorted(path.glob(f"*{SUFFIX}"))
+        self._files = [path] if is_file else sorted(path.glob(f"[!.]*{SUFFIX}"))
         if not self._files:
             raise ValueError(f"{path} holds no {SUFFIX} files")
         self._columns = parquet_file.names(self._files[0])

@@ -142,6 +142,14 @@ def test_a_list_of_captions_that_is_not_whole_is_damage(folder, cell, reason):
             error.match(reason)
 
 
+def test_white_space_at_the_ends_of_texts_is_no_part_of_them(folder):
+    row = {"image": "p00.jpg", "caption": ["a red square\r\n", "\u3000b\n c"]}
+    path = write_jsonl(folder / "a.jsonl", [row | {"no": [[" x "], []], "yes": ["y\n"]}])
+    record = RecordsSource(path=path, negatives_column="no", positives_column="yes")[0]
+    assert record.captions == ["a red square", "b\n c"]
+    assert (record.negatives, record.positives) == ([["x"], []], [["y"]] * 2)
+
+
 def one_record(tmp_path, row, **options):
     helpers.write_photos(tmp_path, 1)
     write_jsonl(tmp_path / "t.jsonl", [{"image": "photo_0.jpg"} | row])
