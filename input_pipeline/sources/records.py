@@ -30,6 +30,7 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # images, spread over the source, that are looked up before a run starts
 _CHECKED_IMAGES = 100
+_MAX_ROWS = 10_000  # of one image
 HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
@@ -174,6 +175,11 @@ class RecordsSource(row_records.RowRecords):
         if not -len(self) <= index < len(self):
             raise IndexError(f"record {index} of {len(self)}")
         first, stop = self._first[index % len(self) :][:2]
+        if stop - first > _MAX_ROWS:
+            raise DataError(
+                f"{self._table.name(int(self._index[first]))} and {stop - first - 1:,} others have "
+                f"one image (limit {_MAX_ROWS:,}); is image_column another column?"
+            )
         parts = [self._record(int(row)) for row in self._index[first:stop]]
         record = joined_rows.join(parts, self._table.name(int(self._index[first])))
         names = dict.fromkeys(map(self._first_id, record.hard_images))

@@ -158,6 +158,8 @@ class RowRecords:
         if column not in row:
             raise DataError(f"{name} has no {column!r}; it has {list(row)}")
         value = cells.read_captions(row[column], column, name)
+        if isinstance(value, PackedImage):
+            raise DataError(f"{name}: {column!r} holds bytes that are no text; store it as text")
         if value is None:
             raise DataError(f"{name}: its {column!r} is null, or an empty cell")
         return value if isinstance(value, list) else [value]
