@@ -153,6 +153,18 @@ def read_caption(text: str) -> Caption:
     return Conversation(pairs, has_image, is_scored=bool(more), marks_end=more != [False])
 
 
+def trimmed(texts: Any) -> Any:
+    """A text, or nested lists of texts, without white space at the ends of the texts: line ends of
+    .txt files and cells are no part of a caption. All else is unchanged."""
+    if isinstance(texts, str):
+        return texts.strip()
+    if not isinstance(texts, list | tuple):
+        return texts
+    parts = [*map(trimmed, texts)]
+    is_same = all(part is text for part, text in zip(parts, texts, strict=True))
+    return texts if is_same else type(texts)(parts)
+
+
 def check_text(text: str, kind: str = "a text") -> None:
     """Raises DataError for a text too long for a caption, or with half a surrogate pair, which JSON
     can hold and UTF-8 cannot."""
@@ -211,8 +223,9 @@ class Record:
     """One example of a source. `image` is None for a text-only record (LLaVA's conversations
     without an image), which only sources with `has_text_only` yield.
 
-    `negatives` and `positives` hold one list per caption: hard negatives (false for the image) and
-    hard positives (true for it); empty: generated on the fly or unused. `negative_kinds` and
+    Texts are without white space at their ends. `negatives` and `positives` hold one list per
+    caption: hard negatives (false for the image) and hard positives (true for it); empty: generated
+    on the fly or unused. `negative_kinds` and
     `positive_kinds` name the generator of each text ("negclip", "replace", ...) in lists of the
     same shape; empty: unknown. `questions` holds the question that each caption answers; empty:
     none. `hard_images` are ids of records whose images are easily confused with this one. `group`
@@ -232,6 +245,10 @@ class Record:
     group: Any = None
     meta: dict[str, Any] = field(default_factory=dict)
     caption_weights: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("captions", "negatives", "positives"):
+            object.__setattr__(self, name, trimmed(getattr(self, name)))
 
 
 @runtime_checkable

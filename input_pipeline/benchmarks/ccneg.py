@@ -6,7 +6,9 @@ the authors' code and other projects read.
 """
 
 import pickle
+import struct
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -50,6 +52,9 @@ _IMAGE = {"image": fields.image_name}
 # what reading a damaged zip or pickle raises; RuntimeError: an encrypted zip
 _DAMAGE = (
     pickle.UnpicklingError,
+    zlib.error,
+    struct.error,
+    ArithmeticError,
     zipfile.BadZipFile,
     EOFError,
     AttributeError,

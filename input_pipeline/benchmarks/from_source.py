@@ -13,7 +13,7 @@ from vlc_jax.input_pipeline.benchmarks.published import case_id
 from vlc_jax.input_pipeline.benchmarks.shuffled import with_shuffles
 from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
-from vlc_jax.input_pipeline.sources import prompt_texts
+from vlc_jax.input_pipeline.sources import image_files, prompt_texts
 
 # Metrics of zero-shot classification in result tables, the headline first (`metric`).
 _HEADLINES = {
@@ -243,7 +243,9 @@ def _notes_on_classes(classes: Sequence[str]) -> tuple[str, ...]:
 
 def _notes_on_images(cases: Sequence[Case]) -> tuple[str, ...]:
     """A note on images that several cases show: the captions of one are wrong for the other."""
-    times = Counter(case.images[0] for case in cases if isinstance(case.images[0], Hashable))
+    file_key = image_files.FileKeys()
+    images = (case.images[0] for case in cases if isinstance(case.images[0], Hashable))
+    times = Counter(file_key(str(each)) if isinstance(each, Path) else each for each in images)
     repeated = sum(times.values()) - len(times)
     if not repeated:
         return ()

@@ -154,13 +154,13 @@ class Files:
         text = f"{self._text(name).rstrip(_ENDS)}\n{_LAST}\n"
         # newline="": line breaks inside quoted fields stay as they are
         table = csv.DictReader(io.StringIO(text, newline=""))
-        twice = [field for field in fields if (table.fieldnames or ()).count(field) > 1]
-        if twice:
-            raise DataError(f"{self.last_file} has the column {twice[0]!r} twice")
         try:
+            twice = [field for field in fields if (table.fieldnames or ()).count(field) > 1]
             rows = list(table)
         except csv.Error as error:
             raise DataError(f"line {table.line_num} of {self.last_file}: {error}") from error
+        if twice:
+            raise DataError(f"{self.last_file} has the column {twice[0]!r} twice")
         if rows and _LAST not in rows.pop().values():
             raise DataError(
                 f"{self.last_file} ends inside a quotation: a quotation mark is missing"

@@ -20,6 +20,8 @@ from vlc_jax.input_pipeline.record import DataError, ReadableFile
 # bytes of the texts of a file or row group; the largest published have some megabytes
 MAX_BYTES = 2**30
 _ROWS = 4_096  # unpacked at a time
+# bytes per row of a column whose first cells are looked at: texts or images
+_MAX_TEXT, _LOOKED_AT = 10_000, 64
 _END = 8  # bytes: the length of the footer, and "PAR1"
 _reading = threading.RLock()
 
@@ -34,9 +36,18 @@ def metadata(file: ReadableFile) -> dict[bytes, bytes]:
     return dict(_open(file).schema_arrow.metadata or {})
 
 
-def binary_columns(file: ReadableFile) -> list[str]:
-    """Columns of bytes, or of structures and lists with them: images."""
-    return [field.name for field in _open(file).schema_arrow if _has_bytes(field.type)]
+def image_columns(file: ReadableFile) -> list[str]:
+    """Columns of bytes, or of structures and lists with them, whose first cells are no texts."""
+    fields = _open(file).schema_arrow
+    return [field.name for field in fields if _has_bytes(field.type) and not _is_text(file, field)]
+
+
+def decoded(cell: Any) -> Any:
+    """Texts for bytes in UTF-8, also of a list. Raises ValueError for others."""
+    if isinstance(cell, list):
+        return [decoded(each) for each in cell]
+    # zeros fill a cell of fixed size
+    return cell.rstrip(b"\0").decode() if isinstance(cell, bytes) else cell
 
 
 def num_rows(file: ReadableFile) -> int:
@@ -64,7 +75,7 @@ def row(file: ReadableFile, columns: tuple[str, ...], number: int) -> dict[str, 
             return {name: table.column(name)[in_group].as_py() for name in columns}
         # fewer rows than the footer says; text that is not UTF-8
         except (IndexError, ValueError) as error:
-            raise DataError(f"row {number} of {file}: {error}") from error
+            raise DataError(f"row {number} of {file}: {_line(error)}") from error
 
 
 def cell(file: ReadableFile, column: str, number: int) -> Any:
@@ -75,7 +86,7 @@ def cell(file: ReadableFile, column: str, number: int) -> Any:
     try:
         return cells[in_group].as_py()
     except (IndexError, ValueError) as error:
-        raise DataError(f"row {number} of {file}: {error}") from error
+        raise DataError(f"row {number} of {file}: {_line(error)}") from error
 
 
 def read_rows(file: ReadableFile, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -136,13 +147,19 @@ def _damage(file: ReadableFile) -> Iterator[None]:
     # ValueError: texts and names that are not UTF-8
     except (pyarrow.ArrowException, OSError, ValueError, IndexError) as error:
         _raise_of_store(file, error)
-        raise DataError(f"{file} is damaged: {error}") from error
+        raise DataError(f"{file} is damaged: {_line(error)}") from error
 
 
 def _raise_of_store(file: ReadableFile, error: Exception) -> None:
     """Raises an error of an object store again: a record is not bad because its store is away."""
     if not isinstance(file, Path) and getattr(error, "errno", None) == errno.EIO:
         raise error
+
+
+def _line(error: Exception) -> str:
+    """The message in one line, without control characters, which a damaged file puts into it."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(error))
+    return " ".join(text.split())[:300]
 
 
 def _row_of(part: Any, index: int) -> dict[str, Any] | None:
@@ -153,11 +170,28 @@ def _row_of(part: Any, index: int) -> dict[str, Any] | None:
 
 
 def _has_bytes(kind: Any) -> bool:
-    import pyarrow
-
-    is_bytes = pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
     children = (kind.field(number) for number in range(kind.num_fields))
-    return is_bytes or any(_has_bytes(child.type) for child in children)
+    return "binary" in str(kind).partition("<")[0] or any(_has_bytes(c.type) for c in children)
+
+
+def _is_text(file: ReadableFile, field: Any) -> bool:
+    """True for a column of bytes, or of lists of bytes, that begins with texts in UTF-8 without the
+    mark, as Impala and old Spark write them."""
+    if not _open(file).num_row_groups or "struct" in str(field.type):
+        return False
+    group = _open(file).metadata.row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    column = next(each for each in columns if each.path_in_schema.split(".")[0] == field.name)
+    # images are larger, and slow to read
+    if not group.num_rows or column.total_uncompressed_size > _MAX_TEXT * group.num_rows:
+        return False
+    try:
+        cells = next(_parts(file, [field.name], row_groups=[0])).column(0).drop_null()
+        texts = str([decoded(cell) for cell in cells[:_LOOKED_AT].to_pylist()])
+    # a damaged file is named when its rows are read
+    except (ValueError, OSError, StopIteration):
+        return False
+    return texts != "[]" and "\\x00" not in texts
 
 
 # workers of training read all files of a data set in turn
@@ -174,7 +208,7 @@ def _open(file: ReadableFile) -> Any:
     # ValueError: names that are not UTF-8
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         _raise_of_store(file, error)
-        raise DataError(f"{file} is no Parquet file: {error}") from error
+        raise DataError(f"{file} is no Parquet file: {_line(error)}") from error
 
 
 @functools.lru_cache(maxsize=1024)
@@ -203,7 +237,7 @@ def _images(file: ReadableFile, column: str, group: int) -> Any:
         return _open(file).read_row_group(group, columns=[column]).column(0)
     except (pyarrow.ArrowException, OSError, IndexError) as error:
         _raise_of_store(file, error)
-        raise DataError(f"{file} has no images in column {column!r}: {error}") from error
+        raise DataError(f"{file} has no images in column {column!r}: {_line(error)}") from error
 
 
 @functools.lru_cache(maxsize=4)

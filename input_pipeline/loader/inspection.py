@@ -356,7 +356,7 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
     record, pixels, captions = sample
     texts = [record.captions[position] for position in captions]
     report.captions += len(texts)
-    if several := sum(isinstance(text, str) and "\n" in text.strip() for text in texts):
+    if several := sum(isinstance(text, str) and "\n" in text for text in texts):
         report.several_lines += several
         report.first_several = report.first_several or record.id
     report.words.update(len(str(text).split()) for text in texts)
@@ -369,7 +369,7 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
     for text in [*texts, *itertools.chain(*record.negatives, *record.positives)]:
         if isinstance(text, str) and _is_marker(text):
             report.markers += 1
-            report.first_marker = report.first_marker or f"{text.strip()!r} of {record.id}"
+            report.first_marker = report.first_marker or f"{text!r} of {record.id}"
     report.with_negatives += _has_others(record, record.negatives)
     report.with_positives += _has_others(record, record.positives)
     for side, of in (("negatives", record.negative_kinds), ("positives", record.positive_kinds)):
@@ -393,13 +393,13 @@ def _count(report: Report, sample: Sample, tokenizer: Tokenizer | None) -> None:
 def _is_marker(text: str) -> bool:
     """True for a text that is not blank and stands for a missing one."""
     has_letters = any(map(str.isalnum, text))
-    return text.strip().lower() in _MARKERS or (bool(text.strip()) and not has_letters)
+    return text.lower() in _MARKERS or (bool(text) and not has_letters)
 
 
 def _has_others(record: Record, texts: Sequence[Sequence[str]]) -> bool:
     """True if a hard text differs from its caption; an equal one is never drawn."""
     pairs = zip(record.captions, texts, strict=False)
-    return any(text.strip() != str(caption).strip() for caption, each in pairs for text in each)
+    return any(text != str(caption) for caption, each in pairs for text in each)
 
 
 def _ahead(function: Any, items: Iterable[Any], threads: int) -> Iterator[Any]:

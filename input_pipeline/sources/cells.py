@@ -14,9 +14,22 @@ from vlc_jax.input_pipeline.record import DataError
 # thread parse in between, the count is off, and Python raises SystemError.
 _one_at_a_time = threading.Lock()
 _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-# ['a' 'b'], as pandas writes an array of texts
-_ARRAY = re.compile(rf"\[\s*{_TEXT}(?:\s*{_TEXT})+\s*\]", re.DOTALL)
-_IS_LIST = re.compile(r"""\[\s*(\]$|['"].*(['"]\s*\]|['"],\s*['"].*)$)""", re.DOTALL)
+_MISSING = ("nan", "NaN", "None", "null", "NA")
+_CUT = "..."
+_ITEM = rf"(?:b?{_TEXT}|<?(?:{'|'.join(_MISSING)})\b>?|\.\.\.)"
+# ['a' 'b'], as numpy writes an array of texts
+_ARRAY = re.compile(rf"\[\s*{_ITEM}(?:\s*{_ITEM})+\s*\]", re.DOTALL)
+# <ArrowStringArray>\n['a', 'b']\nLength: 2, dtype: str, as pandas 3 writes one
+_PANDAS = re.compile(r"<\w+>\s*(\[.*\])\s*Length: \d+, dtype: .+", re.DOTALL)
+_IS_LIST = re.compile(
+    rf"""
+    <\w*Array\w*>\s*\[ | .*\bdtype:\ \S+$ | b{_TEXT}$  # as pandas or numpy write texts
+    | [\w.]+\(\s*[\[({{]\s*{_ITEM} | \[\s*[\w.]+\(\s*[\[({{'"]
+    | \[\s*(\]$ | {_ITEM}\s*(\]$|,?\s*{_ITEM}) | ['"](.*['"]\s*(\]$|,\s*['"]) | [^\]]*$))
+    | \(\s*{_ITEM}\s*,\s*(\)$|{_ITEM}) | \{{\s*{_ITEM}\s*(\}}$|,\s*{_ITEM})
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def read(row: dict[str, Any], column: str | None, name: str) -> Any:
@@ -24,11 +37,12 @@ def read(row: dict[str, Any], column: str | None, name: str) -> Any:
     value = None if column is None else row.get(column)
     if isinstance(value, str) and value.lstrip().startswith("["):
         return _parse(value.strip(), column, name)
-    return value
+    return value if column is None else read_captions(value, column, name)
 
 
 def read_captions(value: Any, column: str, name: str) -> Any:
-    """A cell of captions: a text that is a list of texts, as pandas writes one, becomes a list.
+    """A cell of captions: a text that is a list of texts, as Python, numpy or pandas writes one,
+    becomes a list, with None for a missing text.
 
     A text such as "[a sign] beside a road" is a caption. Raises DataError for a list that is cut
     short or damaged.
@@ -42,14 +56,41 @@ def _parse(text: str, column: str | None, name: str) -> Any:
     # JSON first: Python would read an emoji that JSON escapes as two broken letters
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
+    if match := _PANDAS.fullmatch(text):
+        text = match[1]
+    items = re.findall(_ITEM, text, re.DOTALL)
     try:
+        if _CUT in items:
+            raise ValueError("it is cut short (...)")
+        # Python alone would join the texts of an array into one
+        code = f"[{','.join(items)}]" if _ARRAY.fullmatch(text) else text
+        code = re.sub(rf"({_TEXT})|<NA>", lambda match: match[1] or "NA", code, flags=re.DOTALL)
         with _one_at_a_time:
-            # Python alone would join the texts of an array into one
-            if _ARRAY.fullmatch(text):
-                return [ast.literal_eval(each) for each in re.findall(_TEXT, text, re.DOTALL)]
-            return ast.literal_eval(text)
+            return _value(ast.parse(code, mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise DataError(f"{name}: {column!r} is not a list: {error}") from error
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise DataError(
+            f"{name}: {column!r} is not a list: {reason}; got {text!r:.80}: write lists as JSON"
+        ) from error
+
+
+def _value(node: ast.expr) -> Any:
+    """The value of an expression: lists of any kind, texts, numbers, None for nan.
+
+    np.str_('a') is 'a', and array(['a', 'b'], dtype=object) the list.
+    """
+    match node:
+        case ast.List() | ast.Tuple() | ast.Set():
+            return [_value(each) for each in node.elts]
+        case ast.Call(args=[argument]):
+            return _value(argument)
+        case ast.Name() if node.id in _MISSING:
+            return None
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp() | ast.Dict():
+            return ast.literal_eval(node)
+    raise ValueError(f"it holds {ast.unparse(node):.40}")
 
 
 def per_caption(value: list[Any], column: str | None, captions: int, name: str) -> list[list[str]]:

@@ -156,5 +156,5 @@ def _checked(path: Path, texts: Iterable[Any]) -> list[str]:
             raise DataError(f"{path}: a dense caption is text; got {text!r:.80}")
         if text.strip():
             check_text(text, f"{path}: a dense caption")
-            checked.append(text.strip())
+            checked.append(text)
     return checked

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import text_file
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
+_SEP = re.compile(r"\"?sep=.?\"?[,;\t]*", re.IGNORECASE)
 _IMAGE_NAME = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?)\"?\s*$", re.IGNORECASE)
 
 
@@ -18,6 +20,9 @@ def separator(path: Path) -> str:
     """The separator of a table's columns: the suffix's, or the only one that its header has."""
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     header = text_file.first_line(path).rstrip()
+    if _SEP.fullmatch(header):
+        raise DataError(f"{path}: its first line, {header!r}, is for Excel: delete this line")
+    _check_line_ends(path)
     others = [separator for separator in SEPARATORS if separator in header]
     if usual in others or len(others) != 1:
         return usual
@@ -26,6 +31,16 @@ def separator(path: Path) -> str:
         path, path.suffix, SEPARATORS[usual], SEPARATORS[others[0]],
     )  # fmt: skip
     return others[0]
+
+
+def _check_line_ends(path: Path) -> None:
+    """Raises DataError for a file of old Macs, whose lines end with "\\r" alone."""
+    with text_file.open_utf8(path) as file:
+        start = file.read(1 << 16)
+    if b"\r" in start and b"\n" not in start:
+        raise DataError(
+            f'{path}: its lines end with "\\r" alone, from line 1 on: save it with "\\n"'
+        )
 
 
 def holds_rows(lines: Sequence[bytes], columns: int, delimiter: str) -> bool:

@@ -1,6 +1,7 @@
-"""Check of image files before a run starts: are they there, and how large are they."""
+"""Image files of a table: are they there, how large are they, and which of them are one file."""
 
 import collections
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -53,9 +54,42 @@ def sizes(
     return measured
 
 
+class FileKeys:
+    """`FileKeys(folder)(name)`: a text that all spellings of a file's path share, and no other file
+    has.
+
+    "./a.jpg", an absolute path and a path through a linked folder are one file; so are links to a
+    file, and other letter cases where the disk ignores them, unless only_folders: then a file is
+    known by its folder and name, for a table of a million rows on a slow disk. A file need not
+    exist.
+    """
+
+    def __init__(self, folder: str | Path = "", only_folders: bool = False) -> None:
+        self._start, self._only_folders = str(folder), only_folders
+        self._folders: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        path = os.path.join(self._start, name.replace("\\", "/"))
+        if not self._only_folders and (status := _status(path)) is not None:
+            # size and time: some network disks use an inode twice
+            identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            return " ".join(map(str, identity))
+        folder, _, last = path.rpartition("/")
+        if folder not in self._folders:
+            status = _status(f"{folder}/")
+            known = os.path.abspath(f"{folder}/")
+            self._folders[folder] = f"{status.st_dev} {status.st_ino}" if status else known
+        return f"{self._folders[folder]}/{last}"
+
+
 def _size(path: Path) -> int | None:
     """Size of a file in bytes, None if it does not exist."""
+    status = _status(path)
+    return None if status is None else status.st_size
+
+
+def _status(path: str | Path) -> os.stat_result | None:
     try:
-        return path.stat().st_size
+        return os.stat(path)
     except (OSError, ValueError):  # ValueError: half a surrogate pair in the name
         return None

@@ -146,7 +146,7 @@ def _unpack(values: np.ndarray, size: int) -> _Samples | None:
 def _samples(path: AnyPath) -> _Samples:
     """The samples of a tar by its index, or else by its headers, which are then indexed."""
     size = path.stamp().size if isinstance(path, StorePath) else path.stat().st_size
-    index = TableIndex(path, " ".join(("samples 2", *image_ops.suffixes())), is_hashed=False)
+    index = TableIndex(path, " ".join(("samples 3", *image_ops.suffixes())), is_hashed=False)
     stored = index.read("samples", size // 4)
     if stored is not None and (samples := _unpack(stored, size)) is not None:
         return samples
@@ -184,7 +184,7 @@ def _tar_files(tars: str | Path) -> Sequence[AnyPath]:
         return [path]
     if isinstance(path, Path) and not path.is_dir():
         raise ValueError(f"no folder {path}; {advice}")
-    tar_files = sorted(path.glob("*.tar"))
+    tar_files = sorted(tar for tar in path.glob("*.tar") if not tar.name.startswith("._"))
     if not tar_files:
         others = sorted(entry.name for entry in path.iterdir())[:8] or "nothing"
         raise ValueError(f"{path} holds no .tar but {others}; {advice}")

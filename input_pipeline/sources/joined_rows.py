@@ -14,6 +14,16 @@ from vlc_jax.input_pipeline.sources import row_keys
 _NO_IMAGE = row_keys.hashes(["", "None"])
 
 
+def one_spelling(keys: np.ndarray, files: np.ndarray) -> np.ndarray:
+    """The keys of images, those of one file replaced by that of its first row.
+
+    keys: of the names as they are written.   files: of the files that they name; both uint64, of
+    all rows. A row without a file keeps its key.
+    """
+    _, first, file = np.unique(files, return_index=True, return_inverse=True)
+    return np.where(files == row_keys.UNREADABLE, keys, keys[first[file]])
+
+
 def order(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows with those of one image side by side, in the order of the images' first rows, and
     the position of each image's first row, followed by the number of rows; both int64.
@@ -58,14 +68,13 @@ def join(parts: Sequence[Record], name: str) -> Record:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    for field, advice in (("image", ""), ("group", " (group_column)")):
-        for part in parts:
-            if getattr(part, field) != getattr(first, field):
-                raise DataError(
-                    f"{name} and {part.id} are of one record, but their {field}{advice} is "
-                    f"{getattr(first, field)!r} and {getattr(part, field)!r}; with the option "
-                    "join_rows=False each row is a record"
-                )
+    for part in parts:
+        if part.group != first.group:
+            raise DataError(
+                f"{name} and {part.id} are of one record, but their group (group_column) is "
+                f"{first.group!r} and {part.group!r}; with the option join_rows=False each row is "
+                "a record"
+            )
     lists: dict[str, Any] = {
         field: [*itertools.chain.from_iterable(getattr(part, field) for part in parts)]
         for field in ("captions", "hard_images", "caption_weights")

@@ -72,7 +72,8 @@ class LabelledTars:
 
 
 def _tars(folder: Path) -> list[Path]:
-    tars = sorted(folder.glob("*.tar"), key=lambda path: (len(path.stem), path.stem))
+    found = (path for path in folder.glob("*.tar") if not path.name.startswith("._"))
+    tars = sorted(found, key=lambda path: (len(path.stem), path.stem))
     if not tars:
         raise ValueError(f"{folder} has no tars")
     file = folder / "nshards.txt"

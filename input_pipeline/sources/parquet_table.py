@@ -31,7 +31,8 @@ class ParquetTable(tables.Table):
     def __init__(self, path: any_path.AnyPath) -> None:
         self.path = path
         is_file = str(path).lower().endswith(SUFFIX)
-        self._files = [path] if is_file else sorted(path.glob(f"*{SUFFIX}"))
+        found = [path] if is_file else sorted(path.glob(f"*{SUFFIX}"))
+        self._files = [file for file in found if is_file or not file.name.startswith(".")]
         if not self._files:
             raise ValueError(f"{path} holds no {SUFFIX} files")
         self._columns = parquet_file.names(self._files[0])
@@ -40,7 +41,7 @@ class ParquetTable(tables.Table):
                 raise DataError(f"{file} has other columns than {self._files[0]}")
         if len({*self._columns}) < len(self._columns):
             raise DataError(f"{path} has a column twice: {self._columns}; rename the others")
-        self.packed = frozenset(parquet_file.binary_columns(self._files[0]))
+        self.packed = frozenset(parquet_file.image_columns(self._files[0]))
         self._texts = tuple(name for name in self._columns if name not in self.packed)
         self._ends = np.cumsum([0, *map(parquet_file.num_rows, self._files)])
         digests = [parquet_file.digest(file) for file in self._files]
@@ -63,7 +64,10 @@ class ParquetTable(tables.Table):
             row = 0
             for part in parquet_file.batches(file, self._texts):
                 for cells in part:
-                    yield None if cells is None else self._row(file, row, cells)
+                    try:
+                        yield None if cells is None else self._row(file, row, cells)
+                    except DataError:
+                        yield None
                     row += 1
 
     def name(self, index: int) -> str:
@@ -81,8 +85,12 @@ class ParquetTable(tables.Table):
 
     def _row(self, file: any_path.AnyPath, row: int, cells: dict[str, Any]) -> dict[str, Any]:
         packed = {name: PackedImage(file, row, name) for name in self.packed}
+        try:
+            values = {name: parquet_file.decoded(value) for name, value in cells.items()}
+        except ValueError as error:
+            raise DataError(f"row {row + 1} of {file} is not UTF-8: {error}") from error
         texts = {
             name: value if isinstance(value, _JSON_TYPES) else str(value)
-            for name, value in cells.items()
+            for name, value in values.items()
         }
         return {name: (texts | packed)[name] for name in self._columns}

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # images, spread over the source, that are looked up before a run starts
 _CHECKED_IMAGES = 100
+_MAX_ROWS = 10_000  # of one image
 HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
@@ -153,6 +155,8 @@ class RecordsSource(row_records.RowRecords):
         # rows of the records; position of each record's first row, None: each row is a record
         self._index: np.ndarray | range
         self._first: np.ndarray | None = None
+        # whether rows spell the path of one image in several ways
+        self._is_respelled = False
         is_joined = join_rows and self._joins_rows and not (self._is_packed or self.finds_more)
         self._select(excluded, is_joined)
         self.rows = len(self._index)
@@ -171,6 +175,11 @@ class RecordsSource(row_records.RowRecords):
         if not -len(self) <= index < len(self):
             raise IndexError(f"record {index} of {len(self)}")
         first, stop = self._first[index % len(self) :][:2]
+        if stop - first > _MAX_ROWS:
+            raise DataError(
+                f"{self._table.name(int(self._index[first]))} and {stop - first - 1:,} others have "
+                f"one image (limit {_MAX_ROWS:,}); is image_column another column?"
+            )
         parts = [self._record(int(row)) for row in self._index[first:stop]]
         record = joined_rows.join(parts, self._table.name(int(self._index[first])))
         names = dict.fromkeys(map(self._first_id, record.hard_images))
@@ -240,18 +249,18 @@ class RecordsSource(row_records.RowRecords):
         # Keys need a pass over all rows: only if the choice of rows depends on their content.
         divides = "split" if self._split_column is not None else "image"
         key_names = [divides] if by_split else []
-        key_names += ["image"] if join_rows and "image" not in key_names else []
+        key_names += ["image"] if (join_rows or excluded) and "image" not in key_names else []
         key_names += ["identity"] if excluded else []
         key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []
-        texts = self._texts(*key_names)
-        keys = dict(zip(key_names, row_keys.read(self._table, texts).values(), strict=True))
+        keys = self._keys(*key_names)
         if by_split:
             chosen = self._belongs(keys[divides])
             if join_rows:
                 self._warn_of_shared(joined_rows.num_shared(keys["image"], chosen))
         left_out = 0
         if excluded:
-            is_excluded = chosen & np.isin(keys["identity"], row_keys.hashes([*excluded]))
+            is_named = np.isin(keys["identity"], row_keys.hashes([*excluded]))
+            is_excluded = chosen & np.isin(keys["image"], keys["image"][is_named])
             chosen &= ~is_excluded
             left_out = int(is_excluded.sum())
         if left_out and not chosen.any():
@@ -277,7 +286,7 @@ class RecordsSource(row_records.RowRecords):
 
     def images_per_split(self) -> dict[str, int]:
         """Numbers of different images, by the split column or the holdout."""
-        (keys,) = row_keys.read(self._table, self._texts("image")).values()
+        keys = self._keys("image")["image"]
         if self._split_column is None:
             held = holdouts.held_out(keys, self._holdout) & self._has_holdout
             splits = np.where(held, HELD_OUT[0], "train")
@@ -298,11 +307,25 @@ class RecordsSource(row_records.RowRecords):
                 self._table.path, images,
             )  # fmt: skip
 
+    def _keys(self, *key_names: str) -> dict[str, np.ndarray]:
+        """Keys of all rows by name; rows of one image have one key, however they spell its path."""
+        is_named = "image" in key_names and not self._is_packed
+        names = [*key_names, "file"] if is_named else key_names
+        read = row_keys.read(self._table, self._texts(*names)).values()
+        keys = dict(zip(names, read, strict=True))
+        if is_named:
+            images = joined_rows.one_spelling(keys["image"], keys.pop("file"))
+            self._is_respelled = bool((images != keys["image"]).any())
+            keys["image"] = images
+        return keys
+
     def _texts(self, *key_names: str) -> dict[str, row_keys.Text]:
         """Functions row -> text to hash, by cache keys that name everything the text depends on."""
-        image, split = self._image, self._split_column
+        image, split, folder = self._image, self._split_column, os.path.abspath(self._folder)
+        file_key = image_files.FileKeys(folder, not holdouts.is_exact(len(self._table)))
         texts: dict[str, tuple[str, row_keys.Text]] = {
             "image": (f"{image!r}", lambda row, _: str(row.get(image))),
+            "file": (f"{image!r} {folder}", lambda row, _: file_key(str(row.get(image)))),
             "split": (f"{split!r}", lambda row, _: str(row.get(split))),
             "identity": (f"{self._kind} {image!r}", lambda row, _: self._identity(row)),
             "id": (f"{self._kind} {image!r} {self._id!r}", self._record_id),
@@ -365,6 +388,9 @@ class RecordsSource(row_records.RowRecords):
         if self._first is not None:
             # runs from before rows were joined had other records
             options.append("joined")
+        if self._is_respelled:
+            # runs from before had an image for each spelling
+            options.append("files")
         if self._caption_weights:
             options.append(self._caption_weights)
         if self._negative_image:

@@ -135,7 +135,9 @@ class RowRecords:
 
     def _candidate_paths(self, image: str) -> list[Path]:
         """Possible paths of a named image, the likeliest first."""
-        return [self._folder / image]
+        # a table from Windows
+        names = [image.replace("\\", "/"), image] if "\\" in image else [image]
+        return [self._folder / name for name in names]
 
     def _locate(self, image: str) -> Path:
         """The first candidate path that exists; the likeliest if none does."""
@@ -156,6 +158,8 @@ class RowRecords:
         if column not in row:
             raise DataError(f"{name} has no {column!r}; it has {list(row)}")
         value = cells.read_captions(row[column], column, name)
+        if isinstance(value, PackedImage):
+            raise DataError(f"{name}: {column!r} holds bytes that are no text; store it as text")
         if value is None:
             raise DataError(f"{name}: its {column!r} is null, or an empty cell")
         return value if isinstance(value, list) else [value]

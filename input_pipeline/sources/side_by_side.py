@@ -97,7 +97,7 @@ class SideBySideSource:
     def _usable(self, index: int) -> tuple[Record, Image.Image, list[str]]:
         """A record, its picture, and its captions without blank ones."""
         record = self._records[index]
-        captions = [text for text in record.captions if isinstance(text, str) and text.strip()]
+        captions = [text for text in record.captions if isinstance(text, str) and text]
         if record.image is None or not captions:
             raise DataError(f"record {record.id} has no image or no caption for side_by_side")
         return record, image_ops.open_rgb(record.image), captions
@@ -125,4 +125,4 @@ def _in_order(captions: list[str], rng: np.random.Generator) -> list[str]:
 
 
 def _sentences(pair: tuple[str, ...]) -> str:
-    return " ".join([f"{text.strip().rstrip('.')}." for text in pair])
+    return " ".join([f"{text.rstrip('.')}." for text in pair])

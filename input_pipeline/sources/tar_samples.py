@@ -35,7 +35,8 @@ def samples(
     """Samples of a tar, in order. KEY ends at the first dot, as in webdataset, or at the last one
     if nothing is called KEY.SUFFIX ("photo.1.jpg"); photo.1.mask.png is then ignored, too.
 
-    suffixes: of the parts beside the image; other files are ignored.   documents: the suffixes
+    suffixes: of the parts beside the image; other files, and those of macOS ("._NAME"), are
+    ignored.   documents: the suffixes
     among them whose content is read now.   digest: gets headers and documents.   advice: end of the
     message of the DataError for a tar that is cut.
     """
@@ -74,6 +75,9 @@ def samples(
                 whole = member.name.encode("utf-8", "surrogateescape")
                 whole = whole.decode("utf-8", "backslashreplace")
                 folder, slash, name = whole.removeprefix("./").rpartition("/")
+                # macOS writes one beside every file
+                if name.startswith("._"):
+                    continue
                 stem, _, suffix = name.partition(".")
                 key, kind = folder + slash + stem, kind_of(suffix)
                 if member.isfile() and kind:

@@ -58,3 +58,10 @@ def test_wrong_content_names_file_and_case(root):
     rewrite(root, files.ROWS[0], files.ROWS[1] | {"verb_neg": "yes"})
     with pytest.raises(DataError, match=r"svo_probes.csv: case 1: verb_neg is True or False"):
         svo_probes(root)
+
+
+def test_a_header_longer_than_a_field_can_be_is_named(root):
+    path = root / "svo_probes" / "svo_probes.csv"
+    path.write_text(f'"{"a" * 200_000}"\n' + path.read_text())
+    with pytest.raises(DataError, match=r"line \d of .*svo_probes\.csv: field larger"):
+        svo_probes(root)

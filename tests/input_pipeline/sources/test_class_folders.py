@@ -91,7 +91,7 @@ def test_labels_of_a_probe_go_by_the_names_of_the_classes(folder):
 
 
 def test_files_that_are_no_images_are_counted(folder, caplog):
-    for name in ("n01_cat/0.AVIF", "n02_dog/7.heic", "n02_dog/.DS_Store"):
+    for name in ("n01_cat/0.AVIF", "n02_dog/7.heic", "n02_dog/.DS_Store", "n01_cat/._0.JPEG"):
         (folder / "val" / name).touch()
     source = make_source("class_folders", "val", path=folder)
     assert [source[n].id for n in range(3)] == [

@@ -46,6 +46,14 @@ def test_every_sample_is_a_record_of_its_own_bytes(folder):
     assert more.fingerprint != source.fingerprint
 
 
+def test_files_that_macos_writes_beside_others_are_left_out(tmp_path):
+    (tmp_path / "._0.tar").write_bytes(b"attributes")
+    parts = {"jpg": b"1", "txt": b"first"}
+    write(tmp_path / "0.tar", {"._a": parts, "a": parts, "__MACOSX/._a": parts, "b/._a": parts})
+    source = open_tars(tmp_path)
+    assert [source[index].id for index in range(len(source))] == ["0/a"]
+
+
 def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder, caplog):
     success = {"status": "success", "caption": "yes"}
     write(

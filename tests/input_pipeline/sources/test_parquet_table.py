@@ -9,12 +9,13 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tests.support import miniature
+from tests.support import helpers, miniature
 from vlc_jax.configs import records as config_of_records
 from vlc_jax.configs.common import pretrained
 from vlc_jax.input_pipeline.images import image_ops, parquet_file
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source, row_keys, table_index, tables
+from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 ROWS, GROUP = 24, 5
 
@@ -96,7 +97,7 @@ def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
 def test_what_a_source_holds_does_not_grow_with_the_rows(tmp_path):
     sizes = []
     for rows in (100, 40_000):
-        columns = {"image": [b"1"] * rows, "caption": ["a"] * rows}
+        columns = {"image": [b"\xff"] * rows, "caption": ["a"] * rows}
         path = tmp_path / "a.parquet"
         parquet.write_table(pyarrow.table(columns), path, row_group_size=rows // 10)
         parquet_file._open.cache_clear(), parquet_file._ends.cache_clear()
@@ -152,3 +153,34 @@ def test_keys_of_a_folder_are_read_again_once_a_file_has_changed(tmp_path, monke
     monkeypatch.setattr(table_index, "_SMALL", 0)
     write(tmp_path / "set/a.parquet", start=1)
     assert (keys() != first).all()
+
+
+@pytest.mark.parametrize(
+    "kind", [pyarrow.binary(), pyarrow.large_binary(), pyarrow.binary(9), pyarrow.binary_view()]
+)
+def test_bytes_that_are_texts_are_read_as_texts(tmp_path, kind):
+    names = helpers.write_photos(tmp_path, 2)
+    columns = {
+        "image": pyarrow.array([name.encode().ljust(11, b"\0")[:11] for name in names]),
+        "caption": pyarrow.array([b"a dog".ljust(9, b"\0"), b"a caf\xc3\xa9\0\0"], kind),
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    source = RecordsSource(path=tmp_path / "a.parquet")
+    assert [source[n].captions for n in range(2)] == [["a dog"], ["a café"]]
+    assert [source[n].image.name for n in range(2)] == names
+    columns["caption"] = [b"\xff", b"\xfe"]
+    parquet.write_table(pyarrow.table(columns), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match="'caption' holds bytes that are no text"):
+        RecordsSource(path=tmp_path / "b.parquet")[0]
+
+
+def test_an_error_of_a_damaged_file_is_one_line(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.parquet")
+
+    def damaged(*args, **kwargs):
+        raise ValueError("a\nb\x1b[31m\x00c")
+
+    monkeypatch.setattr(parquet_file, "_parts", damaged)
+    with pytest.raises(DataError) as error:
+        parquet_file.read_rows(path)
+    assert str(error.value) == f"{path} is damaged: a b [31m c"

@@ -57,6 +57,33 @@ def test_holdout_divides_images_and_not_rows(folder):
     assert {again[i].image.name for i in range(len(again))} == names[1]
 
 
+SPELLINGS = ["./{}", "{folder}/{}", "here/{}", "deep/../{}", "here\\{}", "soft_{}", "hard_{}"]
+
+
+@pytest.mark.parametrize(("exact", "count"), [(10_000, 7), (0, 5)])
+def test_spellings_of_one_file_are_one_image(folder, monkeypatch, exact, count):
+    monkeypatch.setattr(holdout, "EXACT_ROWS", exact)
+    (folder / "here").symlink_to(folder)
+    (folder / "deep").mkdir()
+    for name in image_names(RecordsSource(path=write(folder, "jsonl"))):
+        (folder / f"soft_{name}").symlink_to(name)
+        (folder / f"hard_{name}").hardlink_to(folder / name)
+    rows = [
+        row | {"image": spelling.format(row["image"], folder=folder)}
+        for spelling in ("{}", *SPELLINGS[:count])
+        for row in table()
+    ]
+    options = {"path": write_jsonl(folder / "a.jsonl", rows), "holdout": 0.3}
+    train, held = (RecordsSource(split, **options) for split in ("train", "validation"))
+    assert len(train) + len(held) == 12
+    assert {len(source[0].captions) for source in (train, held)} == {count + 1}
+    assert sum(train.images_per_split().values()) == 12
+    plain = RecordsSource("validation", path=folder / "captions.jsonl", holdout=0.3)
+    assert image_names(held) == image_names(plain)
+    (folder / "no.txt").write_text("p03.jpg\n")
+    assert len(RecordsSource("all", exclude=folder / "no.txt", **options)) == 11
+
+
 def image_names(source):
     return {source[i].image.name for i in range(len(source))}
 

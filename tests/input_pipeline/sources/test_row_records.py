@@ -95,6 +95,13 @@ LISTS = {
     '["a dog", "a cat \\ud83d\\ude00"]': ["a dog", "a cat 😀"],  # JSON, as most libraries escape it
     "['a dog', \"a cat's tail\"]": ["a dog", "a cat's tail"],
     "['a dog' 'it says \"hi\"'\n \"a cat's\"]": ["a dog", 'it says "hi"', "a cat's"],  # an array
+    "<ArrowStringArray>\n['a dog', 'b cat']\nLength: 2, dtype: str": ["a dog", "b cat"],
+    "[np.str_('a dog'), np.str_(\"b's\")]": ["a dog", "b's"],
+    "array(['a (dog)', 'b <NA>'], dtype=object)": ["a (dog)", "b <NA>"],
+    "('a dog',)": ["a dog"],
+    "{'a dog', 'b'}": ["a dog", "b"],
+    "('Hello') is written there": ["('Hello') is written there"],
+    "STOP('a')": ["STOP('a')"],
     '["one"]': ["one"],
     "[]": [],
     "[a man] in a [hat]": ["[a man] in a [hat]"],
@@ -111,11 +118,36 @@ def test_a_cell_that_is_a_list_holds_the_captions_of_the_image(folder, cell, kin
     assert RecordsSource(path=path)[0].captions == LISTS[cell]
 
 
-def test_a_list_of_captions_that_is_cut_short_is_damage(folder):
-    path = write_delimited(folder / "a.csv", [{"image": "p00.jpg", "caption": "['a dog', 'a c"}])
-    source = RecordsSource(path=path)
-    with pytest.raises(DataError, match=r"row 1 of .* 'caption' is not a list"):
-        source[0]
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("['a dog', 'a c", "'caption' is not a list: unterminated string literal"),
+        ("['a dog", "'caption' is not a list"),
+        ("['a dog' 'b' ... 'c']", "cut short"),
+        ("<ArrowStringArray>\n['a', 'b', ...\n 'z']\nLength: 300, dtype: str", "cut short"),
+        ("0    a dog\n1    b\ndtype: object", "'caption' is not a list: invalid syntax"),
+        ("['a dog', nan]", "a caption is text; got .'a dog', None"),
+        ("['a dog' nan]", "a caption is text"),
+        ("<StringArray>\n['a', <NA>]\nLength: 2, dtype: string", "a caption is text"),
+        ("[None]", "a caption is text"),
+        ("b'a dog'", "a caption is text"),
+    ],
+)
+def test_a_list_of_captions_that_is_not_whole_is_damage(folder, cell, reason):
+    path = write_delimited(folder / "a.csv", [{"image": "p00.jpg", "caption": cell, "not": cell}])
+    for columns in ({}, {"caption_column": "image", "negatives_column": "not"}):
+        with pytest.raises(DataError, match="row 1 of") as error:
+            print(RecordsSource(path=path, **columns)[0])
+        if not columns:
+            error.match(reason)
+
+
+def test_white_space_at_the_ends_of_texts_is_no_part_of_them(folder):
+    row = {"image": "p00.jpg", "caption": ["a red square\r\n", "\u3000b\n c"]}
+    path = write_jsonl(folder / "a.jsonl", [row | {"no": [[" x "], []], "yes": ["y\n"]}])
+    record = RecordsSource(path=path, negatives_column="no", positives_column="yes")[0]
+    assert record.captions == ["a red square", "b\n c"]
+    assert (record.negatives, record.positives) == ([["x"], []], [["y"]] * 2)
 
 
 def one_record(tmp_path, row, **options):

@@ -206,6 +206,8 @@ def test_columns_are_separated_by_what_the_header_has(folder, caplog, suffix, be
             "row 1 of .* comma behind the object",
         ),
         ("a.csv", "image,caption".encode("utf-16-be"), "holds no rows"),
+        ("a.csv", b"sep=;\r\nimage;caption\r\na.jpg;b\r\n", "first line, 'sep=;', is for Excel"),
+        ("a.csv", b"image,caption\ra.jpg,b\r", "lines end with .* alone, from line 1 on"),
     ],
 )
 def test_a_table_without_a_readable_row_says_why(tmp_path, name, content, words):
