@@ -37,10 +37,10 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
     duplicates = pretrained.DUPLICATES[args.data]
     with config.unlocked():
         # The mean of three cross-entropies: of images and of captions, half of NegCLIP's loss each,
-        # and of distractors.
+        # and of distractors. Captions are contrasted with the distractors, too.
         config.losses = ConfigDict(
             {
-                "negclip": default.loss(2 / 3, duplicates=duplicates, rows=(0, 2)),
+                "negclip": default.loss(2 / 3, duplicates=duplicates, rows=(0, 2), all_images=True),
                 "distractors": default.loss(
                     1 / 3,
                     duplicates=duplicates,

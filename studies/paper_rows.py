@@ -365,13 +365,11 @@ OF_BLIP = tuple(  # as ARO's code scores it
     )
     for data in ("Flickr30k", "COCO")
 )
-OF_XVLM = tuple(  # as What'sUp's code scores it
-    Row(model, run, given, config=config, flags=("--config.model.head.scores=both",), papers=papers)
-    for model, run, given, config, papers in (
-        ("XVLM-16M", "xvlm", "xvlm", "eval/all:family=xvlm", OF_SIZES),
-        ("XVLM-COCO", "xvlm_coco", "xvlm_coco", "eval/all:family=xvlm", ()),
-        ("XVLM-16M + finetuning", "xvlm_ft", "xvlm_llava", "xvlm_ft:data=llava", ()),
-    )
+_ITM_AND_ITC = {"config": "eval/all:family=xvlm", "flags": ("--config.model.head.scores=both",)}
+OF_XVLM = (  # the pretrained ones as What'sUp's code scores them
+    Row("XVLM-16M", "xvlm", "xvlm", **_ITM_AND_ITC, papers=OF_SIZES),
+    Row("XVLM-COCO", "xvlm_coco", "xvlm_coco", **_ITM_AND_ITC),
+    Row("XVLM-16M + finetuning", "xvlm_ft", "xvlm_llava", config="xvlm_ft:data=llava"),
 )
 OF_DCSM = (  # in the wordings of its evaluation
     *(

@@ -315,6 +315,21 @@ CHOSEN = {
             ),
         )
     },
+    # the paper's finetuning, and X-VLM's own
+    **{
+        f"xvlm_ft:data={data}": {
+            "frozen": frozen,
+            "batch_size": batch,
+            "epochs": epochs,
+            "optimizer.learning_rate": rate,
+            "optimizer.weight_decay": 0.01,
+            "optimizer.warmup_steps": pytest.approx(epochs * examples / batch / 10, abs=1),
+        }
+        for data, frozen, batch, epochs, rate, examples in (
+            ("llava", ("image",), 128, 5.0, 1e-5, 1_182_738),
+            ("coco", (), 160, 50.0, 3e-5, 113_287),
+        )
+    },
     **{
         f"pacl:data={where},text_encoder=a/texts.npy": {
             "text.tokenizer": "vectors",

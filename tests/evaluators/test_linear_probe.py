@@ -84,15 +84,24 @@ def clusters(classes, images, width=12, seed=0):
     return x / np.linalg.norm(x, axis=1, keepdims=True), y + (y > 0)
 
 
-@pytest.mark.parametrize("c", [0.1, 100.0])
-def test_the_regression_of_an_accelerator_is_scikit_learns(c):
-    x, y = clusters(4, 230)
+@pytest.mark.parametrize(("c", "large"), [(1e3, 0), (1e4, 0), (1e3, linear_probe.LARGE)])
+def test_a_probe_predicts_as_the_minimum_of_the_loss(monkeypatch, c, large):
+    monkeypatch.setattr(linear_probe, "LARGE", large)
+    for width, classes in ((12, 10), (64, 20)):  # classes overlap, or planes part them
+        (x, y), (new, _) = (clusters(classes, n, width, seed) for n, seed in ((400, 0), (600, 1)))
+        exact = LogisticRegression(C=c, tol=1e-10, solver="newton-cg", max_iter=10_000).fit(x, y)
+        assert (exact.score(x, y) == 1) == (width == 64)
+        assert (linear_probe._fit(x, y, c).predict(new) == exact.predict(new)).all()
+
+
+def test_the_regression_of_an_accelerator_is_scikit_learns():
+    (x, y), c = clusters(4, 230), 0.1
     exact = LogisticRegression(C=c, max_iter=5000, tol=1e-9).fit(x, y)
     probe = logistic.fit(x, y, c, tolerance=1e-6, steps=1000, block=100)
     np.testing.assert_array_equal(probe.classes_, exact.classes_)
     new, _ = clusters(4, 50, seed=1)
     expected = exact.predict_log_proba(new)
-    np.testing.assert_allclose(probe.predict_log_proba(new), expected, atol=0.02 * c**0.5)
+    np.testing.assert_allclose(probe.predict_log_proba(new), expected, atol=1e-5)
     assert (probe.predict(new) == exact.predict(new)).all()
     other = logistic.fit(x, y, 3 * c, tolerance=1e-6, steps=1000)
     assert np.abs(other.predict_log_proba(new) - expected).max() > 0.1

@@ -106,12 +106,14 @@ def outputs(batch):
             logit_scale=batch["logit_scale"],
             negative_text=types.TextFeatures(batch["teacher_negative"]),
             view_logits=types.ViewLogits(
-                batch["teacher_image"][:, :3], batch["teacher_negative"][..., :3]
+                batch["teacher_image"][:, :3],
+                batch["teacher_negative"][..., :3],
+                batch["teacher_text"][:, :3],
             ),
         ),
         # three prototypes; a teacher reads the first two arrays, a student the others
         view_logits=types.ViewLogits(
-            image[:, :3], negative[..., :3], positive[..., :3], negative[..., :3]
+            image[:, :3], negative[..., :3], image[:, :3], positive[..., :3], negative[..., :3]
         ),
         centres={name: jnp.array(oracle.CENTRE) for name in losses.CENTRED},
         thresholds=jnp.array(oracle.THRESHOLDS),

@@ -11,6 +11,7 @@ from scipy import special
 from tests.losses import oracle
 from tests.losses.conftest import contract, outputs
 from vlc_jax import errors, losses
+from vlc_jax.configs import conclip
 from vlc_jax.losses import masks, svlc
 
 LOSSES = [name for name in losses.LOSSES if name not in oracle.LOCAL]
@@ -18,6 +19,7 @@ WITH_TEXTS = tuple(name for name in LOSSES if losses.LOSSES[name].needs)
 OF_TEXTS = {"intra_modal", "text_grounded", "paraphrase"}  # which compare texts with texts
 KINDS = ("negative", "positive")
 TILED = ("negclip", "sigmoid_negatives")  # also chunked, and over devices
+SOME_ROWS = {"negclip": {"rows": (0, 2), "all_images": True}}
 EMBEDDINGS = ("image", "text", "negative", "positive")
 SCORES = [f"{own}{kind}scores" for own in ("", "own_") for kind in ("", "negative_", "positive_")]
 # smoothed labels have a best probability below 1, beyond which the signs of the slopes change
@@ -184,6 +186,41 @@ def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch, total):
     np.testing.assert_allclose(value, total("negclip", batch, rows=(0, 2)) + 2 * found, rtol=1e-6)
 
 
+@jax.jit
+def _conclip(batch):
+    return losses.total(
+        conclip.get_config("data=scenes").losses.to_dict(), outputs(batch), contract(batch)
+    )[0]
+
+
+def test_conclip_is_the_mean_of_the_three_cross_entropies_of_its_authors(batch):
+    def cost(anchors, options):
+        rows = special.logsumexp(7.0 * anchors @ options.T, axis=1)
+        return np.mean(rows - 7.0 * np.sum(anchors * options[: len(anchors)], axis=1))
+
+    image, text, hard = (batch[key].astype(float) for key in ("image", "text", "negative"))
+    has = batch["mask"][:, None] & batch["negative_mask"]
+    x, t, distractors, denials = image[:19:2], text[:19:2], image[1:19:2], text[1:19:2]
+    costs = [
+        cost(x, np.concatenate([t, hard[::2][has[::2]]])),
+        cost(t, np.concatenate([x, distractors])),
+        cost(distractors, np.concatenate([denials, hard[1::2][has[1::2]]])),
+    ]
+    np.testing.assert_allclose(_conclip(batch), np.mean(costs), rtol=1e-5)
+
+    # one triplet, cosines x.t = 1, x'.t = .9 and x.n = .5: the value of the released code
+    only = {key: np.copy(x) for key, x in batch.items()}
+    only |= {"mask": np.arange(24) < 2, "logit_scale": np.float32(10.0)}
+    only["negative_mask"] = np.tile([True, False, False], (24, 1))
+    angles = np.arccos([[1.0, 0.9], [1.0, 0.5]])
+    image, text = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    for key in ("image", "text", "negative"):
+        only[key][:2] = 0.0
+    only["image"][:2, :2], only["text"][:2, :2] = image, text
+    only["negative"][:2, 0, :2] = text[::-1]
+    np.testing.assert_allclose(_conclip(only), 0.479997, atol=1e-6)
+
+
 def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, every_loss, total):
     mask = counted("svlc_negative", repeated)
     assert mask[5]
@@ -237,12 +274,13 @@ def assert_close(found, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["infonce", "sigmoid", *TILED])
 def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
-    expected = gradient(name, repeated, duplicates="mask")
+    given = {"duplicates": "mask", **SOME_ROWS.get(name, {})}
+    expected = gradient(name, repeated, **given)
     for how in (
         {"implementation": "chunked", "chunk": 5},
         {"implementation": "ring", "mesh": make_mesh(4, 2)},
     ):
-        assert_close(gradient(name, repeated, duplicates="mask", **how), expected)
+        assert_close(gradient(name, repeated, **given, **how), expected)
 
 
 @pytest.mark.devices

@@ -70,7 +70,7 @@ def test_the_gradient_is_the_numpy_formulas_and_none_reaches_the_teacher(all_out
     slope = (mean(1e-5) - mean(-1e-5)) / 2e-5
     assert abs(slope) > 0.05
     np.testing.assert_allclose(np.sum(direction * found), slope, rtol=1e-5)
-    for still in (slopes.teacher.view_logits[:2], slopes.centres):
+    for still in (slopes.teacher.view_logits[:3], slopes.centres):
         assert not any(np.any(x) for x in jax.tree.leaves(still))
 
 
@@ -83,8 +83,11 @@ def test_the_next_centre_is_a_moving_average_of_the_teachers_logits_of_real_rows
     }
     call = jax.jit(lambda o, mask: losses.centres(terms, o, {"mask": mask}))
     found = call(all_outputs, batch["mask"])
-    for name, momentum in (("self_distill", 0.75), ("masked_patches", 0.9)):
-        logits = batch[LOGITS[name][1]][batch["mask"]][..., :3].reshape(-1, 3)
+    for name, key, momentum in (
+        ("self_distill", "teacher_image", 0.75),
+        ("masked_patches", "teacher_text", 0.9),  # of all patches
+    ):
+        logits = batch[key][batch["mask"]][:, :3]
         expected = momentum * np.array(oracle.CENTRE) + (1 - momentum) * logits.mean(axis=0)
         np.testing.assert_allclose(found[name], expected, rtol=1e-5)
     # a batch of padding alone has no mean

@@ -122,6 +122,10 @@ def test_a_local_loss_is_its_formula_on_the_heads_second_scores(all_outputs, nam
         ({"mine": {"loss": "infonce", "weight": 1.0, "negative_range": (0, 1)}}, "mine reads no"),
         ({"infonce": {"weight": 1.0, "missing": "keep"}}, "infonce reads no .* its missing out"),
         ({"negclip": {"weight": 1.0, "missing": "kept"}}, "did you mean 'keep'"),
+        (
+            {"infonce": {"weight": 1.0, "direction": "image_to_text", "all_images": True}},
+            "all_images is about the sum over images.* direction 'both'",
+        ),
         ({"paraphrase": {"weight": 1.0, "margin": -0.1}}, "margin of paraphrase .*; got -0.1"),
         ({"infonce": {}}, "needs a weight"),
         ({"infonce": {"weight": -1.0}}, "needs a weight from 0 on"),

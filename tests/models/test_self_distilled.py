@@ -70,7 +70,9 @@ def test_a_teacher_and_its_student_compare_the_same_patches(start):
     assert outputs.view_logits.crops is None
     assert outputs.view_logits.masked is None
     expected = np.take_along_axis(every, MASKED[:, :, None], axis=1)
-    np.testing.assert_allclose(forward(batch).view_logits.patches, expected, atol=1e-5)
+    found = forward(batch).view_logits
+    np.testing.assert_allclose(found.patches, expected, atol=1e-5)
+    np.testing.assert_allclose(found.mean_patch, every.mean(axis=1), atol=1e-6)
 
 
 def test_a_crop_is_a_smaller_image_whose_positions_lie_between_those_of_the_grid(start):

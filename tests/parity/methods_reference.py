@@ -154,11 +154,12 @@ def tripletclip(model, batch: dict) -> torch.Tensor:
 
 
 def conclip(model, batch: dict) -> torch.Tensor:
-    """Images against captions and negatives, captions against images, distractors, the odd rows,
-    against their captions and negatives: the mean of three cross-entropies."""
+    """Images against captions and negatives, captions against images and distractors, the odd rows,
+    and distractors against their captions and negatives: the mean of three cross-entropies."""
     image, text = embed_image(model, batch["image"]), embed_text(model, batch["text"])
     scale, labels = model.logit_scale.exp(), torch.arange(BATCH // 2)
-    costs = [F.cross_entropy(scale * text[::2] @ image[::2].T, labels)]
+    images = torch.cat([image[::2], image[1::2]])
+    costs = [F.cross_entropy(scale * text[::2] @ images.T, labels)]
     for place in (0, 1):
         has = batch["negative_mask"][place::2]
         wrong = embed_text(model, batch["negative_text"][place::2][has])

@@ -50,6 +50,7 @@ ARGUMENTS = {
             "configs/conclip.py:data=coco",
             "configs/clic.py:data=coco",
             "configs/siglip_ft.py",
+            "configs/xvlm_ft.py:data=llava",
             "configs/llava/clip_ft.py",
         ],
         ",weights=ViT.pt",

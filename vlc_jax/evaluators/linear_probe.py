@@ -25,7 +25,8 @@ from vlc_jax.input_pipeline.record import DataError
 CS = tuple(10.0**exponent for exponent in range(-2, 5))
 # limit of L-BFGS; enough for features of unit length at the largest C
 STEPS = 1000
-# largest entry of the gradient of the mean loss at which L-BFGS stops; scikit-learn's
+# largest entry of the gradient of the mean loss at which L-BFGS stops, divided by C above 1:
+# scikit-learn's, at which a probe of C = 1,000 is far from the minimum
 TOLERANCE = 1e-4
 # features times classes from which the accelerator computes the loss: some core seconds per step
 LARGE = 2 * 10**9
@@ -105,7 +106,7 @@ def _fit(x: np.ndarray, y: np.ndarray, c: float) -> Any:
     classes = len(np.unique(y))
     # The gradient of the mean loss is smaller with more classes: at 1e-4 a probe of ImageNet would
     # end before its first step.
-    tolerance = min(TOLERANCE, 10 * TOLERANCE / classes)
+    tolerance = min(TOLERANCE, 10 * TOLERANCE / classes) / max(1.0, c)
     if x.size * classes >= LARGE and classes > 2:
         return logistic.fit(x, y, c, tolerance, STEPS)
     with warnings.catch_warnings():

@@ -291,9 +291,8 @@ def centres(
         if (options := options_of(name, config_losses)) is not None:
             rows = options.get("rows", (0, 1))
             pair_masks = masks.pair_masks(_complete(outputs, batch or {}), rows=rows)
-            _, logits, centre = LOSSES[name].inputs(outputs, pair_masks)
-            momentum = options["centre_momentum"]
-            found[name] = teacher.next_centre(centre, logits, pair_masks.mask, momentum)
+            momentum, given = options["centre_momentum"], inputs.centred(outputs, name)
+            found[name] = teacher.next_centre(*given, pair_masks.mask, momentum)
     return found
 
 

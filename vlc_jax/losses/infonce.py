@@ -13,10 +13,15 @@ captions; ours is the loss of the global batch on any number of devices.
 direction=image_to_text: only the first term, without the factor 1/2, as query embedders are trained
 (VLM2Vec): loss_i = logsumexp_j(s_ij) - s_ii.
 
+all_images: the logsumexp over images runs over those of all rows, hard images included, also where
+`rows` takes only some rows of the batch (CoN-CLIP, whose distractors are candidates of a caption).
+
 Three implementations with the same values and gradients: `dense` takes the whole score matrix,
 `chunked` computes a few rows of it at a time, `ring` one tile per device at a time, with the texts
 sent around. Examples whose mask is False are padding: no row, no column, value 0.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -31,9 +36,15 @@ from vlc_jax.types import Scalar
 DIRECTIONS = ("both", "image_to_text")
 
 
-def check(direction: str) -> None:
-    """Raises UsageError unless `direction` is one of DIRECTIONS."""
+def check(direction: str, all_images: bool) -> None:
+    """Raises UsageError unless `direction` is one of DIRECTIONS, and sums over images if the images
+    are to be all."""
     errors.known("direction of a contrastive loss", direction, DIRECTIONS)
+    if all_images and direction != "both":
+        raise errors.UsageError(
+            f"all_images is about the sum over images, which direction {direction!r} lacks: leave "
+            "all_images out, or take direction 'both'"
+        )
 
 
 def dense(
@@ -43,6 +54,7 @@ def dense(
     negative_scores: Float[Array, "batch batch negatives"] | None = None,
     *,
     direction: str = "both",
+    all_images: bool = False,
 ) -> Float[Array, " batch"]:
     """InfoNCE per example from all scores; under jit over sharded arrays it is the global loss.
 
@@ -51,10 +63,11 @@ def dense(
     # float32: logits reach 100, where bfloat16 has steps of 0.5
     pair_masks = masks.of_scores(pair_masks, scores, negative_scores)
     logits = logit_scale * scores.astype(jnp.float32)
-    rows, columns = _logsumexps(logits, masks.captions(pair_masks, pair_masks))
+    images = masks.all_images(pair_masks) if all_images else pair_masks
+    rows, columns = _logsumexps(logits, masks.captions(images, pair_masks))
     if negative_scores is not None:
         negative_logits = logit_scale * negative_scores.astype(jnp.float32)
-        is_negative = masks.negatives(pair_masks, pair_masks)
+        is_negative = masks.negatives(images, pair_masks)
         rows = jnp.logaddexp(rows, _negative_logsumexp(negative_logits, is_negative))
     sums = _directed(rows, columns, direction)
     return jnp.where(pair_masks.mask, sums - jnp.diag(logits), 0.0)
@@ -67,12 +80,14 @@ def chunked(
     *,
     chunk: int,
     direction: str = "both",
+    all_images: bool = False,
 ) -> Float[Array, " batch"]:
     """InfoNCE per example from unit-length embeddings, `chunk` images at a time.
 
     Memory is chunk x batch instead of batch x batch; the backward pass computes the logits again.
     """
-    sums = tiles.over_chunks(_tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
+    tile = functools.partial(_tile, all_images)
+    sums = tiles.over_chunks(tile, tiles.LOGSUMEXP, chunk, image, texts, logit_scale)
     return _from_sums(sums, image, texts, logit_scale, direction)
 
 
@@ -84,6 +99,7 @@ def ring(
     mesh: Mesh | AbstractMesh,
     axes: tuple[str, ...],
     direction: str = "both",
+    all_images: bool = False,
 ) -> Float[Array, " batch"]:
     """InfoNCE per example of a batch sharded over the mesh `axes`, with no all-gather.
 
@@ -95,19 +111,22 @@ def ring(
     def local(
         ring: tiles.Ring, image: jax.Array, texts: tiles.Texts, scale: jax.Array
     ) -> jax.Array:
-        sums = tiles.over_ring(_tile, tiles.LOGSUMEXP, ring, image, texts, scale)
+        tile = functools.partial(_tile, all_images)
+        sums = tiles.over_ring(tile, tiles.LOGSUMEXP, ring, image, texts, scale)
         return _from_sums(sums, image, texts, scale, direction)
 
     return tiles.on_ring(local, mesh, axes, image, texts, logit_scale)
 
 
 def _tile(
+    all_images: bool,
     image: Float[Array, "images embed"],
     pair_masks: masks.PairMasks,
     texts: tiles.Texts,
     logit_scale: Scalar,
 ) -> tuple[Float[Array, " images"], Float[Array, " texts"]]:
     """The logsumexp of the rows and of the columns of one tile of logits."""
+    pair_masks = masks.all_images(pair_masks) if all_images else pair_masks
     logits = logit_scale * tiles.scores(image, texts.text)
     rows, columns = _logsumexps(logits, masks.captions(pair_masks, texts.pair_masks))
     if texts.negative_text is not None:
@@ -127,7 +146,7 @@ def _negative_logsumexp(logits: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def _directed(rows: jax.Array, columns: jax.Array, direction: str) -> jax.Array:
-    check(direction)
+    errors.known("direction of a contrastive loss", direction, DIRECTIONS)
     return rows if direction == "image_to_text" else (rows + columns) / 2
 
 

@@ -141,6 +141,13 @@ def masked_patches(o: types.Outputs, m: masks.PairMasks) -> tuple[jax.Array, ...
     return logits, _view_logits(_teacher(o)).patches, _centre(o, "masked_patches")
 
 
+def centred(o: types.Outputs, name: str) -> tuple[jax.Array, jax.Array]:
+    """The centre of a loss, and the teacher's logits of which the next one takes the mean: for
+    `masked_patches` of all patches, masked or not, as in iBOT's released code."""
+    logits = _view_logits(_teacher(o))
+    return _centre(o, name), logits.image if name == "self_distill" else logits.mean_patch
+
+
 def _view_logits(o: types.Outputs) -> types.ViewLogits:
     if o.view_logits is None:
         raise errors.UsageError(

@@ -43,6 +43,7 @@ class PairMasks(NamedTuple):
     `mask` is False on padding rows of the batch, `negative_mask` and `positive_mask` where an
     example lacks a hard text; `index` is the row in the batch. Without `hashes` no pair is taken
     for a duplicate. `image` is a 64-bit hash of the example's image; None: all images differ.
+    `image_mask` is `mask` before `rows` of a loss leaves rows out; None: `mask`.
     """
 
     mask: Bool[Array, " batch"]
@@ -51,6 +52,7 @@ class PairMasks(NamedTuple):
     positive_mask: Bool[Array, "batch positives"] | None = None
     hashes: Hashes | None = None
     image: UInt32[Array, "batch 2"] | None = None
+    image_mask: Bool[Array, " batch"] | None = None
 
 
 def complete(batch: int, negatives: int | None = None, positives: int | None = None) -> PairMasks:
@@ -159,9 +161,16 @@ def pair_masks(
             negative_mask = jnp.ones(negative_mask.shape, bool)
         negative_mask &= is_in_range[None]
     hard, index = (negative_mask, batch.get("positive_mask")), jnp.arange(len(mask))
+    image_mask = mask if rows[1] > 1 else None
     if rows[1] > 1:
         mask = mask & (index % rows[1] == rows[0])
-    return PairMasks(mask, index, *hard, hashes, batch.get("id"))
+    return PairMasks(mask, index, *hard, hashes, batch.get("id"), image_mask)
+
+
+def all_images(pair_masks: PairMasks) -> PairMasks:
+    """The masks of images with those that `rows` leaves out."""
+    image_mask = pair_masks.mask if pair_masks.image_mask is None else pair_masks.image_mask
+    return pair_masks._replace(mask=image_mask)
 
 
 def text_hash(

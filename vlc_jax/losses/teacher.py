@@ -193,7 +193,7 @@ def masked_patches(
 
 def next_centre(
     centre: Float[Array, " prototypes"],
-    teacher: Float[Array, "batch *axes prototypes"],
+    teacher: Float[Array, "batch prototypes"],
     mask: Bool[Array, " batch"],
     momentum: float,
 ) -> Float[Array, " prototypes"]:
@@ -201,8 +201,8 @@ def next_centre(
 
     mask: True on examples that count; without any the centre stays.
     """
-    means = jax.lax.stop_gradient(teacher).reshape(len(teacher), -1, len(centre)).mean(axis=1)
-    total, count = jnp.where(mask[:, None], means, 0.0).sum(axis=0), mask.sum()
+    logits, count = jax.lax.stop_gradient(teacher), mask.sum()
+    total = jnp.where(mask[:, None], logits, 0.0).sum(axis=0)
     return jnp.where(
         count > 0, momentum * centre + (1 - momentum) * total / jnp.maximum(count, 1), centre
     )

@@ -27,13 +27,17 @@ class Projection(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Float[Array, "*axes embed"]) -> Float[Array, "*axes prototypes"]:
+    def __call__(
+        self, x: Float[Array, "*axes embed"], *, is_mean: bool = False
+    ) -> Float[Array, "... prototypes"]:
+        """is_mean: of the last axis but one the mean of the cosines, linear in the unit vectors."""
         init = nn.initializers.truncated_normal(0.02)
         for index, width in enumerate((self.hidden, self.hidden, self.bottleneck)):
             x = jax.nn.gelu(x, approximate=False) if index else x
             x = layers.Dense(width, dtype=self.dtype, kernel_init=init, name=f"dense_{index}")(x)
         shape = (self.prototypes, self.bottleneck)
-        units = (layers.l2_normalize(each) for each in (x, self.param("prototypes", init, shape)))
+        units = [layers.l2_normalize(each) for each in (x, self.param("prototypes", init, shape))]
+        units[0] = units[0].mean(axis=-2) if is_mean else units[0]
         # highest: a teacher divides these cosines by a temperature of .04
         return jnp.einsum(
             "...e,pe->...p", *(unit.astype(self.dtype) for unit in units), precision="highest",
@@ -115,6 +119,7 @@ class SelfDistilled(heads.Head):
         return types.ViewLogits(
             image=self._of_pooled(image.pooled),
             patches=self.patch_projection(patches),
+            mean_patch=self.patch_projection(image.tokens, is_mean=True),
             crops=None if crops is None else self._of_pooled(crops),
             masked=masked,
         )

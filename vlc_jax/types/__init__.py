@@ -111,12 +111,14 @@ class ViewLogits(NamedTuple):
 
     image, patches: of the whole image, which a teacher sees; `patches` are those at
       `masked_patches` of the batch, all without this key.
+    mean_patch: the mean over all patches of the whole image.
     crops, masked: of its crops, and of its masked patches where only the others are visible, which
       a student sees; None if the batch has none.
     """
 
     image: Float[Array, "images prototypes"]
     patches: Float[Array, "images _ prototypes"]
+    mean_patch: Float[Array, "images prototypes"]
     crops: Float[Array, "images crops prototypes"] | None = None
     masked: Float[Array, "images masked prototypes"] | None = None
 
