@@ -12,7 +12,6 @@ import dataclasses
 import errno
 import hashlib
 import io
-import json
 import logging
 import math
 import os
@@ -105,7 +104,7 @@ class Job:
 
     def _marked(self, number: int, kind: str) -> Done | None:
         try:
-            content = json.loads(self._path(number, kind).read_bytes())
+            content = any_path.read_json(self._path(number, kind))
             return Done(**content | {"skipped": [tuple(each) for each in content["skipped"]]})
         except (OSError, ValueError, KeyError, TypeError):
             return None
