@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from vlc_jax.input_pipeline.record import DataError, path_below
 from vlc_jax.input_pipeline.stores import Folder
 
 # Between two copies: a killed host loses the rows of at most this time.
@@ -40,7 +41,7 @@ class Mirror:
         prefix: restricts the listing.
         """
         names = list(filter(includes, self.remote.list(prefix)))
-        check_no_parts(self.remote.name, names)
+        check_names(self.remote.name, names)
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(self._download_file, names))
 
@@ -110,9 +111,14 @@ class Mirror:
         del self._copied[name]
 
 
-def check_no_parts(where: str, names: Iterable[str]) -> None:
-    """Raises ValueError if a file below `where` is in parts, FILE.parts/OFFSET."""
+def check_names(where: str, names: Iterable[str]) -> None:
+    """Raises ValueError if a file below `where` is in parts, FILE.parts/OFFSET; DataError for a
+    name that leads out of a folder."""
     for name in names:
+        try:
+            path_below(Path(), name.rstrip("/"))
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
         if part := _PART.fullmatch(name):
             file = f"{where}/{part[1]}"
             raise ValueError(
