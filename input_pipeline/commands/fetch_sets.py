@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 import urllib.request
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.benchmarks.downloads import Download
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores import copies, hub, transfer
+from vlc_jax.input_pipeline.stores import copies, hub, transfer, zips
 
 RECORD = ".fetched.json"  # in ROOT: address -> sha256 and bytes of each file that was fetched
 _ARCHIVES = ".archives"  # in ROOT: archives until they are unpacked
@@ -180,23 +179,19 @@ def unpack(path: Path, folder: Path) -> None:
     """
     partial = path.with_name(f"{path.name}.unpacked")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        with zipfile.ZipFile(path) as opened:
-            size = sum(entry.file_size for entry in opened.infolist())
-            copies.check_room(path.name, partial, size)
-            # names with ".." and absolute ones are made relative
-            opened.extractall(partial)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        path.unlink()
-        raise DataError(f"{path}: {error}; it is removed: fetch it again") from error
+    zips.unpack(path, partial)
     inner = partial / folder.name
     if not inner.is_dir():
         others = [each for each in partial.iterdir() if each.name != "__MACOSX"]
         inner = others[0] if len(others) == 1 and others[0].is_dir() else partial
     for file in _files(inner):
         to = folder / file.relative_to(inner)
-        to.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise DataError(f"{error.filename} is a file where {path} has a folder") from error
+        if to.is_dir():
+            raise DataError(f"{to} is a folder where {path} has a file")
         # not a rename alone: folders of ROOT may be links to other disks
         shutil.move(file, to)
     shutil.rmtree(partial)
