@@ -247,6 +247,11 @@ def rename(path: AnyPath, name: str) -> None:
         path.rename(path.with_name(name))
 
 
+def opened(path: AnyPath) -> BinaryIO:
+    """The file, to be read from any position. Raises OSError unless it is a regular one."""
+    return path.open("rb") if isinstance(path, StorePath) else stores.open_regular(path)
+
+
 def read_json(path: AnyPath) -> Any:
     """The value in a JSON file. Raises OSError for one that is missing, large or no regular file,
     ValueError for any other content, or one that is nested deeply."""
