@@ -156,7 +156,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("kind", HEADERS)
 def test_headers_that_lie_are_no_tar(tmp_path, kind):
-    (tmp_path / "a.tar").write_bytes(HEADERS[kind] + bytes(1024))
+    (tmp_path / "a.tar").write_bytes(HEADERS[kind] + bytes(1024) * (kind != "sparse"))
     with pytest.raises(DataError, match=r"a\.tar is no whole tar"):
         open_tars(tmp_path)
 
