@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vlc_jax.input_pipeline.commands import binding_parts, check_parts, parts
+from vlc_jax.input_pipeline.commands import binding_parts, check_parts, parts, shard_job
 from vlc_jax.input_pipeline.record import DataError
 
 HOSTILE = {  # what lies where a file belongs
@@ -53,6 +53,14 @@ def test_a_folder_with_another_request_or_lock_is_refused(work, kind, tmp_path):
         with pytest.raises(OSError, match=f"lock{parts.PARTIAL}"):
             parts.run(work)
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("document", ["[1]", "[" * 100_000, '{"shard": {}, "images": {}}'])
+def test_a_mark_of_a_shard_by_a_stranger_is_none(tmp_path, document):
+    request = {"size": 8, "format": "png", "shard_size": 1}
+    job = shard_job.Job([0], tmp_path, request)
+    job._path(0, parts.DONE).write_text(document)
+    assert job.done(0) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"1", b'{"report": []}', b"[" * 100_000])
