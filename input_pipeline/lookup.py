@@ -70,10 +70,11 @@ def check_types(
             )
 
 
-def check_count(name: str, count: Any) -> None:
-    """Raises ValueError unless the option `name` is a whole number from 1 on, or None."""
-    if count is not None and not (_is_integer(count) and count >= 1):
-        raise ValueError(f"{name} is a whole number from 1 on; got {count!r}")
+def check_count(name: str, count: Any, most: float = math.inf) -> None:
+    """Raises ValueError unless the option `name` is a whole number from 1 to `most`, or None."""
+    if count is not None and not (_is_integer(count) and 1 <= count <= most):
+        end = "on" if most == math.inf else f"to {most:,}"
+        raise ValueError(f"{name} is a whole number from 1 {end}; got {count!r:.80}")
 
 
 def weights(name: str, values: Any) -> list[float]:

@@ -28,8 +28,8 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from launch import scheduler  # noqa: E402
 from vlc_jax.errors import ExitCode, UsageError, known  # noqa: E402
+from vlc_jax.input_pipeline import stores  # noqa: E402
 from vlc_jax.report import read_workdir  # noqa: E402
-from vlc_jax.run import workdir_files  # noqa: E402
 
 REQUEST = "sweep.json"  # settings of a sweep, in its folder
 RESTARTED = (ExitCode.INFRASTRUCTURE, ExitCode.HANG, ExitCode.PREEMPTED)
@@ -151,7 +151,7 @@ def keep_request(out: Path, request: dict[str, object]) -> None:
         os.link(file.name, path)
     except FileExistsError:
         try:
-            saved = workdir_files.parse_json(path.read_bytes())
+            saved = stores.parse_json(path.read_bytes())
             if not isinstance(saved, dict):
                 raise ValueError("it holds no JSON object")
         except ValueError as error:

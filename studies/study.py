@@ -38,7 +38,7 @@ from launch import scheduler  # noqa: E402
 from studies import real_models, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, keep, read_values, write_values  # noqa: E402
-from vlc_jax.run import workdir_files  # noqa: E402
+from vlc_jax.input_pipeline import stores  # noqa: E402
 
 # in the folder of a run that stores them
 FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
@@ -133,7 +133,7 @@ def _id(name: str, out: Path) -> str | None:
 
 def _saved_request(path: Path) -> dict[str, object]:
     try:
-        saved = workdir_files.parse_json(path.read_bytes())
+        saved = stores.parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); remove that folder") from error
     if not isinstance(saved, dict) or "id" not in saved:

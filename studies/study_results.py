@@ -19,7 +19,7 @@ import numpy as np
 import scipy.stats
 
 from studies import study_columns
-from vlc_jax.run import workdir_files
+from vlc_jax.input_pipeline import stores
 
 VALUES = "results.json"  # in the folder of results.md
 RECORD = "run"
@@ -332,7 +332,7 @@ def newest_result(folder: Path) -> dict | None:
         return None
     newest = max(steps, key=lambda path: int(path.stem))
     try:
-        result = workdir_files.parse_json(newest.read_bytes())
+        result = stores.parse_json(newest.read_bytes())
         metrics, names = result["metrics"], result.get("summary", ())
         chances = [metrics[name]["chance"] for name in names]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -26,6 +26,18 @@ class ExitCode(enum.IntEnum):
 
 # of an OSError: the storage is full or fails, and the program is right
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+# of an OSError that names its file: something else lies there, or nobody may write there
+PLACE_ERRORS = (
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ENODEV,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+)
 
 
 class UsageError(Exception):
@@ -91,5 +103,7 @@ def exit_code(error: BaseException) -> ExitCode | None:
         return ExitCode.OUT_OF_MEMORY
     if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
         return ExitCode.INFRASTRUCTURE
+    if isinstance(error, OSError) and error.errno in PLACE_ERRORS and error.filename:
+        return ExitCode.USAGE
     code = getattr(error, "exit_code", None)
     return None if code is None else ExitCode(code)

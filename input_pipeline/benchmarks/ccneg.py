@@ -6,15 +6,13 @@ the authors' code and other projects read.
 """
 
 import pickle
-import struct
-import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vlc_jax.input_pipeline.benchmarks import fields, published
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import zips
 
 FILE = "ccneg_preprocessed.pt"
 CASES = 40_000  # the authors evaluate on the last ones and train on the others
@@ -49,23 +47,6 @@ def ccneg(files: published.Files) -> Benchmark:
 
 
 _IMAGE = {"image": fields.image_name}
-# what reading a damaged zip or pickle raises; RuntimeError: an encrypted zip
-_DAMAGE = (
-    pickle.UnpicklingError,
-    zlib.error,
-    struct.error,
-    ArithmeticError,
-    zipfile.BadZipFile,
-    EOFError,
-    AttributeError,
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    RuntimeError,
-    MemoryError,
-    DataError,
-)
 
 
 class _Plain(pickle.Unpickler):
@@ -81,7 +62,7 @@ class _Plain(pickle.Unpickler):
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Rows with image, caption and negated; values that are no texts are refused later."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zips.open_zip(path) as archive:
             (member,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             with archive.open(member) as file:
                 document = _Plain(file).load()
@@ -95,7 +76,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
             }
             for image, row in rows
         ]
-    except _DAMAGE as error:
+    except (*zips.DAMAGE, MemoryError, DataError) as error:
         raise DataError(
             f"{path} is no file of torch.save with image_paths and annotations "
             f"(caption, sop_data): {error!s:.200}; {ORIGIN.how_to_get}"

@@ -15,6 +15,7 @@ from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
 from vlc_jax.input_pipeline.record import DataError, Record, Source, has_text_only
 from vlc_jax.input_pipeline.sources import image_files, prompt_texts
 
+_MOST = 10_000_000  # records of a benchmark: a generated source has any number
 # Metrics of zero-shot classification in result tables, the headline first (`metric`).
 _HEADLINES = {
     "accuracy": (),
@@ -271,7 +272,10 @@ def open_source(source: str, split: str, options: Mapping[str, Any]) -> Source:
 def first_records(records: Source, count: int | None) -> Iterator[tuple[int, Record]]:
     """Yields (index, record) of the first `count` records; None: all. Raises ValueError for 0."""
     lookup.check_count("count", count)
-    for index in range(len(records))[:count]:
+    indices = range(len(records))[:count]
+    if len(indices) > _MOST:
+        raise ValueError(f"a benchmark has at most {_MOST:,} records; got {len(indices):,}")
+    for index in indices:
         yield index, records[index]
 
 

@@ -36,6 +36,7 @@ VERSION = 1
 REPLACE_KINDS = ("size", "relation", "colour")
 SWAP_KINDS = ("attribute", "relation")
 
+_MOST = 100_000  # cases: more say no more, and each is drawn
 _HELD = {"validation": "held_validation", "test": "held"}
 _AXIS = {
     "left of": "left_right",
@@ -66,7 +67,7 @@ class Where:
 
     def __post_init__(self) -> None:
         lookup.check_known("split of an evaluation set", [self.split], _HELD)
-        lookup.check_count("count", self.count)
+        lookup.check_count("count", self.count, _MOST)
 
     @functools.cached_property
     def rules(self) -> World:

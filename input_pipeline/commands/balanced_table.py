@@ -8,12 +8,13 @@ import contextlib
 import dataclasses
 import functools
 import json
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import candidates_of, parts
@@ -21,7 +22,7 @@ from vlc_jax.input_pipeline.commands.candidates_of import CandidatesOf, Texts
 from vlc_jax.input_pipeline.hard_texts import balance
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores import progress
+from vlc_jax.input_pipeline.stores import any_path, progress
 
 # Of the image in tables; COCO's rows, and rows without such a column, are images.
 IMAGE_COLUMNS = ("image", "filepath")
@@ -67,7 +68,7 @@ class Fit:
     is_shown: bool = False
 
     def __call__(self, _: range) -> bytes:
-        """(Counts of each kind, kind -> Fitted), pickled."""
+        """Counts of each kind, kind -> Fitted; see `_saved`."""
         seed, total = self.candidates.seed, len(self.table)
         draw = np.random.default_rng(seed)
         sample = draw.choice(total, self.size, replace=False, shuffle=False)
@@ -79,7 +80,7 @@ class Fit:
             counts[name], fitter, choice = self._filtered(name, options, images)
             keys = [captions.keys[index] for index in indices]
             fitted[name] = Fitted(fitter, dict(zip(keys, choice.tolist(), strict=True)))
-        return pickle.dumps((counts, fitted))
+        return _saved(counts, fitted)
 
     def _filtered(
         self, name: str, options: Sequence[Sequence[str]], images: Sequence[str]
@@ -157,14 +158,39 @@ class Block:
 def fitted_of(fit: parts.Parts) -> tuple[dict[str, dict[str, Any]], dict[str, Fitted]]:
     """Result of a `Fit`. Raises OSError if it is not finished, DataError if it failed."""
     for _ in parts.contents(fit):
-        return _unpickled(fit.path(0), str(fit.done(0)))
+        return _restored(fit.path(0), str(fit.done(0)))
     raise ValueError("a work of no part")
 
 
 # a process reads it once, not for each block
 @functools.lru_cache(maxsize=1)
-def _unpickled(path: Path, _: str) -> Any:
-    return pickle.loads(path.read_bytes().partition(b"\n")[2])
+def _restored(path: Path, _: str) -> tuple[dict[str, dict[str, Any]], dict[str, Fitted]]:
+    with parts.parsing(path):
+        try:
+            arrays = safetensors.numpy.load(stores.read_file(path).partition(b"\n")[2])
+        except safetensors.SafetensorError as error:
+            raise ValueError(str(error)) from error
+        counts, fitted = stores.parse_json(arrays.pop("facts").tobytes())
+        return counts, {
+            name: Fitted(
+                balance.Filter.restored(
+                    rest, [arrays[key] for key in sorted(arrays) if key.startswith(f"{name}/")]
+                ),
+                choice,
+            )
+            for name, (choice, rest) in fitted.items()
+        }
+
+
+def _saved(counts: Mapping[str, Any], fitted: Mapping[str, Fitted]) -> bytes:
+    """Arrays of the filters, and the rest in JSON: a file in a folder of parts runs no code."""
+    arrays, facts = dict[str, np.ndarray](), dict[str, Any]()
+    for name, each in fitted.items():
+        rest, of_kind = each.filter.saved()
+        facts[name] = [each.choice, rest]
+        arrays |= {f"{name}/{number}": array for number, array in enumerate(of_kind)}
+    text = np.frombuffer(json.dumps([counts, facts]).encode(), np.uint8)
+    return safetensors.numpy.save({"facts": text, **arrays})
 
 
 def read(table: caption_files.Rows, numbers: Iterable[int]) -> Captions:
@@ -225,10 +251,10 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
     with progress.bar("balancing", total) as advance:
         _run(work, engine, advance)
     counts: dict[str, Any] = {}
-    with stores.replacing(out) as file:
+    with stores.replacing(out) as file, parts.parsing(folder):
         for content in parts.contents(work):
             head, _, rows = content.partition(b"\n")
-            candidates_of.add(counts, json.loads(head))
+            candidates_of.add(counts, stores.parse_json(head))
             file.write(rows.decode())
         for name, of_sample in fitted_of(fitted)[0].items():
             of_kind = counts["kinds"][name]
@@ -293,7 +319,7 @@ def _outside(sample: Sequence[Sequence[str]], seed: int) -> dict[str, float]:
 def _made(out: Path) -> dict[str, Any] | None:
     """Request and counts of a table of this command; None for any other file."""
     try:
-        made = json.loads(_beside(out).read_text("utf-8"))
+        made = any_path.read_json(_beside(out))
         return {"request": made["request"], "counts": made["counts"]}
     except (OSError, ValueError, TypeError, KeyError):
         return None

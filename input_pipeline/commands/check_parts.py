@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.input_pipeline import record_validation
+from vlc_jax.input_pipeline import record_validation, stores
 from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.input_pipeline.hard_texts import edit
 from vlc_jax.input_pipeline.loader import inspection
@@ -51,7 +51,7 @@ class Found:
 
     @classmethod
     def of_json(cls, content: bytes) -> "Found":
-        values = json.loads(content)
+        values = stores.parse_json(content)
         report = inspection.Report.of_json(values["report"])
         counts = {name: collections.Counter(values[name]) for name in ("phrases", "words")}
         return cls(report, values["captions"], **counts)
@@ -91,8 +91,9 @@ def look(
     with progress.bar("checking", function.number) as advance:
         parts.run(work, engine, advance)
     # of no records, in case there are none
-    results = map(Found.of_json, parts.contents(work))
-    result = functools.reduce(Found.merged, results, function.found(range(0)))
+    with parts.parsing(work.out):
+        results = map(Found.of_json, parts.contents(work))
+        result = functools.reduce(Found.merged, results, function.found(range(0)))
     # the next check looks again: files may have changed
     parts.remove(work.out)
     return result
@@ -108,14 +109,13 @@ def compare_shards(
     work = parts.Parts(damaged, out / "sha256", len(table), size, request)
     with progress.bar("comparing shards", len(table)) as advance:
         parts.run(work, engine, advance)
-    number, first = 0, ""
-    for content in parts.contents(work):
-        wrong = json.loads(content)
-        number += len(wrong)
-        first = first or "".join(f"{folder / name}: {why}" for name, why in [*wrong.items()][:1])
+    wrong = dict[str, str]()
+    with parts.parsing(work.out):
+        for content in parts.contents(work):
+            wrong |= stores.parse_json(content)
     parts.remove(work.out)
-    if number:
-        raise DataError(f"{number} of {len(table)} shards: {first}")
+    for name, why in wrong.items():
+        raise DataError(f"{len(wrong)} of {len(table)} shards: {folder / name}: {why}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,7 +48,8 @@ def _run(words: list[str]) -> int:
             parts.run(work, engine, advance)
         sizes = (work.path(number).stat().st_size for number in range(work.count))
         partial = out.with_name(f"{out.name}{parts.PARTIAL}")
-        number = binding_parts.merge(parts.contents(work), sum(sizes), folder, partial)
+        with parts.parsing(folder):
+            number = binding_parts.merge(parts.contents(work), sum(sizes), folder, partial)
     if not number:
         partial.unlink()
         raise DataError(f"{options.captions} holds no captions")

@@ -2,22 +2,21 @@
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 import urllib.request
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.benchmarks.downloads import Download
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores import copies, hub, transfer
+from vlc_jax.input_pipeline.stores import copies, hub, transfer, zips
 
 RECORD = ".fetched.json"  # in ROOT: address -> sha256 and bytes of each file that was fetched
 _ARCHIVES = ".archives"  # in ROOT: archives until they are unpacked
-_SECONDS = 30.0  # to wait for the answer of a server
 # Bytes of an unpacked archive of images per byte of the archive: photographs do not shrink.
 _UNPACKED = 1.1
 
@@ -93,16 +92,20 @@ _AS_IT_IS = {"Accept-Encoding": "identity"}
 def _ask(url: str) -> tuple[int, str]:
     """Size of a file in bytes, and a tag of its content."""
     request = urllib.request.Request(url, headers=_AS_IT_IS, method="HEAD")
+
+    def ask() -> Any:
+        with urllib.request.urlopen(request) as answer:
+            return answer.headers
+
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            headers = answer.headers
-    except urllib.error.HTTPError as error:
-        if error.code in (403, 404, 410):
-            raise ValueError(f"{url}: the file is gone ({error.code} {error.reason})") from error
-        raise stores.StoreError(f"{url}: {error}") from error
-    except (OSError, ValueError) as error:
-        raise stores.StoreError(f"{url}: {getattr(error, 'reason', error)}") from error
-    if not (headers["Content-Length"] or "").isdigit():
+        with transfer.connection_errors(url):
+            headers = transfer.limited(ask)
+    except stores.StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, urllib.error.HTTPError) and cause.code in (403, 404, 410):
+            raise ValueError(f"{url}: the file is gone ({cause.code} {cause.reason})") from error
+        raise
+    if not re.fullmatch("[0-9]{1,15}", headers["Content-Length"] or ""):
         raise ValueError(f"{url}: the server does not say how large the file is")
     return int(headers["Content-Length"]), headers["ETag"] or headers["Last-Modified"] or ""
 
@@ -176,23 +179,19 @@ def unpack(path: Path, folder: Path) -> None:
     """
     partial = path.with_name(f"{path.name}.unpacked")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        with zipfile.ZipFile(path) as opened:
-            size = sum(entry.file_size for entry in opened.infolist())
-            copies.check_room(path.name, partial, size)
-            # names with ".." and absolute ones are made relative
-            opened.extractall(partial)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        path.unlink()
-        raise DataError(f"{path}: {error}; it is removed: fetch it again") from error
+    zips.unpack(path, partial)
     inner = partial / folder.name
     if not inner.is_dir():
         others = [each for each in partial.iterdir() if each.name != "__MACOSX"]
         inner = others[0] if len(others) == 1 and others[0].is_dir() else partial
     for file in _files(inner):
         to = folder / file.relative_to(inner)
-        to.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise DataError(f"{error.filename} is a file where {path} has a folder") from error
+        if to.is_dir():
+            raise DataError(f"{to} is a folder where {path} has a file")
         # not a rename alone: folders of ROOT may be links to other disks
         shutil.move(file, to)
     shutil.rmtree(partial)

@@ -65,9 +65,11 @@ def _run(words: list[str]) -> int:
     size, out = options.sample or balanced_table.SAMPLE, Path(options.out)
     fit = balanced_table.Fit(rows, of, options.balance, size, is_shown=engine is None)
     counts = balanced_table.write(fit, out, engine)
-    # the filter prints how far texts give themselves away
-    print(*candidates_of.described(counts, {}), f"\nbalanced to {options.balance:g}:", sep="\n")
-    print(*balanced_table.described(counts, options.balance), f"table: {out}", sep="\n")
+    with parts.parsing(out.with_name(f"{out.name}.json")):
+        # the filter prints how far texts give themselves away
+        lines = [*candidates_of.described(counts, {}), f"\nbalanced to {options.balance:g}:"]
+        lines += balanced_table.described(counts, options.balance)
+    print(*lines, f"table: {out}", sep="\n")
     return 0
 
 

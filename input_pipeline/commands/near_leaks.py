@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup
+from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.input_pipeline.images import image_ops, perceptual_hash
@@ -117,7 +117,8 @@ class Join:
         content = self.hashes.content(records.start // self.hashes.size)
         if content is None:
             raise DataError("hashes are missing or damaged; the same command computes them")
-        rows = np.frombuffer(content, np.uint64).reshape(len(records), 1 + WORDS)
+        with parts.parsing(self.hashes.out):
+            rows = np.frombuffer(content, np.uint64).reshape(len(records), 1 + WORDS)
         lines = [f"{np.count_nonzero(rows[:, 0] == _UNREAD)}\n"]
         for position, matches in self.matches(rows).items():
             record = self.source[records[position]]
@@ -174,8 +175,9 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
         of_images = OfEvaluation(evaluation.images, threads)
         folder = out / f"evaluation-{request['images'][:16]}"
         work = computed(of_images, folder, len(evaluation.images), request)
-        hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
-        hashes = hashes.reshape(-1, 1 + 2 * WORDS)
+        with parts.parsing(work.out):
+            hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
+            hashes = hashes.reshape(len(evaluation.images), 1 + 2 * WORDS)
         _say_unread(evaluation, hashes)
         work_of = []
         for number, source in enumerate(sources):
@@ -280,17 +282,18 @@ def _print(found: Evaluation, works: Sequence[parts.Parts], write: str | None) -
     try:
         for work in works:
             for content in parts.contents(work):
-                count, *rows = content.splitlines()
-                unread += int(count)
-                for line in rows:
-                    name, matches = json.loads(line)
-                    shared += 1
-                    if out is not None:
-                        out.write(f"{name}\n")
-                    for image, kind in matches:
-                        if kind < kinds[image]:
-                            kinds[image] = kind
-                            examples[image] = (kind, name)
+                with parts.parsing(work.out):
+                    count, *rows = content.splitlines()
+                    unread += int(count)
+                    for line in rows:
+                        name, matches = stores.parse_json(line)
+                        shared += 1
+                        if out is not None:
+                            out.write(f"{name}\n")
+                        for image, kind in matches:
+                            if kind < kinds[image]:
+                                kinds[image] = kind
+                                examples[image] = (kind, name)
     finally:
         if out is not None:
             out.close()

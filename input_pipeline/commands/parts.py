@@ -30,7 +30,7 @@ from typing import Any, Protocol
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError, ShardError
-from vlc_jax.input_pipeline.stores import copies, fetch
+from vlc_jax.input_pipeline.stores import any_path, copies, fetch
 from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # end of the names of finished parts, and of files that are there while a process writes
@@ -43,6 +43,7 @@ REQUEST = "request.json"
 _LEAST, _MOST = 256, 10_000
 
 Advance = Callable[[int], None]  # called with the number of records that are done
+_HEAD = 1 << 20  # bytes of the first line of a part's file, which may have an error's message
 # told of every finished part; False: stop
 Report = Callable[[Any], bool]
 
@@ -202,7 +203,9 @@ def locked(out: AnyPath) -> Iterator[None]:
         return
     # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
     path = out / f"lock{PARTIAL}"
-    with path.open("a") as file:
+    # no file elsewhere, and no wait for the reader of a pipe
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(path, "a", opener=lambda name, more: os.open(name, flags | more, 0o666)) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The other process may have removed the file between our `open` and our `flock`.
@@ -240,20 +243,23 @@ class Parts:
 
     def done(self, number: int) -> Mapping[str, Any] | None:
         """The head of a part's file: sha256, size and error ("") of its content."""
-        with contextlib.suppress(OSError, ValueError), self.path(number).open("rb") as file:
-            head = json.loads(file.readline())
-            if file.seek(0, os.SEEK_END) >= head["bytes"]:
+        path = self.path(number)
+        with contextlib.suppress(OSError, ValueError), stores.open_regular(path) as file:
+            head = stores.parse_json(file.readline(_HEAD))
+            kinds = [*map(type, head.values())] if isinstance(head, dict) else []
+            if kinds == [int, str, str] and file.seek(0, os.SEEK_END) >= head["bytes"]:
                 return head
         return None
 
     def content(self, number: int) -> bytes | None:
         """The result of a part; None if it is not finished, or damaged. Raises its DataError."""
-        with contextlib.suppress(OSError, ValueError):
-            head, _, content = self.path(number).read_bytes().partition(b"\n")
-            said = json.loads(head)
-            if said["sha256"] == hashlib.sha256(content).hexdigest():
-                if said["error"]:
-                    raise DataError(said["error"])
+        if (head := self.done(number)) is None:
+            return None
+        with contextlib.suppress(OSError):
+            content = stores.read_file(self.path(number)).partition(b"\n")[2]
+            if head["sha256"] == hashlib.sha256(content).hexdigest():
+                if head["error"]:
+                    raise DataError(head["error"])
                 return content
         return None
 
@@ -324,6 +330,18 @@ def contents(work: Parts) -> Iterator[bytes]:
         yield content
 
 
+@contextmanager
+def parsing(path: Path) -> Iterator[None]:
+    """Context manager: errors of parsing what lies at `path` become a DataError.
+
+    A hash in a file shows that it is whole, not who wrote it.
+    """
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise DataError(f"{path} is damaged ({error!r:.200}): remove it") from error
+
+
 def _begin(work: Parts) -> None:
     """Raises ValueError if the folder holds anything but parts of the same request."""
     # tuples become lists, as in the file
@@ -338,14 +356,12 @@ def _begin(work: Parts) -> None:
         with stores.replacing(path) as file:
             json.dump(request, file, indent=1)
         return
-    try:
-        before = json.loads(path.read_text("utf-8"))
+    with parsing(work.out):
+        before = any_path.read_json(path)
         differing = [key for key in request | before if request.get(key) != before.get(key)]
-    except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is damaged: {error!r}; remove {work.out}") from error
     if differing:
         key = differing[0]
         raise ValueError(
-            f"{work.out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; use "
-            "the same options or another folder, or remove it"
+            f"{work.out} was begun with {key} {before.get(key)!r:.200}, not {request.get(key)!r}; "
+            "use the same options or another folder, or remove it"
         )

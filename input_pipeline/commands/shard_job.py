@@ -12,7 +12,6 @@ import dataclasses
 import errno
 import hashlib
 import io
-import json
 import logging
 import math
 import os
@@ -31,6 +30,7 @@ from vlc_jax.input_pipeline.commands.parts import DONE, PARTIAL
 from vlc_jax.input_pipeline.images import image_ops, transforms
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.sources import id_index, shards
+from vlc_jax.input_pipeline.sources.shard_table import ShardTable
 from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
@@ -105,9 +105,12 @@ class Job:
 
     def _marked(self, number: int, kind: str) -> Done | None:
         try:
-            content = json.loads(self._path(number, kind).read_bytes())
-            return Done(**content | {"skipped": [tuple(each) for each in content["skipped"]]})
-        except (OSError, ValueError, KeyError, TypeError):
+            content = any_path.read_json(self._path(number, kind))
+            shard, images = content["shard"], content["images"]
+            ShardTable.of(self.out, [shard, {**shard, "ids": images}])
+            skipped = [(int(index), str(name), str(why)) for index, name, why in content["skipped"]]
+            return Done(number, shard, skipped, images)
+        except (OSError, ValueError, KeyError, TypeError, DataError):
             return None
 
     def entry(self, index: int) -> Entry:

@@ -170,7 +170,7 @@ def _begin(out: AnyPath, request: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{out} is not empty (it holds {others[0]}); choose another folder")
         return _empty(request)
     try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest = any_path.read_json(path)
         before, _, version = (manifest[key] for key in ("request", "captions", "format_version"))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error

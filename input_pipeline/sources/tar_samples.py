@@ -4,10 +4,11 @@ import collections
 import os
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 IMAGE = "image"  # the part that has a suffix of an image
@@ -15,6 +16,8 @@ IMAGE = "image"  # the part that has a suffix of an image
 TWICE = (-1, 0)
 # bytes: two empty blocks end a tar
 _END = 1024
+_DAMAGE = (tarfile.TarError, EOFError, ValueError, OverflowError)
+_HEADER = 1 << 20  # most bytes of a header, such as that of a long name
 
 
 class Sample(NamedTuple):
@@ -24,6 +27,23 @@ class Sample(NamedTuple):
     key: str
     parts: dict[str, tuple[int, int]]
     documents: dict[str, bytes]
+
+
+class _Headers(NamedTuple):
+    """The file of a tar, as tarfile reads headers: it trusts the sizes in them."""
+
+    file: BinaryIO
+
+    def read(self, size: int) -> bytes:
+        if size > _HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self.file.read(size)
+
+    def seek(self, offset: int) -> int:
+        return self.file.seek(offset)
+
+    def tell(self) -> int:
+        return self.file.tell()
 
 
 _Part = tuple[str, str, str, tarfile.TarInfo]  # key, kind, name, member
@@ -61,11 +81,11 @@ def samples(
             digest.update(content)
             sample.documents[kind] = content
 
-    with path.open("rb") as file:
+    with any_path.opened(path) as file:
         length = file.seek(0, os.SEEK_END)
     try:
         # "r:" refuses compressed tars, in which offsets would mean nothing.
-        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        with any_path.opened(path) as file, tarfile.open(fileobj=_Headers(file), mode="r:") as tar:
             for member in tar:
                 end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
                 # before that many bytes are read
@@ -86,7 +106,8 @@ def samples(
                     by_last_dot.append((key, kind, whole, member))
             for part in _own_samples(by_last_dot, {*found}):
                 add(*part)
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+    # the last two: of headers of sparse files, and of a header of a header of a header ...
+    except (*_DAMAGE, LookupError, RecursionError) as error:
         raise DataError(f"{path} is no whole tar: {error}; {advice}") from error
     if length < end + _END:
         raise DataError(f"{path} is no whole tar: it ends after {end:,} bytes; {advice}")

@@ -5,6 +5,7 @@ locks are built from `create`, which writes only if there is no object of that n
 """
 
 import errno
+import json
 import os
 import re
 import stat
@@ -20,6 +21,7 @@ KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
 HUBS = ("hf", "open_clip")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
 _PIECE = 8 * 2**20  # bytes read at a time
+MAX_DEPTH = 50  # of nested lists and objects; a config has 4 to 6
 # Metadata that change with the content of an object; each store has one of them.
 _TAGS = ("generation", "etag", "ETag", "md5Hash", "content_md5", "mtime", "last_modified")
 
@@ -198,6 +200,41 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(number, "not a regular file", str(path))
 
 
+def read_file(path: Path, limit: int | None = None) -> bytes:
+    """The bytes of a regular file. Raises OSError as `open_regular`, and above `limit` bytes."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if limit is not None and size > limit:
+            raise OSError(errno.EFBIG, f"{size:,} bytes, where {limit:,} are many", str(path))
+        return file.read()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises ValueError for invalid JSON, and for JSON nested deeper than MAX_DEPTH, on which
+    recursive functions would raise RecursionError later.
+    """
+    too_deep = f"it is nested deeper than {MAX_DEPTH} levels"
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(too_deep) from error
+    # Counting brackets is faster than walking the value, and most texts have few of them.
+    opening = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if sum(map(text.count, opening)) > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise ValueError(too_deep)
+    return value
+
+
+def _depth(value: Any, above: int = 0) -> int:
+    """Depth of nested lists and objects, counted up to MAX_DEPTH + 1."""
+    if not isinstance(value, dict | list) or above > MAX_DEPTH:
+        return above
+    inner = value.values() if isinstance(value, dict) else value
+    return max((_depth(item, above + 1) for item in inner), default=above + 1)
+
+
 def replace(path: Path, data: bytes) -> None:
     """Writes a file atomically, by a rename: a reader never sees half of it."""
     writing = path.with_name(f".{path.name}.writing")
@@ -215,7 +252,9 @@ def replacing(path: Path, end: str = ".partial") -> Iterator[TextIO]:
     end: of its name until then; a unique one if several processes write it.
     """
     partial = path.with_name(path.name + end)
-    with partial.open("w", encoding="utf-8") as file:
+    # left by a killed process, or a link that points elsewhere
+    partial.unlink(missing_ok=True)
+    with partial.open("x", encoding="utf-8") as file:
         yield file
         file.flush()
         # before the rename: a power cut must not reorder them

@@ -24,6 +24,7 @@ from vlc_jax.input_pipeline import stores
 _GAP = 1 << 16
 # bytes that one request of a file's reader gets from a store
 _BLOCK = 1 << 20
+_LARGEST = 1 << 28  # bytes of a JSON file; one of skipped records may have millions
 # objects whose sizes are looked up one by one, and not in a listing
 _FEW = 8
 
@@ -244,6 +245,18 @@ def rename(path: AnyPath, name: str) -> None:
         path.rename(name)
     else:
         path.rename(path.with_name(name))
+
+
+def opened(path: AnyPath) -> BinaryIO:
+    """The file, to be read from any position. Raises OSError unless it is a regular one."""
+    return path.open("rb") if isinstance(path, StorePath) else stores.open_regular(path)
+
+
+def read_json(path: AnyPath) -> Any:
+    """The value in a JSON file. Raises OSError for one that is missing, large or no regular file,
+    ValueError for any other content, or one that is nested deeply."""
+    data = path.read_bytes() if isinstance(path, StorePath) else stores.read_file(path, _LARGEST)
+    return stores.parse_json(data)
 
 
 def write_json(path: AnyPath, document: Any, end: str = ".partial", **options: Any) -> None:

@@ -128,6 +128,7 @@ def _copy_all(
     remote: stores.Folder, objects: Mapping[str, stores.Object], copy: Path, tags_name: str
 ) -> None:
     """Copies new and changed objects; removes copies of objects that the store no longer has."""
+    mirror.check_names(remote.name, objects)
     copy.mkdir(parents=True, exist_ok=True)
     with copies.locked(copy):
         journal = copy / tags_name

@@ -40,7 +40,7 @@ _BESIDE = ("adapter_model.", "non_lora_trainables.", "mm_projector.")
 _FOREIGN = (".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".gguf", ".tflite", ".pb", ".mlmodel")
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "spiece.model", "merges.txt")
 _ADDRESS = re.compile(
-    r"hf://(datasets/)?([^/@\s]+/[^/@\s]+)(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(?:/+(.*))?"
+    r"hf://(datasets/)?((?!\.)[\w.-]+/(?!\.)[\w.-]+)(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(?:/+(.*))?"
 )
 _NAME = re.compile(r"open_clip://([^/@\s]+)/([^/@\s]+)(?:@([^/]+))?")
 _THREADS = 8
@@ -206,7 +206,7 @@ def _check_activation(address: str, row: open_clip_names.Row, config: Path) -> N
 
 def chosen(place: Address, files: Sequence[File], weights: Sequence[str] = WEIGHTS) -> list[File]:
     """The files of a listing that are copied for an address."""
-    files = [file for file in files if not _is_hidden(file.path)]
+    files = [file for file in files if not hub_api.is_hidden(file.path)]
     is_file = any(file.path == place.path for file in files)
     if place.kind == "dataset":
         return [file for file in files if not is_file or file.path == place.path]
@@ -246,8 +246,3 @@ def _of_open_clip(place: Address, row: open_clip_names.Row) -> list[tuple[Addres
         other = other._replace(revision=hub_api.commit(other))
         both += [(other, file) for file in hub_api.listing(other) if file.path == other.path]
     return both
-
-
-def _is_hidden(path: str) -> bool:
-    """True for files that are not copied; no listing may lead out of the copy, either."""
-    return any(part.startswith(".") or not part for part in path.split("/"))

@@ -3,6 +3,7 @@
 HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE are those of huggingface_hub.
 """
 
+import itertools
 import json
 import os
 import re
@@ -13,8 +14,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from vlc_jax.input_pipeline import lookup, stores
+from vlc_jax.input_pipeline.record import DataError, path_below
 from vlc_jax.input_pipeline.stores import copies, transfer
 
+_FILES = 200_000  # of a repository: the hub advises against half of that
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -69,7 +72,7 @@ def check_push(repository: str) -> str:
     if not get_token():
         raise ValueError(f"hf://{name}: no token; set HF_TOKEN or run hf auth login")
     with errors(f"hf://{name}"):
-        _api().whoami()
+        transfer.limited(_api().whoami)
     return name
 
 
@@ -87,11 +90,12 @@ def commit(place: Address) -> str:
                 f"{place} was never fetched to this machine, and HF_HUB_OFFLINE is set: fetch it "
                 "once without"
             )
-        return seen.read_text().strip()
+        return _commit(seen.read_text().strip())
+    api, options = _api(), {"repo_type": place.kind, "revision": place.revision}
     with errors(str(place)):
-        info = _api().repo_info(place.repository, repo_type=place.kind, revision=place.revision)
-    _keep(record, info.sha)
-    return info.sha
+        named = _commit(transfer.limited(lambda: api.repo_info(place.repository, **options)).sha)
+    _keep(record, named)
+    return named
 
 
 def listing(place: Address) -> list[File]:
@@ -108,7 +112,7 @@ def listing(place: Address) -> list[File]:
             )
         return files
     with errors(str(place)):
-        files = _listed(place)
+        files = _checked(transfer.limited(lambda: _listed(place)))
     _keep(record, json.dumps(files))
     return files
 
@@ -180,6 +184,29 @@ def _keep(record: Path, text: str) -> None:
         stores.replace(record, text.encode())
 
 
+def _commit(text: Any) -> str:
+    """The name of a commit, which is that of a folder here, too. Raises DataError."""
+    if not isinstance(text, str) or not _COMMIT.fullmatch(text):
+        raise DataError(f"a commit has 40 hexadecimal digits; got {text!r:.80}")
+    return text
+
+
+def _checked(files: list[File]) -> list[File]:
+    """The files that are copied. Raises DataError for one that no folder can have."""
+    files = [file for file in files if not is_hidden(file.path)]
+    folders = {str(parent) for file in files for parent in path_below(Path(), file.path).parents}
+    for file in files:
+        is_file = isinstance(file.size, int) and 0 <= file.size < 2**50
+        if not is_file or not _DIGEST.fullmatch(file.digest) or file.path in folders:
+            raise DataError(f"a file has size and hash, and no files below it; got {file!r:.200}")
+    return files
+
+
+def is_hidden(path: str) -> bool:
+    """True for files that are not copied; no listing may lead out of the copy, either."""
+    return any(part.startswith(".") or not part for part in path.split("/"))
+
+
 def _listed(place: Address) -> list[File]:
     api, folder = _api(), place.path
     where = {"repo_type": place.kind, "revision": place.revision}
@@ -187,7 +214,8 @@ def _listed(place: Address) -> list[File]:
     if place.path:
         entries = api.get_paths_info(place.repository, [place.path], **where)
         if not entries:
-            names = [entry.path for entry in api.list_repo_tree(place.repository, **where)]
+            tree = api.list_repo_tree(place.repository, **where)
+            names = [entry.path for entry in itertools.islice(tree, 1_000)]
             raise ValueError(
                 f"{place}: no such file or folder{lookup.nearest(place.path, names)}; the "
                 f"repository has {', '.join(names[:20])}"
@@ -197,7 +225,10 @@ def _listed(place: Address) -> list[File]:
         folder = place.path.rpartition("/")[0]
     if not (is_file and place.kind == "dataset"):
         tree = api.list_repo_tree(place.repository, folder or None, recursive=not is_file, **where)
-        entries = [entry for entry in tree if hasattr(entry, "size")]
+        entries = [*itertools.islice(tree, _FILES + 1)]
+        if len(entries) > _FILES:
+            raise DataError(f"it has more than {_FILES:,} files: name a folder of it")
+        entries = [entry for entry in entries if hasattr(entry, "size")]
     return [
         File(entry.path, entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id)
         for entry in entries

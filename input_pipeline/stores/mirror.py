@@ -5,10 +5,11 @@ Stores have no append: a file that grew is uploaded as a whole, as far as it was
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from vlc_jax.input_pipeline.record import DataError, path_below
 from vlc_jax.input_pipeline.stores import Folder
 
 # Between two copies: a killed host loses the rows of at most this time.
@@ -36,8 +37,10 @@ class Mirror:
 
         prefix: restricts the listing.
         """
+        names = list(filter(includes, self.remote.list(prefix)))
+        check_names(self.remote.name, names)
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(self._download_file, filter(includes, self.remote.list(prefix))))
+            list(pool.map(self._download_file, names))
 
     def _download_file(self, name: str) -> None:
         path = self.local / name
@@ -103,6 +106,15 @@ class Mirror:
     def _remove(self, name: str) -> None:
         self.remote.remove(name)
         del self._copied[name]
+
+
+def check_names(where: str, names: Iterable[str]) -> None:
+    """Raises DataError for a name below `where` that leads out of a folder."""
+    for name in names:
+        try:
+            path_below(Path(), name.rstrip("/"))
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
 
 
 def download(remote: Folder, name: str, path: Path) -> None:

@@ -1,15 +1,36 @@
-"""Downloads of single files by HTTP: resumed where they stopped, and compared with a hash."""
+"""Downloads of single files by HTTP: resumed where they stopped, and compared with a hash.
 
+A server is a stranger: `limited` ends answers that are too long or too slow, and the token of the
+hub goes to the hub alone.
+"""
+
+import contextvars
+import dataclasses
 import glob
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from vlc_jax.input_pipeline import stores
 
 _PIECE = 8 * 2**20  # bytes hashed at a time
+_ANSWER = 2**26  # bytes of an answer that is no file
+_REQUESTS = 1_000  # of a question, which may have pages and retries
+# After the first seconds an answer comes with so many bytes per second, and one that is no file is
+# whole after the others.
+_SECONDS, _RATE, _LONGEST = 30.0, 1_000, 600.0
+_RATE_LIMIT = 330.0  # seconds in place of _SECONDS if the server asks to wait: its window, and more
+
+T = TypeVar("T")
 
 
 def download(
@@ -38,12 +59,15 @@ def download(
     for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         if other != partial:
             other.unlink()
+    if partial.is_symlink() or not partial.is_file():  # a link elsewhere, a pipe
+        partial.unlink(missing_ok=True)
     with connection_errors(url), partial.open("ab") as file:
         if file.tell() > size:
             file.truncate(0)
         if file.tell() < size:
             options = {"headers": dict(headers or {}), "expected_size": size}
-            http_get(url, file, resume_size=file.tell(), displayed_filename=path.name, **options)
+            options |= {"resume_size": file.tell(), "displayed_filename": path.name}
+            limited(lambda: http_get(url, file, **options), size)
     sha256 = digest(partial, expected)
     if sha256 is None:
         partial.unlink()
@@ -69,6 +93,122 @@ def digest(path: Path, expected: str) -> str | None:
     return sha256.hexdigest() if is_same else None
 
 
+@dataclasses.dataclass
+class _Exchange:
+    """A question and its answers.   size: largest answer in bytes; None: of no file."""
+
+    size: int | None
+    seconds: float
+    requests: int = 0
+    received: int = 0
+    is_over: bool = False
+
+    def check(self, elapsed: float) -> None:
+        """Raises StoreError if it takes too long."""
+        is_slow = self.received < _RATE * elapsed or (self.size is None and elapsed > _LONGEST)
+        if elapsed > self.seconds and is_slow:
+            self.is_over = True
+            raise stores.StoreError(f"{self.received:,} bytes came in {elapsed:.0f} seconds")
+
+    def request(self, request: Any) -> None:
+        """Called before each request, of pages and after redirects, too."""
+        self.requests += 1
+        if self.is_over or self.requests > _REQUESTS:
+            raise stores.StoreError(f"the answer has more than {_REQUESTS:,} pages or retries")
+
+    def counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The pieces of an answer."""
+        most, received = _ANSWER if self.size is None else self.size, 0
+        for piece in pieces:
+            self.received += len(piece)
+            received += len(piece)
+            if self.is_over or received > most:
+                raise stores.StoreError(f"an answer of more than {most:,} bytes")
+            yield piece
+
+
+_exchange = contextvars.ContextVar[_Exchange | None]("exchange", default=None)
+
+
+def limited(call: Callable[[], T], size: int | None = None) -> T:
+    """The result of a function that asks a server: by `huggingface_hub`, or in another way within
+    a few seconds.
+
+    size: of the file that it downloads.   Raises StoreError if an answer is too long or too slow,
+    and what the function raises.
+    """
+    _guard()
+    exchange, future = _Exchange(size, _SECONDS), futures.Future[T]()
+    context = contextvars.copy_context()
+    context.run(_exchange.set, exchange)
+
+    def run() -> None:
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:
+            future.set_exception(error)
+
+    # in a thread, which is left behind: a time-out of a socket counts from its last byte
+    threading.Thread(target=run, daemon=True).start()
+    start = time.monotonic()
+    while not futures.wait([future], min(1.0, _SECONDS)).done:
+        exchange.check(time.monotonic() - start)
+    return future.result()
+
+
+def _guard() -> None:
+    """Adds the limits to the client of huggingface_hub, which all of its functions use."""
+    import huggingface_hub
+
+    client = huggingface_hub.get_session()
+    hooks = client.event_hooks
+    if _before not in hooks["request"]:
+        client.event_hooks = {
+            "request": [*hooks["request"], _before],
+            "response": [*hooks["response"], _after],
+        }
+
+
+def _before(request: Any) -> None:
+    from huggingface_hub import constants
+
+    # a page names the next one, on any host
+    if _origin(str(request.url)) != _origin(os.environ.get("HF_ENDPOINT") or constants.ENDPOINT):
+        request.headers.pop("Authorization", None)
+    if exchange := _exchange.get():
+        # packed, an answer may be a thousand times as long
+        request.headers["Accept-Encoding"] = "identity"
+        exchange.request(request)
+
+
+def _after(response: Any) -> None:
+    if exchange := _exchange.get():
+        if response.status_code == 429:
+            exchange.seconds = _RATE_LIMIT
+        if exchange.size is None:
+            response.headers.pop("Content-Encoding", None)
+        response.stream = _counted_stream(response.stream, exchange)
+
+
+def _counted_stream(stream: Any, exchange: _Exchange) -> Any:
+    # of httpx or its successor, whichever huggingface_hub has
+    base = sys.modules[type(stream).__module__.partition(".")[0]].SyncByteStream
+
+    class Counted(base):
+        def __iter__(self) -> Iterator[bytes]:
+            return exchange.counted(iter(stream))
+
+        def close(self) -> None:
+            stream.close()
+
+    return Counted()
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
 @contextmanager
 def connection_errors(where: str) -> Iterator[None]:
     """Context manager: converts errors of the connection to a StoreError with the address."""
@@ -81,9 +221,12 @@ def connection_errors(where: str) -> Iterator[None]:
             f"{where} is not on this machine, and HF_HUB_OFFLINE is set: fetch it once without"
         ) from error
     except Exception as error:
-        is_http = isinstance(error, errors.HfHubHTTPError | json.JSONDecodeError)
+        kinds = errors.HfHubHTTPError | json.JSONDecodeError | UnicodeError | stores.StoreError
         # a wrong address; a full disk
-        if not is_http and (isinstance(error, ValueError) or getattr(error, "errno", None)):
+        is_other = isinstance(error, ValueError) or getattr(error, "errno", None)
+        if is_other and not isinstance(error, kinds):
             raise
-        text = str(error).strip().splitlines()
-        raise stores.StoreError(f"{where}: {text[0] if text else type(error).__name__}") from error
+        text = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        # some letters control a terminal
+        text = "".join(letter for letter in text if letter.isprintable())
+        raise stores.StoreError(f"{where}: {text}") from error

@@ -152,5 +152,7 @@ def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(
 def test_a_full_or_broken_disk_is_for_the_supervisor(number):
     assert errors.exit_code(OSError(number, "no space")) == ExitCode.INFRASTRUCTURE
     assert errors.exit_code(OSError(errno.ENOENT, "a bug of ours")) is None
+    assert errors.exit_code(IsADirectoryError(errno.EISDIR, "of a bug")) is None
+    assert errors.exit_code(OSError(errno.EISDIR, "no file", "evals/a/10.json")) == ExitCode.USAGE
     assert errors.exit_code(WorkerError("loader worker 1 of 2")) == ExitCode.INFRASTRUCTURE
     assert errors.exit_code(MemoryError()) == ExitCode.OUT_OF_MEMORY

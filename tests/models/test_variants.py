@@ -213,6 +213,12 @@ def test_overrides_reach_their_tower_and_the_specific_one_wins():
         ({"activation": "relu"}, "unknown activation of the image tower 'relu'"),
         ({"dtype": "float8"}, "unknown dtype of the image tower 'float8'"),
         ({"image": {"heads": 5}}, "image width 96 is not divisible by 5 heads"),
+        ({"image": {"depth": 10**7}}, "image: depth is at most 1,000; got 10000000"),
+        ({"variant": "RN50", "image": {"stages": [3, 10**7]}}, "stages is at most 1,000; got .3"),
+        (
+            {"name": "captioner", "head": {"decoder": {"depth": 10**7}}},
+            "head, decoder: depth is at",
+        ),
         ({"image": {"patch_size": 8}}, "a stem or a patch_size"),
         ({"variant": "RN50", "image_size": 63}, "a multiple of 32 pixels; got 63"),
         ({"variant": "Swin-B/32", "image_size": 384}, "a multiple of 224 pixels; got 384"),

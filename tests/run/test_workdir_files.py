@@ -5,6 +5,7 @@ import os
 import pytest
 
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline import stores
 from vlc_jax.run import workdir_files
 from vlc_jax.run.metrics import MetricsWriter
 from vlc_jax.run.workdir import Workdir
@@ -20,12 +21,12 @@ DEEP = [nested(51), nested(900), nested(100_000), '{"a":' * 100_000]
 @pytest.mark.parametrize("text", ["", "{", "[1", b"\xff", "9" * 5_000, *DEEP], ids=range(9))
 def test_what_is_no_json_of_a_run_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"\S"):
-        workdir_files.parse_json(text)
+        stores.parse_json(text)
 
 
 def test_what_a_run_writes_is_read():
-    assert workdir_files.parse_json('{"a": {"b": [1, NaN, "\\ud800"]}}')["a"]["b"][0] == 1
-    assert workdir_files.parse_json(nested(49, "{}")) is not None
+    assert stores.parse_json('{"a": {"b": [1, NaN, "\\ud800"]}}')["a"]["b"][0] == 1
+    assert stores.parse_json(nested(49, "{}")) is not None
 
 
 def test_a_run_writes_into_no_folder_of_something_else(tmp_path):

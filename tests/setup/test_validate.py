@@ -60,6 +60,7 @@ from vlc_jax.setup import resolve, validate
         ("optimizer.spike_guard", (10.0, float("inf")), "such as"),
         ("optimizer.spike_guard", ("a", True), "such as"),
         ("optimizer.clip_norm", -1.0, "clip_norm must be at least 0; got -1.0"),
+        ("evals", ConfigDict({"a" * 300: {}}), "a names a folder of results: at most 200 letters"),
         ("evals", ConfigDict({"retrieval": 5}), "evals.retrieval holds the options of a benchmark"),
         ("pretrain", ConfigDict({"steps": 5}), "config.pretrain is the complete config of a run"),
         ("input.negatives", ConfigDict({"count": 1}), "input.negatives has no 'generators'"),

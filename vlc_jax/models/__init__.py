@@ -77,6 +77,7 @@ SHORT = {
     **dict.fromkeys(("logit_scale_init", "logit_bias_init"), ("clip",)),
 }
 # Short names that do not reach a text tower: those are RoBERTa's own.
+DEEPEST = 1_000  # blocks of a tower, decoder or connector; published ones have up to 126
 _LACKS = {roberta.RobertaTower: {"activation", "epsilon", "initialisation"}}
 CHOICES = {
     "activation": (*layers.ACTIVATIONS, layers.SWIGLU),
@@ -144,6 +145,7 @@ def build(
     for part in ("image", "text"):
         if options[part] is not None:
             options[part].update(overrides.get(part, {}))
+    check_depth(f"the model {name}", {**options, "head": head or {}})
     image = _tower(image_kind, "image", options["image"])
     if options["text"] is None:
         texts = _no_texts(variant, image.embed, overrides.get("text", {}))
@@ -297,6 +299,17 @@ def parameter_counts(params: Mapping[str, Any]) -> dict[str, int]:
     total = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in params.items()}
     parts = {part: total[part] for part in ("image", "text", "head") if part in total}
     return parts | {"total": sum(total.values())}
+
+
+def check_depth(what: str, options: Mapping[str, Any]) -> None:
+    """Raises UsageError for more blocks than anybody trains: to trace millions takes for ever."""
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            check_depth(f"{what}, {key}", value)
+        elif key in ("depth", "blocks", "stages"):
+            for blocks in value if isinstance(value, tuple | list) else [value]:
+                if isinstance(blocks, int) and blocks > DEEPEST:
+                    raise errors.UsageError(f"{what}: {key} is at most {DEEPEST:,}; got {value!r}")
 
 
 def _tower(kind: type[nn.Module], part: str, options: Mapping[str, Any]) -> nn.Module:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.case import image_file, maps_file
-from vlc_jax.run import workdir_files
 
 WORKDIR_FILES = (
     "config.json",
@@ -159,7 +159,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     file = path / "config.json" if path.is_dir() else path
     try:
-        config = _displayable(workdir_files.parse_json(file.read_text("utf-8")))
+        config = _displayable(stores.parse_json(file.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise NotAWorkdirError(f"no config to compare with in {file}: {error}") from error
     if not isinstance(config, dict):
@@ -301,7 +301,7 @@ def _object(run: Run, name: str) -> dict[str, Any]:
     problem = unreadable(run.path, file)
     if problem is None:
         try:
-            value = _displayable(workdir_files.parse_json(file.read_text("utf-8")))
+            value = _displayable(stores.parse_json(file.read_text("utf-8")))
             if isinstance(value, dict):
                 return value
             problem = "holds no JSON object"
@@ -339,7 +339,7 @@ def _lines(run: Run, file: Path) -> Iterator[dict[str, Any]]:
         with file.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 try:
-                    row = workdir_files.parse_json(line)
+                    row = stores.parse_json(line)
                 except ValueError:
                     row = None
                 if isinstance(row, dict):

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlc_jax.run import workdir_files
+from vlc_jax.input_pipeline import stores
 
 
 class Question(NamedTuple):
@@ -63,7 +63,7 @@ def finished(folder: Path, step: int, question: Question) -> dict[str, Any] | No
 def _read(path: Path) -> dict[str, Any] | None:
     """The result in a file; None if it is missing or damaged, and so computed again."""
     try:
-        row = workdir_files.parse_json(path.read_bytes())
+        row = stores.parse_json(path.read_bytes())
         values = [row["metrics"][metric]["value"] for metric in row["summary"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -376,7 +376,7 @@ def read_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"{path} is not a file")
     try:
-        content = workdir_files.parse_json(path.read_text("utf-8"))
+        content = stores.parse_json(path.read_text("utf-8"))
     except ValueError as error:
         raise UsageError(f"{path} is not valid JSON ({error}); repair or remove it") from error
     if not isinstance(content, dict):

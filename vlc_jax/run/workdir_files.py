@@ -1,54 +1,24 @@
 """Safe file helpers for workdirs of unknown origin.
 
-JSON parsing with bounded depth, atomic replacement, no writes through symbolic links, no waiting
+Atomic replacement, no writes through symbolic links, no waiting
 for pipes, and the lock against other jobs.
 """
 
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import socket
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
 
 # folders that a run writes to
 FOLDERS = ("checkpoints", "evals", "interpolate", "logs", "pretrain", "processes", "tensorboard")
-MAX_DEPTH = 50  # of nested lists and objects; a config has 4 to 6
-
-
-def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
-
-    Raises ValueError for invalid JSON, and for JSON nested deeper than MAX_DEPTH, on which
-    recursive functions would raise RecursionError later.
-    """
-    too_deep = f"it is nested deeper than {MAX_DEPTH} levels"
-    try:
-        value = json.loads(text)
-    except RecursionError as error:
-        raise ValueError(too_deep) from error
-    # Counting brackets is faster than walking the value, and most texts have few of them.
-    opening = ("[", "{") if isinstance(text, str) else (b"[", b"{")
-    if sum(map(text.count, opening)) > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise ValueError(too_deep)
-    return value
-
-
-def _depth(value: Any, above: int = 0) -> int:
-    """Depth of nested lists and objects, counted up to MAX_DEPTH + 1."""
-    if not isinstance(value, dict | list) or above > MAX_DEPTH:
-        return above
-    inner = value.values() if isinstance(value, dict) else value
-    return max((_depth(item, above + 1) for item in inner), default=above + 1)
-
-
 # Files and folders of which one is in every workdir; the lock is there before all others.
 OF_A_RUN = ("lock", "env.json", "checkpoints", "evals", "events.jsonl", "logs", "processes")
 # What people and launchers put into the folder of a run before it starts.

@@ -26,6 +26,7 @@ from vlc_jax.setup import addresses, data, weights_config
 from vlc_jax.setup.duration import MOST_STEPS
 from vlc_jax.setup.model import abilities, configured_losses
 
+LONGEST_NAME = 200  # bytes: most file systems have 255, and a hash may follow
 LARGEST = 10**15  # no number of bytes, pairs or steps is larger, and int64 holds its products
 # Rule -> (test, patterns of fields). A field that is not set (None) fits.
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
@@ -103,10 +104,10 @@ def check_evals(config: ConfigDict, abilities: evaluators.Abilities | None = Non
 def check_benchmark_name(name: str) -> None:
     """Raises UsageError for a name that is no name of a folder of results."""
     # "@" separates results for other questions
-    if not re.fullmatch(r"\w[\w.-]*", name):
+    if not re.fullmatch(r"\w[\w.-]*", name) or len(name.encode()) > LONGEST_NAME:
         raise UsageError(
-            f"config.evals: {name!r} names a folder of results: letters, digits, '_', '-' and "
-            "'.' only"
+            f"config.evals: {name!r:.99} names a folder of results: at most {LONGEST_NAME} letters,"
+            " digits, '_', '-' and '.'"
         )
 
 

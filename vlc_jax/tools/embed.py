@@ -44,6 +44,7 @@ import numpy as np
 from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line, parts
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
@@ -163,9 +164,10 @@ def stored(work: parts.Parts, model: Model, batch_size: int, rows: range) -> Ite
         skip = max(0, rows.start - indices.start)
         if skip >= len(indices):
             continue
-        head, _, data = content.partition(b"\n")
-        array = np.frombuffer(data, np.float32).reshape(len(indices), -1)
-        reasons = {int(row) - skip: reason for row, reason in json.loads(head).items()}
+        with parts.parsing(work.out):
+            head, _, data = content.partition(b"\n")
+            array = np.frombuffer(data, np.float32).reshape(len(indices), -1)
+            reasons = {int(row) - skip: why for row, why in stores.parse_json(head).items()}
         yield array[skip:], {row: reason for row, reason in reasons.items() if row >= 0}
 
 

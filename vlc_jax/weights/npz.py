@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.input_pipeline.stores import zips
 from vlc_jax.weights import sizes, zip_file
 
 MAX_HEADER = 10_000  # bytes of an array's header, numpy's own limit; usual are about 128
@@ -20,12 +21,12 @@ def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
     """
     arrays = {}
     try:
-        with zip_file.open_zip(path) as archive:
+        with zips.open_zip(path) as archive:
             for name in archive.namelist():
                 data = zip_file.read(archive, name, MAX_HEADER if only_shapes else None)
                 size = archive.getinfo(name).file_size if only_shapes else len(data)
                 arrays[name.removesuffix(".npy")] = _array(data, size, only_shapes)
-    except zip_file.DAMAGE as error:
+    except zips.DAMAGE as error:
         raise WeightsError(f"{path} is damaged, or holds more than arrays: {error}") from error
     return arrays
 
@@ -33,10 +34,10 @@ def read(path: Path, only_shapes: bool = False) -> dict[str, np.ndarray]:
 def read_one(path: Path, name: str) -> np.ndarray:
     """One array of the file. Raises WeightsError as `read` does."""
     try:
-        with zip_file.open_zip(path) as archive:
+        with zips.open_zip(path) as archive:
             data = zip_file.read(archive, f"{name}.npy")
         return _array(data, len(data), False)
-    except zip_file.DAMAGE as error:
+    except zips.DAMAGE as error:
         raise WeightsError(f"{name} cannot be read: {error}") from error
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import sizes, zip_file
+from vlc_jax.input_pipeline.stores import zips
+from vlc_jax.weights import sizes
 
 MANIFEST = "manifest.ocdbt"
 # Folders from the weights to the database: OpenVision's are jax_orbax_weight/checkpoint.npz/STEP/
@@ -48,7 +49,7 @@ def read(path: Path, only_shapes: bool) -> dict[str, np.ndarray]:
             return {name: sizes.placeholder(store.shape) for name, store in stores.items()}
         needed = sum(math.prod(x.shape) * x.dtype.numpy_dtype.itemsize for x in stores.values())
         held = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        if needed > zip_file.MAX_RATIO * held:
+        if needed > zips.MAX_RATIO * held:
             raise ValueError(f"arrays of {needed:,} bytes in files of {held:,}")
         return {name: store.read().result() for name, store in stores.items()}
     except (ValueError, OSError, RuntimeError, TypeError) as error:

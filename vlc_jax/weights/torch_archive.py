@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.input_pipeline.stores import zips
 from vlc_jax.weights import sizes, zip_file
 
 MAX_ENTRIES = 100_000  # of nested dicts: a pickle can repeat a dict at each of many levels
@@ -65,7 +66,7 @@ def content(path: Path, *, may_hold_objects: bool = False, only_shapes: bool = F
     if not path.stat().st_size:
         raise WeightsError(f"{path} is empty")
     try:
-        with zip_file.open_zip(path) as archive:
+        with zips.open_zip(path) as archive:
             names = archive.namelist()
             pickles = [name for name in names if name.split("/")[1:] == ["data.pkl"]]
             if not pickles:
@@ -79,7 +80,7 @@ def content(path: Path, *, may_hold_objects: bool = False, only_shapes: bool = F
         raise WeightsError(
             f"{path} is damaged, or not a torch archive of torch 1.6 or later: {error}"
         ) from error
-    except zip_file.DAMAGE as error:
+    except zips.DAMAGE as error:
         raise WeightsError(f"{path} is damaged: {str(error)[:200]}") from error
 
 
@@ -135,7 +136,7 @@ class _Unpickler(pickle.Unpickler):
         self.may_hold_objects, self.only_shapes = may_hold_objects, only_shapes
         self.mapped = zip_file.map_file(archive)
         self.storages: dict[str, bytes | memoryview | np.ndarray] = {}  # array: a placeholder
-        self.spare = zip_file.MAX_RATIO * path.stat().st_size  # bytes that tensors may still take
+        self.spare = zips.MAX_RATIO * path.stat().st_size  # bytes that tensors may still take
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
@@ -208,7 +209,7 @@ class _Unpickler(pickle.Unpickler):
         if self.spare < 0:
             raise WeightsError(
                 f"{self.path} is too small for its tensors: with one of shape {summary} they take "
-                f"more than {zip_file.MAX_RATIO} times its bytes"
+                f"more than {zips.MAX_RATIO} times its bytes"
             )
         return view
 

@@ -334,7 +334,8 @@ def test_pictures_of_a_set_cannot_be_changed_by_accident():
     ("name", "options", "message"),
     [
         ("scenes_objects", {"split": "train"}, "known: validation, test"),
-        ("scenes_objects", {"count": 0}, "count is a whole number from 1 on; got 0"),
+        ("scenes_objects", {"count": 0}, "count is a whole number from 1 to 100,000; got 0"),
+        ("scenes_swap", {"count": 10**12}, "count is a whole number from 1 to 100,000; got 1000"),
         ("scenes_objects", {"counts": 10}, "did you mean 'count'"),
         ("scenes_objects", {"held": True}, "unknown set of the scenes 'scenes_held_objects'"),
         ("scenes_objects", {"world": "scenes-46"}, "did you mean 'scenes-64'"),

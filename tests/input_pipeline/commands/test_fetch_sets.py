@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import shutil
+import stat
 import zipfile
 
 import pytest
@@ -17,9 +18,9 @@ from vlc_jax.input_pipeline.record import DataError
 SUGARCREPE = ("--fetch", "sugarcrepe", "--yes")
 
 
-def zipped(files):
+def zipped(files, method=zipfile.ZIP_STORED):
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    with zipfile.ZipFile(content, "w", method) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
     return content.getvalue()
@@ -196,12 +197,43 @@ def test_archives_of_every_layout_fill_the_same_folder(names, tmp_path):
     assert [*tmp_path.rglob("*.jpg")] == [*folder.rglob("*.jpg")]
 
 
-def test_a_damaged_archive_is_removed(tmp_path):
+LINK = zipfile.ZipInfo("a")
+LINK.external_attr = (stat.S_IFLNK | 0o777) << 16
+WHOLE = zipped({"a": bytes(range(256)) * 9})
+DAMAGED = {
+    "no zip": b"<html>",
+    "cut": WHOLE[:999],
+    "other bytes": WHOLE.replace(b"abc", b"abd"),
+    "cut inside": WHOLE[:99] + WHOLE[999:],
+    "a file below a link": zipped({LINK: b"/tmp", "a/b.jpg": b"1"}),
+    "a file below a file": zipped({"a": b"1", "a/b.jpg": b"1"}),
+    "a file in place of a folder": zipped({"a/b.jpg": b"1", "a": b"1"}),
+    "a long name": zipped({"a" * 300: b"1"}),
+    "a long path": zipped({"/".join(["a" * 100] * 50): b"1"}),
+    "no name": zipped({".": b"1", "..": b"1"}),
+    "a bomb": zipped({"a": bytes(10**6)}, zipfile.ZIP_DEFLATED),
+    "another method": zipped({"a": b"1" * 99}, zipfile.ZIP_LZMA),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_archive_is_removed(tmp_path, kind):
     path = tmp_path / "x.zip"
-    path.write_bytes(b"<html>")
-    with pytest.raises(DataError, match="it is removed: fetch it again"):
+    path.write_bytes(DAMAGED[kind])
+    with pytest.raises(DataError, match=r"x\.zip: .*; it is removed: fetch it again"):
         fetch_sets.unpack(path, tmp_path / "images")
-    assert not path.exists()
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["images/a/b.jpg", "images/a"])
+def test_an_archive_replaces_no_folder_by_a_file_or_back(tmp_path, name):
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "x.zip").write_bytes(zipped({"a/b.jpg": b"1", "c": b"1"}))
+    if name == "images/a":
+        (tmp_path / name).rmdir()
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match=f"{name} is a f.* where .*zip has a f"):
+        fetch_sets.unpack(tmp_path / "x.zip", tmp_path / "images")
 
 
 def test_images_of_one_of_two_archives_are_looked_for_in_both(tmp_path):

@@ -6,11 +6,13 @@ import random
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from vlc_jax.input_pipeline.commands import balanced_table, parts
 from vlc_jax.input_pipeline.commands import hard_texts as command
-from vlc_jax.input_pipeline.hard_texts import balance, from_table
+from vlc_jax.input_pipeline.hard_texts import balance, blind, from_table
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
+from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
 COLOURS, THINGS = ("red", "green", "blue", "grey", "pink"), ("cup", "car", "dog", "hat", "box")
@@ -216,6 +218,38 @@ def test_a_balance_that_was_killed_writes_the_same_bytes_and_filters_no_block_tw
     for name in ("out.jsonl", "out.jsonl.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"out.jsonl", "out.jsonl.json"}
+
+
+class Evil:
+    def __reduce__(self):
+        return open, ("evil", "w")
+
+
+def test_a_filter_is_read_back_and_one_of_a_stranger_runs_no_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    features = blind.Features(["a red cat", "two cats"])
+    weights = sparse.random_array((features(["a"]).shape[1], 2), format="csc", rng=0)
+    made = balance.Filter(features, weights, [0.5, np.inf], keeps=True)
+    path = tmp_path / "part"
+
+    def read(content):
+        path.write_bytes(b"{}\n" + content)
+        return balanced_table._restored(path, str(content))
+
+    counts, kinds = read(balanced_table._saved({"n": 1}, {"k": balanced_table.Fitted(made, {})}))
+    again, pairs = kinds["k"].filter, [["a red cat", "a cat"], ["two", "a red cat"]]
+    assert counts == {"n": 1}
+    assert again.cuts == made.cuts
+    assert (again.weights != made.weights).nnz == 0
+    assert (again.features_of(pairs[0]) != features(pairs[0])).nnz == 0
+    beyond = made._replace(weights=weights.copy())
+    beyond.weights.indices[:] = 10**6
+    cut = made._replace(cuts=[])
+    wrong = [{"k": balanced_table.Fitted(each, {})} for each in (beyond, cut)]
+    for content in (pickle.dumps(Evil()), *(balanced_table._saved({}, each) for each in wrong)):
+        with pytest.raises(DataError, match="part is damaged"):
+            read(content)
+    assert not (tmp_path / "evil").exists()
 
 
 def test_flags_without_a_runner_are_refused(balanced, capsys):

@@ -139,6 +139,36 @@ def test_a_tar_that_is_cut_short_is_named(folder, kept):
         open_tars(folder)
 
 
+def header(kind, size):
+    member = tarfile.TarInfo("a.jpg")
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse():
+    """A header that says that another one follows, which is missing."""
+    content = bytearray(header(tarfile.GNUTYPE_SPARSE, 0))
+    content[482] = 1
+    content[148:156] = b" " * 8
+    content[148:156] = b"%06o\0 " % sum(content)
+    return bytes(content)
+
+
+HEADERS = {
+    "long name": header(tarfile.GNUTYPE_LONGNAME, 2**40),
+    "pax": header(tarfile.XHDTYPE, 2**40),
+    "chain": (header(tarfile.GNUTYPE_LONGNAME, 5) + b"name".ljust(512, b"\0")) * 3_000,
+    "sparse": sparse(),
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_headers_that_lie_are_no_tar(tmp_path, kind):
+    (tmp_path / "a.tar").write_bytes(HEADERS[kind] + bytes(1024) * (kind != "sparse"))
+    with pytest.raises(DataError, match=r"a\.tar is no whole tar"):
+        open_tars(tmp_path)
+
+
 def test_a_tar_cut_between_two_files_is_noticed_too(folder):
     path = folder / "00001.tar"
     with tarfile.open(path) as tar:

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.record import DataError, StageError
 from vlc_jax.input_pipeline.stores import copies, fetch, mirror
 
 
@@ -138,3 +138,12 @@ def test_a_full_disk_is_refused_before_anything_is_copied(store, monkeypatch):
     monkeypatch.setattr(copies, "_SPARE", 10**18)
     with pytest.raises(StageError, match=r"has 0\.0 GB to copy, .* room for"):
         fetch.local(store)
+
+
+@pytest.mark.parametrize("name", ["../a", "b/../../a", "/a", "a" * 300, "a\0"])
+def test_an_object_whose_name_leads_out_of_its_copy_is_refused(store, monkeypatch, name, tmp_path):
+    there = type(stores.folder(store))
+    monkeypatch.setattr(there, "list", lambda *_: {name: stores.Object(1, "1")})
+    with pytest.raises(DataError, match=f"^{store}: a .*name"):
+        fetch.local(store)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 from vlc_jax.errors import ExitCode, PeerError, UsageError
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import Folder, StoreError
-from vlc_jax.run import workdir_files
 
 BEAT_SECONDS = 1.0
 STORE_BEAT_SECONDS = 5.0  # in an object store, which bills every write
@@ -77,7 +76,7 @@ def folder_of(workdir: Path | str) -> Folder:
 def read(folder: Folder, index: int) -> Presence | None:
     """Heartbeat of a process; None if its file is missing or unreadable."""
     try:
-        content = workdir_files.parse_json(folder.read(_file(index)))
+        content = stores.parse_json(folder.read(_file(index)))
         return Presence(**content)
     except (OSError, ValueError, TypeError):
         return None
@@ -407,7 +406,7 @@ def find_cause(folder: Folder, mine: Presence, lost_seconds: float) -> tuple[int
 
 def _read_facts(folder: Folder, file: str, start: str) -> Any | None:
     try:
-        content = workdir_files.parse_json(folder.read(file))
+        content = stores.parse_json(folder.read(file))
     except (OSError, ValueError):
         return None
     return content["facts"] if content["start"] == start else None

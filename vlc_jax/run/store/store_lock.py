@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import UsageError
+from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import Folder
-from vlc_jax.run import workdir_files
 
 BEAT_SECONDS = 10.0
 # Without a rewrite for so many beats an owner is dead.
@@ -124,7 +124,7 @@ class StoreLock:
 
     def _read(self, number: int) -> dict[str, Any] | None:
         try:
-            content = workdir_files.parse_json(self._folder.read(_object(number)))
+            content = stores.parse_json(self._folder.read(_object(number)))
         except (FileNotFoundError, ValueError):
             return None
         return content if isinstance(content, dict) else None
