@@ -194,7 +194,7 @@ def _check_activation(address: str, row: open_clip_names.Row, config: Path) -> N
     """Raises ValueError if the activation beside the weights is not that of the published name."""
     try:
         is_quick = bool(json.loads(config.read_bytes())["model_cfg"].get("quick_gelu"))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{config} is damaged: {error!r}") from error
     if row.activation and is_quick != (row.activation == "quick_gelu"):
         raise ValueError(

@@ -44,7 +44,7 @@ def json_of(path: str | Path) -> dict[str, Any]:
         return {}
     try:
         config = json.loads(file.read_text("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):  # refused where the weights are read
         return {}
     return config if isinstance(config, dict) else {}
 
