@@ -244,7 +244,10 @@ class RecordsSource(row_records.RowRecords):
         key_names += ["identity"] if excluded else []
         key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []
         texts = self._texts(*key_names)
-        keys = dict(zip(key_names, row_keys.read(self._table, texts).values(), strict=True))
+        check = functools.partial(joined_rows.check_images, self._table)
+        checks = dict.fromkeys(self._texts("image") if join_rows else (), check)
+        read = row_keys.read(self._table, texts, checks)
+        keys = dict(zip(key_names, read.values(), strict=True))
         if by_split:
             chosen = self._belongs(keys[divides])
             if join_rows:
