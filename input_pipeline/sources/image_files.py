@@ -65,21 +65,22 @@ class FileKeys:
     """
 
     def __init__(self, folder: str | Path = "", only_folders: bool = False) -> None:
-        self._start, self._only_folders = str(folder), only_folders
+        self._start, self._only_folders = str(folder) or os.curdir, only_folders
         self._folders: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
-        path = os.path.join(self._start, name.replace("\\", "/"))
-        if not self._only_folders and (status := _status(path)) is not None:
+        name = name.replace("\\", "/")
+        path = "" if self._only_folders else os.path.join(self._start, name)
+        if path and (status := _status(path)) is not None:
             # size and time: some network disks use an inode twice
             identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
             return " ".join(map(str, identity))
-        folder, _, last = path.rpartition("/")
-        if folder not in self._folders:
-            status = _status(f"{folder}/")
-            known = os.path.abspath(f"{folder}/")
-            self._folders[folder] = f"{status.st_dev} {status.st_ino}" if status else known
-        return f"{self._folders[folder]}/{last}"
+        folder, slash, last = name.rpartition("/")
+        if folder + slash not in self._folders:
+            path = os.path.join(self._start, folder + slash, "")
+            status, known = _status(path), os.path.abspath(path)
+            self._folders[folder + slash] = f"{status.st_dev} {status.st_ino}" if status else known
+        return f"{self._folders[folder + slash]}/{last}"
 
 
 def _size(path: Path) -> int | None:

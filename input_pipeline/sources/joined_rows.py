@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.sources import row_keys
+from vlc_jax.input_pipeline.sources import row_keys, tables
 
 # a row without an image is damaged, and all of these have the same key
 _NO_IMAGE = row_keys.hashes(["", "None"])
+_MAX_ROWS = 10_000  # of one image
 
 
 def one_spelling(keys: np.ndarray, files: np.ndarray) -> np.ndarray:
@@ -38,6 +39,21 @@ def order(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     by_image = np.argsort(leaders, kind="stable")
     starts = np.flatnonzero(np.diff(leaders[by_image], prepend=-1))
     return rows[by_image], np.append(starts, len(rows))
+
+
+def check_images(table: tables.Table, keys: np.ndarray) -> None:
+    """Raises DataError for an image of more rows than a record can be made of.
+
+    keys: of the images, uint64, of the first rows.
+    """
+    images, numbers = np.unique(keys, return_counts=True)
+    large = np.setdiff1d(images[numbers > _MAX_ROWS], [row_keys.UNREADABLE, *_NO_IMAGE])
+    if len(large):
+        name = table.name(int(np.argmax(keys == large[0])))
+        raise DataError(
+            f"{name} and at least {_MAX_ROWS:,} others have one image; is image_column another "
+            "column? With the option join_rows=False each row is a record"
+        )
 
 
 def num_shared(keys: np.ndarray, chosen: np.ndarray) -> int:

@@ -30,7 +30,6 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # images, spread over the source, that are looked up before a run starts
 _CHECKED_IMAGES = 100
-_MAX_ROWS = 10_000  # of one image
 HELD_OUT = ("validation", "val", "test")  # names of the rows of a holdout
 
 
@@ -175,11 +174,6 @@ class RecordsSource(row_records.RowRecords):
         if not -len(self) <= index < len(self):
             raise IndexError(f"record {index} of {len(self)}")
         first, stop = self._first[index % len(self) :][:2]
-        if stop - first > _MAX_ROWS:
-            raise DataError(
-                f"{self._table.name(int(self._index[first]))} and {stop - first - 1:,} others have "
-                f"one image (limit {_MAX_ROWS:,}); is image_column another column?"
-            )
         parts = [self._record(int(row)) for row in self._index[first:stop]]
         record = joined_rows.join(parts, self._table.name(int(self._index[first])))
         names = dict.fromkeys(map(self._first_id, record.hard_images))
@@ -252,7 +246,11 @@ class RecordsSource(row_records.RowRecords):
         key_names += ["image"] if (join_rows or excluded) and "image" not in key_names else []
         key_names += ["identity"] if excluded else []
         key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []
-        keys = self._keys(*key_names)
+        check = functools.partial(joined_rows.check_images, self._table)
+        checks = dict.fromkeys(self._texts("image") if join_rows else (), check)
+        keys = self._keys(*key_names, checks=checks)
+        if join_rows:
+            check(keys["image"])  # spellings of one image count together
         if by_split:
             chosen = self._belongs(keys[divides])
             if join_rows:
@@ -307,11 +305,13 @@ class RecordsSource(row_records.RowRecords):
                 self._table.path, images,
             )  # fmt: skip
 
-    def _keys(self, *key_names: str) -> dict[str, np.ndarray]:
+    def _keys(
+        self, *key_names: str, checks: dict[str, row_keys.Check] | None = None
+    ) -> dict[str, np.ndarray]:
         """Keys of all rows by name; rows of one image have one key, however they spell its path."""
         is_named = "image" in key_names and not self._is_packed
         names = [*key_names, "file"] if is_named else key_names
-        read = row_keys.read(self._table, self._texts(*names)).values()
+        read = row_keys.read(self._table, self._texts(*names), checks).values()
         keys = dict(zip(names, read, strict=True))
         if is_named:
             images = joined_rows.one_spelling(keys["image"], keys.pop("file"))

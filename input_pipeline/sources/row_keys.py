@@ -11,21 +11,30 @@ from vlc_jax.input_pipeline.sources import tables
 
 # key of an unreadable row; a text has it with a chance of 2**-64
 UNREADABLE = np.uint64(0)
+_FIRST_CHECK = 1 << 14  # rows
 
 # (row, index of the row) -> text; raises DataError for a row without one.
 Text = Callable[[dict[str, Any], int], str]
+# gets the keys of the first rows, or of all; raises DataError for unusable ones.
+Check = Callable[[np.ndarray], None]
 
 
-def read(table: tables.Table, texts: Mapping[str, Text]) -> dict[str, np.ndarray]:
+def read(
+    table: tables.Table, texts: Mapping[str, Text], checks: Mapping[str, Check] | None = None
+) -> dict[str, np.ndarray]:
     """Keys of every row, uint64 (rows,) for each of the texts: `batch.hash_id` of the text.
 
     texts: name -> text. The name must contain everything that the text depends on besides the row:
     keys of this name are read from the table's index, and missing ones are computed in one pass.
+    checks: name -> check of the keys, during the pass, which it can end, and of all.
     """
+    checks = checks or {}
     columns = {name: _stored(table, name) for name in texts}
     missing = {name: texts[name] for name, keys in columns.items() if keys is None}
     if missing:
-        columns |= _compute(table, missing)
+        columns |= _compute(table, missing, checks)
+    for name, check in checks.items():
+        check(columns[name])
     return columns
 
 
@@ -34,9 +43,17 @@ def _stored(table: tables.Table, name: str) -> np.ndarray | None:
     return keys.view("<u8") if keys is not None and len(keys) == len(table) else None
 
 
-def _compute(table: tables.Table, texts: Mapping[str, Text]) -> dict[str, np.ndarray]:
+def _compute(
+    table: tables.Table, texts: Mapping[str, Text], checks: Mapping[str, Check]
+) -> dict[str, np.ndarray]:
     computed = {name: np.full(len(table), UNREADABLE) for name in texts}
+    next_check = _FIRST_CHECK
     for index, row in enumerate(table.rows()):
+        if index == next_check:
+            # when the rows have doubled: all checks together see each key about twice
+            next_check *= 2
+            for name in checks.keys() & computed.keys():
+                checks[name](computed[name][:index])
         if row is None:
             continue
         for name, text in texts.items():

@@ -6,8 +6,9 @@ import pytest
 
 from tests.support import helpers, table_files
 from tests.support.table_files import KINDS, table, write, write_jsonl
+from vlc_jax.input_pipeline import batch
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.sources import holdout
+from vlc_jax.input_pipeline.sources import holdout, joined_rows, row_keys
 from vlc_jax.input_pipeline.sources.records import RecordsSource
 
 
@@ -154,6 +155,19 @@ def test_a_row_per_caption_gives_the_records_of_lists_of_captions(folder, kind):
     assert pickle.loads(pickle.dumps(source))[11] == source[11] == source[-1]
     with pytest.raises(IndexError):
         source[12]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(("first", "last"), [(4, 12), (6, 10)])
+def test_an_image_of_too_many_rows_ends_the_pass(folder, kind, first, last, monkeypatch):
+    rows = table(image=lambda n: "p00.jpg" if first <= n < last else str(n))
+    path, names, hash_id = write(folder, kind, rows), [], batch.hash_id
+    monkeypatch.setattr(row_keys, "_FIRST_CHECK", 4)
+    monkeypatch.setattr(joined_rows, "_MAX_ROWS", 3)
+    monkeypatch.setattr(batch, "hash_id", lambda text: names.append(text) or hash_id(text))
+    with pytest.raises(DataError, match=f"row {first + 1} of .* and at least 3 others have one"):
+        RecordsSource(path=path)
+    assert names.count("p00.jpg") == 4
 
 
 def test_only_tables_with_rows_of_one_image_are_other_data_than_before(folder, caplog):
