@@ -30,12 +30,7 @@ def test_a_protocol_that_the_report_has_never_heard_of_brings_its_own():
 
 
 @pytest.mark.parametrize(
-    "field",
-    [
-        {"order": "first", "correct": 7, "by_group": "yes", "asks": 1},
-        {"unknown": 1},
-        {},
-    ],
+    "field", [{"order": "first", "correct": 7, "by_group": "yes", "asks": 1}, {"unknown": 1}, {}]
 )
 def test_values_of_another_type_are_ignored(field):
     assert display.of({"protocol": "triplet", "display": field}) == DEFAULT
