@@ -62,7 +62,6 @@ lint: $(VENV)/.built  ## Style of every file, types of the library.
 	$(VENV)/bin/pyrefly check --summary=none
 
 site: $(SITE)/.built $(VENV)/.built  ## The docs as web pages: runs/site/index.html
-	$(RUN) -m vlc_jax.report --published-page docs/published.html
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --site-dir runs/site
 
 lock:  ## Renew requirements.lock and requirements-docs.txt from pyproject.toml (needs uv).

@@ -70,6 +70,12 @@ def test_groups_are_those_of_the_cases_with_the_interval_of_evaluations(tmp_path
     assert "words 1" in sentences[0]
 
 
+@pytest.mark.parametrize("count", [1, 15, 27443.5])
+@pytest.mark.parametrize("value", [0.0, 0.07, 1.0])
+def test_intervals_are_those_of_evaluations_at_their_ends_too(value, count):
+    assert overlap._wilson(value, count) == pytest.approx(stats.wilson(value, count), abs=1e-12)
+
+
 def test_each_image_of_a_pair_and_the_negative_of_a_triplet_decide(tmp_path, train):
     captions = ["a red dog", "a green dog"]
     pair = {"id": "a", "captions": captions, "scores": [[2.0, 1.0], [2.0, 1.0]]}

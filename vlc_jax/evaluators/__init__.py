@@ -5,7 +5,7 @@ The protocol of each reader of a benchmark is in `PROTOCOL_OF` of input_pipeline
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from vlc_jax import errors
 from vlc_jax.evaluators import (
@@ -68,14 +68,12 @@ class Protocol(NamedTuple):
 
     The rest is written into each result (`to_json`) and read by vlc_jax/report/display.py:
     correct: label of the metric behind `correct` in <step>.scores.jsonl, for paired tests.
-    axis: of the plot of compositional gain against forgetting; "": in neither mean.
     by_group: whether runs are also compared group by group, in a figure of their own.
     """
 
     evaluate: Callable[..., EvalResult]
     summary: tuple[str, ...]
     correct: str
-    axis: Literal["", "forgetting", "compositional"] = ""
     by_group: bool = False
     check: Callable[..., None] = _check_tie
     needs: Callable[..., Ability] | None = None
@@ -94,14 +92,12 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         retrieval.evaluate,
         summary=("image_to_text_r1", "image_to_text_r5", "text_to_image_r1", "text_to_image_r5"),
         correct="image→text R@1",
-        axis="forgetting",
         check=retrieval.check,
     ),
     "zeroshot": Protocol(
         zeroshot.evaluate,
         summary=("accuracy", "accuracy_top5", "mean_per_class_recall"),
         correct="accuracy",
-        axis="forgetting",
     ),
     "linear_probe": Protocol(
         linear_probe.evaluate,
@@ -114,14 +110,12 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         # the last three with the option tokens
         summary=("accuracy", "text_mean_accuracy", "image_mean_accuracy", "map_accuracy"),
         correct="accuracy",
-        axis="compositional",
         embeds=lambda *, tokens, **_: tokens,
     ),
     "triplet": Protocol(
         triplet.evaluate,
         summary=("augmented_accuracy", "original_accuracy", "brittleness"),
         correct="augmented",
-        axis="compositional",
         by_group=True,
     ),
     "pairs": Protocol(
@@ -137,7 +131,6 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
             "margin_correlation",
         ),
         correct="pair",
-        axis="compositional",
         embeds=lambda *, geometry, second_features, **_: geometry or second_features,
         vector_files=("second_features",),
     ),
@@ -180,7 +173,6 @@ PROTOCOLS: dict[str, Protocol] = {  # in the order of result tables
         multilabel.evaluate,
         summary=("mean_average_precision", "mean_average_precision_11_points"),
         correct="best class",
-        axis="forgetting",
     ),
 }
 
@@ -339,7 +331,6 @@ def display(protocol: str) -> dict[str, Any]:
     return {
         "order": list(PROTOCOLS).index(protocol),
         "correct": row.correct,
-        "axis": row.axis,
         "by_group": row.by_group,
         "asks": protocol in ASKING,
     }

@@ -3,11 +3,10 @@
 Command line: vlc-jax report WORKDIR [WORKDIR ...]
 
 `write` writes report.html and report.md, `write_comparison` comparison.html and comparison.md,
-`write_cases` cases.html, a searchable list of the cases of one run or two, `write_published_page` a
-page of all published values; `print_table` and `print_comparison` print results in a terminal. With
-`published`, the name of a published model, its values appear next to ours; with `train`, results
-are split by the bindings of training captions (`overlap`). Reads files of workdirs only: neither
-JAX nor the models are imported.
+`write_cases` cases.html, a searchable list of the cases of one run or two; `print_table` and
+`print_comparison` print results in a terminal. With `published`, the name of a published model, its
+values appear next to ours; with `train`, results are split by the bindings of training captions
+(`overlap`). Reads files of workdirs only: neither JAX nor the models are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +35,6 @@ __all__ = [
     "write",
     "write_cases",
     "write_comparison",
-    "write_published_page",
 ]
 
 
@@ -148,18 +146,6 @@ def write_cases(
 
     default = paths[0] if len(paths) == 1 else paths[0].resolve().parent
     return cases.write(runs, folder or default, benchmarks)
-
-
-def write_published_page(path: Path) -> Path:
-    """Writes the page of all published values, beside chance and the scores of the texts alone.
-
-    Returns `path`; the page needs no other file and no network. Raises OSError: it cannot be
-    written.
-    """
-    command_line.import_matplotlib()
-    from vlc_jax.report import published_page
-
-    return published_page.write(path)
 
 
 def print_comparison(

@@ -1,5 +1,5 @@
 """vlc-jax report WORKDIR ... [--baseline PATH] [--published MODEL] [--out FOLDER]
-[--train TABLE] [--cases [BENCHMARK ...]], or --published-page FILE"""
+[--train TABLE] [--cases [BENCHMARK ...]]"""
 
 import argparse
 import sys
@@ -14,11 +14,6 @@ from vlc_jax.input_pipeline.record import DataError
 def main(arguments: list[str] | None = None) -> int:
     """Writes the report or comparison and prints its path; returns 0, or 2 after an error."""
     options = _parser().parse_args(arguments)
-    if bool(options.workdirs) == bool(options.published_page):
-        return _refuse("give workdirs to report, or --published-page FILE without any workdir")
-    others = (options.baseline, options.out, options.published, options.train, options.cases)
-    if options.published_page and any(other not in (None, "") for other in others):
-        return _refuse("--published-page has no other options; they belong to reports of workdirs")
     if not options.train and (options.column or options.tagger):
         return _refuse("--column and --tagger belong to --train TABLE, the training captions")
     is_comparison = len(options.workdirs) > 1
@@ -34,9 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
             from vlc_jax.input_pipeline.hard_texts import bindings
 
             train = bindings.Training(options.train, options.column or "caption", options.tagger)
-        if options.published_page:
-            page = report.write_published_page(options.published_page)
-        elif options.cases is not None:
+        if options.cases is not None:
             page = report.write_cases(options.workdirs, options.out, options.cases)
         elif is_comparison:
             beside = options.published, train
@@ -60,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "workdirs",
         metavar="workdir",
-        nargs="*",
+        nargs="+",
         type=Path,
         help="the --workdir of a run; several are compared with the first",
     )
@@ -96,13 +89,6 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         help="write cases.html instead: every case of one run or two, to be filtered and searched;"
         " with names, of these benchmarks",
-    )
-    parser.add_argument(
-        "--published-page",
-        metavar="FILE",
-        type=Path,
-        help="write the page of all published values, beside chance and the scores of the texts"
-        " alone; without workdirs",
     )
     return parser
 

@@ -10,14 +10,12 @@ class Display(NamedTuple):
     order: place of the protocol in tables.
     correct: label of the metric behind `correct` in <step>.scores.jsonl; "": unknown, no paired
       test.
-    axis: of the plot of gain against forgetting: "compositional", "forgetting" or "".
     by_group: whether runs are compared group by group, in a figure of their own.
     asks: whether the protocol asks the model questions of its own, with or without VQAScore.
     """
 
     order: int = 1000  # behind all known protocols
     correct: str = ""
-    axis: str = ""
     by_group: bool = False
     asks: bool = False
 

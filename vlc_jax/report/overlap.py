@@ -4,6 +4,7 @@
 cases: no model is run.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.report import table
-from vlc_jax.report.judged import wilson
+from vlc_jax.report.paired import Z
 from vlc_jax.report.read_workdir import Run, has_scores, score_rows
 
 # protocol -> its metric that is split; each decides between captions of one image
@@ -88,7 +89,7 @@ def _estimate(decisions: Sequence[Decision]) -> dict[str, Any]:
     right = np.array([each.is_right for each in decisions], np.float64)
     value, count = float(right.mean()), len(right)
     number = _effective_count(right, [each.image for each in decisions])
-    low, high = wilson(value, number)
+    low, high = _wilson(value, number)
     return {
         "value": value,
         "count": count,
@@ -110,6 +111,16 @@ def _effective_count(right: np.ndarray, images: Sequence[str]) -> float:
     residuals = np.bincount(index, weights=right - value)
     clustered = number / (number - 1) * np.sum(residuals**2) / count**2
     return count / max(1.0, clustered / variance)
+
+
+def _wilson(value: float, count: float) -> tuple[float, float]:
+    """Wilson's score interval of the proportion `value` of `count` draws, as evaluators.stats."""
+    centre = value + Z**2 / (2 * count)
+    half = Z * math.sqrt(value * (1 - value) / count + Z**2 / (4 * count**2))
+    scale = 1 + Z**2 / count
+    # rounding may put a limit outside [0, 1] or on the wrong side of the value
+    low, high = min((centre - half) / scale, value), max((centre + half) / scale, value)
+    return max(0.0, low), min(1.0, high)
 
 
 def _sentences(

@@ -14,17 +14,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from vlc_jax.report import (
-    compare,
-    examples,
-    forgetting,
-    paired,
-    patch_maps,
-    plot,
-    read_workdir,
-    summary,
-    table,
-)
+from vlc_jax.report import compare, examples, paired, patch_maps, plot, read_workdir, summary, table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 from vlc_jax.run import workdir_files
@@ -169,7 +159,6 @@ def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
     names = compare.names([run.path for run in runs])
     results = compare.newest_results(runs)
     lines, groups = compare.lines(results), compare.by_group(results)
-    balance = forgetting.measure(results)
     pairs = paired.lines(runs)
     overviews = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
     return {
@@ -185,7 +174,6 @@ def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
         "paired": [paired.HEADER, *paired.cells(names, pairs)] if pairs else [],
         "paired_legend": paired.legend(names),
         "cases_command": cases_command(runs[:2]),
-        "balance": balance,
         "tables": {
             "lines": compare.to_markdown(names, lines),
             "groups": compare.to_markdown(names, groups),
@@ -196,7 +184,6 @@ def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
         "stale": compare.stale(names, results),
         "pictures": {
             "benchmarks": comparison_bars(names, compare.headlines(results)),
-            "forgetting": [forgetting.picture(names, balance)] if balance else [],
             "groups": _group_bars(names, groups),
             "training": training_curves(names, runs),
         },

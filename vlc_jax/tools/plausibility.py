@@ -24,12 +24,12 @@ import numpy as np
 from vlc_jax.devices import runtime
 from vlc_jax.encode.plausibility import Plausibility, plausibilities
 from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.evaluators.stats import wilson
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, nulls, protocol_of
 from vlc_jax.input_pipeline.case import Case
 from vlc_jax.input_pipeline.commands import addresses, command_line
 from vlc_jax.input_pipeline.hard_texts import blind
 from vlc_jax.input_pipeline.stores import progress, text_file
-from vlc_jax.report.judged import wilson
 from vlc_jax.tools import command, write_texts
 
 

@@ -10,8 +10,6 @@ Beside this file:
   sources.csv            sources of the values: papers, their authors, reruns by others
   conflicts.csv          values that contradict each other, other protocols, or their count
   missing.csv            tables of these papers that are not included
-  claims.csv             rows of one table that a paper compares: a method, its baseline
-  effective.csv          Kish's effective number of cases where cases share images, by the files
 
 Benchmarks, metrics and protocols have our names, and so do models with values from several sources.
 The protocol of a metric that none of our protocols computes is the reason:
