@@ -177,8 +177,8 @@ def check_numbers(config: ConfigDict) -> None:
     for rule, (fits, patterns) in RANGES.items():
         fields = re.compile("|".join(map(fnmatch.translate, patterns.split())))
         for name, value in leaves:
-            is_of_rule = value is not None and fields.match(name)
-            if is_of_rule and not (type(value) in (int, float) and fits(value)):
+            # what is no number is refused by the type of the field or option
+            if type(value) in (int, float) and fields.match(name) and not fits(value):
                 raise UsageError(f"config.{name} must be {rule}; got {_shown(value)}")
     for name, value in leaves:
         if isinstance(value, float) and not math.isfinite(value):
