@@ -17,16 +17,17 @@ _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _MISSING = ("nan", "NaN", "None", "null", "NA")
 _CUT = "..."
 _ITEM = rf"(?:b?{_TEXT}|<?(?:{'|'.join(_MISSING)})\b>?|\.\.\.)"
-# ['a' 'b'], as numpy writes an array of texts
-_ARRAY = re.compile(rf"\[\s*{_ITEM}(?:\s*{_ITEM})+\s*\]", re.DOTALL)
+# ['a' 'b'], as numpy writes an array of texts; possessive (*+), or spaces take quadratic time
+_ARRAY = re.compile(rf"\[\s*+{_ITEM}(?:\s*+{_ITEM})+\s*+\]", re.DOTALL)
 # <ArrowStringArray>\n['a', 'b']\nLength: 2, dtype: str, as pandas 3 writes one
 _PANDAS = re.compile(r"<\w+>\s*(\[.*\])\s*Length: \d+, dtype: .+", re.DOTALL)
 _IS_LIST = re.compile(
     rf"""
-    <\w*Array\w*>\s*\[ | .*\bdtype:\ \S+$ | b{_TEXT}$  # as pandas or numpy write texts
+    <(?=\w*Array)\w++>\s*+\[ | .*\bdtype:\ \S+$ | b{_TEXT}$  # as pandas or numpy write texts
     | [\w.]+\(\s*[\[({{]\s*{_ITEM} | \[\s*[\w.]+\(\s*[\[({{'"]
-    | \[\s*(\]$ | {_ITEM}\s*(\]$|,?\s*{_ITEM}) | ['"](.*['"]\s*(\]$|,\s*['"]) | [^\]]*$))
-    | \(\s*{_ITEM}\s*,\s*(\)$|{_ITEM}) | \{{\s*{_ITEM}\s*(\}}$|,\s*{_ITEM})
+    | \[\s*+(\]$ | {_ITEM}\s*+(\]$|,?\s*+{_ITEM}) | ['"](.*['"]\s*+(\]$|,\s*+['"]) | [^\]]*$))
+    | \(\s*+{_ITEM}\s*+,\s*+(\)$|{_ITEM}) | \{{\s*+{_ITEM}\s*+(\}}$|,\s*+{_ITEM})
+    | \[\s*+[\[{{(]\s*+(['"]|$) | \[[\s\d.,+-]++\]$  # lists of lists, of objects, of numbers
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -58,13 +59,15 @@ def _parse(text: str, column: str | None, name: str) -> Any:
         return json.loads(text)
     if match := _PANDAS.fullmatch(text):
         text = match[1]
-    items = re.findall(_ITEM, text, re.DOTALL)
+    # an escape outside of a text is no start of one, or each scans to the end
+    items = [each for each in re.findall(rf"{_ITEM}|\\.", text, re.DOTALL) if each[0] != "\\"]
     try:
         if _CUT in items:
             raise ValueError("it is cut short (...)")
         # Python alone would join the texts of an array into one
         code = f"[{','.join(items)}]" if _ARRAY.fullmatch(text) else text
-        code = re.sub(rf"({_TEXT})|<NA>", lambda match: match[1] or "NA", code, flags=re.DOTALL)
+        kept = rf"({_TEXT}|\\.)|<NA>"
+        code = re.sub(kept, lambda match: match[1] or "NA", code, flags=re.DOTALL)
         with _one_at_a_time:
             return _value(ast.parse(code, mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
@@ -86,7 +89,7 @@ def _value(node: ast.expr) -> Any:
             return _value(argument)
         case ast.Name() if node.id in _MISSING:
             return None
-        case ast.Constant(value=value):
+        case ast.Constant(value=value) if not isinstance(value, bytes):
             return value
         case ast.UnaryOp() | ast.Dict():
             return ast.literal_eval(node)
