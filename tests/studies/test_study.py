@@ -201,11 +201,9 @@ def test_the_notes_on_heads_have_those_that_are_done(tmp_path, monkeypatch, caps
             path.write_text(json.dumps({"metrics": before | metrics}))
         (tmp_path / f"{run}-0" / "DONE").touch()
     study_results.Results(tmp_path, 1).save(tmp_path / study_results.VALUES)
-    words = ("--out", str(tmp_path), "--parts", "d", "--seeds", "1", "--all")
-    monkeypatch.setattr(sys, "argv", ["study.py", *words])
+    monkeypatch.setattr(sys, "argv", ["", f"--out={tmp_path}", "--parts=d", "--seeds=1", "--all"])
     assert study.main() == 0
-    page = capsys.readouterr().out
-    section = page[page.index("## Heads on frozen towers") :]
+    section = capsys.readouterr().out.partition("## Heads on frozen towers")[2]
     shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
     cosine = "cosine of the towers"  # of either base, in both pairs of tables
     assert shown == [cosine, "DCSM", cosine, "PACL", cosine, cosine, "PACL"]
@@ -234,7 +232,7 @@ def _rows(page):
 @pytest.fixture(scope="module")
 def pages():
     """Answers and notes as the values of the repository make them, and what they do not support."""
-    kept = helpers.ROOT / "docs" / study_results.VALUES
+    docs = helpers.ROOT / "docs"
     with (
         contextlib.redirect_stdout(io.StringIO()) as notes,
         contextlib.redirect_stderr(io.StringIO()) as errors,
@@ -242,7 +240,7 @@ def pages():
     ):
         patch.setattr(sys, "argv", ["study.py", "--out", "no runs", "--all"])
         assert study.main() == 0
-        results = study_results.Results(helpers.ROOT / "no runs", 3, kept)
+        results = study_results.Results(docs, 3, docs / study_results.VALUES)
         answers = study_page.render(results, study_page.ANSWERS, study_plan.PARTS)
     return answers, notes.getvalue(), errors.getvalue()
 
@@ -250,8 +248,7 @@ def pages():
 def test_every_value_of_an_answer_is_in_the_laboratory_notes_under_the_same_name(pages):
     answers, notes = map(_rows, pages[:2])
     assert len(answers) > 20
-    for label, cells in answers.items():
-        assert {*cells} <= {*notes[label]}, label
+    assert all({*cells} <= {*notes[label]} for label, cells in answers.items())
 
 
 def test_every_answer_is_short(pages):
@@ -264,9 +261,7 @@ def test_every_answer_is_short(pages):
 
 def test_pages_and_readme_are_what_the_values_of_the_repository_say(pages):
     docs = helpers.ROOT / "docs"
-    readme, methods = (
-        path.read_text() for path in (helpers.ROOT / "README.md", docs / "methods.md")
-    )
+    readme, methods = ((docs / path).read_text() for path in ("../README.md", "methods.md"))
     answers, notes, errors = pages
     assert (docs / study_page.ANSWERS).read_text() == answers
     assert all((docs / link).exists() for link in re.findall(r"\]\(([^)#:]+)", notes))
@@ -516,8 +511,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr
-    kept = tmp_path / "docs" / study_results.VALUES
-    page = study_page.render(study_results.Results(tmp_path, 1, kept), study_page.NOTES, "c")
+    page = study_page.render(study_results.Results(tmp_path, 1), study_page.NOTES, "c")
     assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
     assert (tmp_path / "hn_hues-0" / "DONE").exists()
     before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()
