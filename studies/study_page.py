@@ -1,11 +1,12 @@
 """Pages of a study: tables and figures of means over seeds with 95 % intervals.
 
-results.md answers questions with a few columns each; lab_notes.md has every table and finding.
+results.md answers questions with a few columns each; the laboratory notes, which are printed on
+request, have every table and finding.
 """
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -25,42 +26,22 @@ from studies.study_results import VALUES, Results, cell, measure, percent, signe
 from vlc_jax.report import published
 from vlc_jax.report.table import markdown_table
 
-PAGES = ("results.md", "lab_notes.md")  # each from the template NAME.jinja beside this file
-ORIGINAL, AUGMENTED, BRITTLENESS = study_columns.TRIPLET
-REPLACE, SWAP = "scenes_replace", "scenes_swap"
-# sentence, run, run it is compared with, benchmark, metric, difference in the paper (tables 1, 3)
+# each from the template NAME.jinja beside this file
+ANSWERS, NOTES = "results.md", "lab_notes.md"
+METRICS = dict(zip(("Original", "Augmented", "Brittleness"), study_columns.TRIPLET, strict=True))
+SETS = {"REPLACE": "scenes_replace", "SWAP": "scenes_swap"}
+# sentence, which names metric and set; run, run it is compared with, difference in tables 1 and 3
 FINDINGS = (
-    ("HN against CLIP: Original of REPLACE rises", "hn", "clip", REPLACE, ORIGINAL, 12.3),
-    ("HN against CLIP: Brittleness of REPLACE", "hn", "clip", REPLACE, BRITTLENESS, -2.2),
-    ("HN against CLIP: Brittleness of SWAP rises", "hn", "clip", SWAP, BRITTLENESS, 3.4),
-    ("HP+HN against HN: Brittleness of REPLACE falls", "hp_hn", "hn", REPLACE, BRITTLENESS, -4.1),
-    ("HP+HN against HN: Brittleness of SWAP falls", "hp_hn", "hn", SWAP, BRITTLENESS, -2.2),
-    ("HP+HN against HN: Augmented of REPLACE rises", "hp_hn", "hn", REPLACE, AUGMENTED, 2.3),
-    (
-        "swap only against HP+HN: Augmented of REPLACE falls",
-        "hp_hn_swap_only",
-        "hp_hn",
-        REPLACE,
-        AUGMENTED,
-        -6.4,
-    ),
-    (
-        "replace only against HP+HN: Augmented of SWAP falls",
-        "hp_hn_replace_only",
-        "hp_hn",
-        SWAP,
-        AUGMENTED,
-        -5.5,
-    ),
-    ("weight 1 against 0: Original of REPLACE rises", "hp_hn", "hp_hn_w0", REPLACE, ORIGINAL, 10.5),
-    (
-        "weight 1 against 0: Augmented of REPLACE rises",
-        "hp_hn",
-        "hp_hn_w0",
-        REPLACE,
-        AUGMENTED,
-        8.2,
-    ),
+    ("HN against CLIP: Original of REPLACE rises", "hn", "clip", 12.3),
+    ("HN against CLIP: Brittleness of REPLACE", "hn", "clip", -2.2),
+    ("HN against CLIP: Brittleness of SWAP rises", "hn", "clip", 3.4),
+    ("HP+HN against HN: Brittleness of REPLACE falls", "hp_hn", "hn", -4.1),
+    ("HP+HN against HN: Brittleness of SWAP falls", "hp_hn", "hn", -2.2),
+    ("HP+HN against HN: Augmented of REPLACE rises", "hp_hn", "hn", 2.3),
+    ("swap only against HP+HN: Augmented of REPLACE falls", "hp_hn_swap_only", "hp_hn", -6.4),
+    ("replace only against HP+HN: Augmented of SWAP falls", "hp_hn_replace_only", "hp_hn", -5.5),
+    ("weight 1 against 0: Original of REPLACE rises", "hp_hn", "hp_hn_w0", 10.5),
+    ("weight 1 against 0: Augmented of REPLACE rises", "hp_hn", "hp_hn_w0", 8.2),
 )
 
 
@@ -209,19 +190,16 @@ def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
 
 def findings(results: Results) -> str:
     """Markdown table of the paper's differences between runs and of ours in both worlds."""
-    header = [
-        "of Kamath et al. 2024, section 5",
-        "paper",
-        "captions hardly ever say synonyms",
-        "often",
-    ]
+    worlds = ("captions hardly ever say synonyms", "often")
+    header = ["of Kamath et al. 2024, section 5", "paper", *worlds]
     rows = []
-    for sentence, run, other, benchmark, metric, paper in FINDINGS:
+    for sentence, run, other, paper in FINDINGS:
+        metric, _, benchmark = sentence.partition(": ")[2].split()[:3]
         cells = [sentence, f"{paper:+.1f}"]
         for world in ("", "_synonyms"):
             names = run + world, other + world
             if all(map(results.has, names)):
-                value = results.difference(*names, benchmark, metric)
+                value = results.difference(*names, SETS[benchmark], METRICS[metric])
                 cells.append(signed(value))
             else:
                 cells.append("not run")
@@ -262,12 +240,11 @@ def pick(columns: Sequence[study_columns.Column], *titles: str) -> tuple[study_c
 
 
 def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
-    """Writes DOCS/results.md, DOCS/lab_notes.md and their figures; returns the path of the first.
+    """Writes DOCS/results.md and its figures; returns its path.
 
     Values come from the finished runs below `out` and from DOCS/results.json, which keeps the
     values of every run, so that a study can be made in pieces. Only the sections of `parts` are
-    written; existing pages keep the others. Claims of these sections that the values do not
-    support are printed to stderr. The tables of a README beside the folder `docs` and
+    written; an existing page keeps the others. The tables of a README beside the folder `docs` and
     of DOCS/methods.md get their numbers.
     """
     results = Results(out, seeds, docs / VALUES)
@@ -283,34 +260,35 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
             figure = paint(results)
             if figure is not None:
                 figure.savefig(folder / f"study_{name}.png", dpi=130)
-    pages, broken = render(results)
-    for name, text in pages.items():
-        _replace_sections(docs / name, text, parts)
+    path = docs / ANSWERS
+    path.write_text(render(results, ANSWERS, parts, path.read_text() if path.exists() else ""))
     for page in (docs.parent / "README.md", docs / "methods.md"):
         if docs.name == "docs" and page.exists():
             page.write_text(study_readme.rewritten(page.read_text(), study_prose.Prose(results)))
-    for sentence in broken:
-        print(f"the values do not support: {sentence}", file=sys.stderr)
-    return docs / PAGES[0]
+    return path
 
 
-def render(results: Results) -> tuple[dict[str, str], list[str]]:
-    """Text of each page, and the claims in it that the values do not support."""
+def render(results: Results, name: str, parts: Iterable[str], page: str = "") -> str:
+    """The page `name` with its first text and its sections of `parts`; the others are of `page`.
+
+    Claims in these sections that the values do not support are printed to stderr."""
     environment = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, autoescape=False, undefined=jinja2.StrictUndefined
     )
     prose = study_prose.Prose(results)
     names = prose.functions() | _template_names(results)
-    pages = dict[str, str]()
-    for name in PAGES:
-        sections = _sections(Path(__file__).with_name(f"{name}.jinja").read_text())
-        for part, template in sections.items():
-            results.prefer = study_plan.preferred(part, results)
-            text = environment.from_string(template).render(names)
-            sections[part] = study_prose.without_marks(text)
-        pages[name] = _joined(sections)
+    sections = _sections(page)
+    templates = _sections(Path(__file__).with_name(f"{name}.jinja").read_text())
+    for part in ("", *sorted({*parts} & {*templates})):
+        results.prefer = study_plan.preferred(part, results)
+        text = environment.from_string(templates[part]).render(names)
+        sections[part] = study_prose.without_marks(text)
     results.prefer = ""
-    return pages, prose.broken
+    for sentence in prose.broken:
+        print(f"the values do not support: {sentence}", file=sys.stderr)
+    # a section of an extra that has not been run is a comment alone, and left out
+    texts = [sections[part].rstrip() for part in sorted(sections)]
+    return "\n\n".join(text for text in texts if "\n" in text) + "\n"
 
 
 def _template_names(results: Results) -> dict[str, object]:
@@ -378,21 +356,6 @@ def _template_names(results: Results) -> dict[str, object]:
         "has": results.has,
         "with_values": lambda benchmark, *runs: [r for r in runs if results.has(r, benchmark)],
     }
-
-
-def _replace_sections(page: Path, text: str, parts: str) -> None:
-    """Writes the sections of `parts`, and the text before the first, of a rendered page."""
-    sections = _sections(page.read_text()) if page.exists() else {}
-    for part, section in _sections(text).items():
-        if part in parts or not part:
-            sections[part] = section
-    page.write_text(_joined(sections))
-
-
-def _joined(sections: Mapping[str, str]) -> str:
-    """The page; a section of an extra that has not been run is a comment alone, and left out."""
-    texts = [sections[part].rstrip() for part in sorted(sections)]
-    return "\n\n".join(text for text in texts if "\n" in text) + "\n"
 
 
 def _sections(page: str) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The study: its plan, its page, and a shrunken part of it from the command line."""
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -188,7 +190,7 @@ def test_wrong_parts_and_flags_are_refused():
         assert wrong[0] in done.stderr or wrong[1] in done.stderr
 
 
-def test_the_page_of_heads_has_those_that_are_done(tmp_path):
+def test_the_notes_on_heads_have_those_that_are_done(tmp_path, monkeypatch, capsys):
     for run in ("clip_mean", "dcsm", "relations_mean", "pacl_relations"):
         for column in study_columns.HEADS:
             metrics = {column.metric: {"value": 0.75, "low": 0.7, "high": 0.8}}
@@ -198,29 +200,22 @@ def test_the_page_of_heads_has_those_that_are_done(tmp_path):
             before = json.loads(path.read_text())["metrics"] if path.exists() else {}
             path.write_text(json.dumps({"metrics": before | metrics}))
         (tmp_path / f"{run}-0" / "DONE").touch()
-    page = (
-        study_page.write(tmp_path, tmp_path / "docs", 1, "d").with_name("lab_notes.md").read_text()
-    )
-    section = page[page.index("## Heads on frozen towers") :]
+    study_results.Results(tmp_path, 1).save(tmp_path / study_results.VALUES)
+    monkeypatch.setattr(sys, "argv", ["", f"--out={tmp_path}", "--parts=d", "--seeds=1", "--all"])
+    assert study.main() == 0
+    section = capsys.readouterr().out.partition("## Heads on frozen towers")[2]
     shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
     cosine = "cosine of the towers"  # of either base, in both pairs of tables
     assert shown == [cosine, "DCSM", cosine, "PACL", cosine, cosine, "PACL"]
 
 
 def test_sections_of_other_parts_stay_as_they_are(tmp_path):
-    study_page.write(tmp_path, tmp_path, 1, "abcd")
-    headings = {
-        "results.md": ("## Is CLIP", "## Which heads"),
-        "lab_notes.md": ("## Bags", "## Heads"),
-    }
-    pages = {name: (tmp_path / name).read_text() for name in headings}
-    for name, (of_a, of_d) in headings.items():
-        text = pages[name].replace(of_a, "## Old").replace(of_d, "## Old")
-        assert text.count("## Old") == 2
-        (tmp_path / name).write_text(text)
-    study_page.write(tmp_path, tmp_path, 1, "d")
-    for name, (of_a, _) in headings.items():
-        assert (tmp_path / name).read_text() == pages[name].replace(of_a, "## Old")
+    written = study_page.write(tmp_path, tmp_path, 1, "abcd").read_text()
+    old = written.replace("## Is CLIP", "## Old").replace("## Which heads", "## Old")
+    assert old.count("## Old") == 2
+    (tmp_path / "results.md").write_text(old)
+    page = study_page.write(tmp_path, tmp_path, 1, "d").read_text()
+    assert page == written.replace("## Is CLIP", "## Old")
 
 
 def _rows(page):
@@ -234,39 +229,47 @@ def _rows(page):
     return rows
 
 
-def test_every_value_of_an_answer_is_in_the_laboratory_notes_under_the_same_name():
+@pytest.fixture(scope="module")
+def pages():
+    """Answers and notes as the values of the repository make them, and what they do not support."""
     docs = helpers.ROOT / "docs"
-    answers, notes = (_rows((docs / name).read_text()) for name in study_page.PAGES)
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as notes,
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "argv", ["study.py", "--out", "no runs", "--all"])
+        assert study.main() == 0
+        results = study_results.Results(docs, 3, docs / study_results.VALUES)
+        answers = study_page.render(results, study_page.ANSWERS, study_plan.PARTS)
+    return answers, notes.getvalue(), errors.getvalue()
+
+
+def test_every_value_of_an_answer_is_in_the_laboratory_notes_under_the_same_name(pages):
+    answers, notes = map(_rows, pages[:2])
     assert len(answers) > 20
-    for label, cells in answers.items():
-        assert {*cells} <= {*notes[label]}, label
+    assert all({*cells} <= {*notes[label]} for label, cells in answers.items())
 
 
-def test_every_answer_is_short_and_links_to_a_heading_of_the_notes():
-    answers, notes = ((helpers.ROOT / "docs" / name).read_text() for name in study_page.PAGES)
-    prose = "\n".join(line for line in answers.splitlines() if not line.startswith("|"))
+def test_every_answer_is_short(pages):
+    prose = "\n".join(line for line in pages[0].splitlines() if not line.startswith("|"))
     assert len(prose.split()) <= 1400
-    headings = re.findall(r"^##+ (.*)$", notes, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in headings}
     for question in prose.split("\n## ")[1:]:
         assert question.splitlines()[0].endswith("?")
         assert len(question.split()) <= 110
-        (anchor,) = re.findall(r"\[Notes\]\(lab_notes\.md#([a-z0-9-]+)\)", question)
-        assert anchor in anchors
 
 
-def test_pages_and_readme_are_what_the_values_of_the_repository_say():
+def test_pages_and_readme_are_what_the_values_of_the_repository_say(pages):
     docs = helpers.ROOT / "docs"
-    readme, methods = (
-        path.read_text() for path in (helpers.ROOT / "README.md", docs / "methods.md")
-    )
-    results = study_results.Results(docs / "no runs", 3, docs / study_results.VALUES)
-    pages, broken = study_page.render(results)
-    assert {name: (docs / name).read_text() for name in study_page.PAGES} == pages
+    readme, methods = ((docs / path).read_text() for path in ("../README.md", "methods.md"))
+    answers, notes, errors = pages
+    assert (docs / study_page.ANSWERS).read_text() == answers
+    assert all((docs / link).exists() for link in re.findall(r"\]\(([^)#:]+)", notes))
+    prose = study_prose.Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
     for page in (readme, methods):
-        assert study_readme.rewritten(page, study_prose.Prose(results)) == page
-    assert broken == []
-    halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", "".join(pages.values()))
+        assert study_readme.rewritten(page, prose) == page
+    assert errors == ""
+    halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", answers + notes)
     assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
     assert {*study_readme.ROWS} <= {line.split("|")[1].strip() for line in readme.splitlines()
                                     if line.count("|") == 8}  # fmt: skip
@@ -508,7 +511,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "docs" / "lab_notes.md").read_text()
+    page = study_page.render(study_results.Results(tmp_path, 1), study_page.NOTES, "c")
     assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
     assert (tmp_path / "hn_hues-0" / "DONE").exists()
     before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()
