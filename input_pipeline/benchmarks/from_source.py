@@ -39,7 +39,14 @@ def retrieval(
         name, meta = case_id(index, record.id), {"record": record.id}
         cases.append(Case(name, (record.image,), captions, record.group, meta))
     notes = _notes_on_images(cases)
-    return Benchmark("retrieval", tuple(cases), f"{records.fingerprint}/{len(cases)}", notes=notes)
+    return Benchmark("retrieval", tuple(cases), f"{_version(records)}/{len(cases)}", notes=notes)
+
+
+def _version(records: Source) -> str:
+    """Fingerprint of the records and, of files known by their names alone, of some sizes."""
+    sizes = getattr(records, "image_sizes", None)
+    content = hashlib.sha256(json.dumps(sizes, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{records.fingerprint}/{content}" if sizes else records.fingerprint
 
 
 def zeroshot(
@@ -112,7 +119,7 @@ def _classification(
     class_names, class_ids = names_and_ids
     records = _labelled(source, split, options)
     classes, prompts = tuple(records.classes), tuple(records.templates)
-    version = records.fingerprint
+    version = _version(records)
     if class_names is None:
         is_named = getattr(records, "has_names", False)
         if number := "" if is_named else record_validation.wordless(classes):
@@ -178,7 +185,7 @@ def linear_probe(
         if "validation" in parts:
             validation = _relabelled(validation, parts["validation"].classes, classes)
     sizes = f"{len(cases)}/{len(training)}/{len(validation)}"
-    version = "/".join([*(records.fingerprint for records in parts.values()), sizes])
+    version = "/".join([*map(_version, parts.values()), sizes])
     if differ:
         # results from before labels went by name are others
         version += "/by_name"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError, Record
-from vlc_jax.input_pipeline.sources import image_list, json_annotations, prompt_texts
+from vlc_jax.input_pipeline.sources import image_files, image_list, json_annotations, prompt_texts
 
 _SPLITS = {"train", "val", "validation", "test"}
 
@@ -63,7 +63,12 @@ class ClassFoldersSource:
         reason = f"files have no suffix of an image, such as {others[0] if others else ''},"
         json_annotations.mention(folder, len(others), len(others) + len(self._files), reason)
         names = "\n".join(f"{label}/{name}" for label, name in self._files)
-        content = hashlib.sha256("\n".join([*self.classes, names, *self.templates]).encode())
+        measured = (
+            image_files.size_of(folder / self.classes[label] / name)
+            for label, name in self._files[:: image_files.MEASURED]
+        )
+        sizes = " ".join(map(str, measured))
+        content = hashlib.sha256("\n".join([*self.classes, names, sizes, *self.templates]).encode())
         self.fingerprint = f"class_folders/{split}/{content.hexdigest()[:16]}"
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from vlc_jax.input_pipeline.record import DataError
 
 # Every fourth checked image is measured: another size means other pixels under the same name.
-_MEASURED = 4
+MEASURED = 4
 # Checked images of a folder; if at least this many are missing, and none is there, it is wrong.
 _MISSING_FOLDER = 5
 
@@ -35,12 +35,12 @@ def sizes(
             damage = damage or name
             continue
         paths = candidate_paths(name)
-        size = next((size for size in map(_size, paths) if size is not None), None)
+        size = next((size for size in map(size_of, paths) if size is not None), None)
         if size is None:
             missing[paths[0].parent].append(paths)
             continue
         folders.add(paths[0].parent)
-        if number % _MEASURED == 0:
+        if number % MEASURED == 0:
             measured[name] = size
     if damage and not (folders or missing):
         raise DataError(f"none of the rows looked at names an image: {damage}") from damage
@@ -83,7 +83,7 @@ class FileKeys:
         return f"{self._folders[folder + slash]}/{last}"
 
 
-def _size(path: Path) -> int | None:
+def size_of(path: Path) -> int | None:
     """Size of a file in bytes, None if it does not exist."""
     status = _status(path)
     return None if status is None else status.st_size

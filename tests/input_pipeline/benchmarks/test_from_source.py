@@ -33,6 +33,9 @@ def test_retrieval_has_a_case_per_image_with_all_its_captions(table):
     fewer = from_source.retrieval("all", count=3, path=str(table))
     assert len(fewer.cases) == 3
     assert fewer.version != benchmark.version
+    first = benchmark.cases[0].images[0]  # another image under the same name
+    first.write_bytes(first.read_bytes() + bytes(9))
+    assert from_source.retrieval("all", path=str(table)).version != benchmark.version
 
 
 def test_retrieval_refuses_to_skip_a_record_in_silence(table):

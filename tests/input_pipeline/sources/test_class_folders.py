@@ -30,6 +30,14 @@ def test_classes_are_the_sorted_folders_and_images_their_files(folder):
     assert len(make_source("class_folders", "all", path=folder / "train")) == 6
 
 
+def test_another_image_under_the_same_name_is_another_set(folder):
+    options = {"source": "class_folders", "split": "val", "path": folder, "templates": "a {}"}
+    first = READERS["zeroshot"](**options).version
+    assert READERS["zeroshot"](**options).version == first
+    picture(folder / "other.jpg").replace(folder / "val/n01_cat/0.JPEG")
+    assert READERS["zeroshot"](**options).version != first
+
+
 def test_zero_shot_prompts_come_from_clip_benchmarks_files(folder):
     write_json(folder / "names.json", {"pets": ["tabby", "poodle"], "other": []})
     write_json(folder / "templates.json", {"pets": ["a {c}.", "the {c}."]})
