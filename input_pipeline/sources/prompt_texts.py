@@ -261,6 +261,7 @@ def _where(option: str, texts_or_file: Texts) -> str:
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise ValueError(f"{where} are texts; got {value!r:.80}")
-    if code := [text for text in value if re.fullmatch(r"\s*(lambda\b.*:.*|.*[\"'],)", text)]:
-        raise ValueError(f"{where}: {code[0]!r:.80} is code; write the text alone")
+    code = re.compile(r"""\s*((lambda|def)\b.*:.*|[-*]\s.*|["'“].*|.*["'],)""", re.DOTALL)
+    if odd := [text for text in value if code.fullmatch(text) or not text.strip("\0 \t\n")]:
+        raise ValueError(f"{where}: {odd[0]!r:.80} is blank, quoted or code; write the text alone")
     return tuple(value)

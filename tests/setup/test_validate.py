@@ -58,6 +58,7 @@ from vlc_jax.setup import resolve, validate
         ("optimizer.spike_guard", (float("nan"), 5), "such as"),
         ("optimizer.spike_guard", (10.0, float("inf")), "such as"),
         ("optimizer.spike_guard", ("a", True), "such as"),
+        ("text.context_length", 10**10, "context_length must be at most 2,147,483,647; got 10,0"),
         ("optimizer.clip_norm", -1.0, "clip_norm must be at least 0; got -1.0"),
         ("evals", ConfigDict({"a" * 300: {}}), "a names a folder of results: at most 200 letters"),
         ("evals", ConfigDict({"retrieval": 5}), "evals.retrieval holds the options of a benchmark"),

@@ -58,7 +58,10 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "from 0 to below 1": (lambda x: 0 <= x < 1, "optimizer.b1 optimizer.b2 lora.dropout"),
     "from 0 to 0.5": (lambda x: 0 <= x <= 0.5, "input.jitter.hue"),
     f"at most {2**32 - 1:,}": (lambda x: x < 2**32, "seed"),
-    f"at most {MOST_STEPS:,}": (lambda x: x <= MOST_STEPS, "steps"),
+    f"at most {MOST_STEPS:,}": (  # of int32
+        lambda x: x <= MOST_STEPS,
+        "steps input.image_size text.context_length model.vocab_size model.*.width model.*.depth",
+    ),
 }
 WISE_FT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # default of config.interpolate.alpha
 

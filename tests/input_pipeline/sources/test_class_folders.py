@@ -282,6 +282,11 @@ def test_code_that_is_no_template_is_refused_by_its_line(tmp_path, text, message
     (tmp_path / "templates.txt").write_text(text)
     with pytest.raises(ValueError, match=rf"templates\.txt.*{message}"):
         prompt_texts.templates(tmp_path / "templates.txt")
-    for option in ("lambda c: f'a {c} {}',", ["lambda c: f'a {c}'"], ["'a {}',"]):
-        with pytest.raises(ValueError, match="is code; write the text alone"):
+    for option in (
+        "lambda c: f'a {c} {}',",
+        ["lambda c: f'a {c}'"],
+        ["- a {}"],
+        ["'a {}'.format(c)"],
+    ):
+        with pytest.raises(ValueError, match="code; write the text alone"):
             prompt_texts.templates(option)

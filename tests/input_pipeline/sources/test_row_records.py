@@ -130,7 +130,7 @@ def test_a_cell_that_is_a_list_holds_the_captions_of_the_image(folder, cell, kin
         ("['a dog' nan]", "a caption is text"),
         ("<StringArray>\n['a', <NA>]\nLength: 2, dtype: string", "a caption is text"),
         ("[None]", "a caption is text"),
-        ("b'a dog'", "a caption is text"),
+        ("b'a dog'", "it holds b'a dog'"),
     ],
 )
 def test_a_list_of_captions_that_is_not_whole_is_damage(folder, cell, reason):
