@@ -186,9 +186,6 @@ def linear_probe(
             validation = _relabelled(validation, parts["validation"].classes, classes)
     sizes = f"{len(cases)}/{len(training)}/{len(validation)}"
     version = "/".join([*map(_version, parts.values()), sizes])
-    if differ:
-        # results from before labels went by name are others
-        version += "/by_name"
     return Benchmark(
         "linear_probe", cases, version, classes, training=training, validation=validation
     )

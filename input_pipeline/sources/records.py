@@ -383,13 +383,13 @@ class RecordsSource(row_records.RowRecords):
             self._holdout, self._negative_kinds, self._positive_kinds, *further,
         ]  # fmt: skip
         if self._has_holdout and holdouts.is_exact(len(self._table)):
-            # runs from before the exact rule held out other rows
+            # in a larger table the hash of each row alone decides
             options.append("exact")
         if self._first is not None:
-            # runs from before rows were joined had other records
+            # several rows are one record
             options.append("joined")
         if self._is_respelled:
-            # runs from before had an image for each spelling
+            # several spellings are one image
             options.append("files")
         if self._caption_weights:
             options.append(self._caption_weights)

@@ -426,7 +426,7 @@ def _log_to(path: Path) -> logging.Handler:
 def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return all(map(_is_same, one, other))
-    # a run of an earlier version has no hashes in the addresses of the hub
+    # an address of the hub may come without its hash
     both = isinstance(one, str) and isinstance(other, str)
     return hub.is_same(one, other) if both else one == other
 
