@@ -73,7 +73,7 @@ CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax
 LINES = {
     ("vlc_jax", "input_pipeline", "configs", "launch"): 80_770,
     ("studies", "speed"): 6_466,
-    ("tests",): 66_660,
+    ("tests",): 66_670,
 }
 WORDS_OF_PAGES = 64_170
 FILES_OF_METHODS = {"conclip": 12, "csclip": 14, "degla": 15}  # this one is among them

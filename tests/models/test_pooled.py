@@ -79,7 +79,8 @@ def test_every_rule_is_its_formula_for_all_pairs_and_own_texts(features):
                 queries = text.pooled[j][None] if is_pooled else words
                 expected = reduced(rule, by_hand(rule, tokens[1:], queries.astype("f8")))
                 assert every[i, j] == pytest.approx(expected, abs=1e-5), rule
-        np.testing.assert_allclose(own, every[np.arange(3)[:, None], [[0, 1], [2, 3], [4, 5]]])
+        own_pairs = every[np.arange(3)[:, None], [[0, 1], [2, 3], [4, 5]]]
+        np.testing.assert_allclose(own, own_pairs, rtol=1e-6)  # float32 of two programs
 
 
 def test_equal_patches_give_the_score_of_no_patch_and_finite_gradients(features):
