@@ -88,7 +88,8 @@ def test_make_takes_the_newest_python_that_works(tmp_path):
         path.chmod(0o755)
     words = ["make", "--dry-run", "VENV=none", "none/.built"]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    environment.pop("PYTHON", None)
+    for name in ("PYTHON", "MAKEFLAGS", "MAKEOVERRIDES"):  # of the make that runs this test
+        environment.pop(name, None)
     done = subprocess.run(
         words, cwd=helpers.ROOT, env=environment, capture_output=True, text=True, check=True
     )

@@ -75,9 +75,7 @@ def test_commands_for_a_tpu_pod_are_taken():
     assert verbs == ["setup", "train", "log"]
 
 
-def test_commands_for_a_search_supervise_and_ray_have_flags_that_exist():
-    for words in starting("python", "launch/sweep.py"):
-        assert sweep.parse(words[2:])[0].search
+def test_commands_for_supervise_and_ray_have_flags_that_exist():
     for words in starting("launch/supervise.sh"):
         assert words[1:4] == ["python", "-m", "vlc_jax.main"]
         check_flags(words)

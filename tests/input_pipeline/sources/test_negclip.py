@@ -89,7 +89,7 @@ def test_the_published_negclip_table_is_read_to_the_last_row(tmp_path):
     assert len(records) == 4_839
     assert sum(len(record.negatives[0]) for record in records) == 7_370
     assert {len(record.hard_images) for record in records} == {3}
-    assert sum("\n" in record.captions[0] for record in records) == 8
+    assert not any("\n" in record.captions[0] for record in records)  # eight end with one
     assert records[1].hard_images == ["2789", "967", "966"]
     # as often as the captions, of which 5 do; 5,125 as released
     assert sum(text.endswith(" .") for record in records for text in record.negatives[0]) == 6
