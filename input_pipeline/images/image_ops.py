@@ -302,7 +302,7 @@ def _keeps_upper_bits(picture: Image.Image, name: str) -> bool:
 
 
 def _turn(picture: Image.Image) -> Image.Transpose | None:
-    """What turns a picture upright by its EXIF orientation."""
+    """The transpose that turns a picture upright by its EXIF orientation."""
     # a damaged EXIF block does not make the pixels unusable
     with contextlib.suppress(_DAMAGE):
         return _ORIENTATIONS.get(picture.getexif().get(_ORIENTATION_TAG, 1))

@@ -326,7 +326,7 @@ def to_json(
 
 
 def display(protocol: str) -> dict[str, Any]:
-    """How reports show results of a protocol: fields of `vlc_jax.report.display.Display`."""
+    """Fields of `vlc_jax.report.display.Display` for results of a protocol."""
     row = PROTOCOLS[protocol]
     return {
         "order": list(PROTOCOLS).index(protocol),
