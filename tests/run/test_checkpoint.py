@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import threading
-import tracemalloc
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
-from orbax.checkpoint._src.serialization import tensorstore_utils
 
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
@@ -26,7 +24,6 @@ from vlc_jax.run.store.step_folders import StoreSteps
 from vlc_jax.setup import init_from
 
 pytestmark = pytest.mark.devices
-OF_ORBAX = tracemalloc.Filter(True, tensorstore_utils.__file__)
 
 
 def state(value, mesh=None):
@@ -144,22 +141,6 @@ def test_an_optional_field_may_be_new_or_gone(folder):
     folder.checkpoints.wait()
     assert folder.checkpoints.restore(like[0]).batch_stats == {}
     assert int(folder.checkpoints.restore(like[0]).step) == 3
-
-
-def test_the_address_of_an_array_to_save_leaves_no_object_behind(tmp_path):
-    def address():
-        return tensorstore_utils.build_kvstore_tspec(str(tmp_path), "params.kernel")
-
-    assert address()["base"]["path"] == f"{tmp_path}/"
-    tracemalloc.start()
-    try:
-        counts = []
-        for _ in range(2):
-            [address() for _ in range(10)]
-            counts.append(len(tracemalloc.take_snapshot().filter_traces([OF_ORBAX]).traces))
-    finally:
-        tracemalloc.stop()
-    assert counts[1] - counts[0] < 10
 
 
 def test_nothing_saved_restores_none(anywhere):
