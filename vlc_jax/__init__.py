@@ -7,7 +7,15 @@
 Training and evaluation: python -m vlc_jax.main --help
 """
 
+from pathlib import Path
 from typing import Any
+
+_LINK = Path(__file__).parent / "configs"
+if _LINK.is_file():
+    raise ImportError(
+        f"{_LINK} is a text file, as this checkout has no symbolic links: clone again with "
+        "`git clone -c core.symlinks=true` (on Windows in developer mode)"
+    )
 
 __all__ = ["evaluate", "load"]
 __version__ = "0.2.0"

@@ -1,12 +1,14 @@
 """Signals that arrive while the command line imports its libraries."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 
+import vlc_jax
 from tests.support import helpers
 from vlc_jax.input_pipeline.commands import interrupt
 
@@ -55,3 +57,15 @@ def test_a_signal_during_the_imports_is_one_line(tmp_path, command, number, code
         _, stderr = job.communicate(timeout=60)
     assert job.returncode == code
     assert stderr == line.format(number.name)
+
+
+def test_a_checkout_without_links_says_so(tmp_path):
+    """As a zip of a repository, or Windows, has them: the link is a file with its target."""
+    (tmp_path / "vlc_jax").mkdir()
+    (tmp_path / "vlc_jax" / "configs").write_text("../configs")
+    shutil.copy(vlc_jax.__file__, tmp_path / "vlc_jax")
+    program = [sys.executable, "-c", "import vlc_jax"]
+    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert "core.symlinks=true" in last
