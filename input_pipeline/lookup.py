@@ -70,6 +70,20 @@ def check_types(
             )
 
 
+def options_of(record: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates a function whose `**` are fields of a dataclass: its signature names them."""
+    fields = [*inspect.signature(record).parameters.values()]
+
+    def with_fields(function: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+        further = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in fields]
+        function.__signature__ = signature.replace(parameters=[*own, *further])  # type: ignore
+        return function
+
+    return with_fields
+
+
 def check_count(name: str, count: Any, most: float = math.inf) -> None:
     """Raises ValueError unless the option `name` is a whole number from 1 to `most`, or None."""
     if count is not None and not (_is_integer(count) and 1 <= count <= most):

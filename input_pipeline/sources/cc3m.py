@@ -48,7 +48,7 @@ class Cc3mSource(PublishedSource):
             image, caption = self._which(rows)
         if not len(rows):
             raise DataError(f"{path} holds no rows")
-        self._image, self._captions = image, [caption]
+        self.columns.image_column, self.columns.caption_column = image, [caption]
         return rows
 
     def _which(self, rows: tables.DelimitedTable) -> tuple[str, str]:

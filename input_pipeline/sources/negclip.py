@@ -75,7 +75,7 @@ class NegclipSource(PublishedSource):
 
     def _open(self, path: Path, quoting: bool) -> tables.Table:
         rows = self._delimited(path, "\t", quoting, ("title", "filepath", "neg_caption"))
-        self._hard_images = "neg_image" if "neg_image" in rows.columns() else None
+        self.columns.hard_images_column = "neg_image" if "neg_image" in rows.columns() else None
         return rows
 
     def __getitem__(self, index: int) -> Record:

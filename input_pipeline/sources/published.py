@@ -61,8 +61,8 @@ class PublishedSource(RecordsSource):
             path_below(self._folder, image)
         except DataError as error:
             raise DataError(
-                f"{name}: {self._image!r}: {error}; the source records reads tables of your "
-                "own, whose images may be elsewhere"
+                f"{name}: {self.columns.image_column!r}: {error}; the source records reads tables "
+                "of your own, whose images may be elsewhere"
             ) from None
         return image
 

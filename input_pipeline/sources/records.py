@@ -7,12 +7,13 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import holdout as holdouts
 from vlc_jax.input_pipeline.sources import (
@@ -40,26 +41,9 @@ class RecordsSource(row_records.RowRecords):
       (`sources/tables.py`), or a folder of Parquet files.
     image_folder: where relative image names start; default: the folder of the table. The table is
       your own: its names may be absolute, or lead out of the folder with "..".
-    image_column: the image's file name; of Parquet also the image itself, as bytes or as Hugging
-      Face's {bytes, path}. Then a row is a record.
-    caption_column: the caption, or a list of captions of the image; several columns may be named.
-      COCO captions JSON has the columns id, image and caption (all captions of an image).
-    caption_weights: of each column of `caption_column`: how often training draws a caption of it.
     join_rows: whether the rows of one image are one record, with the captions and hard texts of all
       of them and the id of the first; else each row is a record.
-    id_column: names of the rows, unique or one for all rows of an image; default: image name and
-      row number.
-    negatives_column, positives_column: hard negative / positive captions: a list of strings (for
-      every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
-    negative_kinds_column, positive_kinds_column: the generator of each text, by which training
-      selects it: one name for all, or lists of the same shape.
-    hard_images_column: a list of ids. group_column: any value to split results by, one for all
-      rows of an image.
-    negative_image_column: an image of the row's one hard negative, which becomes its hard image:
-      with the negative as caption and the caption as hard negative. It is found by its id and is
-      no record itself; each row is a record.
-    meta_columns: columns that are copied to the record's `meta`, as a list where rows of its image
-      differ.
+    columns: fields of `row_records.Columns`, which names the columns.
     split_column: the column of split names; only rows of `split` are taken, and "train+restval"
       takes both.
     holdout: without a split column, this share of the images (by a hash of their names: see
@@ -84,29 +68,19 @@ class RecordsSource(row_records.RowRecords):
         "and split='all'"
     )
 
+    @lookup.options_of(row_records.Columns)
     def __init__(
         self,
         split: str = "train",
         *,
         path: str | Path,
         image_folder: str | Path | None = None,
-        image_column: str = "image",
-        caption_column: str | Sequence[str] = "caption",
-        id_column: str | None = None,
-        negatives_column: str | None = None,
-        positives_column: str | None = None,
-        negative_kinds_column: str | None = None,
-        positive_kinds_column: str | None = None,
-        hard_images_column: str | None = None,
-        negative_image_column: str | None = None,
-        group_column: str | None = None,
-        meta_columns: Sequence[str] = (),
-        caption_weights: Sequence[float] | None = None,
         split_column: str | None = None,
         holdout: float = 0.0,
         exclude: str | Path | None = None,
         quoting: bool = True,
         join_rows: bool = True,
+        **columns: Any,
     ) -> None:
         if not str(path):
             raise ValueError("this source needs `path`, the table of image names and captions")
@@ -116,32 +90,16 @@ class RecordsSource(row_records.RowRecords):
         self._has_holdout = holdout > 0 and split_column is None
         super().__init__(
             _folder(any_path.of(path)) if image_folder is None else Path(image_folder),
-            image_column=image_column,
-            caption_column=caption_column,
-            id_column=id_column,
-            negatives_column=negatives_column,
-            positives_column=positives_column,
-            negative_kinds_column=negative_kinds_column,
-            positive_kinds_column=positive_kinds_column,
-            hard_images_column=hard_images_column,
-            group_column=group_column,
-            meta_columns=meta_columns,
-            caption_weights=caption_weights,
-            negative_image_column=negative_image_column,
+            row_records.Columns(**columns),
         )
-        self.finds_more = negative_image_column is not None
-        if self.finds_more and hard_images_column is not None:
-            raise ValueError(
-                "hard images are those of hard_images_column or of negative_image_column; got "
-                f"{hard_images_column!r} and {negative_image_column!r}: leave one out"
-            )
+        self.finds_more = self.columns.negative_image_column is not None
         # subclasses that open further files add theirs
         self.digests: dict[str, str] = {}
         self._table = self._open(any_path.of(path), quoting)
         if isinstance(self._table.path, StorePath) and not self._is_packed:
             raise ValueError(
                 f"{path}: of a table in an object store images are read that are inside, as bytes; "
-                f"the column {self._image!r} has names"
+                f"the column {self.columns.image_column!r} has names"
             )
         self.digests[str(path)] = self._table.digest
         excluded: frozenset[str] = frozenset()
@@ -150,7 +108,7 @@ class RecordsSource(row_records.RowRecords):
             self.digests[str(exclude)] = tables.sha256(Path(exclude))
         if not self._folder.is_dir():
             raise ValueError(f"no image folder {self._folder}; set {self._folder_option}")
-        self._check_columns(split_column=self._split_column)
+        self.columns.check(self._table, split_column=self._split_column)
         # rows of the records; position of each record's first row, None: each row is a record
         self._index: np.ndarray | range
         self._first: np.ndarray | None = None
@@ -220,8 +178,8 @@ class RecordsSource(row_records.RowRecords):
     def _open(self, path: AnyPath, quoting: bool) -> tables.Table:
         """Opens the table and sets the columns that depend on the file."""
         rows = tables.open_table(path, quoting)
-        if self._id is None and isinstance(rows, tables.MemoryTable):
-            self._id = "id" if "id" in rows.columns() else None
+        if self.columns.id_column is None and isinstance(rows, tables.MemoryTable):
+            self.columns.id_column = "id" if "id" in rows.columns() else None
         return rows
 
     def _select(self, excluded: frozenset[str], join_rows: bool) -> None:
@@ -245,7 +203,8 @@ class RecordsSource(row_records.RowRecords):
         key_names = [divides] if by_split else []
         key_names += ["image"] if (join_rows or excluded) and "image" not in key_names else []
         key_names += ["identity"] if excluded else []
-        key_names += ["id"] if self._id is not None or (key_names and self._hard_images) else []
+        has_ids = self.columns.id_column is not None
+        key_names += ["id"] if has_ids or (key_names and self.columns.hard_images_column) else []
         check = functools.partial(joined_rows.check_images, self._table)
         checks = dict.fromkeys(self._texts("image") if join_rows else (), check)
         keys = self._keys(*key_names, checks=checks)
@@ -276,11 +235,11 @@ class RecordsSource(row_records.RowRecords):
                     "%s: %d rows of %s are %d records, one per image",
                     self._table.path, len(index), self._split, len(self),
                 )  # fmt: skip
-        if self._id is not None:
+        if has_ids:
             self._check_unique(keys["id"])
 
     def _identity(self, row: dict[str, Any]) -> str:
-        return image_identity.image_identity(str(row.get(self._image)))
+        return image_identity.image_identity(str(row.get(self.columns.image_column)))
 
     def images_per_split(self) -> dict[str, int]:
         """Numbers of different images, by the split column or the holdout."""
@@ -321,14 +280,15 @@ class RecordsSource(row_records.RowRecords):
 
     def _texts(self, *key_names: str) -> dict[str, row_keys.Text]:
         """Functions row -> text to hash, by cache keys that name everything the text depends on."""
-        image, split, folder = self._image, self._split_column, os.path.abspath(self._folder)
+        image, split = self.columns.image_column, self._split_column
+        folder = os.path.abspath(self._folder)
         file_key = image_files.FileKeys(folder, not holdouts.is_exact(len(self._table)))
         texts: dict[str, tuple[str, row_keys.Text]] = {
             "image": (f"{image!r}", lambda row, _: str(row.get(image))),
             "file": (f"{image!r} {folder}", lambda row, _: file_key(str(row.get(image)))),
             "split": (f"{split!r}", lambda row, _: str(row.get(split))),
             "identity": (f"{self._kind} {image!r}", lambda row, _: self._identity(row)),
-            "id": (f"{self._kind} {image!r} {self._id!r}", self._record_id),
+            "id": (f"{self._kind} {image!r} {self.columns.id_column!r}", self._record_id),
         }
         return {f"{name} {texts[name][0]}": texts[name][1] for name in key_names}
 
@@ -365,7 +325,7 @@ class RecordsSource(row_records.RowRecords):
             rows = joined_rows.with_different_keys(keys, rows, self._first)
         index = row_keys.first_repeated(keys, rows[keys[rows] != row_keys.UNREADABLE])
         if index is not None:
-            record_id = self._table[index][self._id]
+            record_id = self._table[index][self.columns.id_column]
             raise DataError(
                 f"{self._table.name(index)}: the id {record_id!r} occurs twice; ids must be "
                 "unique: choose another id_column or leave it out"
@@ -373,14 +333,16 @@ class RecordsSource(row_records.RowRecords):
 
     @property
     def _is_packed(self) -> bool:
-        return self._image in self._table.packed
+        return self.columns.image_column in self._table.packed
 
     def _fingerprint(self, *further: Any) -> str:
         """further: options of a subclass that determine its records."""
+        columns = self.columns
         options = [
-            self._image, self._captions, self._id, self._negatives, self._positives,
-            self._hard_images, self._group, self._meta, self._split, self._split_column,
-            self._holdout, self._negative_kinds, self._positive_kinds, *further,
+            columns.image_column, columns.caption_column, columns.id_column,
+            columns.negatives_column, columns.positives_column, columns.hard_images_column,
+            columns.group_column, columns.meta_columns, self._split, self._split_column,
+            self._holdout, columns.negative_kinds_column, columns.positive_kinds_column, *further,
         ]  # fmt: skip
         if self._has_holdout and holdouts.is_exact(len(self._table)):
             # in a larger table the hash of each row alone decides
@@ -391,10 +353,10 @@ class RecordsSource(row_records.RowRecords):
         if self._is_respelled:
             # several spellings are one image
             options.append("files")
-        if self._caption_weights:
-            options.append(self._caption_weights)
-        if self._negative_image:
-            options.append(["negative_image", self._negative_image])
+        if self.columns.caption_weights:
+            options.append(self.columns.caption_weights)
+        if self.columns.negative_image_column:
+            options.append(["negative_image", self.columns.negative_image_column])
         text = f"{sorted(self.digests.values())} {json.dumps(options)}"
         return f"{self._kind}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 

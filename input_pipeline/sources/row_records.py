@@ -37,59 +37,103 @@ USUAL_NAMES = {
 NEGATIVE = "~negative"  # after the id of a row: the record of its negative image
 
 
+@dataclasses.dataclass
+class Columns:
+    """Columns of a table: options of `RecordsSource`, and what else belongs to one.
+
+    image_column: the image's file name; of Parquet also the image itself, as bytes or as Hugging
+      Face's {bytes, path}. Then a row is a record.
+    caption_column: the caption, or a list of captions of the image; several columns may be named.
+      COCO captions JSON has the columns id, image and caption (all captions of an image).
+    caption_weights: of each column of `caption_column`: how often training draws a caption of it.
+    id_column: names of the rows, unique or one for all rows of an image; default: image name and
+      row number.
+    negatives_column, positives_column: hard negative / positive captions: a list of strings (for
+      every caption) or one list per caption; in CSV and TSV a JSON or Python list literal.
+    negative_kinds_column, positive_kinds_column: the generator of each text, by which training
+      selects it: one name for all, or lists of the same shape.
+    hard_images_column: a list of ids. group_column: any value to split results by, one for all
+      rows of an image.
+    negative_image_column: an image of the row's one hard negative, which becomes its hard image:
+      with the negative as caption and the caption as hard negative. It is found by its id and is
+      no record itself; each row is a record.
+    meta_columns: columns that are copied to the record's `meta`, as a list where rows of its image
+      differ.
+    """
+
+    image_column: str = "image"
+    caption_column: str | Sequence[str] = "caption"
+    id_column: str | None = None
+    negatives_column: str | None = None
+    positives_column: str | None = None
+    negative_kinds_column: str | None = None
+    positive_kinds_column: str | None = None
+    hard_images_column: str | None = None
+    negative_image_column: str | None = None
+    group_column: str | None = None
+    meta_columns: Sequence[str] = ()
+    caption_weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("caption_column", "meta_columns"):
+            names = getattr(self, option)
+            setattr(self, option, [names] if isinstance(names, str) else [*names])
+        self.caption_weights = lookup.weights("caption_weights", self.caption_weights or ())
+        if self.caption_weights and len(self.caption_weights) != len(self.caption_column):
+            raise ValueError(
+                f"caption_weights: a number for each caption column, {self.caption_column}; got "
+                f"{self.caption_weights}"
+            )
+        if self.negative_image_column is not None and self.hard_images_column is not None:
+            raise ValueError(
+                "hard images are those of hard_images_column or of negative_image_column; got "
+                f"{self.hard_images_column!r} and {self.negative_image_column!r}: leave one out"
+            )
+
+    def check(self, table: tables.Table, **further: str | None) -> None:
+        """Raises ValueError for a column that the table lacks. further: option -> its column."""
+        known = table.columns()
+        named = dataclasses.asdict(self) | further
+        del named["caption_weights"]
+        for option, columns in named.items():
+            for column in [columns] if isinstance(columns, str) else columns or ():
+                if column not in known:
+                    usual = [name for name in USUAL_NAMES.get(option, ()) if name in known]
+                    near = usual or difflib.get_close_matches(column, known, 1, cutoff=0.5)
+                    hint = f"; did you mean {option}={near[0]!r}?" if near else ""
+                    if not known:
+                        table[0]  # raises the reason why it cannot be read
+                    raise ValueError(
+                        f"{table.path} has no column {column!r} ({option}); columns: {known}{hint}"
+                    )
+
+
 class RowRecords:
     """The record of each row of a table; `RecordsSource` chooses and joins rows.
 
-    folder: where image names start.   The columns are those of `RecordsSource`. Subclasses set
-    `_table`, override the reading of a column where a data set has a form of its own, and may set a
-    column that depends on the file.
+    folder: where image names start.   Subclasses set `_table`, override the reading of a column
+    where a data set has a form of its own, and may set a column that depends on the file.
     """
 
     _table: tables.Table
     # True if a single text or id must be a list, too
     _only_lists = False
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        image_column: str,
-        caption_column: str | Sequence[str],
-        id_column: str | None,
-        negatives_column: str | None,
-        positives_column: str | None,
-        negative_kinds_column: str | None,
-        positive_kinds_column: str | None,
-        hard_images_column: str | None,
-        group_column: str | None,
-        meta_columns: Sequence[str],
-        caption_weights: Sequence[float] | None = None,
-        negative_image_column: str | None = None,
-    ) -> None:
-        self._folder = folder
-        self._negative_image = negative_image_column
-        self._image = image_column
-        self._captions = [caption_column] if isinstance(caption_column, str) else [*caption_column]
-        self._id = id_column
-        self._negatives, self._positives = negatives_column, positives_column
-        self._negative_kinds, self._positive_kinds = negative_kinds_column, positive_kinds_column
-        self._hard_images, self._group = hard_images_column, group_column
-        self._caption_weights = lookup.weights("caption_weights", caption_weights or ())
-        if self._caption_weights and len(self._caption_weights) != len(self._captions):
-            raise ValueError(
-                f"caption_weights: a number for each caption column, {self._captions}; got "
-                f"{self._caption_weights}"
-            )
-        self._meta = [meta_columns] if isinstance(meta_columns, str) else [*meta_columns]
+    def __init__(self, folder: Path, columns: Columns) -> None:
+        self._folder, self.columns = folder, columns
 
     def _record(self, row_index: int) -> Record:
         """The record of one row."""
         row, name = self._table[row_index], self._table.name(row_index)
         captions = self._read_captions(row, name)
-        cell = cells.Cells(row, name, self._only_lists)
-        count = len(captions)
-        negatives, negative_kinds = cell.hard_texts(self._negatives, self._negative_kinds, count)
-        positives, positive_kinds = cell.hard_texts(self._positives, self._positive_kinds, count)
+        cell, columns = cells.Cells(row, name, self._only_lists), self.columns
+        (negatives, negative_kinds), (positives, positive_kinds) = (
+            cell.hard_texts(texts, kinds, len(captions))
+            for texts, kinds in (
+                (columns.negatives_column, columns.negative_kinds_column),
+                (columns.positives_column, columns.positive_kinds_column),
+            )
+        )
         return Record(
             id=self._record_id(row, row_index),
             image=self._image_of(row, name) if self._has_image(row) else None,
@@ -99,13 +143,13 @@ class RowRecords:
             negative_kinds=negative_kinds,
             positive_kinds=positive_kinds,
             hard_images=self._hard_ids(cell, row, row_index),
-            group=None if self._group is None else row.get(self._group),
-            meta={column: row.get(column) for column in self._meta},
+            group=None if columns.group_column is None else row.get(columns.group_column),
+            meta={column: row.get(column) for column in columns.meta_columns},
             caption_weights=self._weights(row, name),
         )
 
     def _image_of(self, row: dict[str, Any], name: str) -> Path | PackedImage:
-        cell = row.get(self._image)
+        cell = row.get(self.columns.image_column)
         return cell if isinstance(cell, PackedImage) else self._locate(self._image_name(row, name))
 
     def _record_of_negative(self, row_index: int) -> Record:
@@ -117,10 +161,10 @@ class RowRecords:
                 f"{name}: a negative image is of one caption with one hard negative; got "
                 f"{list(record.captions)} with {list(record.negatives)}"
             )
-        row = self._table[row_index]
-        cell = row.get(self._negative_image)
+        row, column = self._table[row_index], self.columns.negative_image_column
+        cell = row.get(column)
         is_packed = isinstance(cell, PackedImage)
-        image = cell if is_packed else self._locate(_file_name(row, self._negative_image, name))
+        image = cell if is_packed else self._locate(_file_name(row, column, name))
         return dataclasses.replace(
             record,
             id=record.id + NEGATIVE,
@@ -149,7 +193,8 @@ class RowRecords:
         return next((path for path in others if os.path.exists(path)), first)
 
     def _read_captions(self, row: dict[str, Any], name: str) -> list[Caption]:
-        captions = [text for column in self._captions for text in self._texts_of(row, column, name)]
+        columns = self.columns.caption_column
+        captions = [text for column in columns for text in self._texts_of(row, column, name)]
         if not all(isinstance(caption, str) for caption in captions):
             raise DataError(f"{name}: a caption is text; got {captions}")
         return [read_caption(caption) for caption in captions]
@@ -167,7 +212,8 @@ class RowRecords:
     def _weights(self, row: dict[str, Any], name: str) -> list[float]:
         """A weight per caption: equal parts of their column's."""
         weights: list[float] = []
-        for column, weight in zip(self._captions, self._caption_weights, strict=False):
+        columns = self.columns
+        for column, weight in zip(columns.caption_column, columns.caption_weights, strict=False):
             count = len(self._texts_of(row, column, name))
             weights += [weight / count] * count
         return weights
@@ -178,53 +224,24 @@ class RowRecords:
         return True
 
     def _hard_ids(self, cell: cells.Cells, row: dict[str, Any], row_index: int) -> list[str]:
-        if self._negative_image is not None:
+        if self.columns.negative_image_column is not None:
             return [self._record_id(row, row_index) + NEGATIVE]
-        return [str(other) for other in cell.as_list(self._hard_images)]
+        return [str(other) for other in cell.as_list(self.columns.hard_images_column)]
 
     def _image_name(self, row: dict[str, Any], name: str) -> str:
-        return _file_name(row, self._image, name)
+        return _file_name(row, self.columns.image_column, name)
 
     def _record_id(self, row: dict[str, Any], row_index: int) -> str:
-        if self._id is None:
-            return f"{row.get(self._image)}#{self._table.number(row_index)}"
-        if row.get(self._id) in (None, ""):
-            raise DataError(f"{self._table.name(row_index)} has no {self._id!r}, its id")
+        column = self.columns.id_column
+        if column is None:
+            return f"{row.get(self.columns.image_column)}#{self._table.number(row_index)}"
+        if row.get(column) in (None, ""):
+            raise DataError(f"{self._table.name(row_index)} has no {column!r}, its id")
         try:
-            check_text(record_id := str(row[self._id]), "an id")
+            check_text(record_id := str(row[column]), "an id")
         except DataError as error:
             raise DataError(f"{self._table.name(row_index)}: {error}") from None
         return record_id
-
-    def _check_columns(self, **further: str | None) -> None:
-        """Raises ValueError for a column that the table lacks. further: option -> its column."""
-        known = self._table.columns()
-        named = {"image_column": [self._image], "caption_column": self._captions}
-        for option in (
-            "id",
-            "negatives",
-            "positives",
-            "negative_kinds",
-            "positive_kinds",
-            "hard_images",
-            "negative_image",
-            "group",
-        ):
-            named[f"{option}_column"] = [getattr(self, f"_{option}")]
-        named |= {option: [column] for option, column in further.items()}
-        named["meta_columns"] = self._meta
-        for option, columns in named.items():
-            for column in columns:
-                if column is not None and column not in known:
-                    usual = [name for name in USUAL_NAMES.get(option, ()) if name in known]
-                    near = usual or difflib.get_close_matches(column, known, 1, cutoff=0.5)
-                    hint = f"; did you mean {option}={near[0]!r}?" if near else ""
-                    if not known:
-                        self._table[0]  # raises the reason why it cannot be read
-                    raise ValueError(
-                        f"{self._table.path} has no column {column!r} ({option}); "
-                        f"columns: {known}{hint}"
-                    )
 
 
 def _file_name(row: dict[str, Any], column: str, name: str) -> str:

@@ -168,12 +168,15 @@ def read_all(make, folder):
 @pytest.mark.parametrize("outside", ["/etc/", "../", "a/../../"])
 def test_image_names_do_not_lead_out_of_the_folder_of_images(folder, make, outside):
     source = make(folder, "train")
-    row = {source._image: f"{outside}secret.jpg"}
+    row = {source.columns.image_column: f"{outside}secret.jpg"}
     with pytest.raises(DataError, match=r"row 7: .* a file name that leads out of its folder"):
         source._image_name(row, "row 7")
     # a link that its owner put there is followed
     (source._folder / "link").symlink_to(folder.parent)
-    assert source._image_name({source._image: "link/secret.jpg"}, "row 7") == "link/secret.jpg"
+    assert (
+        source._image_name({source.columns.image_column: "link/secret.jpg"}, "row 7")
+        == "link/secret.jpg"
+    )
 
 
 def test_a_file_that_is_cut_short_is_damaged_data(folder):
