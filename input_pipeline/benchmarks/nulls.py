@@ -28,7 +28,7 @@ from vlc_jax.input_pipeline.case import Average, Benchmark, Case
 TABLE = Path(__file__).with_name("nulls.csv")
 CACHE = ".nulls.json"  # in the folder of all sets
 # of the computation; a cached value of another version is computed again
-VERSION = 2
+VERSION = 3
 # A text's bag: "Dog's" is a word, case and punctuation are none. Same-word shares of SugarCrepe's
 # swap_att and swap_obj are then 61.3 and 66.9 %, as in embeddings-benchmark/mteb#5314.
 _WORD = re.compile(r"[\w']+")
@@ -307,18 +307,24 @@ def _credits(
         elif metric.texts not in scores:
             from vlc_jax.input_pipeline.hard_texts import blind  # scikit-learn takes a second
 
-            texts = [metric.texts(case) for case in with_texts]
+            texts = [_stripped(metric, case) for case in with_texts]
             scores[metric.texts] = blind.option_scores(texts, _groups(with_texts))
         for share, credit in _of_texts(with_texts, metric, scores[metric.texts], protocol).items():
             credits[name][share][has_texts] = credit
     return credits
 
 
+def _stripped(metric: _Metric, case: Case) -> tuple[str, ...]:
+    """`metric.texts` without white space at the ends: more wrong captions of authors' files have
+    it, and the tokenizers of CLIPs drop it."""
+    return tuple(text.strip() for text in metric.texts(case))
+
+
 def _of_texts(
     cases: Sequence[Case], metric: _Metric, blind_scores: Sequence[np.ndarray], protocol: str
 ) -> dict[str, np.ndarray]:
     """Name of `SHARES` -> credit of each case, whose options are texts."""
-    texts = [metric.texts(case) for case in cases]
+    texts = [_stripped(metric, case) for case in cases]
     lengths = [np.array([float(len(text)) for text in each]) for each in texts]
     bags = [[bag(text) for text in each] for each in texts]
     # a bag of words can at best set the first text's bag apart from all others

@@ -73,18 +73,20 @@ class CLIP(nn.Module):
         flat |= {kind: jax.tree.map(_flat, text) for kind, text in hard.items()}
         scale = jnp.exp(log_scale)
         scores, more = self.head.outputs(image, flat)
-        local = self.head.local(image, flat, scale)
         more |= {**hard, **_scores(scores, batch)}
-        more["local"] = None if local is None else _scores(local, batch)
-        views = self._views(batch)
-        more["view_logits"] = self.head.view_logits(
-            image,
-            views.get("crops_pooled"),
-            views.get("masked_tokens"),
-            batch.get("masked_patches"),
-        )
-        drawn = (batch.get("id"), batch.get("mask"))
-        more["matching"] = self.head.matching(image, texts["text"], scale, *drawn)
+        if isinstance(self.head, heads.Local):
+            more["local"] = _scores(self.head.local(image, flat, scale), batch)
+        if isinstance(self.head, heads.Prototypes):
+            views = self._views(batch)
+            more["view_logits"] = self.head.view_logits(
+                image,
+                views.get("crops_pooled"),
+                views.get("masked_tokens"),
+                batch.get("masked_patches"),
+            )
+        if isinstance(self.head, heads.Matching):
+            drawn = (batch.get("id"), batch.get("mask"))
+            more["matching"] = self.head.matching(image, texts["text"], scale, *drawn)
         return types.Outputs(
             image=image, text=texts["text"], logit_scale=scale, logit_bias=bias, **more
         )

@@ -30,9 +30,9 @@ class Head(nn.Module):
 
     A head scores: `requests`, `image`, `text`, `score` and `score_options`. The other members have
     a default that most heads keep: `reads_pooled` and `embed` describe its features, `patch_maps`
-    explains its scores, `outputs`, `local`, `matching`, `view_logits`, `is_row_wise` and
-    `reads_marks` are for training. A head with a decoder also implements the protocol `Decoding`,
-    one that writes text `Generating`.
+    explains its scores, `outputs`, `is_row_wise` and `reads_marks` are for training. Some heads
+    also implement a protocol below: `Local`, `Matching` or `Prototypes` for losses on more than
+    scores, `Decoding` with a decoder, `Generating` where it writes text.
     """
 
     # a field of DCSM: words with a vector of their own
@@ -113,41 +113,6 @@ class Head(nn.Module):
         del is_training
         return dot_options(image.pooled, text.pooled)
 
-    def local(
-        self,
-        image: types.ImageFeatures,
-        texts: Mapping[str, types.TextFeatures],
-        logit_scale: Float[Array, ""],
-    ) -> Scores | None:
-        """Second scores of each kind of texts in a training batch, of the tokens and not of the
-        pooled features (`types.Outputs.local`); None for a head without."""
-        del image, texts, logit_scale
-
-    def matching(
-        self,
-        image: types.ImageFeatures,
-        text: types.TextFeatures,
-        logit_scale: Float[Array, ""],
-        ids: UInt32[Array, "images 2"] | None,
-        mask: Bool[Array, " images"] | None,
-    ) -> types.Matching | None:
-        """Pairs of image-text matching in a training batch; None for a head that matches none.
-
-        ids: of images; None: all differ.   mask: False on padding; None: there is none.
-        """
-        del image, text, logit_scale, ids, mask
-
-    def view_logits(
-        self,
-        image: types.ImageFeatures,
-        crops: Float[Array, "images crops embed"] | None = None,
-        masked: Float[Array, "images _ width"] | None = None,
-        masked_patches: Int[Array, "images masked"] | None = None,
-    ) -> types.ViewLogits | None:
-        """Logits of images, and of crops and masked patches of them, over prototypes; None for a
-        head without (models.self_distilled)."""
-        del image, crops, masked, masked_patches
-
     def patch_maps(self, image: types.ImageFeatures, text: types.TextFeatures) -> dict[str, Array]:
         """Patch-level weights behind the evaluation score of image i with text i, for
         visualisation; {} for scores of pooled features.
@@ -162,6 +127,51 @@ class Head(nn.Module):
         """
         del image, text
         return {}
+
+
+@runtime_checkable
+class Local(Protocol):
+    """A head with second scores, of the tokens and not of the pooled features."""
+
+    def local(
+        self,
+        image: types.ImageFeatures,
+        texts: Mapping[str, types.TextFeatures],
+        logit_scale: Float[Array, ""],
+    ) -> Scores:
+        """Second scores of each kind of texts in a training batch (`types.Outputs.local`)."""
+
+
+@runtime_checkable
+class Matching(Protocol):
+    """A head that matches images and texts."""
+
+    def matching(
+        self,
+        image: types.ImageFeatures,
+        text: types.TextFeatures,
+        logit_scale: Float[Array, ""],
+        ids: UInt32[Array, "images 2"] | None,
+        mask: Bool[Array, " images"] | None,
+    ) -> types.Matching | None:
+        """Pairs of image-text matching in a training batch; None if the loss is not asked for.
+
+        ids: of images; None: all differ.   mask: False on padding; None: there is none.
+        """
+
+
+@runtime_checkable
+class Prototypes(Protocol):
+    """A head with prototypes (models.self_distilled)."""
+
+    def view_logits(
+        self,
+        image: types.ImageFeatures,
+        crops: Float[Array, "images crops embed"] | None = None,
+        masked: Float[Array, "images _ width"] | None = None,
+        masked_patches: Int[Array, "images masked"] | None = None,
+    ) -> types.ViewLogits:
+        """Logits of images, and of crops and masked patches of them, over prototypes."""
 
 
 @runtime_checkable

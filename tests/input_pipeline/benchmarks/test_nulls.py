@@ -19,15 +19,16 @@ from vlc_jax.input_pipeline.commands.benchmarks import main
 from vlc_jax.input_pipeline.hard_texts import blind
 
 # An audit of the same files with another linear classifier of the same n-grams: cases, and in
-# percent shorter, ceiling, blind (of 6,000 cases where there are more).
+# percent shorter (of texts without white space at their ends), ceiling, blind (of 6,000 cases where
+# there are more).
 AUDIT = """
-sugarcrepe add_att 692 99.6 100 99.7
+sugarcrepe add_att 692 99.7 100 99.7
 sugarcrepe add_obj 2062 99.0 100 99.2
-sugarcrepe replace_rel 1406 64.2 100 83.5
-sugarcrepe replace_obj 1652 50.5 100 79.4
-sugarcrepe replace_att 788 53.4 100 72.2
-sugarcrepe swap_att 666 49.2 69.4 58.7
-sugarcrepe swap_obj 245 54.9 66.5 53.1
+sugarcrepe replace_rel 1406 65.4 100 83.5
+sugarcrepe replace_obj 1652 52.0 100 79.4
+sugarcrepe replace_att 788 55.8 100 72.2
+sugarcrepe swap_att 666 55.0 69.4 58.7
+sugarcrepe swap_obj 245 59.4 66.5 53.1
 replace attributes 10575 63.7 100 93.0
 replace relations 16868 71.5 100 98.1
 vl_checklist Relation/spatial/vg 30650 92.1 100 98.1
@@ -81,9 +82,16 @@ def test_the_table_agrees_with_an_audit_by_another_classifier(line, frozen_rows)
     assert 100 * row.ceiling == pytest.approx(ceiling, abs=0.051)
     error = 100 * math.sqrt(found * (100 - found)) / 100 / math.sqrt(cases)
     difference = 100 * row.blind - found
-    if subset != "swap_att":  # where ours finds 6 points more
-        assert abs(difference) < max(1, 2 * error)
-    assert difference > -max(1, 2 * error)
+    assert abs(difference) < max(1, 2 * error)
+
+
+def test_white_space_at_the_ends_of_texts_changes_no_null():
+    texts = [(f"a dog {n}", f"a cat {n}!") for n in range(60)]
+    plain, spaced = (
+        only(nulls.of_benchmark(benchmark(*rows), "choice"))
+        for rows in (texts, [(right, f" {wrong}\n") for right, wrong in texts])
+    )
+    assert shares(plain) == shares(spaced)
 
 
 def test_the_docs_have_a_row_for_each_of_them(frozen_rows):
