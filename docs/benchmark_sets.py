@@ -15,10 +15,15 @@ PAGE = Path(__file__).with_name("benchmarks.md")
 START, END = "<!-- sets: python docs/benchmark_sets.py -->\n", "<!-- end of sets -->\n"
 
 
+HEAD = """\
+| set | protocol | cases | annotations | images | source |
+|---|---|---:|---|---|---|
+"""
+
+
 def table() -> str:
     """A row for each published set."""
-    head = ["| set | protocol | cases | annotations | images | source |", "|---|---|---:|---|---|---|"]
-    return "\n".join([*head, *(row(name, origin) for name, (_, origin) in PUBLISHED.items())]) + "\n"
+    return HEAD + "".join(row(name, origin) for name, (_, origin) in PUBLISHED.items())
 
 
 def row(name: str, origin: Origin) -> str:
@@ -29,7 +34,7 @@ def row(name: str, origin: Origin) -> str:
     images = "the same" if origin.images == origin.folder else f"`{origin.images}`"
     return (
         f"| `{name}` | `{origin.protocol}` | {shown} | `{origin.folder}` | {images} "
-        f"| {origin.source} |"
+        f"| {origin.source} |\n"
     )
 
 
