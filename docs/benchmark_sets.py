@@ -12,7 +12,7 @@ from vlc_jax.input_pipeline.benchmarks import PUBLISHED
 from vlc_jax.input_pipeline.benchmarks.published import Origin
 
 PAGE = Path(__file__).with_name("benchmarks.md")
-START, END = "<!-- sets: python docs/benchmark_sets.py -->\n", "<!-- end of sets -->\n"
+START, END = "<!-- table: sets -->\n", "<!-- end -->\n"
 
 
 HEAD = """\
