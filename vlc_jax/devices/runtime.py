@@ -146,7 +146,7 @@ def _keep_freed_memory() -> None:
     """Makes glibc reuse freed memory, if JAX runs on a CPU.
 
     XLA allocates its temporary buffers in every step. By default glibc maps large ones anew each
-    time, and page faults take a third of a step of the default model (docs/scaling.md).
+    time, and page faults take a third of a step of the default model.
     """
     if jax.default_backend() != "cpu" or platform.libc_ver()[0] != "glibc":
         return
