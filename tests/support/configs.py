@@ -15,7 +15,7 @@ from vlc_jax.tools import embed_text
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name != "__init__.py" and path.parent.name != "common"
+    if path.name != "__init__.py" and "common" not in path.parts
 )
 
 

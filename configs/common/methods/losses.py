@@ -51,7 +51,7 @@ def _hp_hn(model: str, run: str, arguments: str = "", *without: str) -> Row:
 METHODS = {
     "clip": Method(
         "CLIP", "pretrain/clip_b32", "CLIP", "Radford 2021", "400 million pairs",
-        "LAION-400M, with which open_clip has 62.96 on ImageNet (the authors 63.2)",
+        "LAION-400M, the pairs of open_clip",
         f"{LIBRARY}test_towers.py",
         (
             Row(L14, "l14_336", "eval/all:variant=L/14-336,size=336", "clip",
@@ -61,6 +61,8 @@ METHODS = {
             *(Row("", run, f"eval/all:{arguments}", run, papers=("hard_positives",), flags=flags,
                   label=label) for run, arguments, label, flags in SIZES),
             Row(EVA, "eva", "eval/all:variant=EVA01-g/14,size=224", "eva"),
+            *(Row(f"CLIP ViT-{size} LAION-400M", f"pretrain_{name}", f"pretrain/clip_{name}:")
+              for name, size in (("b32", "B/32"), ("b16", "B/16"), ("l14", "L/14"))),
         ),
         {"clip": "scenes/clip"}, base="", section="Pretraining",
     ),
@@ -68,7 +70,9 @@ METHODS = {
         "SigLIP", "pretrain/siglip_b16", "SigLIP", "Zhai 2023", "WebLI, 9 billion pairs",
         "WebLI is not public; AdamW", f"{LIBRARY}test_towers.py",
         (Row(SIGLIP, "siglip", "eval/all:family=siglip,variant=SigLIP-L/16-256,size=384",
-             "siglip"),),
+             "siglip"),
+         Row("SigLIP ViT-B/16, 9 billion examples", "pretrain_siglip_b16", "pretrain/siglip_b16:"),
+         Row(SIGLIP, "pretrain_siglip_l16_384", "pretrain/siglip_l16_384:")),
         {"siglip": "scenes/siglip"}, base="", section="Pretraining",
     ),
     "clip_ft": Method(
