@@ -14,9 +14,8 @@ from vlc_jax.tools import list_config
 NEEDED = {"svlc": "language_model=f", "svlc_pos": "language_model=f", "dac": "language_model=f"}
 EVALUATED = {"eval/all": "sets=scenes", "eval/llava": "sets=mmvp"}
 SCENES = [text for method in METHODS.values() for text in method.scenes.values()]
-TRAINED = [
-    row for row in ROWS if row.model and not row.config.startswith(("eval/", "llava/stage1"))
-]
+NOT_EVALUATED = ("eval/", "pretrain/", "llava/stage1")  # at the end, by published sets in root
+TRAINED = [row for row in ROWS if row.model and not row.config.startswith(NOT_EVALUATED)]
 
 
 def config_of(text, *more):

@@ -5,7 +5,6 @@ from vlc_jax.configs.common.methods.record import (
     FINETUNED,
     L14,
     LIBRARY,
-    LLAVAS,
     OF_1280,
     ON_FROZEN,
     SIGLIP,
@@ -56,14 +55,14 @@ def _whole(model: str, run: str, given: str, base: str) -> Row:
 # fmt: off
 METHODS = {
     "captioner": Method(
-        "captioner", "scenes/captioner", "log p(text given image)", "Li 2025", "",
+        "captioner", "scenes/captioner", "log p(text given image)", "Li 2025",
         "a small decoder", f"{LIBRARY}test_llava.py",
         scenes={"captioner": f"{CAPTIONER},positions=1", "captioner_pooled":
                 f"{CAPTIONER},select=pooled"},
-        base="clip_frozen", control="clip_frozen",
+        base="clip_frozen", control="clip_frozen", short="log p(text given image)",
     ),
     "llava": Method(
-        "LLaVA-1.5", "llava/stage2", "log p(answer given image)", "Liu 2023", LLAVAS,
+        "LLaVA-1.5", "llava/stage2", "log p(answer given image)", "Liu 2023",
         "2,048 tokens without the text before the image; batches are not grouped by length",
         f"{LIBRARY}test_llava.py",
         (
@@ -94,7 +93,7 @@ METHODS = {
         section="mllm.md#otter-and-openflamingo",
     ),
     "vlm2vec": Method(
-        "VLM2Vec", "llava/vlm2vec", "InfoNCE, image to text", "Jiang 2024", LLAVAS,
+        "VLM2Vec", "llava/vlm2vec", "InfoNCE, image to text", "Jiang 2024",
         "the template before the first turn, too; 256 tokens of text; float32 cosines",
         f"{LIBRARY}test_llava_chain.py",
         (
@@ -107,7 +106,7 @@ METHODS = {
         base="captioner", control="vlm2vec_plain",
     ),
     "llm2vec": Method(
-        "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024", LLAVAS,
+        "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024",
         "the logit scale starts as from scratch; answers cut at 512 tokens",
         f"{LIBRARY}test_text_encoders.py",
         (
@@ -146,7 +145,7 @@ METHODS = {
         ),
     ),
     "xvlm_ft": Method(
-        "ITC and ITM", "xvlm_ft", "ITC + ITM", "Zeng 2022", LLAVAS,
+        "ITC and ITM", "xvlm_ft", "ITC + ITM", "Zeng 2022",
         "without dropout, RandAugment and flips; in miniature a new text encoder, beside ITC alone",
         f"{AUTHORS}test_xvlm.py",
         (Row("XVLM-16M + finetuning", "xvlm_ft", "xvlm_ft:data=llava", "xvlm_llava"),),
