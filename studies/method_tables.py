@@ -44,6 +44,13 @@ HEADLINES = {  # benchmark and metric -> name; the first ones that a model has s
     ("mmvp", "image_score"): "MMVP",
 }
 MOST = 2  # numbers of a cell
+ORACLES = {  # of Method.compared
+    "authors": "the authors' formulas",
+    "torch": "ours in torch",
+    "released": "ours in torch, the authors' with `as_released`",
+    "library": "its library",
+    "numpy": "numpy",
+}
 
 
 def readme(prose: Prose) -> str:
@@ -72,9 +79,9 @@ def systems(prose: Prose) -> str:
     header = ["system", "rows", "compared with", *COLUMNS]
     rows = []
     for method in METHODS.values():
-        oracle, _, test = method.compared.rpartition(": ")
+        oracle, _, test = method.compared.partition(": ")
         names = [row.run for row in method.rows if row.given]
-        cells = [_link(method, "methods.md"), _code(names), f"{oracle}, `{test}`"]
+        cells = [_link(method, "methods.md"), _code(names), f"{ORACLES[oracle]}, `{test}`"]
         rows.append([*cells, *_numbers(method, prose)])
     return markdown_table(header, rows, len(header))
 
@@ -125,7 +132,7 @@ def _numbers(method: Method, prose: Prose) -> list[str]:
 
 
 def _published(method: Method) -> str:
-    """A few published numbers of the first model that the method's config reproduces, in percent."""
+    """A few published numbers, in percent, of the first model that the config reproduces."""
     rows = [row for row in method.rows if row.model]
     rows = [row for row in rows if row.config.partition(":")[0] == method.config] or rows
     if not rows:

@@ -1,14 +1,6 @@
 """Methods that are heads on frozen towers, and scores without training."""
 
-from vlc_jax.configs.common.methods.record import (
-    AUTHORS,
-    L14,
-    OF_1280,
-    ON_FROZEN,
-    TORCH,
-    Method,
-    Row,
-)
+from vlc_jax.configs.common.methods.record import L14, OF_1280, ON_FROZEN, Method, Row
 
 OWN_CAPTION, UNLOCKED = "pooling=own_caption", "image_tower=unlocked"
 SEGMENTS = {
@@ -35,7 +27,7 @@ METHODS = {
     ),
     "pacl": Method(
         "PACL", "pacl", "CLIP", "Mukhoti 2023",
-        "the published code has `pooling=uniform`", f"{TORCH}test_methods.py",
+        "the published code has `pooling=uniform`", "torch: parity/test_methods.py",
         (
             _head(f"{L14} + PACL", "pacl", "pacl", OWN_CAPTION),
             _head(f"{L14} + PACL + RoPE", "pacl_feature_1d", "pacl",
@@ -62,7 +54,7 @@ METHODS = {
         "SPARC", "sparc", "1/2 CLIP + local", "Bica 2024",
         "threshold 1/P in training and evaluation; on the scenes without padding "
         "(`text_tokens=real`), else with it, as the authors (`all`)",
-        f"{TORCH}test_methods.py",
+        "torch: parity/test_methods.py",
         (_head(f"{L14} + SPARC + RoPE", "sparc_feature_1d", "sparc",
                "text_tokens=all,rope=feature_1d"),
          _head("", "sparc", "sparc", "text_tokens=real", "SPARC")),
@@ -72,7 +64,7 @@ METHODS = {
         "DCSM", "dcsm", "CLIP in sub-batches of 16 x 16 (`opposite=text`: NegCLIP, 8 x 16)",
         "Kang 2025",
         "scores of a pair do not depend on the batch (`mode=authors`: they do); other composites",
-        f"{AUTHORS}test_dcsm.py",
+        "authors: parity/test_dcsm.py",
         (
             *(Row("", f"dcsm_{name}", f"eval/all:variant={variant},wording=dcsm_baseline", name,
                   papers=("dcsm",), label=f"CLIP ViT-{variant}")
@@ -88,13 +80,13 @@ METHODS = {
     ),
     "pooled": Method(
         "MaxSim", "pooled", "CLIP", "Khattab 2020", "two matrices on frozen towers",
-        f"{TORCH}test_pooling.py", scenes={"pooled": "pooled:steps=500"}, **ON_FROZEN,
+        "torch: parity/test_pooling.py", scenes={"pooled": "pooled:steps=500"}, **ON_FROZEN,
         section="Text-conditioned pooling",
     ),
     "flair": Method(
         "FLAIR", "flair", "two sigmoid losses", "Xiao 2025",
         "other images have one caption in the first loss, always the drawn one",
-        f"{AUTHORS}test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
+        "authors: parity/test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
         {"flair": "flair"}, **ON_FROZEN,
     ),
     "tflocal": Method(
