@@ -13,7 +13,8 @@ from vlc_jax.configs.common.methods.record import (
 
 CAPTIONER = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
 EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"  # sizes of the captioner
-MATCHING = "--config.model.head.scores=both"  # BLIP as in ARO's code, X-VLM as in What'sUp's
+# BLIP as in ARO's code, X-VLM as in What'sUp's
+MATCHING = "--config.model.head={'scores': 'both'}"
 LLM2CLIP = (  # as docs/mllm.md has it
     "--config.text.tokenizer=vectors",
     "--config.text.tokenizer_options={'path': '{vectors}'}",
