@@ -8,7 +8,7 @@ import pytest
 from tests.support import helpers
 from tests.support.configs import CONFIGS
 from vlc_jax import errors, losses, main, models
-from vlc_jax.__main__ import COMMANDS
+from vlc_jax.__main__ import COMMANDS, cli
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
@@ -67,6 +67,14 @@ def test_the_console_script_is_the_command(monkeypatch):
     script.load()()
     (commands,) = called  # the text that --help ends with
     assert "vlc-jax report" in commands
+
+
+def test_list_with_a_name_prints_its_numbers(monkeypatch, capsys):
+    monkeypatch.setattr(startup, "install", lambda is_run: None)
+    monkeypatch.setattr(sys, "argv", ["vlc-jax", "--list", "svlc"])
+    with pytest.raises(SystemExit, match="0"):
+        cli()
+    assert "original_accuracy_macro 76.6" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", COMMANDS)
