@@ -1,6 +1,7 @@
 """Short names of configs, and the list of all that can be named."""
 
 import importlib.metadata
+import runpy
 import sys
 
 import pytest
@@ -69,12 +70,13 @@ def test_the_console_script_is_the_command(monkeypatch):
     assert "vlc-jax report" in commands
 
 
-def test_list_with_a_name_prints_its_numbers(monkeypatch, capsys):
+def test_list_with_a_name_is_a_tool_of_its_own(monkeypatch):
+    called = []
+    monkeypatch.setattr(runpy, "run_module", lambda name, **_: called.append(name))
     monkeypatch.setattr(startup, "install", lambda is_run: None)
     monkeypatch.setattr(sys, "argv", ["vlc-jax", "--list", "svlc"])
-    with pytest.raises(SystemExit, match="0"):
-        cli()
-    assert "original_accuracy_macro 76.6" in capsys.readouterr().out
+    cli()
+    assert (called, sys.argv[1:]) == (["vlc_jax.tools.list_config"], ["svlc"])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
