@@ -14,13 +14,13 @@ import matplotlib
 import numpy as np
 
 from studies import (
+    method_tables,
     study_binding,
     study_columns,
     study_figures,
     study_methods,
     study_plan,
     study_prose,
-    study_readme,
 )
 from studies.study_results import VALUES, Results, cell, measure, percent, signed
 from vlc_jax.report import published
@@ -244,8 +244,8 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
 
     Values come from the finished runs below `out` and from DOCS/results.json, which keeps the
     values of every run, so that a study can be made in pieces. Only the sections of `parts` are
-    written; an existing page keeps the others. The tables of a README beside the folder `docs` and
-    of DOCS/methods.md get their numbers.
+    written; an existing page keeps the others. The tables of method_tables.PAGES beside the folder
+    `docs` are written anew.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
@@ -262,9 +262,9 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
                 figure.savefig(folder / f"study_{name}.png", dpi=130)
     path = docs / ANSWERS
     path.write_text(render(results, ANSWERS, parts, path.read_text() if path.exists() else ""))
-    for page in (docs.parent / "README.md", docs / "methods.md"):
+    for page in (docs.parent / name for name in method_tables.PAGES):
         if docs.name == "docs" and page.exists():
-            page.write_text(study_readme.rewritten(page.read_text(), study_prose.Prose(results)))
+            page.write_text(method_tables.rewritten(page.read_text(), study_prose.Prose(results)))
     return path
 
 

@@ -12,13 +12,13 @@ import pytest
 import scipy.stats
 
 from studies import (
+    method_tables,
     study,
     study_columns,
     study_figures,
     study_page,
     study_plan,
     study_prose,
-    study_readme,
     study_results,
 )
 from tests.support import forks, helpers
@@ -259,23 +259,14 @@ def test_every_answer_is_short(pages):
         assert len(question.split()) <= 110
 
 
-def test_pages_and_readme_are_what_the_values_of_the_repository_say(pages):
+def test_pages_are_what_the_values_of_the_repository_say(pages):
     docs = helpers.ROOT / "docs"
-    readme, methods = ((docs / path).read_text() for path in ("../README.md", "methods.md"))
     answers, notes, errors = pages
     assert (docs / study_page.ANSWERS).read_text() == answers
     assert all((docs / link).exists() for link in re.findall(r"\]\(([^)#:]+)", notes))
-    prose = study_prose.Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
-    for page in (readme, methods):
-        assert study_readme.rewritten(page, prose) == page
     assert errors == ""
     halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", answers + notes)
     assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
-    assert {*study_readme.ROWS} <= {line.split("|")[1].strip() for line in readme.splitlines()
-                                    if line.count("|") == 8}  # fmt: skip
-    assert {f"[{name}]" for name in study_readme.ROWS | study_readme.NEWER} <= {
-        line.split("|")[1].strip().partition("(")[0] for line in methods.splitlines()
-        if line.count("|") == 10}  # fmt: skip
 
 
 def of_swap(value):
@@ -296,10 +287,9 @@ def test_numbers_in_a_text_and_its_claims_are_those_of_the_values(tmp_path):
     assert prose.each("hn", "attributes") == "81, 82 and 83"
     assert prose.d("hn", "clip", "attributes").startswith("+19.0 ±")
     assert prose.n("dcsm", "attributes") == prose.each("dcsm", "attributes") == study_prose.MISSING
-    line = study_readme.rewritten("| HN | a | b | c | 1 (2) | | 3 |", prose)
-    assert line == "| HN | a | b | c | | | |"  # clip_ft is missing
-    line = study_readme.rewritten("| CLIP | a | b | c | 1 | 2 | 3 |", prose)
-    assert line == "| CLIP | a | b | c | 63 | | |"
+    table = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    assert "| HN (Kamath 2024) | own negatives | `hn` |  |  |  |" in table  # clip_ft is missing
+    assert "| CLIP (Radford 2021) | softmax | `scenes/clip` | 63 |  |  |" in table
     prose.holds(prose.x("hn", "attributes").low > 75, "right")
     prose.holds(prose.x("dcsm", "attributes").low > 75, "unknown")
     prose.holds(prose.x("hn", "attributes").low > 85, "wrong")
@@ -369,8 +359,8 @@ def test_a_wide_interval_is_not_resolved_and_fewer_seeds_are_named(tmp_path):
     table = study_page.measures(results, ["hn"], [("swaps", *columns[0][1:3])])
     assert "0.700 ±0.497" + mark in table
     assert study_page.gains(results, [("hn", "clip_ft")], columns).count(mark) == 1
-    row = study_readme.rewritten("| HN | a | b | c | 1 (2) | | |", prose)
-    assert row == "| HN | a | b | c | 70 (not resolved) (70) | | |"
+    row = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    assert "| `hn` | 70 (not resolved) (70) |  |  |" in row
     assert study_prose.unnested(f"70 (70{mark})") == "70 (70, not resolved)"
     (axes,) = study_figures._bars(results, ["clip", "hn"], columns, None).axes
     assert axes.get_ylabel().endswith("pale: not resolved")
