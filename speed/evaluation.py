@@ -16,7 +16,6 @@ on one H200 from counts, the measured rates of decoding and tokenization, and an
 GPU.
 """
 
-import argparse
 import json
 import random
 import sys
@@ -55,85 +54,74 @@ UTILISATION = 0.35
 GOALS = {"B/32": 60, "L/14": 180}  # seconds
 
 
-def main() -> None:
-    parser = harness.parser(__doc__, has_workers=True)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=64, help="batch size of the plain loop")
-    parser.add_argument("--workers", type=int, default=2, help="of the plain loop's DataLoader")
-    args = parser.parse_args()
-    if args.worker:
-        harness.serve(build, Path(args.worker[0]))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        compare(args, Path(folder))
-
-
-def compare(args: argparse.Namespace, folder: Path) -> None:
-    """Runs both sides, prints their times and the estimate."""
-    cases = write_data(folder, args.cases, args.images)
-    harness.print_machine()
-    texts = [text for rows in cases.values() for row in rows for text in row["captions"]]
-    count = sum(map(len, cases.values()))
-    print(f"{count:,} cases with {args.images:,} images, ", end="")
-    print(f"{len(texts):,} captions, {len(set(texts)):,} different ones")
-    # torch comes first: it writes the weights that ours reads
-    loop = (args.torch_python, "torch_evaluation.py", folder, args.batch_size, args.workers)
-    torch = harness.Worker("torch", *loop)
-    (folder / "vocabulary").write_text(torch.facts["vocabulary"])
-    ours = harness.Worker(
-        "ours", sys.executable, "evaluation.py", "--worker", folder, JAX_PLATFORMS="cpu"
-    )
-    sides = {"torch": torch, "ours": ours}
-    difference = harness.compare_scores(sides, {name: name for name in cases}, 12)
-    again, known = ours.ask("again"), ours.ask("known")
-    print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
-    print(f"ours a second time, from the cache: {again['s']:.1f} s")
-    print(f"largest difference of a score: {difference:.1e}")
-    torch.close()
-    ours.close()
-    predict(ours.facts, known["cpu"] / (count + len(texts)))
+def main(
+    cases: int = 10_000,
+    images: int = 1000,
+    batch_size: int = 64,
+    workers: int = 2,
+    torch_python: str = sys.executable,
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = write_data(folder, cases, images)
+        texts = [text for each in rows.values() for row in each for text in row["captions"]]
+        count = sum(map(len, rows.values()))
+        print(
+            f"{count:,} cases with {images:,} images, {len(texts):,} captions, "
+            f"{len(set(texts)):,} different ones"
+        )
+        # torch comes first: it writes the weights that ours reads
+        torch = harness.Worker(
+            "torch", torch_python, "torch_evaluation.py", folder=folder, batch_size=batch_size,
+            workers=workers,
+        )  # fmt: skip
+        (folder / "vocabulary").write_text(torch.facts["vocabulary"])
+        environment = {"JAX_PLATFORMS": "cpu"}
+        ours = harness.Worker("ours", sys.executable, "evaluation.py", environment, folder=folder)
+        sides = {"torch": torch, "ours": ours}
+        difference = harness.compare_scores(sides, {name: name for name in rows})
+        again, known = ours.ask("again"), ours.ask("known")
+        print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
+        print(f"ours a second time, from the cache: {again['s']:.1f} s")
+        print(f"largest difference of a score: {difference:.1e}")
+        predict(ours.facts, known["CPU s"] / (count + len(texts)))
 
 
 def predict(facts: dict, row_seconds: float) -> None:
-    """Prints the estimated time of the core suite on one H200.
+    """Prints the estimated seconds of the core suite on one H200.
 
     row_seconds: seconds per requested image or text, without decoding, tokenization and towers.
     """
     rate = UTILISATION * chips.CHIPS["NVIDIA H200"].flops
     images, texts = SUITE["images"], SUITE["texts"]
-    decode = images / facts["decode"] / CORES
-    # not divided by the cores: tokenization runs on one thread
-    tokenize = texts / facts["tokenize"]
-    # a lower bound: some rows are requested more than once
-    rest = row_seconds * (images + texts)
-    print(f"measured here: {facts['decode']:.0f} images/s and core decoded, ", end="")
-    print(f"{facts['tokenize']:,.0f} texts/s tokenized, {1e6 * row_seconds:.0f} us per row scored")
-    print(f"core suite, {images:,} images and {texts:,} texts, on one H200 with {CORES} cores:")
+    lengths = {int(length): share for length, share in facts["lengths"].items()}
+    predicted = {}
     for variant, goal in GOALS.items():
         net = models.build("clip", variant)
-        image = images * tower_flops(net, "image") / rate
-        lengths = facts["lengths"]
-        text = {
-            "cut": sum(n * tower_flops(net, "text", int(k)) for k, n in lengths.items()),
-            "full": sum(lengths.values()) * tower_flops(net, "text"),
+        of_texts = sum(share * tower_flops(net, "text", k) for k, share in lengths.items())
+        parts = {
+            "image tower": images * tower_flops(net, "image") / rate,
+            "decoding": images / facts["decode"] / CORES,
+            "text tower": texts * of_texts / rate,
+            # not divided by the cores: tokenization runs on one thread
+            "tokenization": texts / facts["tokenize"],
+            # a lower bound: some rows are requested more than once
+            "the rest": row_seconds * (images + texts),
         }
-        text = {name: texts * x / sum(lengths.values()) / rate for name, x in text.items()}
+        first, second, third, fourth, rest = parts.values()
         # the host decodes and tokenizes while the GPU encodes: the slower of both counts
-        whole = max(image, decode) + max(text["cut"], tokenize) + rest
-        print(
-            f"  {variant}: {whole:.0f} s (goal {goal}): image tower {image:.1f} beside decoding "
-            f"{decode:.1f}, text tower {text['cut']:.1f} (at 77 tokens {text['full']:.1f}) beside "
-            f"tokenization {tokenize:.1f}, the rest {rest:.1f}; towers at {UTILISATION:.0%} of the "
-            "peak, assumed"
-        )
+        whole = max(first, second) + max(third, fourth) + rest
+        predicted[variant] = {"s": whole, "goal": goal, **parts}
+    print(f"measured: {facts['decode']:.0f} images/s and core, {facts['tokenize']:,.0f} texts/s")
+    title = f"core suite on one H200, towers at {UTILISATION:.0%} of its peak (assumed)"
+    harness.compare(title, {}, 0, "", facts=predicted)
 
 
-def tower_flops(net: nn.Module, part: str, length: int | None = None) -> float:
-    """FLOPs of a tower for one image, or for one text of `length` tokens (default: all)."""
+def tower_flops(net: nn.Module, part: str, length: int = 0) -> float:
+    """FLOPs of a tower for one image, or for one text of `length` tokens."""
     params = jax.eval_shape(lambda: models.init(net, jax.random.key(0)))
     rows = jax.eval_shape(lambda: models.example_batch(net))[part]
-    if length is not None:
+    if length:
         rows = jax.ShapeDtypeStruct((1, length), rows.dtype)
 
     def encode(params: dict, rows: jax.Array) -> jax.Array:
@@ -184,11 +172,12 @@ def options(name: str, text: list[str], words: random.Random) -> list[list[str]]
     return [text]
 
 
-def build(folder: Path) -> tuple[dict, harness.Ask]:
+def build(folder: str) -> tuple[dict, harness.Ask]:
     """Facts of our side, and a function that evaluates a benchmark by name.
 
     "again" evaluates all benchmarks from the cache's files, "known" from memory.
     """
+    folder = Path(folder)
     vocabulary = (folder / "vocabulary").read_text()
     shape = {"family": "clip", "variant": "B/32", "image_size": 224, "activation": "gelu"}
     config = config_of_weights(folder / "weights.pt", tokenizer=vocabulary, **shape)
@@ -243,7 +232,7 @@ def warm_up(scorer: evaluators.Scorer) -> None:
 
 
 def rates(setup: Setup, folder: Path, rows: dict[str, list[dict]]) -> dict:
-    """Images decoded and texts tokenized per second and core, and the distinct texts per length."""
+    """Images decoded and texts tokenized per second and core, and the share of texts per length."""
     captions = (row["captions"] for each in rows.values() for row in each)
     texts = list(dict.fromkeys(text for options in captions for text in options))
     text_tower = setup.model.text
@@ -255,11 +244,11 @@ def rates(setup: Setup, folder: Path, rows: dict[str, list[dict]]) -> dict:
     new = [f"{text} {number}" for number, text in enumerate(texts)]
     _, tokenizing = harness.timed(lambda: setup.tokenizer(new))
     return {
-        "decode": len(files) / decoding["cpu"],
-        "tokenize": len(texts) / tokenizing["cpu"],
-        "lengths": {str(length): cut.count(length) for length in sorted(set(cut))},
+        "decode": len(files) / decoding["CPU s"],
+        "tokenize": len(texts) / tokenizing["CPU s"],
+        "lengths": {str(length): cut.count(length) / len(cut) for length in sorted(set(cut))},
     }
 
 
 if __name__ == "__main__":
-    main()
+    harness.command(main, build)
