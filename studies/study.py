@@ -5,18 +5,18 @@
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
 with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
-DONE are skipped, so the same command resumes the study. A run's values are in results.json, beside
-results.md, as soon as it has finished; runs with values there are skipped, too, unless another run
-starts from them: a study can be done in pieces, over days, and on several machines. A run is made
-again if its config, or that of a run that it starts from, has changed in the plan. A second kind of
-device adds values beside those of the first. A run's folder with other settings, or with a base run
-that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its command in
-OUT/NAME/env.json.
+DONE are skipped, so the same command resumes the study. A run's values are in results.parquet,
+beside results.md, as soon as it has finished; runs with values there are skipped, too, unless
+another run starts from them: a study can be done in pieces, over days, and on several machines. A
+run is made again if its config, or that of a run that it starts from, has changed in the plan. A
+second kind of device adds values beside those of the first. A run's folder with other settings, or
+with a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its
+command in OUT/NAME/env.json.
 
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
   python studies/study.py --docs docs --list            prints the runs that are to be made
-  python studies/study.py --all                         prints all findings, of docs if OUT has none
+  python studies/study.py --all                         prints all values, of docs if OUT has none
 """
 
 import argparse
@@ -270,8 +270,9 @@ def merge(values: Path, files: Sequence[Path]) -> None:
     for path in files:
         if not path.exists():
             raise ValueError(f"there is no file {path}")
-        for key, of in read_values(path).items():
-            study_results.add(merged, study_results.run_of(key), of)
+        for name, by_device in read_values(path).items():
+            for kept in by_device.values():
+                study_results.add(merged, name, kept)
     write_values(values, merged)
 
 
@@ -286,7 +287,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
-    parser.add_argument("--all", action="store_true", help="print every table and finding")
+    parser.add_argument("--all", action="store_true", help="print every value")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -303,7 +304,8 @@ def main() -> int:
     if args.all:
         kept = values if args.docs or values.exists() else ROOT / "docs" / VALUES
         results = study_results.Results(out, args.seeds, kept)
-        print(study_page.render(results, study_page.NOTES, args.parts), end="")
+        for text in study_page.notes(results, args.parts):
+            print(text)
         return 0
     reasons = {part: real_models.missing(part) for part in args.parts}
     for reason in filter(None, reasons.values()):

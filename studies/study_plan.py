@@ -1,95 +1,16 @@
-"""Runs of the study by part: their configs and base runs."""
+"""Runs of the study by part: the methods on the scenes, in worlds, on bases and with controls."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from studies import study_binding, study_columns, study_results
+from studies.study_columns import OF_TABLE
 from vlc_jax.configs.common import finetuning
+from vlc_jax.configs.common.methods import METHODS
 
-# of the hard negatives; hp_hn has weight 1
-NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")
-PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
-PAIRS = "pairs=24000"  # pairs of images with stored features
-HEADS = {  # config with the arguments of the stored features -> run -> further arguments
-    "dcsm:": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid", "dcsm_no_rows": "functional=none"},
-    "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
-    "pacl:": {
-        "pacl": "steps=500",
-        "pacl_feature_1d": "rope=feature_1d,steps=500",
-        "pacl_feature_2d": "rope=feature_2d,steps=500",
-    },
-    "sparc:": {"sparc": "steps=500"},
-    "pooled:": {"pooled": "steps=500"},
-    "pacl:phrases=plain,": {"pacl_plain": "steps=500"},
-    "sparc:phrases=plain,": {"sparc_plain": "steps=500"},
-    # Steps and pairs as for PACL; the features are pooled outputs, and small.
-    "labclip:": {"labclip": "steps=500"},
-    "labclip:phrases=plain,": {"labclip_plain": "steps=500"},
-    "tflocal:": {"tflocal": "steps=3000"},
-}
-UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
-    "pacl_unlocked": "",
-    "pacl_qk_1d": ",rope=qk_1d",
-    "pacl_qk_2d": ",rope=qk_2d",
-}
-OTHERS = {  # run -> config, base
-    "siglip": ("scenes/siglip", ""),
-    "clip_ft": ("clip_ft", "clip"),
-    "crepe_swap": ("crepe:kind=swap", "clip"),
-    "crepe_replace": ("crepe:kind=replace", "clip"),
-    "crepe_negate": ("crepe:kind=negate", "clip"),
-    "svlc": ("svlc", "clip"),
-    "svlc_pos": ("svlc_pos", "clip"),
-    "dac": ("dac", "clip"),
-    "fsc_clip": ("fsc_clip", "clip"),
-    "leftright_none": ("leftright:negatives=none", "clip"),
-    "leftright": ("leftright", "clip"),
-    "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
-    "leftright_siglip": ("leftright:family=siglip", "siglip"),
-}
-NEW = {  # newer methods of part f and two controls: run -> config, base
-    **{
-        name: (name, "clip")
-        for name in ("tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla")
-    },
-    "flair": ("flair", "clip_mean"),  # whose patches are trained; the towers stay frozen
-    "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
-    "xvlm_itc": ("xvlm_ft", "clip_mean"),
-    "xvlm": ("xvlm_ft", "clip_mean"),
-    "siglip_ft": ("c2lip", "siglip"),
-    "c2lip": ("c2lip", "siglip"),
-    "siglip2_dense": ("siglip2_dense", "siglip"),
-}
-UNTRAINED = {  # of part f, options of evaluations: run -> option, base
-    "negation": ("negation=1.9", "clip"),
-    "crops": ("segments=crops", "clip"),
-    "crops_half": ("segments=crops,segment_weight=0.5", "clip"),
-    "patches": ("segments=patches", "clip_mean"),  # whose patches are trained
-}
-# Benchmarks of runs with a head (the columns of their table) -> number of cases.
-HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
-HEAD_EVALS |= {"scenes_order": 2000}
-# No retrieval: a decoder would have to read its million image-text pairs.
-DECODER_EVALS = {column.benchmark: 2000 for column in study_columns.DECODERS}
-RELATIONS = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
-DECODERS = {  # captioner -> config
-    "captioner": f"{RELATIONS},positions=1",
-    "captioner_pooled": f"{RELATIONS},select=pooled",
-    "captioner_any": "scenes/captioner:depth=2,steps=800,batch=256,positions=1",
-}
-# VLM2Vec; same sizes as the captioner that it starts from
-EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
-# of part f: run -> its evaluations, where a BERT reads every pair; brittleness reads three texts
-MATCHING = {"xvlm": DECODER_EVALS | {"scenes_replace": 2000, "scenes_swap": 2000}}
-AT_CHANCE = ("xvlm", "xvlm_itc")  # on swapped attributes: no gain that images could explain
-SENTENCES = {  # part l: run -> further arguments of scenes/text_vectors
-    "minilm": "",
-    "minilm_pacl": ",head=pacl",
-    "minilm_pacl_1d": ",head=pacl,rope=feature_1d",
-}
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -105,50 +26,6 @@ PARTS = {
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
-}
-# Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
-# classifier is right in 49 % of them.
-BLIND = {
-    "clip_ft": "clip_ft",
-    "hn": "hn",
-    "hp_hn": "hp_hn",
-    "clip_ft_400": "clip_ft:steps=400",
-    "negclip": "negclip:steps=400",
-}
-PERMUTED = "--config.input.source_options.images=permuted"
-# of runs of part f: their own flags, and another one in place of PERMUTED
-FLAGS = {
-    "siglip_ft": tuple(
-        f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local")
-    ),
-    "xvlm_itc": ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc"),
-}
-PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
-# Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
-BALANCES = (60, 52)
-
-
-class Balanced(NamedTuple):
-    """Runs of part f: a method with balanced negatives, and with as many drawn at random.
-
-    texts, random: runs that store the negatives.   kept: share that `texts` keeps, and so `random`.
-    source: method whose negatives these are.   kinds: for CE-CLIP, which has a threshold for each.
-    """
-
-    texts: str
-    random: str
-    kept: float
-    source: str
-    kinds: tuple[str, ...] = ()
-
-
-_EACH = ("scenes_replace", "scenes_reverse", "scenes_swap")
-_FOUR = Balanced("texts_52_four", "texts_random_four", 0.39, "degla")
-# FSC-CLIP draws three of DeGLA's four, of the same generators.
-BALANCED = {
-    "ce_clip": Balanced("texts_52_each", "texts_random_each", 0.6, "ce_clip", _EACH),
-    "degla": _FOUR,
-    "fsc_clip_local": _FOUR,
 }
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
@@ -198,174 +75,301 @@ class Run(NamedTuple):
         return [name for name in (self.base, self.features, self.vectors, self.texts) if name]
 
 
+def _cases(*titles: str, count: int = 2000) -> dict[str, int]:
+    return {study_columns.COLUMNS[title].benchmark: count for title in titles}
+
+
+HEADS = ("dcsm", "pacl", "sparc", "pooled", "labclip", "tflocal")  # trained on stored features
+RETRIEVAL = {"scenes_retrieval": 1000, "scenes_order": 2000}
+HEAD_EVALS = _cases(*study_columns.OF_HEADS) | RETRIEVAL
+DECODER_EVALS = _cases(*study_columns.OF_DECODERS)
+EVALS = {  # method -> its evaluations
+    **dict.fromkeys((*HEADS, "llm2vec"), HEAD_EVALS),
+    **dict.fromkeys(("captioner", "vlm2vec"), DECODER_EVALS),
+    # a BERT reads every pair; brittleness reads three texts
+    "xvlm_ft": DECODER_EVALS | {"scenes_replace": 2000, "scenes_swap": 2000},
+}
+PERMUTED = "--config.input.source_options.images=permuted"
+PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
+FLAGS = {  # of controls
+    "siglip_ft": tuple(
+        f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local")
+    ),
+    "xvlm_itc": ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc"),
+}
+OF_METHODS = {
+    name: Run(
+        name,
+        config,
+        method.base,
+        tool="evaluate" if config.startswith("eval/") else "train",
+        evals=EVALS.get(key, {}),
+        flags=FLAGS.get(name, ()),
+    )
+    for key, method in METHODS.items()
+    for name, config in method.scenes.items()
+}
+CLIP = OF_METHODS["clip"]
+CLIP_MEAN = Run("clip_mean", "scenes/clip:pooling=mean")
+CLIP_FROZEN = CLIP_MEAN._replace(name="clip_frozen")
+PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
+RELATIONS = [
+    Run("hard_images", PAIRS_ALONE, "clip"),
+    Run("relations", "negclip:hard_images", "hard_images"),
+]
+PAIRS = "pairs=24000"  # pairs of images with stored features
+VECTORS = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
+SUFFIXES = {"clip_mean": "", "relations_mean": "_relations"}  # base of heads -> end of their names
+AT_CHANCE = ("xvlm", "xvlm_itc")  # on swapped attributes: no gain that images could explain
+# Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
+# classifier is right in 49 % of them.
+BLIND = ("clip_ft", "hn", "hp_hn", "clip_ft_400", "negclip")
+# Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
+BALANCES = (60, 52)
+
+
+class Balanced(NamedTuple):
+    """Runs of part f: a method with balanced negatives, and with as many drawn at random.
+
+    texts, random: runs that store the negatives.   kept: share that `texts` keeps, and so `random`.
+    source: method whose negatives these are.   kinds: for CE-CLIP, which has a threshold for each.
+    """
+
+    texts: str
+    random: str
+    kept: float
+    source: str
+    kinds: tuple[str, ...] = ()
+
+
+_EACH = ("scenes_replace", "scenes_reverse", "scenes_swap")
+_FOUR = Balanced("texts_52_four", "texts_random_four", 0.39, "degla")
+# FSC-CLIP draws three of DeGLA's four, of the same generators.
+BALANCED = {
+    "ce_clip": Balanced("texts_52_each", "texts_random_each", 0.6, "ce_clip", _EACH),
+    "degla": _FOUR,
+    "fsc_clip_local": _FOUR,
+}
+NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its benchmarks
+    "negation_none": {},
+    "negation_1.9": {"strength": 1.9},
+    "negation_1.9_a": {"strength": 1.9, "phrase": "a {}"},
+    "negation_8": {"strength": 8.0},
+    "negation_8_a": {"strength": 8.0, "phrase": "a {}"},
+}
+
+
 def runs(part: str) -> list[Run]:
     """Runs of a part, without seeds; base runs come first."""
-    clip = Run("clip", "scenes/clip")
-    relations = [
-        Run("hard_images", PAIRS_ALONE, "clip"),
-        Run("relations", "negclip:hard_images", "hard_images"),
+    return {
+        "a": lambda: [CLIP, *_of("clip_ft_400", "negclip", "clip_ft_1200"), *RELATIONS],
+        "b": lambda: [CLIP, *RELATIONS, *_hard_positives("clip"), *_hard_positives("relations")],
+        "c": lambda: [run.in_world("scenes-hues") for run in _of("clip", "clip_ft", "hn", "hp_hn")],
+        "d": _heads,
+        "e": _synonyms,
+        "f": _methods,
+        "g": _geometry,
+        "h": lambda: [CLIP_FROZEN, *_captioners("captioner", "captioner_pooled", "captioner_any")],
+        "i": lambda: [CLIP_FROZEN, *_llava(""), *_llava("pooled")],
+        "j": lambda: [CLIP_FROZEN, *_captioners("captioner"), *_of("vlm2vec", "vlm2vec_plain")],
+        "k": _blind,
+        "l": _sentences,
+        "m": _published_decoder,
+        "n": _binding,
+    }[part]()
+
+
+def _of(*names: str) -> list[Run]:
+    return [OF_METHODS[name] for name in names]
+
+
+def _hard_positives(base: str) -> list[Run]:
+    suffix = "" if base == "clip" else f"_{base}"
+    names = ("clip_ft", *(name for key in ("hn", "hp_hn") for name in METHODS[key].scenes))
+    return [run._replace(name=f"{run.name}{suffix}", base=base) for run in _of(*names)]
+
+
+def _synonyms() -> list[Run]:
+    # there 800 steps on pairs teach relations in every seed
+    pairs = Run("hard_images", "scenes/hard_images:steps=800", "clip")
+    of_b = [pairs if run.name == pairs.name else run for run in runs("b")]
+    return [run.in_world("scenes-synonyms") for run in of_b]
+
+
+def _geometry() -> list[Run]:
+    config = "eval/all:sets=scenes_geometry"
+    of_heads = [run for run in _heads() if run.name in ("clip_mean", "features_dcsm", "dcsm")]
+    asked = {"clip": "+scenes_shuffled", "relations": "+scenes_shuffled", "dcsm": ""}
+    geometry = [
+        Run(f"{base}_geometry", config + more, base, tool="evaluate")
+        for base, more in asked.items()
     ]
-    if part == "a":
-        return [
-            clip,
-            Run("clip_ft_400", "clip_ft:steps=400", "clip"),
-            Run("negclip", "negclip:steps=400", "clip"),
-            *relations,
-            Run("clip_ft_1200", "clip_ft:steps=1200", "clip"),
-        ]
-    if part == "b":
-        return [
-            clip,
-            *relations,
-            *_hard_positives("", "clip"),
-            *_hard_positives("_relations", "relations"),
-        ]
-    if part == "d":
-        return _heads()
-    if part == "e":
-        # there 800 steps on pairs teach relations in every seed
-        pairs = Run("hard_images", "scenes/hard_images:steps=800", "clip")
-        of_b = [pairs if run.name == pairs.name else run for run in runs("b")]
-        return [run.in_world("scenes-synonyms") for run in of_b]
-    if part == "f":
-        others = [Run(name, config, base) for name, (config, base) in OTHERS.items()]
-        return [clip, _heads()[0], *others, *_new_methods()]
-    if part == "g":
-        config = "eval/all:sets=scenes_geometry+scenes_shuffled"
-        return [
-            clip,
-            *relations,
-            Run("clip_geometry", config, "clip", tool="evaluate"),
-            Run("relations_geometry", config, "relations", tool="evaluate"),
-            *[run for run in _heads() if run.name in ("clip_mean", "features_dcsm", "dcsm")],
-            Run("dcsm_geometry", "eval/all:sets=scenes_geometry", "dcsm", tool="evaluate"),
-        ]
-    frozen, evals = Run("clip_frozen", "scenes/clip:pooling=mean"), {"evals": DECODER_EVALS}
-    if part == "h":
-        decoders = DECODERS.items()
-        return [frozen, *[Run(name, config, frozen.name, **evals) for name, config in decoders]]
-    if part == "i":
-        return [frozen, *_llava("", ""), *_llava("_pooled", ",select=pooled")]
-    if part == "j":
-        return [
-            frozen,
-            Run("captioner", DECODERS["captioner"], frozen.name, **evals),
-            Run("vlm2vec", f"scenes/vlm2vec:{EMBEDDER}", "captioner", **evals),
-            Run("vlm2vec_plain", f"scenes/vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
-        ]
-    if part == "k":
-        return [clip, *_blind()]
-    if part == "l":
-        return _sentences()
-    if part == "m":  # few steps: a row takes .2 s of a core
-        tower, stage = _heads()[0], "studies/smollm:stage={},steps={},batch=32,count={}"
-        first = Run("smollm_stage1", stage.format(1, 100, 16), tower.name)
-        return [tower, first, Run("smollm", stage.format(2, 200, 200), first.name)]
-    if part == "n":
-        return _binding()
-    few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
-    return [run.in_world("scenes-hues") for run in few]
+    return [CLIP, *RELATIONS, *of_heads, *geometry]
 
 
-def _hard_positives(suffix: str, base: str) -> list[Run]:
-    configs = {
-        "clip_ft": "clip_ft",
-        "hn": "hn",
-        "hp_hn": "hp_hn",
-        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in NEGATIVE_WEIGHTS},
-        "hp_hn_swap_only": "hp_hn:kind=swap",
-        "hp_hn_replace_only": "hp_hn:kind=replace",
-    }
-    return [Run(name + suffix, config, base) for name, config in configs.items()]
+def _captioners(*names: str) -> list[Run]:
+    one = OF_METHODS["captioner"]
+    config = one.config.replace(",relations=1", "")
+    more = {"captioner_any": one._replace(name="captioner_any", config=config)}
+    return [(OF_METHODS | more)[name] for name in names]
+
+
+def _llava(select: str) -> list[Run]:
+    """Runs of both stages of a miniature LLaVA."""
+    suffix, arguments = (f"_{select}", f",select={select}") if select else ("", "")
+    first = Run(f"llava_stage1{suffix}", f"scenes/llava:stage=1{arguments}", CLIP_FROZEN.name)
+    config = OF_METHODS["llava"].config + arguments
+    return [first, Run(f"llava{suffix}", config, first.name)]
+
+
+def _texts(name: str, source: str, flag: str) -> Run:
+    """A run that stores the negatives of a method."""
+    return Run(name, OF_METHODS[source].config, tool="texts", flags=(flag,))
+
+
+def _permuted(run: Run) -> Run:
+    """The same with the images of other captions."""
+    flags = (*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
+    return run._replace(name=f"{run.name}_permuted", flags=flags)
 
 
 def _blind() -> list[Run]:
     """Runs of part k: each method as it is, with the images of other captions, with negatives that
     a blind classifier cannot tell from captions, and with both changes; HN with fewer negatives."""
-    paired = [Run(name, config, "clip") for name, config in BLIND.items()]
+    paired, texts = _of(*BLIND), []
     for share in BALANCES:
         # the negatives of HP+HN are those of HN
-        texts = f"texts_{share}"
-        paired.append(Run(texts, "hn", tool="texts", flags=(f"--balance={share / 100}",)))
+        texts.append(_texts(f"texts_{share}", "hn", f"--balance={share / 100}"))
         paired += [
-            Run(f"{name}_balanced_{share}", BLIND[name], "clip", texts=texts)
-            for name in ("hn", "hp_hn")
+            run._replace(name=f"{run.name}_balanced_{share}", texts=f"texts_{share}")
+            for run in _of("hn", "hp_hn")
         ]
     # as many negatives as the filter leaves of HN's for 52 %, without a look at their texts
-    few = Run("texts_random", "hn", tool="texts", flags=("--keep=.45",))
-    random = [few, Run("hn_random", BLIND["hn"], "clip", texts=few.name)]
-    permuted = [
-        run._replace(name=f"{run.name}_permuted", flags=(PERMUTED,))
-        for run in paired
-        if run.tool == "train"
-    ]
-    return [*paired, *permuted, *random]
+    few = _texts("texts_random", "hn", "--keep=.45")
+    random = [few, OF_METHODS["hn"]._replace(name="hn_random", texts=few.name)]
+    return [CLIP, *texts, *paired, *map(_permuted, paired), *random]
 
 
-def _new_methods() -> list[Run]:
-    """Newer methods of part f and their controls, with the right images and with permuted ones."""
-    paired = [
-        Run(name, config, base, flags=FLAGS.get(name, ()), evals=MATCHING.get(name, {}))
-        for name, (config, base) in NEW.items()
+def _methods() -> list[Run]:
+    """Part f: methods and controls with the right images, with permuted ones, and with balanced
+    negatives; texts that methods draw; evaluations of options and details."""
+    elsewhere = ("clip", *BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
+    plain = [
+        run
+        for key, method in METHODS.items()
+        if key not in elsewhere
+        for run in _of(*method.scenes)
     ]
-    by_name, goal = {run.name: run for run in paired}, f"--balance={BALANCES[-1] / 100}"
-    texts = [
-        Run(name, of.source, tool="texts", flags=(flag,))
-        for of in dict.fromkeys(BALANCED.values())
-        for name, flag in ((of.texts, goal), (of.random, f"--keep={of.kept}"))
+    plain += [
+        OF_METHODS["clip_ft"],
+        OF_METHODS["xvlm"]._replace(name="xvlm_itc", flags=FLAGS["xvlm_itc"], evals={}),
+        Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip"),
+        Run("leftright_siglip", "leftright:family=siglip", "siglip"),
     ]
-    configs = {**BLIND, **{name: config for name, (config, _) in {**OTHERS, **NEW}.items()}}
-    texts += [
-        Run(f"texts_{name}", configs[name], tool="texts", flags=("--keep=1",))
-        for name in study_columns.DRAWN
+    goal = f"--balance={BALANCES[-1] / 100}"
+    texts = [_texts(f"texts_{name}", name, "--keep=1") for name in study_columns.DRAWN]
+    balanced, random = [], []
+    for name, of in BALANCED.items():
+        texts += [_texts(of.texts, of.source, goal)]
+        texts += [_texts(of.random, of.source, f"--keep={of.kept}")]
+        run = OF_METHODS[name]._replace(kinds=of.kinds)
+        balanced.append(run._replace(name=f"{name}_balanced_52", texts=of.texts))
+        random.append(run._replace(name=f"{name}_random", texts=of.random))
+    # heads on the pairs of their stored features, with their images
+    live = [
+        run._replace(config=run.config.replace(":", f":{PAIRS},", 1))
+        for run in _of(*OF_TABLE)
+        if run.name in HEADS
     ]
-    random = [
-        by_name[name]._replace(name=f"{name}_random", texts=of.random, kinds=of.kinds)
-        for name, of in BALANCED.items()
-    ]
-    paired += [
-        by_name[name]._replace(name=f"{name}_balanced_52", texts=of.texts, kinds=of.kinds)
-        for name, of in BALANCED.items()
-    ]
-    of_table = [Run(name, *OTHERS[name]) for name in OTHERS if name in study_columns.METHODS]
     blind = [
-        run._replace(
-            name=f"{run.name}_permuted", flags=(*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
-        )
-        for run in (Run("clip_ft", "clip_ft", "clip"), *of_table, *paired, *_live_heads())
-        if run.name not in AT_CHANCE
+        run
+        for run in _of("clip_ft", "siglip_ft", *OF_TABLE)
+        if run.name not in (*BLIND[1:], *HEADS, *AT_CHANCE) and run.tool == "train"
     ]
-    untrained = [
-        Run(name, f"eval/all:sets=scenes,{option}", base, tool="evaluate")
-        for name, (option, base) in UNTRAINED.items()
-    ]
-    corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
-    evals = {column.benchmark: {"split": "test"} for column in study_columns.DETAIL_COLUMNS}
-    details = [_evaluated(name, base, evals) for name, base in study_columns.DETAILS.items()]
-    return [*texts, *paired, *random, *blind, *untrained, *corrected, *details]
+    permuted = map(_permuted, (*blind, *balanced, *live))
+    further = _further_evaluations()
+    return [CLIP, CLIP_MEAN, *plain, *texts, *balanced, *random, *permuted, *further]
 
 
-def _live_heads() -> list[Run]:
-    """Heads of the table of methods on the pairs of their stored features, with their images."""
+def _further_evaluations() -> list[Run]:
+    """CLIP on captions with and without a negation, which is taken out of texts; three models on
+    wrong details."""
+    made = []
+    for name, how in NEGATIONS.items():
+        options = {"split": "test"} | ({"negation": dict(how)} if how else {})
+        made.append((name, "clip", dict.fromkeys(_cases(*study_columns.OF_NEGATION), options)))
+    for base in ("clip", "clip_ft", "csclip"):
+        evals = {each: {"split": "test"} for each in _cases("half-truths", "confusion")}
+        made.append((f"{base}_details", base, evals))
     return [
-        Run(name, f"{head}{PAIRS},{arguments}", "clip_mean", evals=HEAD_EVALS)
-        for head, variants in HEADS.items()
-        for name, arguments in variants.items()
-        if name in study_columns.METHODS
+        Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(f"--config.evals={evals}",))
+        for name, base, evals in made
     ]
 
 
-def _corrected(name: str, how: Mapping[str, object]) -> Run:
-    """CLIP on captions with and without a negation, which is taken out of texts as `how` says."""
-    options = {"split": "test"} | ({"negation": dict(how)} if how else {})
-    evals = {column.benchmark: options for column in study_columns.NEGATION_COLUMNS}
-    return _evaluated(name, "clip", evals)
+def _bases() -> list[Run]:
+    """Base models of heads; mean pooling, so that their loss trains the patch tokens."""
+    return [
+        CLIP_MEAN,
+        Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean"),
+        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
+    ]
 
 
-def _evaluated(name: str, base: str, evals: Mapping[str, Mapping[str, object]]) -> Run:
-    """A run that is there, on further benchmarks."""
-    flag = f"--config.evals={evals}"
-    return Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
+def _heads() -> list[Run]:
+    """Runs of part d: base models, stored features, and heads trained on them.
+
+    RoPE inside the image tower requires training that tower. Text vectors come from the relations
+    model.
+    """
+    plain = [
+        OF_METHODS[name]._replace(name=f"{name}_plain", config=f"{name}:phrases=plain,steps=500")
+        for name in ("pacl", "sparc", "labclip")
+    ]
+    heads = [*(run for key in HEADS for run in _of(*METHODS[key].scenes)), *plain]
+    unlocked = {"pacl_unlocked": "", "pacl_qk_1d": ",rope=qk_1d", "pacl_qk_2d": ",rope=qk_2d"}
+    made = [*_bases(), Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors")]
+    for base, suffix in SUFFIXES.items():
+        features = dict[tuple[str, str], Run]()  # of a head's config and phrases
+        of_base = []
+        for run in heads:
+            head, _, arguments = run.config.partition(":")
+            phrases = next((f"{a}," for a in arguments.split(",") if a.startswith("phrases=")), "")
+            stored = Run(f"features_{run.name}", f"{head}:{phrases}{PAIRS}", tool="features")
+            of_base.append(run._replace(features=features.setdefault((head, phrases), stored).name))
+        for name, arguments in unlocked.items():
+            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
+            of_base.append(Run(name, config, evals=HEAD_EVALS))
+        of_base.append(OF_METHODS["text_vectors"]._replace(vectors="vectors"))
+        made += [
+            run._replace(
+                name=f"{run.name}{suffix}",
+                base=base,
+                features=run.features and f"{run.features}{suffix}",
+            )
+            for run in (*features.values(), *of_base)
+        ]
+    return made
+
+
+def _sentences() -> list[Run]:
+    """Runs of part l: text vectors of MiniLM, their connector and heads on the towers of part d."""
+    heads = {"": "", "_pacl": ",head=pacl", "_pacl_1d": ",head=pacl,rope=feature_1d"}
+    vectors = Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
+    one = Run("minilm", VECTORS, vectors=vectors.name, evals=HEAD_EVALS)
+    trained = [
+        one._replace(name=f"minilm{name}{suffix}", config=f"{VECTORS}{more}", base=base)
+        for base, suffix in SUFFIXES.items()
+        for name, more in heads.items()
+    ]
+    return [*_bases(), vectors, *trained]
+
+
+def _published_decoder() -> list[Run]:
+    # few steps: a row takes .2 s of a core
+    stage = "studies/smollm:stage={},steps={},batch=32,count={}"
+    first = Run("smollm_stage1", stage.format(1, 100, 16), CLIP_MEAN.name)
+    return [CLIP_MEAN, first, Run("smollm", stage.format(2, 200, 200), first.name)]
 
 
 def _binding() -> list[Run]:
@@ -389,56 +393,6 @@ def _binding() -> list[Run]:
     return [*cells, *finetuned]
 
 
-def _llava(suffix: str, arguments: str) -> list[Run]:
-    """Runs of both stages of a miniature LLaVA."""
-    first = Run(f"llava_stage1{suffix}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
-    return [first, Run(f"llava{suffix}", f"scenes/llava:stage=2{arguments}", first.name)]
-
-
-def _heads() -> list[Run]:
-    """Runs of part d: base models, stored features, and heads trained on them.
-
-    Base models have mean pooling, so that their loss trains the patch tokens. RoPE inside the image
-    tower requires training that tower. Text vectors come from the relations model.
-    """
-    all_runs = [
-        Run("clip_mean", "scenes/clip:pooling=mean"),
-        Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean"),
-        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
-    ]
-    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
-        for head, variants in HEADS.items():
-            features = f"features_{next(iter(variants))}{suffix}"
-            all_runs.append(Run(features, f"{head}{PAIRS}", base, tool="features"))
-            for name, arguments in variants.items():
-                config = f"{head}{arguments}"
-                run = Run(f"{name}{suffix}", config, base, features=features, evals=HEAD_EVALS)
-                all_runs.append(run)
-    all_runs.append(Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors"))
-    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
-        config = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
-        run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", evals=HEAD_EVALS)
-        all_runs.append(run)
-    for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
-        for name, arguments in UNLOCKED.items():
-            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
-            all_runs.append(Run(f"{name}{suffix}", config, base, evals=HEAD_EVALS))
-    return all_runs
-
-
-def _sentences() -> list[Run]:
-    """Runs of part l: text vectors of MiniLM, their connector and heads on the towers of part d."""
-    bases = [run for run in _heads() if run.name.endswith("_mean")]
-    vectors = Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
-    config = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
-    trained = [
-        Run(f"{name}{suffix}", f"{config}{more}", base, vectors=vectors.name, evals=HEAD_EVALS)
-        for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations"))
-        for name, more in SENTENCES.items()
-    ]
-    return [*bases, vectors, *trained]
-
-
 def plan(parts: Sequence[str], seeds: int) -> list[Run]:
     """All runs of the parts with all seeds, each once, base runs first.
 
@@ -448,15 +402,9 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
     def named(run: str, seed: int) -> str:
         return run and f"{run}-{min(seed, study_columns.seeds_of(run, seeds) - 1)}"
 
+    names = ("name", "base", "features", "vectors", "texts")
     return [
-        run._replace(
-            name=named(run.name, seed),
-            base=named(run.base, seed),
-            features=named(run.features, seed),
-            vectors=named(run.vectors, seed),
-            texts=named(run.texts, seed),
-            seed=seed,
-        )
+        run._replace(seed=seed, **{each: named(getattr(run, each), seed) for each in names})
         for (_, seed), run in unique.items()
     ]
 
@@ -472,17 +420,13 @@ def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
 
     Values are current if their config is that of the plan, and if their base has current values of
     the same device, or none at all; values without a record are taken as current."""
-    done = defaultdict[str, list[dict]](list)
-    for key, of in study_results.read_values(values).items():
-        done[study_results.run_of(key)].append(of)
-    current = dict[str, set[str]]()  # run -> devices
+    done, current = study_results.read_values(values), dict[str, set[str]]()  # run -> devices
     for run in todo:
-        base = current.get(run.base, set()) if done[run.base] else {ANY}
+        base = current.get(run.base, set()) if run.base in done else {ANY}
         current[run.name] = {
-            ANY if study_results.RECORD not in of else study_results.device_of(of)
-            for of in done[run.name]
-            if of.get(study_results.RECORD, {}).get("config", run.config) == run.config
-            and {ANY, study_results.device_of(of)} & base
+            kept.device or ANY
+            for kept in done.get(run.name, {}).values()
+            if kept.config in ("", run.config) and {ANY, kept.device} & base
         }
     names = {run.name for run in todo if run.tool in WITH_VALUES and not current[run.name]}
     # reversed: base runs come before the runs that need them

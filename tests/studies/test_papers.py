@@ -12,6 +12,7 @@ from studies import paper_plan, paper_rows, paper_tables, papers, study, study_p
 from tests.support import helpers
 from vlc_jax import __main__ as entry
 from vlc_jax.configs.common import classification, pretrained
+from vlc_jax.configs.common.methods.record import L14
 from vlc_jax.report import published
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,11 +35,11 @@ def full_size(names=ALL, given=None, **options):
 
 def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
     models = {value.model for name in ALL for value in paper_tables.values_of(name)}
-    rows = [row.model for row in paper_rows.ROWS if row.model]
+    rows = [row.model for row in papers.ROWS if row.model]
     assert models - {*rows} == {"chance", "human"}
     assert {*rows} <= models
     assert len(rows) == len({*rows})
-    runs = [row.run for row in paper_rows.ROWS]
+    runs = [row.run for row in papers.ROWS]
     assert len(runs) == len({*runs})
     assert full_size().missing == {}
 
@@ -46,7 +47,7 @@ def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
 @pytest.mark.parametrize("paper", ALL)
 def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
     todo = full_size([paper])
-    models = {row.run: row.model for row in paper_rows.ROWS}
+    models = {row.run: row.model for row in papers.ROWS}
     assert todo.runs
     by_row = {}
     for run in todo.runs:
@@ -99,7 +100,7 @@ def test_the_page_of_systems_names_files_that_exist_and_rows_that_are_there():
     for name in files:
         assert (ROOT / name).is_file() or (ROOT / "tests" / "parity" / name).is_file(), name
     miniatures = {line.split("|")[5].strip(" `.") for line in page.splitlines() if "| `" in line}
-    known = {row.run for row in paper_rows.ROWS} | {
+    known = {row.run for row in papers.ROWS} | {
         run.name for part in study_plan.PARTS for run in study_plan.runs(part)
     }
     assert {name for name in miniatures if name.isidentifier()} <= known
@@ -127,7 +128,7 @@ def test_the_page_of_experiments_counts_them_and_names_rows_commands_and_section
         titles = re.findall(r"^#+ (.*)", (ROOT / "docs" / name).read_text(), re.MULTILINE)
         assert anchor in [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
     # every row of a paper is in its experiments
-    missing = {row.run for row in paper_rows.ROWS if row.model} - {*re.findall(r"[\w.]+", page)}
+    missing = {row.run for row in papers.ROWS if row.model} - {*re.findall(r"[\w.]+", page)}
     assert missing == set()
 
 
@@ -171,7 +172,7 @@ def test_rows_for_which_nothing_is_given_say_what_they_need():
 
     every = made(full_size())
     for name in EXAMPLES:
-        needed = {row.run for row in paper_rows.ROWS if row.given == name}
+        needed = {row.run for row in papers.ROWS if row.given == name}
         todo = full_size(given={key: words for key, words in EXAMPLES.items() if key != name})
         after = {run for run, why in todo.missing.items() if why.startswith("starts from")}
         assert every - made(todo) == needed | after
@@ -231,7 +232,7 @@ def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp
     (value,) = [
         value
         for value in paper_tables.values_of("acl2025")
-        if value.table == "table 1" and value.model == paper_rows.L14
+        if value.table == "table 1" and value.model == L14
         if (value.benchmark, value.full_metric) == ("whatsup_a_two_way", "accuracy/left_right")
     ]
     assert value.count == 206
@@ -242,12 +243,12 @@ def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp
     table = cells(text, "table 1")
     assert table[""][0] == "whatsup_a_two_way accuracy/left_right"
     assert table["chance"][0] == "50.0"
-    assert table[paper_rows.L14][:2] == ["49.0 **49.5** ±2.0", "1.9"]
+    assert table[L14][:2] == ["49.0 **49.5** ±2.0", "1.9"]
     assert table["LLaVA-1.5-7B"][0] == "96.6"
     trained = cells(text, "table on training data")
     assert trained["SigLIP ViT-L/16-384"][0] == "50.0"  # ours has other cases
     every = cells(text, "All results")
-    assert every[paper_rows.L14] == every["SigLIP ViT-L/16-384"] == ["51.0 ±2.0"]
+    assert every[L14] == every["SigLIP ViT-L/16-384"] == ["51.0 ±2.0"]
     for name in ALL:
         page = paper_tables.page(name, papers.rows_of([name]), {}, tmp_path, 1)
         assert page.count("\n## ") == 1 + len({v.table for v in paper_tables.values_of(name)})
@@ -287,7 +288,7 @@ def test_the_page_of_a_miniature_begins_with_its_bases(tmp_path):
     write_result(tmp_path, "pacl-of-clip", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
     (tmp_path / "clip-0/evals/scenes_whatsup/9a.json").write_text("[]")  # no step
     every = cells(paper_tables.page("acl2025", rows, runs, tmp_path, 1), "All results")
-    assert [*every] == ["", "---", "chance", "clip", f"{paper_rows.L14} + PACL"]
+    assert [*every] == ["", "---", "chance", "clip", f"{L14} + PACL"]
     assert every[""] == ["scenes_whatsup pair_accuracy", "scenes_whatsup group_score"]
     assert every["clip"] == ["30.0 ±2.0", "–"]
 
@@ -412,7 +413,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_pages(tmp_path):
     assert run("negclip,pacl").returncode == 0
     assert (tmp_path / "clip-0/events.jsonl").read_text() == before
     every = cells((tmp_path / "acl2025.md").read_text(), "All results")
-    assert [*every][3:] == ["clip", f"{paper_rows.L14} + PACL"]
+    assert [*every][3:] == ["clip", f"{L14} + PACL"]
     other = run("negclip", "--config.seed=3")
     assert other.returncode == 2
     assert "has other settings: flags" in other.stderr
