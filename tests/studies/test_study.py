@@ -355,7 +355,8 @@ def test_a_run_is_made_again_if_its_config_or_base_changed(tmp_path):
     assert left(*names) == names
     assert left("hn_hues-0") == ["clip_hues-0", "hn_hues-0"]
     assert left(**{"hn_hues-0": {"config": "hn"}}) == ["clip_hues-0", "hn_hues-0"]
-    assert left(**dict.fromkeys(names, {"config": "", "device": ""})) == []  # without records
+    bare = {name: {"config": "", "device": ""} for name in names}
+    assert left(**bare) == []  # values without records
     assert left(**{"clip_hues-0": {"config": "scenes/clip:steps=9"}}) == names
     assert left(**{"clip_hues-0": {"device": "H100"}}) == names
 
