@@ -57,7 +57,7 @@ def build(folder: str, batch_size: int, workers: int) -> tuple[dict, harness.Ask
                 all_texts.append(text)
                 continue
             options = text.view(len(image), -1, text.shape[-1])
-            scores.append((image[:, None] * options).sum(-1)[:, 0])
+            scores.append((image[:, None] * options).sum(-1).flatten())
         if name == "retrieval":
             return (torch.cat(all_images) @ torch.cat(all_texts).T).diagonal()
         return torch.cat(scores)
@@ -66,7 +66,10 @@ def build(folder: str, batch_size: int, workers: int) -> tuple[dict, harness.Ask
         scores, seconds = harness.timed(lambda: evaluate(name))
         return {**seconds, "scores": scores.tolist()}
 
-    return {"vocabulary": str(vocabulary)}, ask
+    shape = {"family": "clip", "variant": "B/32", "image_size": 224, "activation": "gelu"}
+    weights = {"path": str(folder / "weights.pt"), "tokenizer": str(vocabulary), **shape}
+    parameters = sum(x.numel() for x in model.parameters())
+    return {"weights": weights, "parameters": parameters}, ask
 
 
 if __name__ == "__main__":

@@ -55,14 +55,14 @@ def write_model(folder: Path) -> torch.nn.Module:
 
 
 def build(folder: str, batch_size: int) -> tuple[dict, harness.Ask]:
-    """Facts, and a function that scores the pairs of a round."""
+    """Facts, and a function that scores the pairs of a benchmark."""
     folder = Path(folder)
     model = write_model(folder / "llava")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "llava/tokenizer.json"))
     processor = transformers.CLIPImageProcessorPil(
         size={"shortest_edge": 224}, crop_size={"height": 224, "width": 224}
     )
-    rounds = json.loads((folder / "cases.json").read_text())
+    benchmarks = json.loads((folder / "cases.json").read_text())
 
     def ids(caption: str) -> list[int]:
         before, behind = "<s>USER: ", f"\n{QUESTION.format(caption)} ASSISTANT: Yes</s>"
@@ -87,16 +87,16 @@ def build(folder: str, batch_size: int) -> tuple[dict, harness.Ask]:
             scores.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
         return scores
 
-    def ask(number: str) -> dict:
-        cases = rounds[int(number)]
-        pairs = [(row["image"], caption) for row in cases for caption in row["captions"]]
+    def ask(name: str) -> dict:
+        pairs = [(row["image"], text) for row in benchmarks[name] for text in row["captions"]]
         starts = range(0, len(pairs), batch_size)
         scores, seconds = harness.timed(
             lambda: [x for first in starts for x in score(pairs[first : first + batch_size])]
         )
         return {**seconds, "scores": scores}
 
-    return {"parameters": sum(x.numel() for x in model.parameters())}, ask
+    parameters = sum(x.numel() for x in model.parameters())
+    return {"weights": {"path": str(folder / "llava")}, "parameters": parameters}, ask
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""Runs of the study by part: the methods on the scenes, in worlds, on bases and with controls."""
+"""Runs of the study by part.
+
+RUNS has the methods on the scenes and what they start from; the end of a name changes a run: other
+images or negatives, another base or world (`named`). A part lists runs, and has what they need.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from studies import study_binding, study_columns, study_results
-from studies.study_columns import OF_TABLE
 from vlc_jax.configs.common import finetuning
 from vlc_jax.configs.common.methods import METHODS
 
@@ -89,66 +92,32 @@ EVALS = {  # method -> its evaluations
     # a BERT reads every pair; brittleness reads three texts
     "xvlm_ft": DECODER_EVALS | {"scenes_replace": 2000, "scenes_swap": 2000},
 }
+PAIRS = "pairs=24000"  # pairs of images with stored features
+PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
 PERMUTED = "--config.input.source_options.images=permuted"
 PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
-FLAGS = {  # of controls
-    "siglip_ft": tuple(
-        f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local")
-    ),
-    "xvlm_itc": ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc"),
-}
-OF_METHODS = {
-    name: Run(
-        name,
-        config,
-        method.base,
-        tool="evaluate" if config.startswith("eval/") else "train",
-        evals=EVALS.get(key, {}),
-        flags=FLAGS.get(name, ()),
-    )
-    for key, method in METHODS.items()
-    for name, config in method.scenes.items()
-}
-CLIP = OF_METHODS["clip"]
-CLIP_MEAN = Run("clip_mean", "scenes/clip:pooling=mean")
-CLIP_FROZEN = CLIP_MEAN._replace(name="clip_frozen")
-PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
-RELATIONS = [
-    Run("hard_images", PAIRS_ALONE, "clip"),
-    Run("relations", "negclip:hard_images", "hard_images"),
-]
-PAIRS = "pairs=24000"  # pairs of images with stored features
-VECTORS = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
-SUFFIXES = {"clip_mean": "", "relations_mean": "_relations"}  # base of heads -> end of their names
+NO_PHRASES = tuple(f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local"))
 AT_CHANCE = ("xvlm", "xvlm_itc")  # on swapped attributes: no gain that images could explain
 # Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
 # classifier is right in 49 % of them.
 BLIND = ("clip_ft", "hn", "hp_hn", "clip_ft_400", "negclip")
-# Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
-BALANCES = (60, 52)
-
-
-class Balanced(NamedTuple):
-    """Runs of part f: a method with balanced negatives, and with as many drawn at random.
-
-    texts, random: runs that store the negatives.   kept: share that `texts` keeps, and so `random`.
-    source: method whose negatives these are.   kinds: for CE-CLIP, which has a threshold for each.
-    """
-
-    texts: str
-    random: str
-    kept: float
-    source: str
-    kinds: tuple[str, ...] = ()
-
-
-_EACH = ("scenes_replace", "scenes_reverse", "scenes_swap")
-_FOUR = Balanced("texts_52_four", "texts_random_four", 0.39, "degla")
-# FSC-CLIP draws three of DeGLA's four, of the same generators.
-BALANCED = {
-    "ce_clip": Balanced("texts_52_each", "texts_random_each", 0.6, "ce_clip", _EACH),
-    "degla": _FOUR,
-    "fsc_clip_local": _FOUR,
+# Methods with balanced negatives -> end of the runs that store them, and the kinds of CE-CLIP's,
+# which has a threshold for each. HP+HN has HN's; FSC-CLIP draws three of DeGLA's four.
+BALANCED: dict[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("hn", "hp_hn"), ("", ())),
+    "ce_clip": ("_each", ("scenes_replace", "scenes_reverse", "scenes_swap")),
+    **dict.fromkeys(("degla", "fsc_clip_local"), ("_four", ())),
+}
+TEXTS = {  # runs that store negatives -> their method, and the goal of the filter (nearly chance)
+    "texts_60": ("hn", "--balance=0.6"),
+    "texts_52": ("hn", "--balance=0.52"),
+    "texts_52_each": ("ce_clip", "--balance=0.52"),
+    "texts_52_four": ("degla", "--balance=0.52"),
+    # as many as the filter leaves for 52 %, without a look at their texts
+    "texts_random": ("hn", "--keep=.45"),
+    "texts_random_each": ("ce_clip", "--keep=0.6"),
+    "texts_random_four": ("degla", "--keep=0.39"),
+    **{f"texts_{name}": (name, "--keep=1") for name in study_columns.DRAWN},
 }
 NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its benchmarks
     "negation_none": {},
@@ -157,240 +126,227 @@ NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its b
     "negation_8": {"strength": 8.0},
     "negation_8_a": {"strength": 8.0, "phrase": "a {}"},
 }
+OF_METHODS = {
+    name: Run(
+        name,
+        config,
+        method.base,
+        tool="evaluate" if config.startswith("eval/") else "train",
+        evals=EVALS.get(key, {}),
+    )
+    for key, method in METHODS.items()
+    for name, config in method.scenes.items()
+}
 
 
-def runs(part: str) -> list[Run]:
-    """Runs of a part, without seeds; base runs come first."""
-    return {
-        "a": lambda: [CLIP, *_of("clip_ft_400", "negclip", "clip_ft_1200"), *RELATIONS],
-        "b": lambda: [CLIP, *RELATIONS, *_hard_positives("clip"), *_hard_positives("relations")],
-        "c": lambda: [run.in_world("scenes-hues") for run in _of("clip", "clip_ft", "hn", "hp_hn")],
-        "d": _heads,
-        "e": _synonyms,
-        "f": _methods,
-        "g": _geometry,
-        "h": lambda: [CLIP_FROZEN, *_captioners("captioner", "captioner_pooled", "captioner_any")],
-        "i": lambda: [CLIP_FROZEN, *_llava(""), *_llava("pooled")],
-        "j": lambda: [CLIP_FROZEN, *_captioners("captioner"), *_of("vlm2vec", "vlm2vec_plain")],
-        "k": _blind,
-        "l": _sentences,
-        "m": _published_decoder,
-        "n": _binding,
-    }[part]()
-
-
-def _of(*names: str) -> list[Run]:
-    return [OF_METHODS[name] for name in names]
-
-
-def _hard_positives(base: str) -> list[Run]:
-    suffix = "" if base == "clip" else f"_{base}"
-    names = ("clip_ft", *(name for key in ("hn", "hp_hn") for name in METHODS[key].scenes))
-    return [run._replace(name=f"{run.name}{suffix}", base=base) for run in _of(*names)]
-
-
-def _synonyms() -> list[Run]:
+def _bases() -> Iterator[Run]:
+    """Models that others start from; mean pooling, so that their loss trains the patch tokens."""
+    yield Run("hard_images", PAIRS_ALONE, "clip")
     # there 800 steps on pairs teach relations in every seed
-    pairs = Run("hard_images", "scenes/hard_images:steps=800", "clip")
-    of_b = [pairs if run.name == pairs.name else run for run in runs("b")]
-    return [run.in_world("scenes-synonyms") for run in of_b]
+    of_synonyms = Run("hard_images", "scenes/hard_images:steps=800", "clip")
+    yield of_synonyms.in_world("scenes-synonyms")
+    yield Run("relations", "negclip:hard_images", "hard_images")
+    yield Run("clip_mean", "scenes/clip:pooling=mean")
+    yield Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean")
+    yield Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean")
+    yield Run("clip_frozen", "scenes/clip:pooling=mean")
 
 
-def _geometry() -> list[Run]:
-    config = "eval/all:sets=scenes_geometry"
-    of_heads = [run for run in _heads() if run.name in ("clip_mean", "features_dcsm", "dcsm")]
-    asked = {"clip": "+scenes_shuffled", "relations": "+scenes_shuffled", "dcsm": ""}
-    geometry = [
-        Run(f"{base}_geometry", config + more, base, tool="evaluate")
-        for base, more in asked.items()
-    ]
-    return [CLIP, *RELATIONS, *of_heads, *geometry]
+def _controls() -> Iterator[Run]:
+    """Controls and variants of methods."""
+    itc = ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc")
+    yield OF_METHODS["xvlm"]._replace(name="xvlm_itc", flags=itc, evals={})
+    yield OF_METHODS["siglip_ft"]._replace(flags=NO_PHRASES)
+    yield Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip")
+    yield Run("leftright_siglip", "leftright:family=siglip", "siglip")
+    captioner, llava = OF_METHODS["captioner"], OF_METHODS["llava"]
+    any_captions = captioner.config.replace(",relations=1", "")
+    yield captioner._replace(name="captioner_any", config=any_captions)
+    pooled = ",select=pooled"
+    for end, arguments in (("", ""), ("_pooled", pooled)):
+        yield Run(f"llava_stage1{end}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
+    yield llava._replace(
+        name="llava_pooled", config=llava.config + pooled, base="llava_stage1_pooled"
+    )
+    # few steps: a row takes .2 s of a core
+    smollm = "studies/smollm:stage={},steps={},batch=32,count={}"
+    yield Run("smollm_stage1", smollm.format(1, 100, 16), "clip_mean")
+    yield Run("smollm", smollm.format(2, 200, 200), "smollm_stage1")
 
 
-def _captioners(*names: str) -> list[Run]:
-    one = OF_METHODS["captioner"]
-    config = one.config.replace(",relations=1", "")
-    more = {"captioner_any": one._replace(name="captioner_any", config=config)}
-    return [(OF_METHODS | more)[name] for name in names]
-
-
-def _llava(select: str) -> list[Run]:
-    """Runs of both stages of a miniature LLaVA."""
-    suffix, arguments = (f"_{select}", f",select={select}") if select else ("", "")
-    first = Run(f"llava_stage1{suffix}", f"scenes/llava:stage=1{arguments}", CLIP_FROZEN.name)
-    config = OF_METHODS["llava"].config + arguments
-    return [first, Run(f"llava{suffix}", config, first.name)]
-
-
-def _texts(name: str, source: str, flag: str) -> Run:
-    """A run that stores the negatives of a method."""
-    return Run(name, OF_METHODS[source].config, tool="texts", flags=(flag,))
-
-
-def _permuted(run: Run) -> Run:
-    """The same with the images of other captions."""
-    flags = (*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
-    return run._replace(name=f"{run.name}_permuted", flags=flags)
-
-
-def _blind() -> list[Run]:
-    """Runs of part k: each method as it is, with the images of other captions, with negatives that
-    a blind classifier cannot tell from captions, and with both changes; HN with fewer negatives."""
-    paired, texts = _of(*BLIND), []
-    for share in BALANCES:
-        # the negatives of HP+HN are those of HN
-        texts.append(_texts(f"texts_{share}", "hn", f"--balance={share / 100}"))
-        paired += [
-            run._replace(name=f"{run.name}_balanced_{share}", texts=f"texts_{share}")
-            for run in _of("hn", "hp_hn")
-        ]
-    # as many negatives as the filter leaves of HN's for 52 %, without a look at their texts
-    few = _texts("texts_random", "hn", "--keep=.45")
-    random = [few, OF_METHODS["hn"]._replace(name="hn_random", texts=few.name)]
-    return [CLIP, *texts, *paired, *map(_permuted, paired), *random]
-
-
-def _methods() -> list[Run]:
-    """Part f: methods and controls with the right images, with permuted ones, and with balanced
-    negatives; texts that methods draw; evaluations of options and details."""
-    elsewhere = ("clip", *BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
-    plain = [
-        run
-        for key, method in METHODS.items()
-        if key not in elsewhere
-        for run in _of(*method.scenes)
-    ]
-    plain += [
-        OF_METHODS["clip_ft"],
-        OF_METHODS["xvlm"]._replace(name="xvlm_itc", flags=FLAGS["xvlm_itc"], evals={}),
-        Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip"),
-        Run("leftright_siglip", "leftright:family=siglip", "siglip"),
-    ]
-    goal = f"--balance={BALANCES[-1] / 100}"
-    texts = [_texts(f"texts_{name}", name, "--keep=1") for name in study_columns.DRAWN]
-    balanced, random = [], []
-    for name, of in BALANCED.items():
-        texts += [_texts(of.texts, of.source, goal)]
-        texts += [_texts(of.random, of.source, f"--keep={of.kept}")]
-        run = OF_METHODS[name]._replace(kinds=of.kinds)
-        balanced.append(run._replace(name=f"{name}_balanced_52", texts=of.texts))
-        random.append(run._replace(name=f"{name}_random", texts=of.random))
-    # heads on the pairs of their stored features, with their images
-    live = [
-        run._replace(config=run.config.replace(":", f":{PAIRS},", 1))
-        for run in _of(*OF_TABLE)
-        if run.name in HEADS
-    ]
-    blind = [
-        run
-        for run in _of("clip_ft", "siglip_ft", *OF_TABLE)
-        if run.name not in (*BLIND[1:], *HEADS, *AT_CHANCE) and run.tool == "train"
-    ]
-    permuted = map(_permuted, (*blind, *balanced, *live))
-    further = _further_evaluations()
-    return [CLIP, CLIP_MEAN, *plain, *texts, *balanced, *random, *permuted, *further]
-
-
-def _further_evaluations() -> list[Run]:
-    """CLIP on captions with and without a negation, which is taken out of texts; three models on
-    wrong details."""
-    made = []
-    for name, how in NEGATIONS.items():
-        options = {"split": "test"} | ({"negation": dict(how)} if how else {})
-        made.append((name, "clip", dict.fromkeys(_cases(*study_columns.OF_NEGATION), options)))
-    for base in ("clip", "clip_ft", "csclip"):
-        evals = {each: {"split": "test"} for each in _cases("half-truths", "confusion")}
-        made.append((f"{base}_details", base, evals))
-    return [
-        Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(f"--config.evals={evals}",))
-        for name, base, evals in made
-    ]
-
-
-def _bases() -> list[Run]:
-    """Base models of heads; mean pooling, so that their loss trains the patch tokens."""
-    return [
-        CLIP_MEAN,
-        Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean"),
-        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
-    ]
-
-
-def _heads() -> list[Run]:
-    """Runs of part d: base models, stored features, and heads trained on them.
-
-    RoPE inside the image tower requires training that tower. Text vectors come from the relations
-    model.
-    """
+def _heads() -> Iterator[Run]:
+    """Heads on stored features, which those of the same config and phrases share; PACL with a
+    trained image tower, which RoPE inside it requires; vectors of texts."""
     plain = [
         OF_METHODS[name]._replace(name=f"{name}_plain", config=f"{name}:phrases=plain,steps=500")
         for name in ("pacl", "sparc", "labclip")
     ]
-    heads = [*(run for key in HEADS for run in _of(*METHODS[key].scenes)), *plain]
-    unlocked = {"pacl_unlocked": "", "pacl_qk_1d": ",rope=qk_1d", "pacl_qk_2d": ",rope=qk_2d"}
-    made = [*_bases(), Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors")]
-    for base, suffix in SUFFIXES.items():
-        features = dict[tuple[str, str], Run]()  # of a head's config and phrases
-        of_base = []
-        for run in heads:
-            head, _, arguments = run.config.partition(":")
-            phrases = next((f"{a}," for a in arguments.split(",") if a.startswith("phrases=")), "")
-            stored = Run(f"features_{run.name}", f"{head}:{phrases}{PAIRS}", tool="features")
-            of_base.append(run._replace(features=features.setdefault((head, phrases), stored).name))
-        for name, arguments in unlocked.items():
-            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
-            of_base.append(Run(name, config, evals=HEAD_EVALS))
-        of_base.append(OF_METHODS["text_vectors"]._replace(vectors="vectors"))
-        made += [
-            run._replace(
-                name=f"{run.name}{suffix}",
-                base=base,
-                features=run.features and f"{run.features}{suffix}",
-            )
-            for run in (*features.values(), *of_base)
-        ]
-    return made
+    features = dict[tuple[str, str], str]()
+    for run in (*(OF_METHODS[name] for key in HEADS for name in METHODS[key].scenes), *plain):
+        head, _, arguments = run.config.partition(":")
+        phrases = "".join(f"{a}," for a in arguments.split(",") if a.startswith("phrases="))
+        stored = features.setdefault((head, phrases), f"features_{run.name}")
+        yield Run(stored, f"{head}:{phrases}{PAIRS}", "clip_mean", tool="features")
+        yield run._replace(features=stored)
+    for name, rope in (("pacl_unlocked", ""), ("pacl_qk_1d", "qk_1d"), ("pacl_qk_2d", "qk_2d")):
+        config = f"pacl:image_tower=unlocked,steps=125{rope and f',rope={rope}'}"
+        yield Run(name, config, "clip_mean", evals=HEAD_EVALS)
+    yield Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors")
+    yield OF_METHODS["text_vectors"]._replace(vectors="vectors")
+    yield Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
+    for end, head in (
+        ("", ""),
+        ("_pacl", ",head=pacl"),
+        ("_pacl_1d", ",head=pacl,rope=feature_1d"),
+    ):
+        yield OF_METHODS["text_vectors"]._replace(
+            name=f"minilm{end}",
+            config=OF_METHODS["text_vectors"].config + head,
+            vectors="minilm_vectors",
+        )
 
 
-def _sentences() -> list[Run]:
-    """Runs of part l: text vectors of MiniLM, their connector and heads on the towers of part d."""
-    heads = {"": "", "_pacl": ",head=pacl", "_pacl_1d": ",head=pacl,rope=feature_1d"}
-    vectors = Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
-    one = Run("minilm", VECTORS, vectors=vectors.name, evals=HEAD_EVALS)
-    trained = [
-        one._replace(name=f"minilm{name}{suffix}", config=f"{VECTORS}{more}", base=base)
-        for base, suffix in SUFFIXES.items()
-        for name, more in heads.items()
-    ]
-    return [*_bases(), vectors, *trained]
+def _further() -> Iterator[Run]:
+    """Runs that store negatives, and further evaluations: what embeddings are like, negations taken
+    out of texts, wrong details."""
+    for name, (method, flag) in TEXTS.items():
+        yield Run(name, OF_METHODS[method].config, tool="texts", flags=(flag,))
+    for base, more in (
+        ("clip", "+scenes_shuffled"),
+        ("relations", "+scenes_shuffled"),
+        ("dcsm", ""),
+    ):
+        config = f"eval/all:sets=scenes_geometry{more}"
+        yield Run(f"{base}_geometry", config, base, tool="evaluate")
+    evals = {}
+    for name, how in NEGATIONS.items():
+        options = {"split": "test"} | ({"negation": dict(how)} if how else {})
+        evals[name] = ("clip", dict.fromkeys(_cases(*study_columns.OF_NEGATION), options))
+    for base in ("clip", "clip_ft", "csclip"):
+        names, options = _cases("half-truths", "confusion"), {"split": "test"}
+        evals[f"{base}_details"] = (base, dict.fromkeys(names, options))
+    for name, (base, each) in evals.items():
+        flag = f"--config.evals={each}"
+        yield Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
 
 
-def _published_decoder() -> list[Run]:
-    # few steps: a row takes .2 s of a core
-    stage = "studies/smollm:stage={},steps={},batch=32,count={}"
-    first = Run("smollm_stage1", stage.format(1, 100, 16), CLIP_MEAN.name)
-    return [CLIP_MEAN, first, Run("smollm", stage.format(2, 200, 200), first.name)]
-
-
-def _binding() -> list[Run]:
+def _binding() -> Iterator[Run]:
     """Runs of part n: a CLIP for each kind of captions; of some, CLIP-FT and HN with the same
     captions."""
-    config = f"scenes/clip:steps={study_binding.STEPS}"
-    sizes = (
-        f"--config.batch_size={study_binding.BATCH}",
-        f"--config.eval.every={study_binding.STEPS}",
-    )
-    evals = {"evals": study_binding.EVALS}
-    cells = [
-        Run(cell.name, config, flags=(*sizes, cell.captions), **evals)
-        for cell in study_binding.CELLS
-    ]
-    finetuned = [
-        Run(f"{cell.name}_{name}", name, cell.name, flags=(cell.captions,), **evals)
-        for cell in study_binding.FINETUNED
-        for name in ("clip_ft", "hn")
-    ]
-    return [*cells, *finetuned]
+    steps = study_binding.STEPS
+    sizes = (f"--config.batch_size={study_binding.BATCH}", f"--config.eval.every={steps}")
+    for cell in study_binding.CELLS:
+        first = Run(cell.name, f"scenes/clip:steps={steps}", evals=study_binding.EVALS)
+        yield first._replace(flags=(*sizes, cell.captions))
+        for name in ("clip_ft", "hn") if cell in study_binding.FINETUNED else ():
+            end = {"config": name, "base": cell.name, "flags": (cell.captions,)}
+            yield first._replace(name=f"{cell.name}_{name}", **end)
+
+
+BINDING = {run.name: run for run in _binding()}
+RUNS = (
+    OF_METHODS
+    | {run.name: run for part in (_bases, _controls, _heads, _further) for run in part()}
+    | BINDING
+)
+
+
+def _permuted(run: Run) -> Run:
+    """With the images of other captions; a head is trained on pairs with their images."""
+    flags = (*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
+    config = run.config.replace(":", f":{PAIRS},", 1) if run.features else run.config
+    return run._replace(config=config, features="", flags=flags)
+
+
+def _on_relations(run: Run) -> Run:
+    """From the model that knows relations."""
+    features = run.features and f"{run.features}_relations"
+    return run._replace(base=run.base.replace("clip", "relations"), features=features)
+
+
+def _with_texts(kind: str) -> Callable[[Run], Run]:
+    def change(run: Run) -> Run:
+        end, kinds = BALANCED[run.name]
+        return run._replace(texts=f"texts_{kind}{end}", kinds=kinds)
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Run], Run]] = {  # end of a name -> what it changes
+    "_synonyms": lambda run: run.in_world("scenes-synonyms"),
+    "_hues": lambda run: run.in_world("scenes-hues"),
+    "_permuted": _permuted,
+    "_relations": _on_relations,
+    "_random": _with_texts("random"),
+    "_balanced_60": _with_texts("60"),
+    "_balanced_52": _with_texts("52"),
+}
+
+
+def named(name: str) -> Run:
+    """The run of a name."""
+    if name in RUNS:
+        return RUNS[name]
+    end = next(end for end in CHANGES if name.endswith(end))
+    return CHANGES[end](named(name.removesuffix(end)))._replace(name=name)
+
+
+def _ends(names: Sequence[str], *ends: str) -> list[str]:
+    return [f"{name}{end}" for end in ends for name in names]
+
+
+def _wanted() -> dict[str, Sequence[str]]:
+    """The runs of each part, without what they start from."""
+    scenes = {key: [*method.scenes] for key, method in METHODS.items()}
+    hard = _ends(["clip_ft", *scenes["hn"], *scenes["hp_hn"]], "", "_relations")
+    stored = [name for key in HEADS for name in scenes[key]]
+    stored += ["pacl_plain", "sparc_plain", "labclip_plain", "pacl_unlocked", "pacl_qk_1d"]
+    elsewhere = (*BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
+    others = [name for key in scenes if key not in elsewhere for name in scenes[key]]
+    balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
+    trained = [name for name in study_columns.OF_TABLE if OF_METHODS[name].tool == "train"]
+    blind = ["clip_ft", "siglip_ft", *trained, *balanced]
+    of_hn = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_60", "_balanced_52")]
+    return {
+        "a": ("clip_ft_400", "negclip", "clip_ft_1200", "relations"),
+        "b": (*hard, "relations"),
+        "c": _ends(["clip_ft", "hn", "hp_hn"], "_hues"),
+        "d": _ends([*stored, "pacl_qk_2d", "text_vectors"], "", "_relations"),
+        "e": _ends([*hard, "relations"], "_synonyms"),
+        "f": [
+            *("clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip", *others),
+            *(name for name, (method, _) in TEXTS.items() if method != "hn"),
+            *(*balanced, *_ends(["ce_clip", "degla", "fsc_clip_local"], "_random")),
+            *_ends([name for name in blind if name not in (*BLIND[1:], *AT_CHANCE)], "_permuted"),
+            *(*NEGATIONS, "clip_details", "clip_ft_details", "csclip_details"),
+        ],
+        "g": ("clip_geometry", "relations_geometry", "dcsm_geometry"),
+        "h": ("captioner", "captioner_pooled", "captioner_any"),
+        "i": ("llava", "llava_pooled"),
+        "j": ("vlm2vec", "vlm2vec_plain"),
+        "k": ["clip", *_ends(of_hn, "", "_permuted"), "hn_random"],
+        "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
+        "m": ("smollm",),
+        "n": [*BINDING],
+    }
+
+
+WANTED = _wanted()
+
+
+def runs(part: str) -> list[Run]:
+    """Runs of a part and what they need, without seeds; base runs come first."""
+    found = dict[str, Run]()
+
+    def add(name: str) -> None:
+        run = named(name)
+        for needed in run.needed:
+            add(needed)
+        found.setdefault(name, run)
+
+    for name in WANTED[part]:
+        add(name)
+    return [*found.values()]
 
 
 def plan(parts: Sequence[str], seeds: int) -> list[Run]:
