@@ -90,7 +90,6 @@ def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
         for benchmark in results.benchmarks(runs):
             yield f"### {benchmark}\n\n{_of_benchmark(results, runs, benchmark)}\n"
         yield _gains(results, runs)
-        yield from [study_binding.surface(results) + "\n"] * (part == "n")
     results.prefer = ""
 
 
