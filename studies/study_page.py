@@ -13,13 +13,13 @@ import jinja2
 import matplotlib
 
 from studies import (
+    method_tables,
     study_binding,
     study_columns,
     study_figures,
     study_methods,
     study_plan,
     study_prose,
-    study_readme,
 )
 from studies.study_columns import COLUMNS, PROTOCOLS, Column, column
 from studies.study_results import RECORD, VALUES, Results, cell, percent, signed
@@ -148,8 +148,8 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
 
     Values come from the finished runs below `out` and from the file VALUES in DOCS, which keeps the
     values of every run, so that a study can be made in pieces. Only the sections of `parts` are
-    written; an existing page keeps the others. The tables of a README beside the folder `docs` and
-    of DOCS/methods.md get their numbers.
+    written; an existing page keeps the others. The tables of method_tables.PAGES beside the folder
+    `docs` are written anew.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
@@ -166,9 +166,9 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
                 figure.savefig(folder / f"study_{name}.png", dpi=130)
     path = docs / ANSWERS
     path.write_text(answers(results, parts, path.read_text() if path.exists() else ""))
-    for page in (docs.parent / "README.md", docs / "methods.md"):
+    for page in (docs.parent / name for name in method_tables.PAGES):
         if docs.name == "docs" and page.exists():
-            page.write_text(study_readme.rewritten(page.read_text(), study_prose.Prose(results)))
+            page.write_text(method_tables.rewritten(page.read_text(), study_prose.Prose(results)))
     return path
 
 

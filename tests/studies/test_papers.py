@@ -2,15 +2,13 @@
 
 import importlib
 import json
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from studies import paper_plan, paper_rows, paper_tables, papers, study, study_plan
+from studies import paper_plan, paper_rows, paper_tables, papers, study
 from tests.support import helpers
-from vlc_jax import __main__ as entry
 from vlc_jax.configs.common import classification, pretrained
 from vlc_jax.configs.common.methods.record import L14
 from vlc_jax.report import published
@@ -86,50 +84,6 @@ def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     assert "replace" not in of_one[0].evals
     few = full_size(["aro"], allowed=["coco_order"])
     assert all([*config_of(run).evals] == ["coco_order"] for run in few.runs)
-
-
-def files_of(page):
-    """Paths of Python files that a page names."""
-    return [name for name in re.findall(r"`([\w/.]+\.py)\b", page) if name != "studies/papers.py"]
-
-
-def test_the_page_of_systems_names_files_that_exist_and_rows_that_are_there():
-    page = (ROOT / "docs" / "systems.md").read_text()
-    files = files_of(page)
-    assert len(files) > 60
-    for name in files:
-        assert (ROOT / name).is_file() or (ROOT / "tests" / "parity" / name).is_file(), name
-    miniatures = {line.split("|")[5].strip(" `.") for line in page.splitlines() if "| `" in line}
-    known = {row.run for row in papers.ROWS} | {
-        run.name for part in study_plan.PARTS for run in study_plan.runs(part)
-    }
-    assert {name for name in miniatures if name.isidentifier()} <= known
-
-
-def test_the_page_of_experiments_counts_them_and_names_rows_commands_and_sections_that_are_there():
-    page = (ROOT / "docs" / "experiments.md").read_text()
-    sections = page.split("\n## ")
-    table = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    rows = [cells for cells in table if cells[0] != "| experiment"]
-    assert {len(cells) for cells in rows} == {5}
-    kinds = [re.match(r"yes|partly(?=: )|no(?=: )", cells[3])[0] for cells in rows]
-    number, *counts = map(int, re.findall(r"\d+", sections[0].split("None has")[0]))
-    assert number == len(rows)
-    assert counts == [kinds.count(kind) for kind in ("yes", "partly", "no")]
-    for section in sections[1:]:
-        (paper,) = re.findall(r"studies/papers\.py (\w+)", section) or ["aro"]
-        named = {
-            name for names in re.findall(r"--rows ([\w.,]+)", section) for name in names.split(",")
-        }
-        assert named <= {row.run for row in papers.rows_of([paper])}, section[:20]
-    assert {*re.findall(r"vlc-jax (\w+)", page)} <= {*entry.COMMANDS}
-    assert all((ROOT / name).is_file() for name in files_of(page))
-    for name, anchor in re.findall(r"\]\((\w+\.md)#([\w-]+)\)", page):
-        titles = re.findall(r"^#+ (.*)", (ROOT / "docs" / name).read_text(), re.MULTILINE)
-        assert anchor in [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
-    # every row of a paper is in its experiments
-    missing = {row.run for row in papers.ROWS if row.model} - {*re.findall(r"[\w.]+", page)}
-    assert missing == set()
 
 
 def test_a_row_on_the_scenes_is_the_recipe_of_its_row_at_full_size():

@@ -12,13 +12,13 @@ import pytest
 import scipy.stats
 
 from studies import (
+    method_tables,
     study,
     study_columns,
     study_figures,
     study_page,
     study_plan,
     study_prose,
-    study_readme,
     study_results,
 )
 from studies.study_results import Estimate, Kept
@@ -222,9 +222,6 @@ def test_pages_are_what_the_values_of_the_repository_say(answers):
     assert errors == ""
     halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", page)
     assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
-    prose = study_prose.Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
-    for path in (docs.parent / "README.md", docs / "methods.md"):
-        assert study_readme.rewritten(path.read_text(), prose) == path.read_text()
 
 
 def test_numbers_in_a_text_and_its_claims_are_those_of_the_values(tmp_path):
@@ -235,10 +232,9 @@ def test_numbers_in_a_text_and_its_claims_are_those_of_the_values(tmp_path):
     assert prose.each("hn", attributes) == "81, 82 and 83"
     assert prose.d("hn", "clip", attributes).startswith("+19.0 ±")
     assert prose.n("dcsm", attributes) == prose.each("dcsm", attributes) == study_prose.MISSING
-    line = study_readme.rewritten("| HN | a | b | c | 1 (2) | | 3 |", prose)
-    assert line == "| HN | a | b | c | | | |"  # clip_ft is missing
-    line = study_readme.rewritten("| CLIP | a | b | c | 1 | 2 | 3 |", prose)
-    assert line == "| CLIP | a | b | c | 63 | | |"
+    table = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    assert "| HN (Kamath 2024) | own negatives | `hn` |  |  |  |" in table  # clip_ft is missing
+    assert "| CLIP (Radford 2021) | softmax | `scenes/clip` | 63 |  |  |" in table
     prose.holds(prose.x("hn", attributes).low > 75, "right")
     prose.holds(prose.x("dcsm", attributes).low > 75, "unknown")
     prose.holds(prose.x("hn", attributes).low > 85, "wrong")
@@ -295,8 +291,8 @@ def test_a_wide_interval_is_not_resolved_and_few_seeds_are_named(tmp_path):
     assert prose.n(*of_hn) == "70" + mark
     assert prose.d("hn", "clip_ft", "attribute swap") == "+0.0 ±49.7" + mark
     assert prose.score("hn", *SWAP) == "0.70" + mark
-    row = study_readme.rewritten("| HN | a | b | c | 1 (2) | | |", prose)
-    assert row == "| HN | a | b | c | 70 (not resolved) (70) | | |"
+    row = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    assert "| `hn` | 70 (not resolved) (70) |  |  |" in row
     assert study_prose.unnested(f"70 (70{mark})") == "70 (70, not resolved)"
     columns = [study_columns.COLUMNS["attribute swap"]]
     (axes,) = study_figures._bars(results, ["clip", "hn"], columns).axes

@@ -1,11 +1,8 @@
 """Models with a language model, as decoder or text encoder, or with matching."""
 
 from vlc_jax.configs.common.methods.record import (
-    AUTHORS,
     FINETUNED,
     L14,
-    LIBRARY,
-    LLAVAS,
     OF_1280,
     ON_FROZEN,
     SIGLIP,
@@ -16,7 +13,8 @@ from vlc_jax.configs.common.methods.record import (
 
 CAPTIONER = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
 EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"  # sizes of the captioner
-MATCHING = "--config.model.head.scores=both"  # BLIP as in ARO's code, X-VLM as in What'sUp's
+# BLIP as in ARO's code, X-VLM as in What'sUp's
+MATCHING = "--config.model.head={'scores': 'both'}"
 LLM2CLIP = (  # as docs/mllm.md has it
     "--config.text.tokenizer=vectors",
     "--config.text.tokenizer_options={'path': '{vectors}'}",
@@ -56,16 +54,16 @@ def _whole(model: str, run: str, given: str, base: str) -> Row:
 # fmt: off
 METHODS = {
     "captioner": Method(
-        "captioner", "scenes/captioner", "log p(text given image)", "Li 2025", "",
-        "a small decoder", f"{LIBRARY}test_llava.py",
+        "captioner", "scenes/captioner", "log p(text given image)", "Li 2025",
+        "a small decoder", "library: parity/test_llava.py",
         scenes={"captioner": f"{CAPTIONER},positions=1", "captioner_pooled":
                 f"{CAPTIONER},select=pooled"},
-        base="clip_frozen", control="clip_frozen",
+        base="clip_frozen", control="clip_frozen", short="log p(text given image)",
     ),
     "llava": Method(
-        "LLaVA-1.5", "llava/stage2", "log p(answer given image)", "Liu 2023", LLAVAS,
+        "LLaVA-1.5", "llava/stage2", "log p(answer given image)", "Liu 2023",
         "2,048 tokens without the text before the image; batches are not grouped by length",
-        f"{LIBRARY}test_llava.py",
+        "library: parity/test_llava.py",
         (
             Row("LLaVA-1.5-7B", "llava", "eval/llava:", "llava"),
             Row("Phi-3-V-3.8B", "phi3", "eval/llava:", "phi3"),
@@ -83,20 +81,20 @@ METHODS = {
     ),
     "instructblip": Method(
         "InstructBLIP", "eval/llava", "log p(answer given image)", "Dai 2023",
-        compared=f"{LIBRARY}test_instructblip.py",
+        compared="library: parity/test_instructblip.py",
         rows=(Row("InstructBLIP-Vicuna-7B", "instructblip", "eval/llava:", "instructblip"),),
         section="mllm.md#instructblip",
     ),
     "otter": Method(
         "Otter, OpenFlamingo", "eval/llava", "log p(answer given image)", "Li 2023",
-        compared=f"{LIBRARY}test_flamingo.py",
+        compared="library: parity/test_flamingo.py",
         rows=(Row("Otter-Image-MPT7B", "otter", "eval/llava:", "otter"),),
         section="mllm.md#otter-and-openflamingo",
     ),
     "vlm2vec": Method(
-        "VLM2Vec", "llava/vlm2vec", "InfoNCE, image to text", "Jiang 2024", LLAVAS,
+        "VLM2Vec", "llava/vlm2vec", "InfoNCE, image to text", "Jiang 2024",
         "the template before the first turn, too; 256 tokens of text; float32 cosines",
-        f"{LIBRARY}test_llava_chain.py",
+        "library: parity/test_llava_chain.py",
         (
             Row("VLM2Vec LLaVA-1.5-7B", "vlm2vec", "llava/vlm2vec:", "vlm2vec"),
             Row("VLM2Vec LLaVA-1.5-7B, no question in the prompt", "vlm2vec_plain",
@@ -107,9 +105,9 @@ METHODS = {
         base="captioner", control="vlm2vec_plain",
     ),
     "llm2vec": Method(
-        "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024", LLAVAS,
+        "LLM2Vec", "llava/llm2vec", "CLIP", "Li 2024",
         "the logit scale starts as from scratch; answers cut at 512 tokens",
-        f"{LIBRARY}test_text_encoders.py",
+        "library: parity/test_text_encoders.py",
         (
             *_on_vectors(f"{L14} + LLM2Vec", "llm2vec", "llm2vec", ""),
             *_on_vectors(f"{SIGLIP} + LLM2Vec", "llm2vec_siglip", "llm2vec_siglip",
@@ -122,7 +120,8 @@ METHODS = {
         section="Stronger text encoders",
     ),
     "llm2clip": Method(
-        "LLM2CLIP", "eval/all", "CLIP", "Huang 2024", compared=f"{LIBRARY}test_text_encoders.py",
+        "LLM2CLIP", "eval/all", "CLIP", "Huang 2024",
+        compared="library: parity/test_text_encoders.py",
         rows=(Row("LLM2CLIP", "llm2clip", "eval/all:variant=L/14-336,size=336", "llm2clip",
                   flags=LLM2CLIP),),
         section="Stronger text encoders",
@@ -130,7 +129,7 @@ METHODS = {
     "blip": Method(
         "BLIP", "eval/all:family=blip", "matching, or cosine", "Li 2022",
         differs="captions keep their punctuation; candidates of retrieval are not preselected",
-        compared=f"{LIBRARY}test_blip.py",
+        compared="library: parity/test_blip.py",
         rows=tuple(Row(f"BLIP base, {data}", f"blip_{data.lower()}", "eval/all:family=blip",
                        f"blip_{data.lower()}", flags=(MATCHING,))
                    for data in ("Flickr30k", "COCO")),
@@ -138,7 +137,7 @@ METHODS = {
     "xvlm": Method(
         "X-VLM", "eval/all:family=xvlm", "matching, or cosine", "Zeng 2022",
         differs="captions keep their punctuation; candidates of retrieval are not preselected",
-        compared=f"{LIBRARY}test_xvlm.py",
+        compared="library: parity/test_xvlm.py",
         rows=(
             Row("XVLM-16M", "xvlm", "eval/all:family=xvlm", "xvlm", flags=(MATCHING,),
                 papers=("hard_positives",)),
@@ -146,9 +145,9 @@ METHODS = {
         ),
     ),
     "xvlm_ft": Method(
-        "ITC and ITM", "xvlm_ft", "ITC + ITM", "Zeng 2022", LLAVAS,
+        "ITC and ITM", "xvlm_ft", "ITC + ITM", "Zeng 2022",
         "without dropout, RandAugment and flips; in miniature a new text encoder, beside ITC alone",
-        f"{AUTHORS}test_xvlm.py",
+        "authors: parity/test_xvlm.py",
         (Row("XVLM-16M + finetuning", "xvlm_ft", "xvlm_ft:data=llava", "xvlm_llava"),),
         {"xvlm": "xvlm_ft"}, base="clip_mean", control="xvlm_itc",
     ),

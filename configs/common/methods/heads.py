@@ -1,20 +1,10 @@
 """Methods that are heads on frozen towers, and scores without training."""
 
-from vlc_jax.configs.common.methods.record import (
-    AUTHORS,
-    L14,
-    LLAVAS,
-    OF_1280,
-    ON_FROZEN,
-    TORCH,
-    Method,
-    Row,
-)
+from vlc_jax.configs.common.methods.record import L14, OF_1280, ON_FROZEN, Method, Row
 
 OWN_CAPTION, UNLOCKED = "pooling=own_caption", "image_tower=unlocked"
 SEGMENTS = {
     "loss": "none",
-    "data": "none",
     "compared": "numpy: encode/test_segments.py",
     "section": "Segments without training",
 }
@@ -31,13 +21,13 @@ def _head(model: str, run: str, head: str, arguments: str, label: str = "") -> R
 METHODS = {
     "labclip": Method(
         "LABCLIP", "labclip", "NegCLIP; on the scenes CLIP with hard images", "Koishigarina 2025",
-        "COCO", "one of five captions is drawn at each reading", "numpy: models/test_labclip.py",
+        "one of five captions is drawn at each reading", "numpy: models/test_labclip.py",
         (Row("LABCLIP ViT-B/32", "labclip", "labclip:data=coco"),),
-        {"labclip": "labclip:steps=500"}, **ON_FROZEN,
+        {"labclip": "labclip:steps=500"}, **ON_FROZEN, short="linear map",
     ),
     "pacl": Method(
-        "PACL", "pacl", "CLIP", "Mukhoti 2023", LLAVAS,
-        "the published code has `pooling=uniform`", f"{TORCH}test_methods.py",
+        "PACL", "pacl", "CLIP", "Mukhoti 2023",
+        "the published code has `pooling=uniform`", "torch: parity/test_methods.py",
         (
             _head(f"{L14} + PACL", "pacl", "pacl", OWN_CAPTION),
             _head(f"{L14} + PACL + RoPE", "pacl_feature_1d", "pacl",
@@ -58,23 +48,23 @@ METHODS = {
         ),
         {"pacl": "pacl:steps=500", "pacl_feature_1d": "pacl:rope=feature_1d,steps=500",
          "pacl_feature_2d": "pacl:rope=feature_2d,steps=500"},
-        **ON_FROZEN,
+        **ON_FROZEN, short="patch-weighted pooling",
     ),
     "sparc": Method(
-        "SPARC", "sparc", "1/2 CLIP + local", "Bica 2024", LLAVAS,
+        "SPARC", "sparc", "1/2 CLIP + local", "Bica 2024",
         "threshold 1/P in training and evaluation; on the scenes without padding "
         "(`text_tokens=real`), else with it, as the authors (`all`)",
-        f"{TORCH}test_methods.py",
+        "torch: parity/test_methods.py",
         (_head(f"{L14} + SPARC + RoPE", "sparc_feature_1d", "sparc",
                "text_tokens=all,rope=feature_1d"),
          _head("", "sparc", "sparc", "text_tokens=real", "SPARC")),
-        {"sparc": "sparc:steps=500"}, **ON_FROZEN,
+        {"sparc": "sparc:steps=500"}, **ON_FROZEN, short="token-patch groups",
     ),
     "dcsm": Method(
         "DCSM", "dcsm", "CLIP in sub-batches of 16 x 16 (`opposite=text`: NegCLIP, 8 x 16)",
-        "Kang 2025", "renderings of Objaverse, pairs of COCO",
+        "Kang 2025",
         "scores of a pair do not depend on the batch (`mode=authors`: they do); other composites",
-        f"{AUTHORS}test_dcsm.py",
+        "authors: parity/test_dcsm.py",
         (
             *(Row("", f"dcsm_{name}", f"eval/all:variant={variant},wording=dcsm_baseline", name,
                   papers=("dcsm",), label=f"CLIP ViT-{variant}")
@@ -86,21 +76,21 @@ METHODS = {
         {"dcsm": "dcsm:layout=flat", "dcsm_grid": "dcsm:layout=grid",
          "dcsm_no_rows": "dcsm:functional=none",
          "dcsm_varied": "dcsm:phrases=varied,layout=flat"},
-        **ON_FROZEN,
+        **ON_FROZEN, short="CNN on similarity maps",
     ),
     "pooled": Method(
-        "MaxSim", "pooled", "CLIP", "Khattab 2020", "", "two matrices on frozen towers",
-        f"{TORCH}test_pooling.py", scenes={"pooled": "pooled:steps=500"}, **ON_FROZEN,
+        "MaxSim", "pooled", "CLIP", "Khattab 2020", "two matrices on frozen towers",
+        "torch: parity/test_pooling.py", scenes={"pooled": "pooled:steps=500"}, **ON_FROZEN,
         section="Text-conditioned pooling",
     ),
     "flair": Method(
-        "FLAIR", "flair", "two sigmoid losses", "Xiao 2025", "CC3M, captions of DreamLIP",
+        "FLAIR", "flair", "two sigmoid losses", "Xiao 2025",
         "other images have one caption in the first loss, always the drawn one",
-        f"{AUTHORS}test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
+        "authors: parity/test_methods.py", (Row("FLAIR", "flair", "flair:data=coco"),),
         {"flair": "flair"}, **ON_FROZEN,
     ),
     "tflocal": Method(
-        "TFLocal", "tflocal", "CLIP in sub-batches of 16 (COCO: 64)", "Miranda 2026", "",
+        "TFLocal", "tflocal", "CLIP in sub-batches of 16 (COCO: 64)", "Miranda 2026",
         "only the abstract was at hand: input, sizes and rate of the transformer are ours",
         "numpy: models/test_tflocal.py", scenes={"tflocal": "tflocal:steps=3000"}, **ON_FROZEN,
     ),
@@ -122,7 +112,7 @@ METHODS = {
         scenes={"patches": "eval/all:sets=scenes,segments=patches"}, **ON_FROZEN, **SEGMENTS,
     ),
     "negation": Method(
-        "negation", "eval/all:negation=1.9", "none", "ICLR 2026", "none",
+        "negation", "eval/all:negation=1.9", "none", "ICLR 2026",
         "rules and two of the four neutral words are ours",
         "numpy: evaluators/test_negation.py",
         scenes={"negation": "eval/all:sets=scenes,negation=1.9"}, control="clip",

@@ -10,11 +10,6 @@ from typing import NamedTuple
 L14, SIGLIP = "CLIP ViT-L/14-336", "SigLIP ViT-L/16-384"
 FINETUNED = {"finetuning": "", "left/right negatives": "negatives=leftright"}  # rows -> argument
 OF_1280 = "--config.model.image={'projection': 1280}"  # LLM2CLIP's image tower
-LLAVAS = "LLaVA's conversations"
-# what a loss or score is compared with, and the folder of the test
-AUTHORS, TORCH = "the authors' formulas: parity/", "ours in torch: parity/"
-RELEASED = "ours in torch, with `as_released` the authors': parity/"
-LIBRARY = "transformers, open_clip or the authors' library: parity/"
 # base and control of a head: the cosine of the same frozen towers
 ON_FROZEN = {"base": "clip_mean", "control": "clip_mean"}
 
@@ -48,19 +43,21 @@ class Row(NamedTuple):
 class Method(NamedTuple):
     """A method of a paper, in the words of its rows in the tables of docs.
 
-    config: short name. loss: its losses or head. paper: first author and year. data: the authors'.
-    differs: how ours differs from the authors'. compared: with what, and the test below tests/.
+    config: short name. loss: its losses or head. paper: first author and year.
+    differs: how ours differs from the authors'.
+    compared: with what its numbers are (authors: their formulas; torch: ours, written anew;
+      released: both, the authors' with as_released; library; numpy), and the test below tests/.
     rows: published models that the config reproduces, and ours beside them.
     scenes: run of the study -> NAME:ARGUMENTS in miniature; the first one stands in the tables.
     base: run that those start from. control: run that their gain is measured against, by seed.
     section: heading in docs/methods.md, if it is not the title, or PAGE.md#ANCHOR.
+    short: loss or head in README.md, whose rows are the methods that have it.
     """
 
     title: str
     config: str
     loss: str = ""
     paper: str = ""
-    data: str = ""
     differs: str = ""
     compared: str = ""
     rows: tuple[Row, ...] = ()
@@ -68,6 +65,7 @@ class Method(NamedTuple):
     base: str = "clip"
     control: str = ""
     section: str = ""
+    short: str = ""
 
 
 def joined(name: str, *arguments: str) -> str:
