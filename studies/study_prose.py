@@ -6,41 +6,23 @@ writes nothing, and `broken` lists the claims that the values no longer support.
 """
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from studies import study_results
 from studies.study_columns import column
 from studies.study_results import Results, Value
 
-# Marks of a rendered page: a claim, and a number without a value; `without_marks` removes the line
-# of the one and the sentence of the other.
+# Marks of a rendered page: a claim, and a number without a value (`without_marks`).
 CLAIM, MISSING = "\0", "\1"
 NOT_RUN = "Not run yet."
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[*\"`])")
-
-
-class Percent(NamedTuple):
-    """Mean and half of the interval, in percent or points."""
-
-    mean: float
-    half: float
-
-    @property
-    def low(self) -> float:
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        return self.mean + self.half
 
 
 class Prose:
     """Functions of the templates; see the top of this file.
 
     A column may name a protocol: "attribute swap/vqascore". A run or benchmark without values gives
-    MISSING, and claims about it are not checked. `needs(run, ...)` in a sentence without numbers
-    is MISSING, too, if one of the runs has no values."""
+    MISSING, and claims about it are not checked. `needs(run, ...)` in a paragraph without
+    numbers is MISSING, too, if one of the runs has no values."""
 
     def __init__(self, results: Results) -> None:
         self.results, self.broken = results, list[str]()
@@ -51,12 +33,12 @@ class Prose:
         names = ("n", "d", "x", "each", "gain", "every", "score", "holds", "needs")
         return {name: getattr(self, name) for name in names}
 
-    def x(self, run: str, name: str) -> Percent:
-        """Mean and half interval of a run."""
+    def x(self, run: str, name: str) -> Value:
+        """Mean and half interval of a run, in percent."""
         return self._percent(name, self.results.value, run)
 
-    def gain(self, run: str, other: str, name: str) -> Percent:
-        """Difference of two runs, seed by seed."""
+    def gain(self, run: str, other: str, name: str) -> Value:
+        """Difference of two runs, seed by seed, in points."""
         return self._percent(name, self.results.difference, run, other)
 
     def n(self, run: str, name: str) -> str:
@@ -106,14 +88,14 @@ class Prose:
         self._is_missing |= not has
         return has
 
-    def _percent(self, name: str, value_of: object, *runs: str) -> Percent:
+    def _percent(self, name: str, value_of: Callable[..., Value], *runs: str) -> Value:
         _, benchmark, metric, _ = column(name)
         if not self._has(benchmark, metric, *runs):
-            return Percent(float("nan"), float("nan"))
-        value: Value = value_of(*runs, benchmark, metric)
-        return Percent(100 * float(value.mean), 100 * float(value.half))
+            return Value(float("nan"), float("nan"))
+        value = value_of(*runs, benchmark, metric)
+        return Value(100 * float(value.mean), 100 * float(value.half))
 
-    def _shown(self, form: str, value: Percent, *more: float) -> str:
+    def _shown(self, form: str, value: Value, *more: float) -> str:
         """The text of a mean, which `form` writes, and a mark if it is not resolved."""
         return self._text(study_results.shown(form.format(value.mean, *more), value.half / 100))
 
@@ -129,18 +111,8 @@ def unnested(text: str) -> str:
 
 
 def without_marks(page: str) -> str:
-    """A rendered page without the lines of claims, and without sentences that lack a value.
-
-    A paragraph without sentences says that it was not run."""
+    """A rendered page without the lines of claims; a paragraph that lacks a value says that it was
+    not run."""
     page = unnested(re.sub(f"{CLAIM}\n?", "", page))
-    blocks = re.split(r"(\n\n+)", page)
-    text = "".join(_without_missing(block) for block in blocks)
-    return re.sub(rf"{NOT_RUN}\n\n(?={NOT_RUN})", "", text)
-
-
-def _without_missing(block: str) -> str:
-    """A paragraph without sentences that lack a value."""
-    if MISSING not in block:
-        return block
-    left = [each for each in _SENTENCE.split(block) if MISSING not in each]
-    return " ".join([NOT_RUN, *left] if all(each.startswith("[") for each in left) else left)
+    blocks = (NOT_RUN if MISSING in block else block for block in re.split(r"(\n\n+)", page))
+    return re.sub(rf"{NOT_RUN}\n\n(?={NOT_RUN})", "", "".join(blocks))

@@ -10,7 +10,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Estimate(NamedTuple):
 class Kept(NamedTuple):
     """Values of a run with its seed. config: of the plan; device: short name; "": unknown."""
 
-    metrics: Mapping[str, Mapping[str, Estimate]]  # benchmark -> metric -> estimate
+    metrics: dict[str, dict[str, Estimate]]  # benchmark -> metric -> estimate
     config: str = ""
     device: str = ""
 
@@ -69,6 +69,14 @@ class Value(NamedTuple):
 
     mean: float
     half: float
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half
 
 
 class Results:
@@ -187,7 +195,7 @@ def add(values: Values, name: str, kept: Kept) -> None:
         by_device[kept.device] = kept
 
 
-def _measured(kept: Kept) -> dict[str, Mapping[str, Estimate]]:
+def _measured(kept: Kept) -> dict[str, dict[str, Estimate]]:
     return {name: metrics for name, metrics in kept.metrics.items() if name != RECORD}
 
 
@@ -216,7 +224,7 @@ def write_values(path: Path, values: Values) -> None:
     table = pyarrow.table(data, SCHEMA) if rows else SCHEMA.empty_table()
     # replaced at once: a study that is killed while writing keeps all earlier values
     written = path.with_name(f"{path.name}.{os.getpid()}")
-    pyarrow.parquet.write_table(table, written, compression="zstd", compression_level=19)
+    pyarrow.parquet.write_table(table, written, compression="zstd", compression_level=9)
     written.replace(path)
 
 
@@ -240,15 +248,10 @@ def values_of(workdir: Path) -> Kept:
         result = newest_result(folder)
         if result is None:
             raise ValueError(f"{folder} holds no results of a run that is done")
-        has_chance = folder.name in OF_GEOMETRY
+        keys = Estimate._fields[: 4 if folder.name in OF_GEOMETRY else 3]
         try:
             metrics[folder.name] = {
-                name: Estimate(
-                    *(round(float(metric[key]), 5) for key in ("value", "low", "high")),
-                    round(float(metric["chance"]), 5)
-                    if has_chance and metric["chance"] is not None
-                    else None,
-                )
+                name: Estimate(*(_rounded(metric[key], key == "chance") for key in keys))
                 for name, metric in result["metrics"].items()
                 if "/" not in name or folder.name.startswith(GROUPED)
             }
@@ -258,7 +261,11 @@ def values_of(workdir: Path) -> Kept:
                 "evaluate again"
             ) from error
     record = record_of(workdir)
-    return record._replace(metrics={**metrics, **record.metrics})
+    return record._replace(metrics=metrics | record.metrics)
+
+
+def _rounded(number: object, is_optional: bool) -> float | None:
+    return None if number is None and is_optional else round(float(number), 5)
 
 
 def record_of(workdir: Path) -> Kept:
