@@ -11,7 +11,7 @@ only. Towers are frozen: only the head has gradients.
 Each side is a separate process; a round takes one step of each. Prints seconds per step (median
 over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries (for
 torch the tensors with values for every pair), and the ratio to ours by round. Cases above
---limit-gb of planned memory or --limit-tflop per step are not run. On a busy machine torch suffers
+4 GiB of planned memory or a TFLOP per step are not run. On a busy machine torch suffers
 more, since its threads wait for each other: `taskset -c 0` gives all sides one core.
 """
 
@@ -35,6 +35,7 @@ SIDES = {
 }
 # text tokens, as in the authors' code; other heads: the variant's
 LENGTH = {"dcsm": 30}
+LIMIT_BYTES, LIMIT_FLOPS = 4 * GIB, 1e12  # of temporaries and of a step
 Built = tuple[dict, Callable[[], None]]
 
 
@@ -42,20 +43,17 @@ def main(
     heads: tuple = tuple(SIDES),
     models: tuple = ("B/32", "B/16", "L/14-336"),
     batches: tuple = (16, 256, 1024),
-    limit_gb: float = 4.0,
-    limit_tflop: float = 1.0,
     no_torch: bool = False,
     torch_python: str = sys.executable,
     rounds: int = 5,
 ) -> None:
-    limits = {"limit_gb": limit_gb, "limit_tflop": limit_tflop}
     pythons = {"torch": torch_python}
     for case in ((head, model, batch) for head in heads for model in models for batch in batches):
         workers, sizes = dict[str, harness.Worker](), None
         for name in SIDES[case[0]]:
             if name == "torch" and no_torch:
                 continue
-            options = dict(zip(("head", "model", "batch"), case, strict=True)) | limits
+            options = dict(zip(("head", "model", "batch"), case, strict=True))
             # without JAX_PLATFORMS our sides would take a GPU, and torch the CPU
             workers[name] = harness.Worker(
                 name, pythons.get(name, sys.executable), "heads.py", {"JAX_PLATFORMS": "cpu"},
@@ -78,14 +76,12 @@ def main(
             worker.close()
 
 
-def build(
-    side: str, sizes: dict | None, limit_gb: float, limit_tflop: float, **case: Any
-) -> tuple[dict, harness.Ask]:
+def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask]:
     """Facts of one side of a case, and a function that takes a step."""
     made = build_torch(sizes, case["head"]) if side == "torch" else build_jax(side, **case)
     facts, make_step = made
-    operations = (sizes or facts["sizes"])["operations"]
-    can_run = facts["planned"] <= limit_gb * GIB and operations <= limit_tflop * 1e12
+    operations = facts.get("sizes", sizes)["operations"]
+    can_run = facts["planned"] <= LIMIT_BYTES and operations <= LIMIT_FLOPS
     if can_run:
         step = make_step()
         # the first step allocates memory, and would count as the peak of the first round

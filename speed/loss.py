@@ -5,8 +5,8 @@
 
 Each loss is compiled dense, chunked (--chunk images at a time) and as a ring (with several
 simulated CPU devices), and timed in interleaved rounds. Prints milliseconds, their ratio to dense
-by round, and XLA's planned temporaries per device. Cases above --limit-gb of planned memory on all
-devices together, or above --limit-tflop, are compiled but not run. One hard negative and one hard
+by round, and XLA's planned temporaries per device. Cases above 8 GiB of planned memory on all
+devices together, or above half a TFLOP, are compiled but not run. One hard negative and one hard
 positive per example; embeddings have width 512 and are sharded over all devices.
 """
 
@@ -27,6 +27,7 @@ from vlc_jax.devices import sharding
 from vlc_jax.losses import LOSSES, total
 
 EMBED = 512
+LIMIT_BYTES, LIMIT_FLOPS = 8 * GIB, 0.5e12  # of temporaries on all devices, and of a step
 TEXTS = ("negative", "positive")
 # losses that read no embeddings, or a head's further outputs; speed/heads.py has the first
 OF_HEADS = ("caption", "itm", "self_distill", "masked_patches")
@@ -38,8 +39,6 @@ def main(
     batches: tuple = (1024, 4096, 32768),
     devices: int = 1,
     chunk: int = 256,
-    limit_gb: float = 8.0,
-    limit_tflop: float = 0.5,
     rounds: int = 5,
 ) -> None:
     # before the first use of a device, which fixes their number
@@ -57,11 +56,11 @@ def main(
             }
             # scores of all pairs, forward and two gradients of them
             pairs = batch * batch * (1 + len(loss.contrasts_all))
-            is_small = 6 * EMBED * pairs <= limit_tflop * 1e12
+            is_small = 6 * EMBED * pairs <= LIMIT_FLOPS
             sides = {
                 each: step
                 for each, (step, planned) in steps.items()
-                if is_small and planned * mesh.size <= limit_gb * GIB
+                if is_small and planned * mesh.size <= LIMIT_BYTES
             }
             facts = {each: {"planned GiB": planned / GIB} for each, (_, planned) in steps.items()}
             harness.compare(f"{name}, {batch:,}", sides, rounds, "dense", facts=facts)

@@ -16,7 +16,7 @@ command in OUT/NAME/env.json.
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
   python studies/study.py --docs docs --list            prints the runs that are to be made
-  python studies/study.py --all                         prints all values, of docs if OUT has none
+  python studies/study.py --all                         prints the tables of all runs
 """
 
 import argparse
@@ -287,7 +287,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
-    parser.add_argument("--all", action="store_true", help="print every value")
+    parser.add_argument("--all", action="store_true", help="print the tables of all runs")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]

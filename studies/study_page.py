@@ -1,7 +1,7 @@
 """Pages of a study: tables and figures of means over seeds with 95 % intervals.
 
 results.md answers questions with a few columns each; `notes`, which are printed on request, have
-every value.
+the tables of all runs.
 """
 
 import re
@@ -76,8 +76,8 @@ def replace_of_paper(model: str, accuracy: str) -> str:
 
 
 def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
-    """Every value of the parts, a table of the runs by benchmark: its columns in COLUMNS in
-    percent, of a benchmark without any all metrics as they are."""
+    """Tables of all runs of the parts, one by benchmark: its columns in COLUMNS in percent, of a
+    benchmark without any all metrics as they are."""
     yield (
         f"# All results\n\nMean over {results.seeds} seeds, or as many as a row says, ± half of "
         "the 95 % interval over seeds, and the value of each seed.\n"
@@ -94,11 +94,11 @@ def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
 
 
 def _of_benchmark(results: Results, runs: Sequence[str], benchmark: str) -> str:
-    """Its table; turned if it has more metrics than runs."""
+    """The table of a benchmark; turned if it has more metrics than runs."""
     runs = [run for run in runs if results.has(run, benchmark)]
-    of_first = results.metrics(runs[0], benchmark)
     titles = {of.metric: of.title for of in COLUMNS.values() if of.benchmark == benchmark}
-    names = [name for name in of_first if name in titles] or [*of_first]
+    found = dict.fromkeys(name for run in runs for name in results.metrics(run, benchmark))
+    names = [name for name in found if name in titles] or [*found]
     rows = [["", *[titles.get(name, name) for name in names]]]
     for run, title in zip(runs, results.titles(runs), strict=True):
         has = [results.has(run, benchmark, name) for name in names]

@@ -53,7 +53,7 @@ def test_a_balanced_run_lacks_some_negatives_of_the_run(tmp_path, monkeypatch):
     assert abs(control["separability"]["value"] - control["separability_drawn"]["value"]) < 0.1
 
 
-def test_negatives_of_a_caption_are_filtered_and_keep_their_places(tmp_path, monkeypatch):
+def test_filtered_negatives_of_a_caption_keep_their_places(tmp_path, monkeypatch):
     config = ce_clip.get_config("steps=4")
     config.batch_size, config.input.scenes.count = ROWS // 4, 2 * ROWS
     monkeypatch.setattr(balanced_texts, "FLAGS", SimpleNamespace(out=tmp_path, balance=0, keep=0.5))

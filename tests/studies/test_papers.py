@@ -31,7 +31,7 @@ def full_size(names=ALL, given=None, **options):
     return papers.at_full_size(papers.rows_of(names), names, given, "sets", **options)
 
 
-def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
+def test_every_model_of_a_table_has_one_row():
     models = {value.model for name in ALL for value in paper_tables.values_of(name)}
     rows = [row.model for row in papers.ROWS if row.model]
     assert models - {*rows} == {"chance", "human"}
@@ -43,7 +43,7 @@ def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
 
 
 @pytest.mark.parametrize("paper", ALL)
-def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
+def test_every_run_evaluates_the_sets_of_its_numbers(paper):
     todo = full_size([paper])
     models = {row.run: row.model for row in papers.ROWS}
     assert todo.runs
@@ -64,7 +64,7 @@ def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
         assert all(options.get("root", "sets") == "sets" for options in evals.values())
 
 
-def test_retrieval_under_every_shuffle_is_evaluated_for_the_figure_of_aro():
+def test_aros_figure_has_retrieval_under_every_shuffle():
     evals = config_of(next(run for run in full_size(["aro"]).runs if run.name == "b32")).evals
     assert (
         sum(bool({*options} & {"text_shuffle", "image_shuffle"}) for options in evals.values())
@@ -86,7 +86,7 @@ def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     assert all([*config_of(run).evals] == ["coco_order"] for run in few.runs)
 
 
-def test_a_row_on_the_scenes_is_the_recipe_of_its_row_at_full_size():
+def test_a_row_in_miniature_is_the_recipe_at_full_size():
     large = {run.name: config_of(run) for run in full_size(["acl2025"]).runs}
     rows = papers.rows_of(["acl2025"])
     small = papers.miniature(rows, "clip")[2:]
@@ -136,7 +136,7 @@ def test_rows_for_which_nothing_is_given_say_what_they_need():
     assert [run.name for run in stages.runs] == ["llava_lora_stage1", "llava_cls_stage1"]
 
 
-def test_a_llava_is_trained_in_two_stages_of_which_the_second_is_evaluated(tmp_path):
+def test_the_second_of_two_stages_of_a_llava_is_evaluated(tmp_path):
     runs = papers.of_seeds(full_size().runs, 2)
     commands = {run.name: study.command(run, tmp_path, ()) for run in runs}
     for name, first in (("llava_cls", "llava_cls_stage1"), ("llava_rp", "llava_lora_stage1")):
@@ -181,7 +181,7 @@ def cells(text, title):
     return {first: rest for first, *rest in rows}
 
 
-def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp_path):
+def test_a_page_has_ours_of_as_many_cases_beside_the_papers(tmp_path):
     rows = papers.rows_of(["acl2025"])
     (value,) = [
         value
@@ -208,7 +208,7 @@ def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp
         assert page.count("\n## ") == 1 + len({v.table for v in paper_tables.values_of(name)})
 
 
-def test_the_mean_over_vtab_is_of_all_its_tasks_and_probes_stand_beside_the_papers(tmp_path):
+def test_the_mean_over_vtab_is_of_all_its_tasks(tmp_path):
     def table_10():
         page = paper_tables.page(
             "hard_positives", papers.rows_of(["hard_positives"]), {}, tmp_path, 1

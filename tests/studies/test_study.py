@@ -62,7 +62,7 @@ def test_every_run_comes_after_those_that_it_needs():
             assert int(seed) == min(run.seed, study_columns.seeds_of(stem, 3) - 1)
 
 
-def test_the_sweep_is_in_both_worlds_and_heads_are_on_both_towers():
+def test_the_sweep_is_in_both_worlds_heads_on_both_towers():
     for part, suffix in (("b", ""), ("e", "_synonyms"), ("b", "_relations")):
         names = {run.name for run in study_plan.runs(part)}
         assert {f"{name}{suffix}" for name in study_columns.SWEEP} <= names
@@ -224,7 +224,7 @@ def test_pages_are_what_the_values_of_the_repository_say(answers):
     assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
 
 
-def test_numbers_in_a_text_and_its_claims_are_those_of_the_values(tmp_path):
+def test_numbers_and_claims_are_those_of_the_values(tmp_path):
     values = seeds_of(hn=(0.81, 0.82, 0.83), clip=(0.61, 0.63, 0.65))
     prose = study_prose.Prose(results_of(tmp_path, values))
     attributes = "attribute swap"
