@@ -21,7 +21,7 @@ def table(results: Results) -> str:
     gain: over the control. grounded: the gain without the same gain with permuted images; not of
     negation, where the control with permuted images goes up from far below chance to chance.
     balanced: the gain with balanced negatives. R@1: against the run that the method starts from.
-    ms: of a training step (studies/step_times.py). A row is of one device, which it names if the
+    ms: of a training step (`study.py --times`). A row is of one device, which it names if the
     rows have several; its time can be of another.
     """
     rows, devices = [], []
