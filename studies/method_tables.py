@@ -87,22 +87,29 @@ def systems(prose: Prose) -> str:
 
 
 def papers(prose: Prose) -> str:
-    """The tables of the papers with their sets, and the runs that make their rows."""
+    """The tables of the papers by their sets, and the runs that make their rows."""
     runs: dict[str, str] = {}
     for row in ROWS:
         runs.setdefault(row.model, row.run)
     del runs[""]  # ours
-    tables: dict[tuple[str, str], list[published.Value]] = {}
+    values: dict[tuple[str, str], list[published.Value]] = {}
     for value in published.values():
         if value.model in runs and value.source not in NOT_OF_METHODS:
-            tables.setdefault((value.source, value.table), []).append(value)
-    header = ["source", "table", "sets", "rows"]
-    rows = []
-    for (source, table), values in tables.items():
-        sets = dict.fromkeys(value.benchmark for value in values)
-        named = dict.fromkeys(runs[value.model] for value in values)
-        rows.append([published.sources()[source]["name"], table, _few(sets), _few(named)])
-    return markdown_table(header, rows, len(header))
+            values.setdefault((value.source, value.table), []).append(value)
+    merged: dict[tuple[str, str], list[dict[str, None]]] = {}  # tables and rows of the same sets
+    for (source, table), of_table in values.items():
+        sets = ", ".join(dict.fromkeys(value.benchmark for value in of_table))
+        tables, rows = merged.setdefault((source, sets), [{}, {}])
+        tables[table] = None
+        rows |= dict.fromkeys(runs[value.model] for value in of_table)
+    pretrained = {row.run for row in METHODS["clip"].rows}
+    header = ["source", "tables", "sets", "rows"]
+    cells = [
+        [published.sources()[source]["name"], "; ".join(tables), sets, ", ".join(rows)]
+        for (source, sets), (tables, rows) in merged.items()
+        if not {*rows} <= pretrained  # CLIP alone
+    ]
+    return markdown_table(header, cells, len(header))
 
 
 TABLES: dict[str, Callable[[Prose], str]] = {
@@ -163,12 +170,6 @@ def _scenes_config(method: Method) -> str:
 
 def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _few(names: Iterable[str], most: int = 6) -> str:
-    names = [*names]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def main() -> int:

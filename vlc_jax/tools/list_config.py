@@ -26,10 +26,14 @@ def text(name: str) -> str:
     path = Path(catalogue.find_config(name.partition(":")[0])).resolve()
     short = str(path).removeprefix(f"{catalogue.config_folder()}/").removesuffix(".py")
     parts = [ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""]
-    for method in METHODS.values():
-        if method.config == short and method.differs:
+    methods = [method for method in METHODS.values() if method.config == short]
+    for method in methods:
+        if method.differs:
             parts.append(f"{method.title}, different here: {method.differs}.")
-    rows = [row for row in ROWS if row.model and row.config.partition(":")[0] == short]
+    own = [row for row in ROWS if row.config.partition(":")[0] == short]
+    # a config without rows: those of its method, by another config
+    rows = own or [row for method in methods for row in method.rows]
+    rows = [row for row in rows if row.model]
     parts += [NUMBERS] if rows else []
     parts += ["\n".join([f"{row.config.rstrip(':')}: {row.model}", *_numbers(row.model)])
               for row in rows]  # fmt: skip

@@ -60,7 +60,8 @@ METHODS = {
         (Row(SIGLIP, "siglip", "eval/all:family=siglip,variant=SigLIP-L/16-256,size=384",
              "siglip"),
          Row("SigLIP ViT-B/16, 9 billion examples", "pretrain_siglip_b16", "pretrain/siglip_b16:"),
-         Row(SIGLIP, "pretrain_siglip_l16_384", "pretrain/siglip_l16_384:")),
+         Row(f"{SIGLIP}, 40 billion examples", "pretrain_siglip_l16_384",
+             "pretrain/siglip_l16_384:")),
         {"siglip": "scenes/siglip"}, base="", section="Pretraining", short="sigmoid",
     ),
     "clip_ft": Method(

@@ -20,7 +20,7 @@ class Row(NamedTuple):
     model: in values.csv; "" for a run that others start from, or for a row of our own.
     run: name of the run, one of --rows of studies/papers.py.
     config: NAME:ARGUMENTS at full size.
-    given: the files that it reads, a key of studies' GIVEN; "" for a row that no paper sweeps.
+    given: the files that it reads, a key of studies' GIVEN; "" for a row that no sweep makes.
     scenes: NAME:ARGUMENTS in miniature, of --miniature; "" without one.
     base: row that it starts from at full size; in miniature it is the scenes' CLIP.
     flags: further flags, with {NAME} for an argument of `given`. without: arguments of `given`
