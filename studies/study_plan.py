@@ -355,12 +355,12 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
     seeds: of every run but those of study_columns.SEEDS."""
     unique = {(run.name, seed): run for part in parts for run, seed in _with_seeds(part, seeds)}
 
-    def named(run: str, seed: int) -> str:
+    def with_seed(run: str, seed: int) -> str:
         return run and f"{run}-{min(seed, study_columns.seeds_of(run, seeds) - 1)}"
 
     names = ("name", "base", "features", "vectors", "texts")
     return [
-        run._replace(seed=seed, **{each: named(getattr(run, each), seed) for each in names})
+        run._replace(seed=seed, **{each: with_seed(getattr(run, each), seed) for each in names})
         for (_, seed), run in unique.items()
     ]
 
