@@ -20,7 +20,7 @@ from vlc_jax.report.table import markdown_table
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/methods.md", "docs/experiments.md")
 BLOCK = re.compile(r"<!-- table: (\w+) -->.*?<!-- end -->", re.DOTALL)
-COLUMNS = {"attributes": "attributes", "relations": "relations", "Aug": "aug A"}  # of Prose
+COLUMNS = {"attributes": "attribute swap", "relations": "relation swap", "Aug": "Aug A"}
 NOT_OF_METHODS = ("vl_compo", "clip_benchmark")  # sources of all sets of many checkpoints
 HEADLINES = {  # benchmark and metric -> name; the first ones that a model has stand in the table
     ("replace", "original_accuracy_macro"): "REPLACE",

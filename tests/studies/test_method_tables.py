@@ -44,4 +44,4 @@ def test_experiments_name_rows_and_commands_that_are_there():
     assert {*named} <= {row.run for row in papers.rows_of([*paper_rows.PAPERS])}
     assert {*re.findall(r"vlc-jax (\w+)", EXPERIMENTS)} <= {*entry.COMMANDS}
     words = {*re.findall(r"[\w.]+", EXPERIMENTS)}
-    assert not {row.run for row in paper_rows.ROWS if row.model} - words
+    assert not {row.run for row in papers.ROWS if row.model} - words
