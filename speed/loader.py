@@ -152,7 +152,7 @@ def measure_simulated(pairs: int, folder: Path) -> None:
         facts = {}
         for title, shuffle in shuffles.items():
             path = folder / str(size)
-            worker = harness.Worker("", sys.executable, "loader.py", path=path, shuffle=shuffle)
+            worker = harness.Worker("ours", sys.executable, "loader.py", path=path, shuffle=shuffle)
             facts[title] = {key: x for key, x in worker.facts.items() if key != "versions"}
             worker.close()
         harness.compare(f"{size:,} pairs", {}, 0, "", facts=facts)

@@ -117,6 +117,8 @@ class Results:
         Not paired (Welch's interval) if different devices trained them, from weights of their own.
         """
         first, second = (self.by_seed(name, benchmark, metric) for name in (run, other))
+        if min(len(first), len(second)) == 1:  # no interval
+            return Value(np.mean(first) - np.mean(second), float("nan"))
         if self.device(run) == self.device(other):
             return over_seeds([a - b for a, b in zip(first, second, strict=False)])
         interval = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)

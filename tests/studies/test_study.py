@@ -164,6 +164,8 @@ def test_a_difference_is_that_of_the_same_seeds(tmp_path):
     value = results_of(tmp_path, values).difference("hp_hn", "hn", *SWAP)
     low, high = scipy.stats.t.interval(0.95, 2, 0.09, scipy.stats.sem((0.1, 0.09, 0.08)))
     assert value == pytest.approx((0.09, (high - low) / 2), abs=1e-5)
+    of_one = results_of(tmp_path, values, 1).difference("hp_hn", "hn", *SWAP)
+    assert study_results.signed(of_one) == "+10.0 ±–"
 
 
 def test_further_benchmarks_are_those_of_a_run_that_is_done(tmp_path):
