@@ -29,9 +29,7 @@ _PUSH = "--push"  # a repository to write to
 _OUT = "--out"
 
 
-def allowed(
-    main: Callable[[Sequence[str]], Any], stay_with: str | None = None
-) -> Callable[..., Any]:
+def allowed(main: Callable[[list[str]], Any], stay_with: str | None = None) -> Callable[..., Any]:
     """Decorator of `main(arguments)`: replaces URLs among the arguments by local paths.
 
     stay_with: a flag with which they stay: the command reads and writes them in place.
@@ -63,7 +61,7 @@ def allowed(
         end = words.index("--") if "--" in words else len(words)
         stays = any(word.partition("=")[0] == stay_with for word in words[:end])
         if stays or not any(map(_WORD.fullmatch, words[:end])):
-            return main(arguments)
+            return main(words)
         try:
             with ExitStack() as outputs:
                 here = [_local(words, index, outputs) for index in range(end)]
@@ -78,6 +76,12 @@ def allowed(
             return 130
 
     return wrapped
+
+
+def command(run: Callable[[list[str]], int]) -> Callable[..., int]:
+    """The function `main` of a command: `run(words)` returns its exit code, or raises an error with
+    one (`command_line.exit_code`)."""
+    return allowed(functools.partial(command_line.exit_code, run))
 
 
 def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:

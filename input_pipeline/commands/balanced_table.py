@@ -21,7 +21,6 @@ from vlc_jax.input_pipeline.commands import candidates_of, parts
 from vlc_jax.input_pipeline.commands.candidates_of import CandidatesOf, Texts
 from vlc_jax.input_pipeline.hard_texts import balance
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
-from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import any_path, progress
 
 # Of the image in tables; COCO's rows, and rows without such a column, are images.
@@ -234,11 +233,8 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
     request = {"table": fit.table.digest, "rows": total, "sample": fit.size}
     request |= {"balance": fit.target, **fit.candidates.request}
     made = _made(out)
-    if made is not None and made["request"] != json.loads(json.dumps(request)):
-        raise ValueError(
-            f"{_beside(out)} is of other captions, kinds, options, seed, --sample or --balance; "
-            "remove it and its table, or name another --out"
-        )
+    if made is not None:
+        parts.check_request(_beside(out), made["request"], request)
     folder = parts.beside(out)
     fitted = parts.Parts(fit, folder / "filter", 1, 1, request)
     judged = -(-JUDGED // -(-total // size))
@@ -247,9 +243,8 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
     if made is not None and out.exists():
         _remove(folder)
         return made["counts"]
-    _run(fitted, engine)
-    with progress.bar("balancing", total) as advance:
-        _run(work, engine, advance)
+    parts.run(fitted, "fitting", engine)
+    parts.run(work, "balancing", engine)
     counts: dict[str, Any] = {}
     with stores.replacing(out) as file, parts.parsing(folder):
         for content in parts.contents(work):
@@ -320,31 +315,13 @@ def _made(out: Path) -> dict[str, Any] | None:
     """Request and counts of a table of this command; None for any other file."""
     try:
         made = any_path.read_json(_beside(out))
-        return {"request": made["request"], "counts": made["counts"]}
+        return {"request": dict(made["request"]), "counts": made["counts"]}
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def _beside(out: Path) -> Path:
     return out.with_name(f"{out.name}.json")
-
-
-def _run(
-    work: parts.Parts, engine: parts.Engine | None, advance: parts.Advance = lambda done: None
-) -> None:
-    """Writes all parts; raises the DataError of one at once, as the others may take days."""
-    errors: list[str] = []
-
-    def until_damaged(work: parts.Work, report: parts.Report, advance: parts.Advance) -> None:
-        def is_whole(head: Mapping[str, Any]) -> bool:
-            errors.extend(filter(None, [head["error"]]))
-            return not errors and report(head)
-
-        (engine or parts.in_this_process)(work, is_whole, advance)
-
-    parts.run(work, until_damaged, advance)
-    if errors:
-        raise DataError(errors[0])
 
 
 def _lines(

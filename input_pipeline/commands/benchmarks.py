@@ -108,27 +108,8 @@ def _unread(absent: Sequence[Path]) -> str:
     return "not there" if absent else "cannot be read"
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    parser = command_line.parser("benchmarks", __doc__)
-    parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
-    parser.add_argument("--sets", nargs="+", metavar="SET", help="sets to list; default: all")
-    parser.add_argument(
-        "--train", help="table of training, whose images are looked for in the sets"
-    )
-    parser.add_argument(
-        "--tagger", default="spacy:en_core_web_sm", help="parts of speech of the order sets"
-    )
-    parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
-    parser.add_argument("--nulls", action="store_true", help="scores without the images")
-    parser.add_argument("--out", type=Path, metavar="X.csv", help="table of --nulls")
-    parser.add_argument("--features", type=Path, metavar="X.npy", help="image features for --nulls")
-    parser.add_argument("--yes", action="store_true", help="download without a question")
-    return command_line.exit_code(_run, parser.parse_args(arguments))
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run(words: list[str]) -> int:
+    options = _parser().parse_args(words)
     root = Path(options.root)
     names = _names(options.sets) if any(options.sets or ()) else list(PUBLISHED)
     if options.fetch and options.fetch != ["all"]:
@@ -326,6 +307,24 @@ def _identity(path: Path, is_genome: bool) -> str:
         return f"vg:{int(path.stem)}"
     return image_identity(str(path))
 
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_line.parser("benchmarks", __doc__)
+    parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
+    parser.add_argument("--sets", nargs="+", metavar="SET", help="sets to list; default: all")
+    text = "table of training, whose images are looked for in the sets"
+    parser.add_argument("--train", help=text)
+    text = "parts of speech of the order sets"
+    parser.add_argument("--tagger", default="spacy:en_core_web_sm", help=text)
+    parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
+    parser.add_argument("--nulls", action="store_true", help="scores without the images")
+    parser.add_argument("--out", type=Path, metavar="X.csv", help="table of --nulls")
+    parser.add_argument("--features", type=Path, metavar="X.npy", help="image features for --nulls")
+    parser.add_argument("--yes", action="store_true", help="download without a question")
+    return parser
+
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

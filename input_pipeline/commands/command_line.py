@@ -168,3 +168,6 @@ def number(
 
 
 positive = number(int, 1)
+# of options that may be repeated: names joined by commas, and NAME=VALUE for `parse_options`
+NAMES: dict[str, Any] = {"type": names, "action": "extend", "default": []}
+PAIRS: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}

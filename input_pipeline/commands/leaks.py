@@ -143,12 +143,6 @@ def read_coco_of(path: Path) -> dict[int, int]:
         raise DataError(f"{path} is not Visual Genome's image_data.json: {error!r}") from error
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
-
-
 def _run(words: list[str]) -> int:
     options, engine = parts.parse(_parser(), words)
     if options.pixels:
@@ -231,36 +225,28 @@ def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[s
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("leaks", __doc__)
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--eval", nargs="+", metavar="FILE_OR_FOLDER")
-    parser.add_argument(
-        "--train-split", default="train+restval", help="of Karpathy's; default: train+restval"
-    )
-    parser.add_argument(
-        "--write", metavar="TXT", help="the shared images, for the option `exclude`"
-    )
-    parser.add_argument(
-        "--vg-image-data", metavar="JSON", help="image_data.json: which of its images are COCO's"
-    )
+    add = parser.add_argument
+    add("--train", nargs="+", required=True, metavar="FILE")
+    add("--eval", nargs="+", metavar="FILE_OR_FOLDER")
+    add("--train-split", default="train+restval", help="of Karpathy's; default: train+restval")
+    add("--write", metavar="TXT", help="the shared images, for the option `exclude`")
+    text = "image_data.json: which of its images are COCO's"
+    add("--vg-image-data", metavar="JSON", help=text)
+    text = "compares the bytes of the files, too; with --pixels: of the images of a table"
     for side in ("train", "eval"):
-        parser.add_argument(
-            f"--{side}-images",
-            metavar="FOLDER",
-            help="compares the bytes of the files, too; with --pixels: of the images of a table",
-        )
-    parser.add_argument("--pixels", action="store_true", help="compares pixels, not names")
-    parser.add_argument("--root", metavar="DIR", help="folder of published sets, for --pixels")
-    parser.add_argument("--sets", nargs="+", metavar="SET", help="of --root; default: all")
-    parser.add_argument(
-        "--distance",
-        type=command_line.number(int, 0, perceptual_hash.MOST),
-        metavar="BITS",
-        help=f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}",
-    )
-    parser.add_argument("--threads", type=command_line.positive, help="of every process")
+        add(f"--{side}-images", metavar="FOLDER", help=text)
+    add("--pixels", action="store_true", help="compares pixels, not names")
+    add("--root", metavar="DIR", help="folder of published sets, for --pixels")
+    add("--sets", nargs="+", metavar="SET", help="of --root; default: all")
+    text = f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}"
+    bits = command_line.number(int, 0, perceptual_hash.MOST)
+    add("--distance", type=bits, metavar="BITS", help=text)
+    add("--threads", type=command_line.positive, help="of every process")
     parts.add_arguments(parser)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

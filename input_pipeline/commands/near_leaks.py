@@ -33,7 +33,6 @@ from vlc_jax.input_pipeline.record import (
 )
 from vlc_jax.input_pipeline.sources import image_list, make_source, shards
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
-from vlc_jax.input_pipeline.stores import progress
 
 DISTANCE = 10
 # kinds of a match, the closest first
@@ -204,8 +203,7 @@ def _computed(
     options: argparse.Namespace,
 ) -> parts.Parts:
     work = parts.Parts(function, out, total, parts.size_of(options, total), request)
-    with progress.bar(out.name.partition("-")[0], total) as advance:
-        parts.run(work, engine, advance)
+    parts.run(work, out.name.partition("-")[0], engine)
     return work
 
 

@@ -5,7 +5,6 @@ records, captions and different images, and the skipped records with reasons (`s
 """
 
 import errno
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.commands import parts, shard_job, skipped_records
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 from vlc_jax.input_pipeline.sources import shards
-from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores import any_path, progress
 from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
@@ -27,24 +26,24 @@ _TEMPORARY = (parts.DONE, shard_job.AGAIN, shard_job.IMAGES, parts.PARTIAL)
 def write(
     source: Source,
     out: AnyPath,
+    /,
     *,
-    size: int,
-    image_format: str = "auto",
-    shard_size: int = 4096,
+    title: str = "preparing",
     max_bad_share: float = 0.01,
     threads: int = 1,
-    request: dict[str, Any] | None = None,
-    advance: parts.Advance = lambda done: None,
     engine: parts.Engine | None = None,
+    **request: Any,
 ) -> dict[str, Any]:
     """Writes the shards of `source` into the folder `out`, of a disk or of an object store, and
     returns the manifest.
 
-    image_format: "jpeg", "png" or "auto", which is png up to 64 pixels; "features": the source's
-      bytes, unchanged.
-    shard_size: records of the source per shard.
-    request: options that determine the content; a folder with another request is refused.
+    title: of the progress.
     engine: writes the shards, with the same bytes whatever it is; None: this process does.
+    request: what determines the content; a folder with another request is refused. Among it
+      size: most pixels of an image's shorter side.
+      format: "jpeg", "png" or "auto", the default, which is png up to 64 pixels; "features": the
+        source's bytes, unchanged.
+      shard_size: records of the source per shard; default: 4096.
     Raises ValueError for such a folder, DataError if too many records are unusable; the next run
     reads these again and writes the shards of those that can be used by then.
     """
@@ -54,9 +53,9 @@ def write(
         raise ValueError(f"threads must be at least 1; got {threads}")
     if not 0 <= max_bad_share <= 1:
         raise ValueError(f"max_bad_share is a share from 0 to 1; got {max_bad_share}")
-    request = _whole_request(source, request or {}, size, image_format, shard_size)
+    request = _whole_request(source, request)
     out.mkdir(parents=True, exist_ok=True)
-    with parts.locked(out):
+    with parts.locked(out), progress.bar(title, len(source)) as advance:
         job = shard_job.Job(source, out, request, threads)
         return _write(job, max_bad_share, engine or parts.in_this_process, advance)
 
@@ -144,46 +143,32 @@ def _remove(out: AnyPath, kinds: Sequence[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _whole_request(
-    source: Source, request: dict[str, Any], size: int, image_format: str, shard_size: int
-) -> dict[str, Any]:
+def _whole_request(source: Source, request: Mapping[str, Any]) -> dict[str, Any]:
     """The request with every option that determines the shards' content. Raises ValueError."""
-    if image_format not in ("auto", "jpeg", "png", shards.FEATURES):
-        raise ValueError(f"format must be auto, jpeg or png; got {image_format!r}")
-    for name, value in (("size", size), ("shard_size", shard_size)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
-    if image_format == "auto":
-        image_format = "png" if size <= PNG_UP_TO else "jpeg"
-    complete = {"split": "all"} | request
-    complete |= {"size": size, "format": image_format, "shard_size": shard_size}
-    complete |= {"text_only": True} if has_text_only(source) else {}
-    return complete | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
+    whole = {"split": "all", **request}
+    whole |= {"format": whole.get("format", "auto"), "shard_size": whole.get("shard_size", 4096)}
+    if whole["format"] not in ("auto", "jpeg", "png", shards.FEATURES):
+        raise ValueError(f"format must be auto, jpeg or png; got {whole['format']!r}")
+    for name in ("size", "shard_size"):
+        if whole[name] < 1:
+            raise ValueError(f"{name} must be at least 1; got {whole[name]}")
+    if whole["format"] == "auto":
+        whole["format"] = "png" if whole["size"] <= PNG_UP_TO else "jpeg"
+    whole |= {"text_only": True} if has_text_only(source) else {}
+    return whole | {"source_fingerprint": source.fingerprint, "source_count": len(source)}
 
 
-def _begin(out: AnyPath, request: dict[str, Any]) -> dict[str, Any]:
+def _begin(out: AnyPath, request: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of an earlier run of the same request, or a new one."""
-    path = out / shards.MANIFEST
-    if not path.exists():
-        others = [entry.name for entry in out.iterdir() if not entry.name.endswith(".partial")]
-        if others:
-            raise ValueError(f"{out} is not empty (it holds {others[0]}); choose another folder")
+    manifest = parts.begun(out, shards.MANIFEST)
+    if manifest is None:
         return _empty(request)
-    try:
-        manifest = any_path.read_json(path)
+    path = out / shards.MANIFEST
+    with parts.parsing(path):
         before, _, version = (manifest[key] for key in ("request", "captions", "format_version"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged: {error!r}; remove {out} and prepare again") from error
+        before = dict(before)
     shards.check_version(path, version)
-    # tuples become lists, as in the file
-    request = json.loads(json.dumps(request))
-    differing = [key for key in request | before if request.get(key) != before.get(key)]
-    if differing:
-        key = differing[0]
-        raise ValueError(
-            f"{out} was begun with {key} {before.get(key)!r}, not {request.get(key)!r}; "
-            "use the same options or another folder"
-        )
+    parts.check_request(out, before, request)
     # of an unfinished folder every shard is compared when it is its turn
     wrong = shards.damaged_shards(out, manifest) if manifest["complete"] else {}
     if wrong:

@@ -24,7 +24,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -34,19 +34,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.tools import command, embed, nearest
 
 # Cosines of CLIP-blind pairs (Tong et al. 2024, arXiv:2401.06209): those of the protocol
 # evaluators/image_pairs.py, which this room does not import.
 AGREEMENT, DIFFERENCE = 0.95, 0.6
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    command.compute(mine, command_line_parser(), arguments)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
@@ -149,6 +143,8 @@ def is_blind(
     is_later = (start + jnp.arange(len(rows)))[:, None] < first + jnp.arange(len(columns))[None]
     return (cosines > above) & (other < below) & is_later
 
+
+main = command.main(command_line_parser, mine, is_computing=True)
 
 if __name__ == "__main__":
     sys.exit(main())

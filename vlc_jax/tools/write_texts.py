@@ -20,7 +20,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ import numpy as np
 from vlc_jax.devices import runtime
 from vlc_jax.encode import complete
 from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.commands import addresses
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.hard_texts.llm import batch
 from vlc_jax.input_pipeline.record import DataError
@@ -46,13 +45,6 @@ DTYPES = ("auto", "float32", "bfloat16")
 # of a request; seed and top_p have no effect on greedy decoding
 _FIELDS = {"model", "prompt", "max_tokens", "stop", "temperature", "seed", "top_p"}
 _MAX_TOKENS = 2**20
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    args = _parser().parse_args(arguments)
-    command.run(lambda: write(args))
 
 
 def write(args: argparse.Namespace) -> str:
@@ -213,6 +205,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", choices=DTYPES, default="auto", help="default: %(default)s")
     return parser
 
+
+main = command.main(_parser, write)
 
 if __name__ == "__main__":
     sys.exit(main())

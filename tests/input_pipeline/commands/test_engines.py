@@ -187,21 +187,28 @@ def squares(records):
 def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     work = parts.Parts(squares, tmp_path / "out", total=30, size=4, request={"kind": "squares"})
-    parts.run(work, workers)
+    with pytest.raises(DataError, match="record 9 is damaged"):
+        parts.run(work, "", workers)
     with pytest.raises(DataError, match="record 9 is damaged"):
         [*parts.contents(work)]
     Path("mended").touch()
     path, before = work.path(5), work.path(1).stat().st_mtime_ns
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert work.content(5) is None
-    parts.run(work)
+
+    def watching(work, report, advance):
+        """Reports what is there, as Beam's engine does, and then computes the rest."""
+        assert all(map(report, filter(None, map(work.done, range(work.count)))))
+        parts.in_this_process(work, report, advance)
+
+    parts.run(work, "", watching)
     assert np.frombuffer(b"".join(parts.contents(work)), "<i8").tolist() == [
         number**2 for number in range(30)
     ]
     assert work.path(1).stat().st_mtime_ns == before
-    message = "out was begun with size 4, not 5; use the same options or another folder, or remove"
+    message = "out was begun with size 4, not 5; use the same options, name another, or remove it"
     with pytest.raises(ValueError, match=message):
-        parts.run(dataclasses.replace(work, size=5))
+        parts.run(dataclasses.replace(work, size=5), "")
 
 
 def test_workers_import_what_computes_parts_and_not_a_command_that_runs_as_main():
@@ -318,8 +325,10 @@ def test_the_reason_of_a_failed_pipeline_is_no_line_of_its_trace():
     assert beam_engine.reason(RuntimeError("  ")) == "RuntimeError('  ')"
 
 
-def test_beam_writes_the_same_bytes(tmp_path):
+def test_beam_writes_the_same_bytes(tmp_path, monkeypatch):
     pytest.importorskip("apache_beam", reason=NEEDS_BEAM)
+    monkeypatch.chdir(tmp_path)
+    Path("mended").touch()
     flags = ["--direct_num_workers=4", "--direct_running_mode=multi_threading"]
     beam = beam_engine.engine("DirectRunner", flags)
     with pytest.raises(DataError, match="records cannot be used"):
@@ -331,7 +340,7 @@ def test_beam_writes_the_same_bytes(tmp_path):
     assert content(tmp_path / "beam") == content(tmp_path / "one")
     for name, runner in (("parts", None), ("beam_parts", beam)):
         work = parts.Parts(squares, tmp_path / name, total=30, size=4, request={})
-        parts.run(work, runner)
+        parts.run(work, "", runner)
     assert content(tmp_path / "beam_parts") == content(tmp_path / "parts")
 
 

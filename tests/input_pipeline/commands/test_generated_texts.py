@@ -76,7 +76,7 @@ def test_a_caption_that_has_texts_of_a_kind_gets_no_others_of_it():
 
 def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_path):
     source = generated([generators.Reversal(), generators.Numbers()])
-    shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path, size=8, texts=source.request)
     shards = ShardsSource(path=tmp_path)
     for index in range(12):
         for field in ("negatives", "negative_kinds", "positives", "positive_kinds"):
@@ -142,20 +142,20 @@ def test_stored_texts_of_svlc_are_of_every_class_as_those_made_at_each_reading()
 def test_another_request_for_texts_is_refused_and_the_same_one_goes_on(tmp_path, other):
     first = {"negatives": [generators.Prefix("n6 ")]}
     source = generated(**first)
-    made = shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    made = shard_writer.write(source, tmp_path, size=8, texts=source.request)
     assert made["request"]["texts"] == {
         "negatives": {"prefix": "prefix n6 "}, "positives": {}, "count": 3, "seed": 0,
     }  # fmt: skip
     source = generated(**first)
-    assert made == shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    assert made == shard_writer.write(source, tmp_path, size=8, texts=source.request)
     changed = generated(**first | other)
     with pytest.raises(ValueError, match="was begun with texts"):
-        shard_writer.write(changed, tmp_path, size=8, request={"texts": changed.request})
+        shard_writer.write(changed, tmp_path, size=8, texts=changed.request)
 
 
 def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_ones(tmp_path):
     source = generated([generators.Prefix("n6 ")])
-    shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path, size=8, texts=source.request)
     shards = ShardsSource(path=tmp_path)
     assert shards.text_versions == {"negatives": {"prefix": "prefix n6 "}}
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
@@ -184,7 +184,7 @@ def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_on
 
 def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
     source = generated([generators.Reversal()])
-    shard_writer.write(source, tmp_path / "one", size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path / "one", size=8, texts=source.request)
     option = f"path={tmp_path / 'one'}"
     out = str(tmp_path / "two")
     again = ["--source", "shards", "--option", option, "--split", "all", "--size", "8"]

@@ -134,5 +134,6 @@ def test_every_command_is_interrupted_so(name):
     path = Path(*COMMANDS[name][0].split("."))
     path = helpers.ROOT / (path / "__main__.py" if (helpers.ROOT / path).is_dir() else f"{path}.py")
     source = path.read_text()
-    decorated = re.search(r"^@(functools.partial\()?addresses.allowed.*\ndef main\(", source, re.M)
-    assert decorated or "command.start" in source
+    decorated = r"@(functools.partial\()?addresses.allowed.*\ndef main\("
+    made = r"main = (addresses.command|command.main)\("
+    assert re.search(f"^({decorated}|{made})", source, re.M) or "command.start" in source

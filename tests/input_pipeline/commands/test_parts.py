@@ -18,6 +18,7 @@ HOSTILE = {  # what lies where a file belongs
     "folder": Path.mkdir,
     "deep": lambda path: path.write_text("[" * 100_000),
     "list": lambda path: path.write_text("[1]\n"),
+    "null": lambda path: path.write_text("null\n"),
     "numbers": lambda path: path.write_text('{"bytes": "1", "sha256": 2, "error": []}\n'),
 }
 
@@ -29,7 +30,7 @@ def squares(records):
 @pytest.fixture
 def work(tmp_path):
     made = parts.Parts(squares, tmp_path / "out", total=8, size=4, request={})
-    parts.run(made)
+    parts.run(made, "")
     return made
 
 
@@ -46,12 +47,12 @@ def test_a_folder_with_another_request_or_lock_is_refused(work, kind, tmp_path):
     (work.out / parts.REQUEST).unlink()
     HOSTILE[kind](work.out / parts.REQUEST)
     with pytest.raises((DataError, ValueError, OSError), match=str(work.out)):
-        parts.run(work)
+        parts.run(work, "")
     if kind in ("pipe", "device", "link", "folder"):
         (work.out / f"lock{parts.PARTIAL}").unlink()
         HOSTILE[kind](work.out / f"lock{parts.PARTIAL}")
         with pytest.raises(OSError, match=f"lock{parts.PARTIAL}"):
-            parts.run(work)
+            parts.run(work, "")
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -271,7 +271,8 @@ def test_help_says_which_files_to_bring_and_shows_the_example(name, capsys):
         prepare.main([name, "--help"])
     assert end.value.code == 0
     said = capsys.readouterr().out
-    assert all(f"--{file}" in said for file in prepare.DATASETS[name].files)
+    options = prepare._dataset_options(name)
+    assert all(f"--{option.replace('_', '-')}" in said for option in options)
     assert prepare.DATASETS[name].example in said
     assert SOURCES[name].__doc__.splitlines()[0] in said
 

@@ -140,10 +140,10 @@ def test_a_finished_table_is_not_computed_again_and_is_refused_for_another_reque
     assert code == 0
     kept = sum(json.loads(line)["negatives"] != [] for line in whole.splitlines())
     assert f"  from_table: keeps {kept} of 300 ({kept / 3:.1f} %); blind " in out
-    for more in (["--seed", "1"], ["--sample", "500", "--count", "299"]):
+    for more, changed in ((["--seed", "1"], "seed 0, not 1"), (["--count", "299"], "rows 300, ")):
         code, _, errors = run(capsys, *words, *more)
         assert code == 2
-        assert "is of other captions, kinds, options, seed, --sample or --balance" in errors
+        assert f"out.jsonl.json was begun with {changed}" in errors
     assert (folder / "out.jsonl").read_bytes() == whole
 
 

@@ -204,9 +204,9 @@ def test_another_request_for_a_folder_is_refused(tmp_path, captions, capsys):
     assert "'temperature': 0.6" in capsys.readouterr().err
     captions.write_text(captions.read_text().replace("number 11", "number eleven"))
     assert batches.ask(captions, out) == 2
-    assert "captions_sha256 was" in capsys.readouterr().err
+    assert "begun with captions_sha256 " in capsys.readouterr().err
     assert batches.read(out, batches.answer(out)) == 2
-    assert "captions_sha256 was" in capsys.readouterr().err
+    assert "begun with captions_sha256 " in capsys.readouterr().err
     (out / "request.json").write_text("{}")
     assert batches.read(out, out / "answers.jsonl") == 3
     assert "request.json is damaged (KeyError('request'))" in capsys.readouterr().err
