@@ -43,7 +43,6 @@ from vlc_jax.input_pipeline.commands import (
     parts,
     shard_job,
     shard_writer,
-    skipped_records,
 )
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import Source
@@ -216,7 +215,7 @@ def _summary(manifest: dict[str, Any], out: str) -> str:
     return (
         f"{manifest['count']:,} records ({manifest['captions']:,} captions, "
         f"{manifest['images']:,} different images) in {len(manifest['shards'])} shards, "
-        f"{size / 1e6:,.1f} MB, {skipped_records.number(manifest)} left out: {out}"
+        f"{size / 1e6:,.1f} MB, {manifest['skipped']:,} left out: {out}"
         + (f"{filters}the filters ({reasons})" if filtered else "")
     )
 

@@ -1,7 +1,7 @@
 """Writer of array_record shards of resized images, with a manifest; resumable.
 
 The manifest has the request, the sha256 of the annotation file and of every shard, the numbers of
-records, captions and different images, and the skipped records with reasons (`skipped_records`).
+records, captions, different images and skipped records (`skipped_records` has the reasons).
 """
 
 import errno
@@ -20,7 +20,7 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
-_TEMPORARY = (parts.DONE, shard_job.AGAIN, shard_job.IMAGES, parts.PARTIAL)
+_TEMPORARY = (parts.DONE, shard_job.IMAGES, parts.PARTIAL)
 
 
 def write(
@@ -68,7 +68,8 @@ def _write(
     limit = max_bad_share * total
     if manifest["complete"]:
         _remove(job.out, _TEMPORARY)
-        skipped_records.check(manifest, limit, total)
+        last = f"in {skipped_records.NAME}"
+        record_validation.check_count(manifest["skipped"], last, limit, total)
         return manifest
     _remove(job.out, (parts.PARTIAL,))
     _save(job.out, manifest)
@@ -87,7 +88,7 @@ def _write(
     if bad > limit:
         _refuse(job, manifest, limit)
     whole = _complete(job, manifest)
-    if skipped_records.number(whole) > limit:
+    if whole["skipped"] > limit:
         _refuse(job, manifest, limit)
     _save(job.out, whole)
     # makes the index of a long one, so that no run has to
@@ -98,20 +99,17 @@ def _write(
 
 
 def _refuse(job: shard_job.Job, manifest: dict[str, Any], limit: float) -> None:
-    """Lists the skipped records of all finished shards in the manifest and raises DataError."""
+    """Lists the skipped records of all finished shards and raises DataError."""
     with skipped_records.listing(job.out) as skipped:
         for done in filter(None, map(job.done, range(job.count))):
             skipped.add(done.skipped)
-    _save(job.out, manifest | {"skipped": skipped.for_manifest, "refused": True})
+    _save(job.out, manifest | {"skipped": skipped.count, "refused": True})
     try:
         record_validation.check_count(skipped.count, skipped.last, limit, len(job.source))
     except DataError as error:
-        listed = f"{shards.MANIFEST} lists them (skipped)"
-        if not skipped.is_listed:
-            listed = f"{skipped_records.NAME} lists them"
         raise DataError(
-            f"{error}. {job.out}/{listed}; the same command continues where it stopped, and reads "
-            "them again"
+            f"{error}. {job.out / skipped_records.NAME} lists them; the same command continues "
+            "where it stopped, and reads them again"
         ) from error
 
 
@@ -132,7 +130,7 @@ def _complete(job: shard_job.Job, manifest: dict[str, Any]) -> dict[str, Any]:
                 whole[sum_of] += done.shard[sum_of]
             hashes.append(np.frombuffer((job.out / done.images["name"]).read_bytes(), "<u8"))
     images = shard_job.num_images(np.concatenate(hashes))
-    return whole | {"skipped": skipped.for_manifest, "images": images, "complete": True}
+    return whole | {"skipped": skipped.count, "images": images, "complete": True}
 
 
 def _remove(out: AnyPath, kinds: Sequence[str]) -> None:
@@ -180,7 +178,7 @@ def _begin(out: AnyPath, request: Mapping[str, Any]) -> dict[str, Any]:
 def _empty(request: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a folder without shards."""
     new = {"format_version": shards.FORMAT_VERSION, "complete": False, "request": request}
-    return new | {"count": 0, "captions": 0, "shards": [], "skipped": {}}
+    return new | {"count": 0, "captions": 0, "shards": [], "skipped": 0}
 
 
 def _save(out: AnyPath, manifest: dict[str, Any]) -> None:

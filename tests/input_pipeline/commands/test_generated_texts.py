@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.support import generators, miniature
+from tests.support import generators, helpers, miniature
 from vlc_jax.input_pipeline.commands import generated_texts, prepare, shard_writer
 from vlc_jax.input_pipeline.hard_texts import sampling, svlc
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
@@ -196,8 +196,9 @@ def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
 
 def test_a_record_whose_caption_cannot_be_read_is_left_out_and_listed(tmp_path):
     source = generated([generators.Prefix("n6 ", refused="n11 n12")])
-    manifest = shard_writer.write(source, tmp_path, size=8, max_bad_share=0.1)
-    assert manifest["skipped"] == {"record 11": "r11: prefix: cannot tag 'n11 n12'"}
+    shard_writer.write(source, tmp_path, size=8, max_bad_share=0.1)
+    (row,) = helpers.rows(tmp_path / "skipped.jsonl")
+    assert row == {"id": "record 11", "reason": "r11: prefix: cannot tag 'n11 n12'"}
     with pytest.raises(DataError, match="cannot tag"):
         source[11]
 
