@@ -17,7 +17,6 @@ from typing import Any
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line, interrupt
-from vlc_jax.input_pipeline.record import StageError
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
@@ -62,15 +61,14 @@ def allowed(main: Callable[[list[str]], Any], stay_with: str | None = None) -> C
         stays = any(word.partition("=")[0] == stay_with for word in words[:end])
         if stays or not any(map(_WORD.fullmatch, words[:end])):
             return main(words)
-        try:
+
+        def with_files(_: None) -> Any:
             with ExitStack() as outputs:
                 here = [_local(words, index, outputs) for index in range(end)]
                 return main([*here, *words[end:]])
-        except (ValueError, StageError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            number = getattr(error, "errno", 0)
-            is_disk = isinstance(error, StageError) or number in command_line.DISK_ERRORS
-            return 30 if is_disk else 2
+
+        try:
+            return command_line.exit_code(with_files, None)
         except KeyboardInterrupt:
             print("interrupted; the same command continues", file=sys.stderr)
             return 130

@@ -124,21 +124,15 @@ def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
     unknown: arguments that no flag has taken.
     """
     terminal.quieten()
-    try:
+
+    def shown(_: None) -> int:
         if unknown:
             raise errors.UsageError(f"unknown arguments {unknown}; options start with --")
         print(do())
-    except Exception as error:
-        if isinstance(error, BrokenPipeError) and commands.has_reader_left():
-            sys.exit(commands.UNREAD)
-        code = errors.exit_code(error)
-        # of --runner
-        if isinstance(error, ConnectionError):
-            code = errors.ExitCode.INFRASTRUCTURE
-        # such as a missing file or a forbidden folder; a full disk has a code
-        if code is None and isinstance(error, OSError):
-            code = errors.ExitCode.USAGE
-        if code is None:
-            raise
-        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
+        return 0
+
+    def title(error: Exception) -> str:
+        return type(error).__name__.removesuffix("Error")
+
+    if code := commands.exit_code(shown, None, wrong=(OSError,), title=title):
         sys.exit(code)

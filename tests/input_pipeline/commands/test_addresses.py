@@ -36,7 +36,7 @@ def test_addresses_become_local_copies(store):
     assert words(given) == ["--table", copy, f"--x={copy}", f"path={copy}", "--url=http://x"]
 
 
-def test_words_without_addresses_and_fields_of_a_config_are_left_alone():
+def test_other_words_and_fields_of_a_config_are_left_alone():
     assert words(["a", "--b"]) == ["a", "--b"]
     assert words(["--config.init_from=gs://bucket/a"]) == ["--config.init_from=gs://bucket/a"]
 

@@ -42,7 +42,7 @@ def table(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_counts_are_those_of_every_caption_and_serve_as_the_table_does(table, monkeypatch):
+def test_counts_are_those_of_every_caption_of_the_table(table, monkeypatch):
     tagger = bindings.make_tagger("words")
     every = [text for number in range(40) for text in captions(number)]
     expected = collections.Counter(b for text in every for b in bindings.find(tagger(text)))

@@ -107,7 +107,7 @@ def test_bytes_do_not_depend_on_workers_tries_and_stops(tmp_path, kind, request)
         write(out / "four", Other())
 
 
-def test_a_shard_that_is_damaged_after_it_was_finished_is_written_again(tmp_path, caplog):
+def test_a_finished_shard_that_is_damaged_is_written_again(tmp_path, caplog):
     write(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path / "out", engine=half)
@@ -118,7 +118,7 @@ def test_a_shard_that_is_damaged_after_it_was_finished_is_written_again(tmp_path
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def test_skipped_records_are_in_a_file_and_the_manifest_counts_them(tmp_path):
+def test_skipped_records_are_listed_and_counted(tmp_path):
     out, mended = tmp_path / "out", tmp_path / "mended"
     with pytest.raises(DataError, match=r"3 of 30 .* last is r18: .*out/skipped.jsonl lists them"):
         write(out, share=0.09)
@@ -133,9 +133,7 @@ def test_skipped_records_are_in_a_file_and_the_manifest_counts_them(tmp_path):
 
 
 @pytest.mark.parametrize("engine", [None, workers, "store"])
-def test_the_share_of_bad_records_is_that_of_all_workers_and_mended_ones_are_taken_in(
-    tmp_path, engine, request
-):
+def test_bad_records_of_all_workers_count_until_they_are_mended(tmp_path, engine, request):
     out = tmp_path / "out"
     if engine == "store":
         out, engine = any_path.of(request.getfixturevalue("store")), workers
@@ -147,9 +145,7 @@ def test_the_share_of_bad_records_is_that_of_all_workers_and_mended_ones_are_tak
 
 
 @pytest.mark.parametrize("kind", ["disk", "store"])
-def test_a_worker_whose_parent_was_killed_writes_nothing_once_another_run_begins(
-    tmp_path, kind, request
-):
+def test_an_orphaned_worker_writes_nothing_into_the_next_run(tmp_path, kind, request):
     out = (tmp_path if kind == "disk" else any_path.of(request.getfixturevalue("store"))) / "out"
     orphan = {}
 
@@ -181,7 +177,7 @@ def squares(records):
     return np.square(records, dtype="<i8").tobytes()
 
 
-def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path, monkeypatch):
+def test_parts_are_equal_whoever_computes_them_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     work = parts.Parts(squares, tmp_path / "out", total=30, size=4, request={"kind": "squares"})
     with pytest.raises(DataError, match="record 9 is damaged"):
@@ -208,7 +204,7 @@ def test_parts_are_the_same_whoever_computes_them_and_are_computed_once(tmp_path
         parts.run(dataclasses.replace(work, size=5), "")
 
 
-def test_workers_import_what_computes_parts_and_not_a_command_that_runs_as_main():
+def test_workers_import_no_command_that_runs_as_main():
     classes = (
         balanced_table.Block,
         binding_parts.Count,
@@ -268,9 +264,7 @@ def in_a_store(folder, store, kind):
 
 
 @pytest.mark.parametrize("kind", ["tars", "parquet"])
-def test_workers_read_a_store_in_place_and_write_whole_shards_to_it(
-    tmp_path, store, kind, monkeypatch
-):
+def test_workers_read_and_write_a_store_in_place(tmp_path, store, kind, monkeypatch):
     words = in_a_store(tmp_path, store, kind)
     prefix = "path=" if kind == "parquet" else ""
     common = ["--shard-size", "5", "--runner", "DirectRunner"]

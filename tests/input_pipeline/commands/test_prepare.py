@@ -61,7 +61,7 @@ def test_records_come_back_whole_and_small_images_lossless(tmp_path):
     assert pickle.loads(pickle.dumps(shards))[5] == shards[5]
 
 
-def test_images_are_shrunk_to_the_short_side_as_jpeg_and_never_enlarged(tmp_path):
+def test_images_are_shrunk_as_jpeg_and_never_enlarged(tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
     photo = np.asarray(Image.fromarray(photo).resize((300, 200), Image.Resampling.BICUBIC))
     data = shard_job.shrink(Record("a", photo, ["a"]), 100, "jpeg")
@@ -204,7 +204,7 @@ def test_a_full_disk_exits_with_30(tmp_path, no_room, capsys):
 
 
 @pytest.mark.parametrize("share", [-1.0, float("nan"), 5.0])
-def test_a_share_that_is_none_is_refused_before_anything_is_written(tmp_path, share):
+def test_a_wrong_share_is_refused_before_writing(tmp_path, share):
     with pytest.raises(ValueError, match="max_bad_share is a share from 0 to 1"):
         shard_writer.write(Pictures(), tmp_path / "out", size=64, max_bad_share=share)
     assert not (tmp_path / "out").exists()

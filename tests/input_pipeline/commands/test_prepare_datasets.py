@@ -57,7 +57,7 @@ def manifest(folder="out"):
 
 
 @pytest.mark.parametrize("name", prepare.DATASETS)
-def test_the_example_of_every_dataset_is_prepared_counted_and_hashed(name, folder, capsys):
+def test_every_example_is_prepared_counted_and_hashed(name, folder, capsys):
     assert prepare.main(example(name)) == 0
     records, captions = RECORDS[name]
     said = f"{records} records ({captions} captions, {records} different images) in 1 shards"
@@ -119,7 +119,7 @@ def test_shards_answer_for_their_split_alone(folder, name, words, stored, split,
         ShardsSource(refused, path="out")
 
 
-def test_an_image_of_many_records_is_counted_once_also_when_continued(folder, monkeypatch):
+def test_an_image_of_many_records_is_counted_once(folder, monkeypatch):
     path = folder / "coco/train_neg_clip.tsv"
     path.write_text(path.read_text().replace("00005.jpg", "00004.jpg"))
     words = example("negclip", "--shard-size", "4")
@@ -225,7 +225,7 @@ def test_another_annotation_file_under_the_same_name_is_refused(folder, capsys):
     assert re.search("was begun with annotations .*use the same options", capsys.readouterr().err)
 
 
-def test_answers_and_several_files_of_llava_reach_the_shards_and_the_request(folder, capsys):
+def test_answers_and_several_files_of_llava_reach_the_shards(folder, capsys):
     files = "llava/blip_laion_cc_sbu_558k.json+llava/llava_v1_5_mix665k.json"
     words = ["llava", "--annotations", files, "--images", "llava/images+llava/data", "--out", "out"]
     assert prepare.main([*words, "--answers", "each"]) == 0
@@ -240,7 +240,7 @@ def test_answers_and_several_files_of_llava_reach_the_shards_and_the_request(fol
     assert end.value.code == 2
 
 
-def test_conversations_without_an_image_are_texts_alone_in_shards(folder, capsys):
+def test_conversations_without_an_image_are_texts_in_shards(folder, capsys):
     words = ["llava", "--annotations", "llava/llava_v1_5_mix665k.json", "--images", "llava/data"]
     words += ["--answers", "conversation", "--text-only", "--out"]
     assert prepare.main([*words, "out"]) == 0
