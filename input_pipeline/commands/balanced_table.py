@@ -185,9 +185,9 @@ def _saved(counts: Mapping[str, Any], fitted: Mapping[str, Fitted]) -> bytes:
     """Arrays of the filters, and the rest in JSON: a file in a folder of parts runs no code."""
     arrays, facts = dict[str, np.ndarray](), dict[str, Any]()
     for name, each in fitted.items():
-        rest, of_kind = each.filter.saved()
+        rest, kind_arrays = each.filter.saved()
         facts[name] = [each.choice, rest]
-        arrays |= {f"{name}/{number}": array for number, array in enumerate(of_kind)}
+        arrays |= {f"{name}/{number}": array for number, array in enumerate(kind_arrays)}
     text = np.frombuffer(json.dumps([counts, facts]).encode(), np.uint8)
     return safetensors.numpy.save({"facts": text, **arrays})
 
@@ -251,9 +251,9 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
             head, _, rows = content.partition(b"\n")
             candidates_of.add(counts, stores.parse_json(head))
             file.write(rows.decode())
-        for name, of_sample in fitted_of(fitted)[0].items():
-            of_kind = counts["kinds"][name]
-            of_kind |= of_sample | _outside(of_kind.pop("judged"), fit.candidates.seed)
+        for name, sample_counts in fitted_of(fitted)[0].items():
+            kind_counts = counts["kinds"][name]
+            kind_counts |= sample_counts | _outside(kind_counts.pop("judged"), fit.candidates.seed)
         # before OUT: without it OUT would be a file that this command did not write
         with stores.replacing(_beside(out)) as beside:
             json.dump({"request": request, "counts": counts}, beside, indent=1)
@@ -280,15 +280,15 @@ def _line(name: str, count: Mapping[str, Any], target: float) -> str:
     share = 100 * count["kept"] / max(1, count["pairs"])
     line = f"  {name}: keeps {count['kept']:,} of {count['pairs']:,} ({share:.1f} %)"
     line += f", {count['others']:,} of them another candidate" if count["others"] else ""
-    of_sample = " of the sample" if count["sample"] < count["pairs"] else ""
+    where = " of the sample" if count["sample"] < count["pairs"] else ""
     if count["sample"] < balance.FEW:
-        pairs = f"fewer than {balance.FEW} pairs{of_sample}"
+        pairs = f"fewer than {balance.FEW} pairs{where}"
         return f"{line}; WARNING: {pairs} are not judged, none is kept"
     if not count["sample_kept"]:
-        line += f"; WARNING: fewer than {balance.FEW}{of_sample} would be left, none is kept"
+        line += f"; WARNING: fewer than {balance.FEW}{where} would be left, none is kept"
     line += f"; blind {100 * count['before']:.1f}"
     line += f" -> {100 * count['after']:.1f}" if count["sample_kept"] else ""
-    line += f" %{of_sample}"
+    line += f" %{where}"
     if count["outside"]:
         line += f", {100 * count['blind_outside']:.1f} % of {count['outside']:,} others"
     line += " (chance 50)"
@@ -331,8 +331,8 @@ def _lines(
     for index, (caption, row) in enumerate(zip(captions.texts, captions.rows, strict=True)):
         line = {**row, "caption": caption}
         for side in sides:
-            of_side = [name for name, texts in made.items() if texts.side == side]
-            kinds = [name for name in of_side if index in chosen[name]]
+            names = [name for name, texts in made.items() if texts.side == side]
+            kinds = [name for name in names if index in chosen[name]]
             line[side] = [chosen[name][index] for name in kinds]
             line[f"{side.removesuffix('s')}_kinds"] = kinds
         yield json.dumps(line, ensure_ascii=False) + "\n"

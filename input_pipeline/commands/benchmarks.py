@@ -151,7 +151,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         raise ValueError(f"--out {options.out} is a folder; name a file")
     if options.out and not options.out.parent.is_dir():
         raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}; make it")
-    rows, of_images, lines, refused = [], [], [], []
+    rows, image_rows, lines, refused = [], [], [], []
     features = _features(options.features) if options.features else None
     for name in names:
         try:
@@ -163,29 +163,29 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         except Exception as error:
             lines.append(f"{name}: {_unread(())}: {_failure(error)}")
             continue
-        of_texts = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+        text_rows = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
         lines += [f"{name}: {note}" for note in benchmark.notes]
         lines += (
-            [] if of_texts else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
+            [] if text_rows else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
         )
-        if of_texts and all(len(case.captions) == 1 for case in benchmark.cases):
+        if text_rows and all(len(case.captions) == 1 for case in benchmark.cases):
             lines.append(f"{name}: the options are images, on which text alone is at chance")
-        if of_texts and nulls.gives_away(benchmark.cases):
+        if text_rows and nulls.gives_away(benchmark.cases):
             lines.append(f"{name}: its subsets tell the correct caption: nulls of all cases")
-        rows += of_texts
+        rows += text_rows
         try:
-            of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []
+            image_rows += [image_nulls.of_benchmark(benchmark, features)] if features else []
         except DataError as error:
             refused.append(error)
-    if rows or of_images:
-        null_table.print_nulls(rows, of_images)
-    for line in (*lines, *map(str, refused if of_images else refused[1:])):
+    if rows or image_rows:
+        null_table.print_nulls(rows, image_rows)
+    for line in (*lines, *map(str, refused if image_rows else refused[1:])):
         print(_line(line))
     if options.out and rows:
         nulls.write(options.out, rows)
     elif options.out:
         print(f"{options.out} is not written: there are no nulls")
-    if refused and not of_images:
+    if refused and not image_rows:
         raise refused[0]
     return 0 if rows else 1
 

@@ -72,8 +72,8 @@ def _hard_texts(
         kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
         for number, text in enumerate(texts[first][:MAX_TEXTS] if texts else ()):
             yield side, kinds[first][number] if kinds else STORED, text
-        for name, (of_side, generator) in generators.items():
-            if of_side == side:
+        for name, (generator_side, generator) in generators.items():
+            if generator_side == side:
                 key, scene = f"{record.id}/{side}/{name}", record.meta.get("scene")
                 text = sampling.one_text(generator, record.captions[first], key, scene=scene)
                 yield side, name, text
@@ -177,11 +177,11 @@ def blind_table(
     for name, (side, _) in generators.items():
         pairs.setdefault((side, name), {})
     lines = []
-    for (side, name), of_kind in pairs.items():
-        if blind := balance.described([*of_kind.values()], [*of_kind]):
-            lines.append(f"  {name} ({side}): {blind}, {len(of_kind):,} pairs")
+    for (side, name), kind_pairs in pairs.items():
+        if blind := balance.described([*kind_pairs.values()], [*kind_pairs]):
+            lines.append(f"  {name} ({side}): {blind}, {len(kind_pairs):,} pairs")
         elif name in generators:
-            lines.append(f"  {name} ({side}): {len(of_kind)} pairs, too few to measure blind")
+            lines.append(f"  {name} ({side}): {len(kind_pairs)} pairs, too few to measure blind")
     return "\n".join(["hard texts:", *lines]) if lines else ""
 
 

@@ -49,7 +49,7 @@ class Found:
         return json.dumps(vars(self) | {"report": self.report.to_json()}).encode()
 
     @classmethod
-    def of_json(cls, content: bytes) -> "Found":
+    def from_json(cls, content: bytes) -> "Found":
         values = stores.parse_json(content)
         report = inspection.Report.of_json(values["report"])
         counts = {name: collections.Counter(values[name]) for name in ("phrases", "words")}
@@ -90,7 +90,7 @@ def look(
     parts.run(work, "checking", engine)
     # of no records, in case there are none
     with parts.parsing(work.out):
-        results = map(Found.of_json, parts.contents(work))
+        results = map(Found.from_json, parts.contents(work))
         result = functools.reduce(Found.merged, results, function.found(range(0)))
     # the next check looks again: files may have changed
     parts.remove(work.out)

@@ -115,18 +115,18 @@ class Identities:
 def compare(
     train: Iterable[str],
     sets: Mapping[str, Iterable[str]],
-    of_train: Identities,
-    of_sets: Identities,
+    train_identities: Identities,
+    set_identities: Identities,
 ) -> list[Overlap]:
     """Overlaps of sets of image names with the image names of training."""
-    in_training = {same: name for name in train for same in of_train(name)}
+    in_training = {same: name for name in train for same in train_identities(name)}
     overlaps = []
     for title, names in sets.items():
         # an image may have many captions, and each is a row
         different = {image_identity(name): name for name in names}
         shared = {}
         for name in different.values():
-            keys = of_sets(name)
+            keys = set_identities(name)
             train_name = next((in_training[key] for key in keys if key in in_training), None)
             if train_name is not None:
                 shared[train_name] = name
@@ -154,18 +154,20 @@ def _run(words: list[str]) -> int:
     if not options.eval:
         raise ValueError("name annotations of evaluations in --eval, or compare --pixels")
     coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
-    of_train, of_sets = (
+    train_identities, set_identities = (
         Identities(coco_of, Path(folder) if folder else None)
         for folder in (options.train_images, options.eval_images)
     )
     train = _training(options.train, options.train_split)
-    overlaps = compare(train, _evaluations(options.eval, options.train), of_train, of_sets)
+    overlaps = compare(
+        train, _evaluations(options.eval, options.train), train_identities, set_identities
+    )
     print(f"training: {len({image_identity(name) for name in train}):,} different images")
     for overlap in overlaps:
         print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
         for train_name, eval_name in [*overlap.shared.items()][:_MAX_PRINTED]:
             print(f"{'':>20}{eval_name} is {train_name} of training")
-    for title, identities in (("training", of_train), ("evaluations", of_sets)):
+    for title, identities in (("training", train_identities), ("evaluations", set_identities)):
         if identities.missing:
             print(f"{identities.missing:,} images of {title} were not found, only named")
     if not coco_of and any(

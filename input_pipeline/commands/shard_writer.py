@@ -1,18 +1,20 @@
 """Writer of array_record shards of resized images, with a manifest; resumable.
 
 The manifest has the request, the sha256 of the annotation file and of every shard, the numbers of
-records, captions, different images and skipped records (`skipped_records` has the reasons).
+records, captions, different images and skipped records (SKIPPED has the reasons).
 """
 
 import errno
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from vlc_jax.input_pipeline import record_validation
-from vlc_jax.input_pipeline.commands import parts, shard_job, skipped_records
+from vlc_jax.input_pipeline.commands import parts, shard_job
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
 from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.stores import any_path, progress
@@ -20,6 +22,7 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 # Pixels: below, JPEG's 8 x 8 blocks show and a PNG is small anyway.
 PNG_UP_TO = 64
+SKIPPED = "skipped.jsonl"  # records that could not be used, with reasons
 _TEMPORARY = (parts.DONE, shard_job.IMAGES, parts.PARTIAL)
 
 
@@ -68,7 +71,7 @@ def _write(
     limit = max_bad_share * total
     if manifest["complete"]:
         _remove(job.out, _TEMPORARY)
-        last = f"in {skipped_records.NAME}"
+        last = f"in {SKIPPED}"
         record_validation.check_count(manifest["skipped"], last, limit, total)
         return manifest
     _remove(job.out, (parts.PARTIAL,))
@@ -100,7 +103,7 @@ def _write(
 
 def _refuse(job: shard_job.Job, manifest: dict[str, Any], limit: float) -> None:
     """Lists the skipped records of all finished shards and raises DataError."""
-    with skipped_records.listing(job.out) as skipped:
+    with _listing(job.out) as skipped:
         for done in filter(None, map(job.done, range(job.count))):
             skipped.add(done.skipped)
     _save(job.out, manifest | {"skipped": skipped.count, "refused": True})
@@ -108,8 +111,8 @@ def _refuse(job: shard_job.Job, manifest: dict[str, Any], limit: float) -> None:
         record_validation.check_count(skipped.count, skipped.last, limit, len(job.source))
     except DataError as error:
         raise DataError(
-            f"{error}. {job.out / skipped_records.NAME} lists them; the same command continues "
-            "where it stopped, and reads them again"
+            f"{error}. {job.out / SKIPPED} lists them; the same command continues where it "
+            "stopped, and reads them again"
         ) from error
 
 
@@ -117,7 +120,7 @@ def _complete(job: shard_job.Job, manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest of all finished shards. Raises OSError if one is missing."""
     whole = _empty(manifest["request"])
     hashes = [np.empty(0, np.uint64)]
-    with skipped_records.listing(job.out) as skipped:
+    with _listing(job.out) as skipped:
         for number in range(job.count):
             done = job.done(number)
             if done is None:
@@ -163,8 +166,8 @@ def _begin(out: AnyPath, request: Mapping[str, Any]) -> dict[str, Any]:
         return _empty(request)
     path = out / shards.MANIFEST
     with parts.parsing(path):
-        before, _, version = (manifest[key] for key in ("request", "captions", "format_version"))
-        before = dict(before)
+        before, version = dict(manifest["request"]), manifest["format_version"]
+        manifest["skipped"] = int(manifest["skipped"])
     shards.check_version(path, version)
     parts.check_request(out, before, request)
     # of an unfinished folder every shard is compared when it is its turn
@@ -179,6 +182,32 @@ def _empty(request: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a folder without shards."""
     new = {"format_version": shards.FORMAT_VERSION, "complete": False, "request": request}
     return new | {"count": 0, "captions": 0, "shards": [], "skipped": 0}
+
+
+class _Skipped:
+    """Writes skipped records.   count: of them.   last: id and reason of one."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file, self.count, self.last = file, 0, ""
+
+    def add(self, skipped: Iterable[tuple[int, str, str]]) -> None:
+        """skipped: (index, id, reason) of records."""
+        for _, name, reason in skipped:
+            self.count += 1
+            self.last = f"{name}: {reason}"
+            self._file.write(json.dumps({"id": name, "reason": reason}) + "\n")
+
+
+@contextmanager
+def _listing(out: AnyPath) -> Iterator[_Skipped]:
+    """Collects the skipped records of a folder in order, and writes SKIPPED if there are any."""
+    with any_path.drafts([out / SKIPPED]) as (draft,):
+        with draft.open("w", encoding="utf-8") as file:
+            yield (skipped := _Skipped(file))
+        if skipped.count:
+            any_path.put(draft, out / SKIPPED)
+        else:
+            (out / SKIPPED).unlink(missing_ok=True)
 
 
 def _save(out: AnyPath, manifest: dict[str, Any]) -> None:

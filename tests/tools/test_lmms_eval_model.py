@@ -90,10 +90,10 @@ def test_a_loss_is_the_mean_and_greedy_answers_are_known(adapter):
     np.testing.assert_allclose(
         [loss for loss, _ in found], -adapter.model.score([image], texts)[0], atol=1e-5
     )
-    of_document = SimpleNamespace(
+    document_image = SimpleNamespace(
         args=(question, lambda d: d["target"], lambda d: [d["image"]], 0, "t", "test")
     )
-    assert adapter.loglikelihood([of_document])[0][0] == pytest.approx(found[0][0], abs=1e-5)
+    assert adapter.loglikelihood([document_image])[0][0] == pytest.approx(found[0][0], abs=1e-5)
 
 
 def test_what_would_be_answered_wrongly_is_refused(adapter):

@@ -166,8 +166,8 @@ def test_a_table_becomes_a_workdir_of_the_same_results(form, benchmark, table, r
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["case", "scores"])
-            of_one = (row for row in rows if row["benchmark"] == benchmark)
-            writer.writerows([row["case"], json.dumps(row["scores"])] for row in of_one)
+            benchmark_rows = (row for row in rows if row["benchmark"] == benchmark)
+            writer.writerows([row["case"], json.dumps(row["scores"])] for row in benchmark_rows)
     else:  # as a workdir has it
         path = table.parent / f"gpt/evals/{benchmark}/0.scores.jsonl"
     found = imported(path, root, tmp_path / "again", benchmark)
@@ -207,7 +207,7 @@ def turned(rows):
     return [{**row, "captions": row["captions"][::-1]} for row in rows]
 
 
-def of_two_runs(rows):
+def two_runs_rows(rows):
     return [{**row, "run": run} for run in ("a", "b") for row in rows]
 
 
@@ -224,7 +224,7 @@ def without_scores(rows):
         (too_few, "case 'add_att_000000_000000000000.jpg' has 1 images and 2 texts, so 2 scores"),
         (not_finite, "scores are finite numbers; case 'add_att_000000_"),
         (turned, "has the captions ['A cat sits on its legs add_att.', "),
-        (of_two_runs, "has rows of the runs a, b: choose one with --run"),
+        (two_runs_rows, "has rows of the runs a, b: choose one with --run"),
         (without_scores, "a row has case (or id) and scores; row 1 has case, score"),
     ],
 )
@@ -242,7 +242,7 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(
 
 
 def test_one_of_several_runs_is_chosen_and_options_are_given(table, root, tmp_path):
-    rows = of_two_runs(parquet.read_table(table).to_pylist())
+    rows = two_runs_rows(parquet.read_table(table).to_pylist())
     path = tmp_path / "t.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     options = ("--run", "b", "--option", "tie=half", "--name", "GPT")

@@ -52,7 +52,7 @@ from vlc_jax.input_pipeline.sources import image_list
 from vlc_jax.input_pipeline.stores import any_path, text_file
 from vlc_jax.tools import command
 
-BATCHES = 16  # of a part
+BATCHES = 8  # of a part
 
 
 class Input(NamedTuple):

@@ -114,8 +114,8 @@ def mine(args: argparse.Namespace) -> str:
                 )
             advance(start + len(cosines) - part.start)
     rows = write(out, table, args.column, ids, chosen)
-    of_shard = [indices for name, (indices, _) in chosen.items() if name in ids]
-    few = sum(len(indices) < args.count for indices in of_shard)
+    neighbour_ids = [indices for name, (indices, _) in chosen.items() if name in ids]
+    few = sum(len(indices) < args.count for indices in neighbour_ids)
     damaged = sum(row is None for row in table.rows())
     summary = f"{out}: {rows:,} rows, each with the {args.count} nearest of {len(ids):,} images"
     summary += f"; {few:,} images have fewer" if few else ""

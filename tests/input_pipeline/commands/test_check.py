@@ -224,7 +224,7 @@ def test_parts_and_workers_say_what_one_process_says(photos, capsys, monkeypatch
 def test_the_summary_of_a_part_does_not_grow_with_bad_records():
     texts = [check_parts.Look(Records(n, 2), n, 2)(range(n)) for n in (200, 2000)]
     assert abs(len(texts[0]) - len(texts[1])) < 20
-    found = check_parts.Found.of_json(texts[1])
+    found = check_parts.Found.from_json(texts[1])
     assert (found.report.bad, found.report.first_bad[:3]) == (1000, "r1:")
 
 
@@ -404,13 +404,13 @@ def test_texts_that_no_record_has_are_noticed_before_training():
     report.check_hard_texts(others)
     report.kinds.update(["positives/noun", "negatives/verb"])
     report.check_hard_texts({"positives": HardTexts(1, {"from_record:noun": 1.0})})
-    of_verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
+    verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
     with pytest.raises(
         DataError, match=r"none of the 9 .* for 'from_record:verb'.* are \['noun'\]"
     ):
-        report.check_hard_texts(of_verbs)
+        report.check_hard_texts(verbs)
     report.total = 10
-    for absent in (of_verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
+    for absent in (verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
         report.with_negatives = 0
         with pytest.raises(DataError, match=r"; .* more of them with config.input.preview=N$"):
             report.check_hard_texts(absent)

@@ -309,10 +309,10 @@ def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, kind, monkeypatc
 
 
 def test_the_reason_of_a_failed_pipeline_is_no_line_of_its_trace():
-    of_java = (
+    java_error = (
         "Job aborted:\norg.Lost: task 3\nCaused by: No space left\n\tat Disk.java:9\n\t... 24 more"
     )
-    assert beam_engine.reason(RuntimeError(of_java)) == "Caused by: No space left"
+    assert beam_engine.reason(RuntimeError(java_error)) == "Caused by: No space left"
     assert beam_engine.reason(RuntimeError("  ")) == "RuntimeError('  ')"
 
 

@@ -174,14 +174,14 @@ def test_published_sets_share_as_many_images_as_ids_say(capsys):
     """NegCLIP's validation images are of COCO val2014, some of SugarCrepe's are the same."""
     root = Path(BENCHMARKS)
     table = root / "neg_clip" / "valid_neg_clip.tsv"
-    of_table = {*re.findall(r"COCO_val2014_(\d{12})\.jpg", table.read_text())}
+    in_table = {*re.findall(r"COCO_val2014_(\d{12})\.jpg", table.read_text())}
     shared = set()
     for path in (root / "sugar_crepe").glob("*.json"):
         entries = json.loads(path.read_text()).values()
-        shared |= {entry["filename"].removesuffix(".jpg") for entry in entries} & of_table
+        shared |= {entry["filename"].removesuffix(".jpg") for entry in entries} & in_table
     sets = [str(root / name) for name in ("aro", "sugar_crepe", "vl_checklist_vg")]
     assert leaks.main(["--train", str(table), "--eval", *sets]) == 1
     said = capsys.readouterr().out
-    assert f"training: {len(of_table):,} different images" in said
+    assert f"training: {len(in_table):,} different images" in said
     assert f"{len(shared)} images of training are in an evaluation" in said
     assert re.search(r" 0 of +8,686 .*relation_spatial", said)
