@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
@@ -182,6 +182,15 @@ def parse(
     return options, engine(options.runner, words, flags)
 
 
+def lock(file: IO[Any], place: AnyPath) -> None:
+    """Locks an open file until it is closed. Raises ValueError if another process has locked it."""
+    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise ValueError(f"another process writes to {place}; wait for it or stop it") from error
+
+
 @contextmanager
 def locked(out: AnyPath) -> Iterator[None]:
     """Locks the folder, one in an object store on this machine only. Raises ValueError if another
@@ -193,17 +202,14 @@ def locked(out: AnyPath) -> Iterator[None]:
         with locked(here):
             yield
         return
-    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
-    path = out / f"lock{PARTIAL}"
+    path, is_ours = out / f"lock{PARTIAL}", False
     # no file elsewhere, and no wait for the reader of a pipe
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     with open(path, "a", opener=lambda name, more: os.open(name, flags | more, 0o666)) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The other process may have removed the file between our `open` and our `flock`.
+        lock(file, out)
+        # The other process may have removed the file between our `open` and our `lock`.
+        with contextlib.suppress(FileNotFoundError):
             is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
-        except OSError as error:
-            raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
         if not is_ours:
             raise ValueError(f"another process has just written to {out}; start again")
         yield

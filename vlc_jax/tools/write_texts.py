@@ -14,7 +14,6 @@ a kill the same command continues.
 import argparse
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -31,8 +30,9 @@ import numpy as np
 
 from vlc_jax.devices import runtime
 from vlc_jax.encode import complete
-from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import command_line as commands
+from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.input_pipeline.hard_texts.llm import batch
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import progress
@@ -124,11 +124,8 @@ def open_answers(path: Path, model: str) -> Iterator[tuple[io.RawIOBase, set[str
     path.parent.mkdir(parents=True, exist_ok=True)
     done, end = set(), 0
     with path.open("ab", buffering=0) as file, path.open("rb") as before:
-        try:
-            # the kernel releases it when the process ends, however it ends
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"another process writes to {path}; wait for it or stop it") from error
+        with usage_errors():
+            parts.lock(file, path)
         for row, line in enumerate(before, 1):
             if not line.endswith(b"\n"):
                 # the process was killed in the middle of this write
