@@ -10,7 +10,7 @@ import pytest
 from vlc_jax import main
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line, prepare
-from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.tools import command
 
@@ -68,6 +68,7 @@ def test_what_is_beside_an_output_stays(store):
     ("error", "code"),
     [
         (StageError("full"), 30),
+        (ShardError("cut"), 3),
         (stores.StoreError("away"), 30),
         (ValueError("nothing"), 2),
         (KeyboardInterrupt(), 130),
