@@ -6,7 +6,6 @@ A signal ends them with one line (interrupt.py).
 def main(arguments=None): ...
 """
 
-import fcntl
 import functools
 import re
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import command_line, interrupt
+from vlc_jax.input_pipeline.commands import command_line, interrupt, parts
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
@@ -116,10 +115,7 @@ def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
         return first == name or is_beside
 
     lock = outputs.enter_context((path / f".{name}.lock").open("a"))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ValueError(f"{address} is written by another command on this machine") from error
+    parts.lock(lock, address)
     # left by an earlier call; the store has the valid state
     for old in path.iterdir():
         if is_ours(old.name):

@@ -182,7 +182,7 @@ def parse(
     return options, engine(options.runner, words, flags)
 
 
-def lock(file: IO[Any], place: AnyPath) -> None:
+def lock(file: IO[Any], place: AnyPath | str) -> None:
     """Locks an open file until it is closed. Raises ValueError if another process has locked it."""
     # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
     try:
