@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import real_models  # noqa: E402
 from vlc_jax.errors import usage_errors  # noqa: E402
+from vlc_jax.input_pipeline.commands import vector_file  # noqa: E402
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder  # noqa: E402
 from vlc_jax.setup import command_line  # noqa: E402
 from vlc_jax.tools import command, embed_text  # noqa: E402
@@ -101,12 +102,11 @@ class MiniLM:
 def store() -> str:
     """Runs or resumes the command; returns the summary line."""
     with usage_errors():
-        out = sentence_encoder.new_file(FLAGS.out, "float32")
+        out = vector_file.new_file(FLAGS.out, "float32")
         archive = real_models.minilm()
         encode: Callable[[Sequence[str]], np.ndarray] = MiniLM(archive)
         texts = embed_text.texts_of(command_line.config())
-        identity = sentence_encoder.files_of(archive)
-        layout = sentence_encoder.write(out, texts, encode, identity=identity)
+        layout = vector_file.write(out, texts, encode, identity=sentence_encoder.files_of(archive))
     return f"{out}: vectors of {layout.texts:,} texts, {layout.width} wide"
 
 

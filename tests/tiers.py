@@ -21,7 +21,7 @@ SIBLINGS = {
         "test_sigterm_while_waiting_.*",
         "test_what_comes_first_.*",
     ],
-    "end_to_end/test_text_encoders.py": ["test_the_command_goes_on_with_vectors_.*"],
+    "end_to_end/test_text_encoders.py": ["test_the_command_continues_vectors_.*"],
     "models/test_decode.py": [r".*\[left\]"],
     "input_pipeline/commands/test_prepare_datasets.py": [r"test_a_run_that_is_stopped_.*\[9\]"],
     "models/test_captioner.py": [

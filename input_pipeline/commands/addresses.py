@@ -6,7 +6,6 @@ A signal ends them with one line (interrupt.py).
 def main(arguments=None): ...
 """
 
-import fcntl
 import functools
 import re
 import sys
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import command_line, interrupt
-from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.commands import command_line, interrupt, parts
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
@@ -29,9 +27,7 @@ _PUSH = "--push"  # a repository to write to
 _OUT = "--out"
 
 
-def allowed(
-    main: Callable[[Sequence[str]], Any], stay_with: str | None = None
-) -> Callable[..., Any]:
+def allowed(main: Callable[[list[str]], Any], stay_with: str | None = None) -> Callable[..., Any]:
     """Decorator of `main(arguments)`: replaces URLs among the arguments by local paths.
 
     stay_with: a flag with which they stay: the command reads and writes them in place.
@@ -63,21 +59,26 @@ def allowed(
         end = words.index("--") if "--" in words else len(words)
         stays = any(word.partition("=")[0] == stay_with for word in words[:end])
         if stays or not any(map(_WORD.fullmatch, words[:end])):
-            return main(arguments)
-        try:
+            return main(words)
+
+        def with_files(_: None) -> Any:
             with ExitStack() as outputs:
                 here = [_local(words, index, outputs) for index in range(end)]
                 return main([*here, *words[end:]])
-        except (ValueError, StageError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            number = getattr(error, "errno", 0)
-            is_disk = isinstance(error, StageError) or number in command_line.DISK_ERRORS
-            return 30 if is_disk else 2
+
+        try:
+            return command_line.exit_code(with_files, None)
         except KeyboardInterrupt:
             print("interrupted; the same command continues", file=sys.stderr)
             return 130
 
     return wrapped
+
+
+def command(run: Callable[[list[str]], int]) -> Callable[..., int]:
+    """The function `main` of a command: `run(words)` returns its exit code, or raises an error with
+    one (`command_line.exit_code`)."""
+    return allowed(functools.partial(command_line.exit_code, run))
 
 
 def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
@@ -114,10 +115,7 @@ def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
         return first == name or is_beside
 
     lock = outputs.enter_context((path / f".{name}.lock").open("a"))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ValueError(f"{address} is written by another command on this machine") from error
+    parts.lock(lock, address)
     # left by an earlier call; the store has the valid state
     for old in path.iterdir():
         if is_ours(old.name):

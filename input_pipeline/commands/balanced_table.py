@@ -21,7 +21,6 @@ from vlc_jax.input_pipeline.commands import candidates_of, parts
 from vlc_jax.input_pipeline.commands.candidates_of import CandidatesOf, Texts
 from vlc_jax.input_pipeline.hard_texts import balance
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
-from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import any_path, progress
 
 # Of the image in tables; COCO's rows, and rows without such a column, are images.
@@ -186,9 +185,9 @@ def _saved(counts: Mapping[str, Any], fitted: Mapping[str, Fitted]) -> bytes:
     """Arrays of the filters, and the rest in JSON: a file in a folder of parts runs no code."""
     arrays, facts = dict[str, np.ndarray](), dict[str, Any]()
     for name, each in fitted.items():
-        rest, of_kind = each.filter.saved()
+        rest, kind_arrays = each.filter.saved()
         facts[name] = [each.choice, rest]
-        arrays |= {f"{name}/{number}": array for number, array in enumerate(of_kind)}
+        arrays |= {f"{name}/{number}": array for number, array in enumerate(kind_arrays)}
     text = np.frombuffer(json.dumps([counts, facts]).encode(), np.uint8)
     return safetensors.numpy.save({"facts": text, **arrays})
 
@@ -234,11 +233,8 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
     request = {"table": fit.table.digest, "rows": total, "sample": fit.size}
     request |= {"balance": fit.target, **fit.candidates.request}
     made = _made(out)
-    if made is not None and made["request"] != json.loads(json.dumps(request)):
-        raise ValueError(
-            f"{_beside(out)} is of other captions, kinds, options, seed, --sample or --balance; "
-            "remove it and its table, or name another --out"
-        )
+    if made is not None:
+        parts.check_request(_beside(out), made["request"], request)
     folder = parts.beside(out)
     fitted = parts.Parts(fit, folder / "filter", 1, 1, request)
     judged = -(-JUDGED // -(-total // size))
@@ -247,18 +243,17 @@ def write(fit: Fit, out: Path, engine: parts.Engine | None, size: int = BLOCK) -
     if made is not None and out.exists():
         _remove(folder)
         return made["counts"]
-    _run(fitted, engine)
-    with progress.bar("balancing", total) as advance:
-        _run(work, engine, advance)
+    parts.run(fitted, "fitting", engine)
+    parts.run(work, "balancing", engine)
     counts: dict[str, Any] = {}
     with stores.replacing(out) as file, parts.parsing(folder):
         for content in parts.contents(work):
             head, _, rows = content.partition(b"\n")
             candidates_of.add(counts, stores.parse_json(head))
             file.write(rows.decode())
-        for name, of_sample in fitted_of(fitted)[0].items():
-            of_kind = counts["kinds"][name]
-            of_kind |= of_sample | _outside(of_kind.pop("judged"), fit.candidates.seed)
+        for name, sample_counts in fitted_of(fitted)[0].items():
+            kind_counts = counts["kinds"][name]
+            kind_counts |= sample_counts | _outside(kind_counts.pop("judged"), fit.candidates.seed)
         # before OUT: without it OUT would be a file that this command did not write
         with stores.replacing(_beside(out)) as beside:
             json.dump({"request": request, "counts": counts}, beside, indent=1)
@@ -285,15 +280,15 @@ def _line(name: str, count: Mapping[str, Any], target: float) -> str:
     share = 100 * count["kept"] / max(1, count["pairs"])
     line = f"  {name}: keeps {count['kept']:,} of {count['pairs']:,} ({share:.1f} %)"
     line += f", {count['others']:,} of them another candidate" if count["others"] else ""
-    of_sample = " of the sample" if count["sample"] < count["pairs"] else ""
+    where = " of the sample" if count["sample"] < count["pairs"] else ""
     if count["sample"] < balance.FEW:
-        pairs = f"fewer than {balance.FEW} pairs{of_sample}"
+        pairs = f"fewer than {balance.FEW} pairs{where}"
         return f"{line}; WARNING: {pairs} are not judged, none is kept"
     if not count["sample_kept"]:
-        line += f"; WARNING: fewer than {balance.FEW}{of_sample} would be left, none is kept"
+        line += f"; WARNING: fewer than {balance.FEW}{where} would be left, none is kept"
     line += f"; blind {100 * count['before']:.1f}"
     line += f" -> {100 * count['after']:.1f}" if count["sample_kept"] else ""
-    line += f" %{of_sample}"
+    line += f" %{where}"
     if count["outside"]:
         line += f", {100 * count['blind_outside']:.1f} % of {count['outside']:,} others"
     line += " (chance 50)"
@@ -320,31 +315,13 @@ def _made(out: Path) -> dict[str, Any] | None:
     """Request and counts of a table of this command; None for any other file."""
     try:
         made = any_path.read_json(_beside(out))
-        return {"request": made["request"], "counts": made["counts"]}
+        return {"request": dict(made["request"]), "counts": made["counts"]}
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def _beside(out: Path) -> Path:
     return out.with_name(f"{out.name}.json")
-
-
-def _run(
-    work: parts.Parts, engine: parts.Engine | None, advance: parts.Advance = lambda done: None
-) -> None:
-    """Writes all parts; raises the DataError of one at once, as the others may take days."""
-    errors: list[str] = []
-
-    def until_damaged(work: parts.Work, report: parts.Report, advance: parts.Advance) -> None:
-        def is_whole(head: Mapping[str, Any]) -> bool:
-            errors.extend(filter(None, [head["error"]]))
-            return not errors and report(head)
-
-        (engine or parts.in_this_process)(work, is_whole, advance)
-
-    parts.run(work, until_damaged, advance)
-    if errors:
-        raise DataError(errors[0])
 
 
 def _lines(
@@ -354,8 +331,8 @@ def _lines(
     for index, (caption, row) in enumerate(zip(captions.texts, captions.rows, strict=True)):
         line = {**row, "caption": caption}
         for side in sides:
-            of_side = [name for name, texts in made.items() if texts.side == side]
-            kinds = [name for name in of_side if index in chosen[name]]
+            names = [name for name, texts in made.items() if texts.side == side]
+            kinds = [name for name in names if index in chosen[name]]
             line[side] = [chosen[name][index] for name in kinds]
             line[f"{side.removesuffix('s')}_kinds"] = kinds
         yield json.dumps(line, ensure_ascii=False) + "\n"

@@ -108,27 +108,8 @@ def _unread(absent: Sequence[Path]) -> str:
     return "not there" if absent else "cannot be read"
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    parser = command_line.parser("benchmarks", __doc__)
-    parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
-    parser.add_argument("--sets", nargs="+", metavar="SET", help="sets to list; default: all")
-    parser.add_argument(
-        "--train", help="table of training, whose images are looked for in the sets"
-    )
-    parser.add_argument(
-        "--tagger", default="spacy:en_core_web_sm", help="parts of speech of the order sets"
-    )
-    parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
-    parser.add_argument("--nulls", action="store_true", help="scores without the images")
-    parser.add_argument("--out", type=Path, metavar="X.csv", help="table of --nulls")
-    parser.add_argument("--features", type=Path, metavar="X.npy", help="image features for --nulls")
-    parser.add_argument("--yes", action="store_true", help="download without a question")
-    return command_line.exit_code(_run, parser.parse_args(arguments))
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run(words: list[str]) -> int:
+    options = _parser().parse_args(words)
     root = Path(options.root)
     names = _names(options.sets) if any(options.sets or ()) else list(PUBLISHED)
     if options.fetch and options.fetch != ["all"]:
@@ -170,7 +151,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         raise ValueError(f"--out {options.out} is a folder; name a file")
     if options.out and not options.out.parent.is_dir():
         raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}; make it")
-    rows, of_images, lines, refused = [], [], [], []
+    rows, image_rows, lines, refused = [], [], [], []
     features = _features(options.features) if options.features else None
     for name in names:
         try:
@@ -182,29 +163,29 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         except Exception as error:
             lines.append(f"{name}: {_unread(())}: {_failure(error)}")
             continue
-        of_texts = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+        text_rows = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
         lines += [f"{name}: {note}" for note in benchmark.notes]
         lines += (
-            [] if of_texts else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
+            [] if text_rows else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
         )
-        if of_texts and all(len(case.captions) == 1 for case in benchmark.cases):
+        if text_rows and all(len(case.captions) == 1 for case in benchmark.cases):
             lines.append(f"{name}: the options are images, on which text alone is at chance")
-        if of_texts and nulls.gives_away(benchmark.cases):
+        if text_rows and nulls.gives_away(benchmark.cases):
             lines.append(f"{name}: its subsets tell the correct caption: nulls of all cases")
-        rows += of_texts
+        rows += text_rows
         try:
-            of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []
+            image_rows += [image_nulls.of_benchmark(benchmark, features)] if features else []
         except DataError as error:
             refused.append(error)
-    if rows or of_images:
-        null_table.print_nulls(rows, of_images)
-    for line in (*lines, *map(str, refused if of_images else refused[1:])):
+    if rows or image_rows:
+        null_table.print_nulls(rows, image_rows)
+    for line in (*lines, *map(str, refused if image_rows else refused[1:])):
         print(_line(line))
     if options.out and rows:
         nulls.write(options.out, rows)
     elif options.out:
         print(f"{options.out} is not written: there are no nulls")
-    if refused and not of_images:
+    if refused and not image_rows:
         raise refused[0]
     return 0 if rows else 1
 
@@ -326,6 +307,24 @@ def _identity(path: Path, is_genome: bool) -> str:
         return f"vg:{int(path.stem)}"
     return image_identity(str(path))
 
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_line.parser("benchmarks", __doc__)
+    parser.add_argument("--root", required=True, help="folder of all sets, ROOT")
+    parser.add_argument("--sets", nargs="+", metavar="SET", help="sets to list; default: all")
+    text = "table of training, whose images are looked for in the sets"
+    parser.add_argument("--train", help=text)
+    text = "parts of speech of the order sets"
+    parser.add_argument("--tagger", default="spacy:en_core_web_sm", help=text)
+    parser.add_argument("--fetch", nargs="+", metavar="SET", help="sets to download; or all")
+    parser.add_argument("--nulls", action="store_true", help="scores without the images")
+    parser.add_argument("--out", type=Path, metavar="X.csv", help="table of --nulls")
+    parser.add_argument("--features", type=Path, metavar="X.npy", help="image features for --nulls")
+    parser.add_argument("--yes", action="store_true", help="download without a question")
+    return parser
+
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

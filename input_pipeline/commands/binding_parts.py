@@ -82,7 +82,7 @@ class Count:
         return bindings.make_tagger(self.tagger)
 
 
-def of_part(content: bytes) -> tuple[int, np.ndarray]:
+def read_part(content: bytes) -> tuple[int, np.ndarray]:
     """Number of captions and counts of a part."""
     values = np.frombuffer(content, "<i8")
     return int(values[0]), values[1:].reshape(2, -1)
@@ -103,7 +103,7 @@ def merge(contents: Iterable[bytes], size: int, folder: Path, out: Path) -> int:
         path.write_bytes(b"")
     captions = 0
     for content in contents:
-        number, counts = of_part(content)
+        number, counts = read_part(content)
         captions += number
         edges = [0, *np.searchsorted(counts[0], starts).tolist(), counts.shape[1]]
         for path, first, last in zip(paths, edges[:-1], edges[1:], strict=True):

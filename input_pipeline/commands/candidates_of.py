@@ -121,14 +121,14 @@ def described(counts: Mapping[str, Any], blind: Mapping[str, str]) -> list[str]:
             f"  WARNING: only {counts['different']:,} of the captions are different: others are in "
             "several images, so the classifier knows them by heart and blind is too high"
         )
-    for name, of_kind in counts["kinds"].items():
-        line = f"  {name}: {of_kind['texts']:,} have a text"
-        if of_kind["texts"] < FEW * captions:
+    for name, kind_counts in counts["kinds"].items():
+        line = f"  {name}: {kind_counts['texts']:,} have a text"
+        if kind_counts["texts"] < FEW * captions:
             line += "; WARNING: most have none, and take no part in the loss"
-        if of_kind["same"]:
-            line += f"; WARNING: {of_kind['same']:,} are the caption itself"
+        if kind_counts["same"]:
+            line += f"; WARNING: {kind_counts['same']:,} are the caption itself"
         line += f"; {blind[name]}" if blind.get(name) else ""
-        if new := collections.Counter(of_kind["new"]):
+        if new := collections.Counter(kind_counts["new"]):
             most_common = ", ".join(word for word, _ in new.most_common(NEW_WORDS))
             line += f"; new words: {len(new):,}, such as {most_common}"
         lines.append(line)

@@ -72,8 +72,8 @@ def _hard_texts(
         kinds = getattr(record, f"{side.removesuffix('s')}_kinds")
         for number, text in enumerate(texts[first][:MAX_TEXTS] if texts else ()):
             yield side, kinds[first][number] if kinds else STORED, text
-        for name, (of_side, generator) in generators.items():
-            if of_side == side:
+        for name, (generator_side, generator) in generators.items():
+            if generator_side == side:
                 key, scene = f"{record.id}/{side}/{name}", record.meta.get("scene")
                 text = sampling.one_text(generator, record.captions[first], key, scene=scene)
                 yield side, name, text
@@ -113,12 +113,6 @@ def draw_samples(samples: Sequence[tuple[str, np.ndarray, Sequence[Line]]], path
         # matplotlib warns once per letter that its font lacks and draws a box
         warnings.simplefilter("ignore")
         sheet.savefig(path, dpi=110, bbox_inches="tight")
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
 
 
 def _run(words: list[str]) -> int:
@@ -183,11 +177,11 @@ def blind_table(
     for name, (side, _) in generators.items():
         pairs.setdefault((side, name), {})
     lines = []
-    for (side, name), of_kind in pairs.items():
-        if blind := balance.described([*of_kind.values()], [*of_kind]):
-            lines.append(f"  {name} ({side}): {blind}, {len(of_kind):,} pairs")
+    for (side, name), kind_pairs in pairs.items():
+        if blind := balance.described([*kind_pairs.values()], [*kind_pairs]):
+            lines.append(f"  {name} ({side}): {blind}, {len(kind_pairs):,} pairs")
         elif name in generators:
-            lines.append(f"  {name} ({side}): {len(of_kind)} pairs, too few to measure blind")
+            lines.append(f"  {name} ({side}): {len(kind_pairs)} pairs, too few to measure blind")
     return "\n".join(["hard texts:", *lines]) if lines else ""
 
 
@@ -233,60 +227,41 @@ def _open_prepared(path: Path, options: argparse.Namespace, engine: parts.Engine
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("check", __doc__)
-    parser.add_argument(
-        "path",
-        help="a JSONL, TSV, CSV or JSON table, COCO captions JSON, or a folder that "
-        "vlc_jax.input_pipeline.commands.prepare wrote",
+    add = parser.add_argument
+    text = (
+        "a JSONL, TSV, CSV or JSON table, COCO captions JSON, or a folder that vlc-jax prepare "
+        "wrote"
     )
-    parser.add_argument(
-        "--image-folder", help="where image names start; default: the table's folder"
+    add("path", help=text)
+    add("--image-folder", help="where image names start; default: the table's folder")
+    add("--image-column", help="default: image")
+    add("--caption-column", help="default: caption")
+    text = (
+        "any other option of the source `records`, e.g. split_column=split; holdout, the share of "
+        f"the images for validation, defaults to {HOLDOUT}"
     )
-    parser.add_argument("--image-column", help="default: image")
-    parser.add_argument("--caption-column", help="default: caption")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other option of the source `records`, e.g. split_column=split; holdout, the "
-        f"share of the images for validation, defaults to {HOLDOUT}",
-    )
-    parser.add_argument(
-        "--count", type=command_line.positive, help="look at the first COUNT records; default: all"
-    )
-    parser.add_argument(
-        "--picture",
-        metavar="PNG",
-        help="write four decoded samples to this file, with their captions and hard texts",
-    )
-    parser.add_argument(
-        "--kinds",
-        type=command_line.names,
-        action="extend",
-        default=[],
-        help="hard text generators, joined by commas",
-    )
-    parser.add_argument(
-        "--generator-options", default="{}", metavar="JSON", help="{GENERATOR: {OPTION: VALUE}}"
-    )
-    parser.add_argument(
-        "--words", metavar="TXT", help="write the words of the captions, for tokenizer `words`"
-    )
-    parser.add_argument(
-        "--min-count", type=int, default=1, help="rarest word to write, in occurrences; default: 1"
-    )
-    parser.add_argument(
-        "--phrases",
-        nargs="?",
-        const=",".join(word_tables.LEFT_RIGHT),
-        metavar="PHRASES",
-        help="count captions with these phrases, joined by commas; default: left/right phrases",
-    )
-    parser.add_argument("--max-bad-share", type=float, default=0.01, help="default: 0.01")
-    parser.add_argument("--threads", type=command_line.positive, help="of every process")
+    add("--option", **command_line.PAIRS, help=text)
+    text = "look at the first COUNT records; default: all"
+    add("--count", type=command_line.positive, help=text)
+    text = "write four decoded samples to this file, with their captions and hard texts"
+    add("--picture", metavar="PNG", help=text)
+    add("--kinds", **command_line.NAMES, help="hard text generators, joined by commas")
+    text = "{GENERATOR: {OPTION: VALUE}}"
+    add("--generator-options", default="{}", metavar="JSON", help=text)
+    text = "write the words of the captions, for tokenizer `words`"
+    add("--words", metavar="TXT", help=text)
+    text = "rarest word to write, in occurrences; default: 1"
+    add("--min-count", type=int, default=1, help=text)
+    text = "count captions with these phrases, joined by commas; default: left/right phrases"
+    usual = ",".join(word_tables.LEFT_RIGHT)
+    add("--phrases", nargs="?", const=usual, metavar="PHRASES", help=text)
+    add("--max-bad-share", type=float, default=0.01, help="default: 0.01")
+    add("--threads", type=command_line.positive, help="of every process")
     parts.add_arguments(parser)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

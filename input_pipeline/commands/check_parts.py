@@ -19,7 +19,6 @@ from vlc_jax.input_pipeline.hard_texts import edit
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.sources import shards
-from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.input_pipeline.tokenizers import word_level
 
 # least shards that a part compares
@@ -50,7 +49,7 @@ class Found:
         return json.dumps(vars(self) | {"report": self.report.to_json()}).encode()
 
     @classmethod
-    def of_json(cls, content: bytes) -> "Found":
+    def from_json(cls, content: bytes) -> "Found":
         values = stores.parse_json(content)
         report = inspection.Report.of_json(values["report"])
         counts = {name: collections.Counter(values[name]) for name in ("phrases", "words")}
@@ -88,11 +87,10 @@ def look(
     request = {"source": function.source.fingerprint, "phrases": function.phrases}
     request |= {"words": function.counts_words}
     work = parts.Parts(function, out / "records", function.number, size, request)
-    with progress.bar("checking", function.number) as advance:
-        parts.run(work, engine, advance)
+    parts.run(work, "checking", engine)
     # of no records, in case there are none
     with parts.parsing(work.out):
-        results = map(Found.of_json, parts.contents(work))
+        results = map(Found.from_json, parts.contents(work))
         result = functools.reduce(Found.merged, results, function.found(range(0)))
     # the next check looks again: files may have changed
     parts.remove(work.out)
@@ -107,8 +105,7 @@ def compare_shards(
     request = {"shards": table.content}
     damaged, size = _Damaged(folder.absolute(), table), parts.even_size(len(table), _SHARDS)
     work = parts.Parts(damaged, out / "sha256", len(table), size, request)
-    with progress.bar("comparing shards", len(table)) as advance:
-        parts.run(work, engine, advance)
+    parts.run(work, "comparing shards", engine)
     wrong = dict[str, str]()
     with parts.parsing(work.out):
         for content in parts.contents(work):

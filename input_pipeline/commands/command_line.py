@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import errno
 import json
 import os
 import select
@@ -10,10 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vlc_jax.input_pipeline.record import DataError
+from vlc_jax import errors
 
-# A full or broken disk: exit code 30, a supervisor may start the command again.
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # Nobody reads the output: 128 + SIGPIPE, the code of other programs.
 UNREAD = 141
 
@@ -69,27 +66,32 @@ def flush() -> None:
             sys.exit(UNREAD)
 
 
-def exit_code(run: Callable[[Any], int], request: Any, hide: Callable[[str], str] = str) -> int:
-    """The exit code of `run(request)`: 3 for a DataError, 2 for a wrong request, 30 for a full or
-    broken disk or a lost server, each printed in one line; 141, without a line, where the reader of
-    the output has left (`| head`).
+def exit_code(
+    run: Callable[[Any], int],
+    request: Any,
+    wrong: tuple[type[Exception], ...] = (ValueError, OSError),
+    title: Callable[[Exception], str] = lambda error: "error",
+) -> int:
+    """The exit code of `run(request)`: that of an error with one (`errors.exit_code`), 30 for a
+    lost server, 2 for `wrong` requests, each printed in one line; 141, without a line, where the
+    reader of the output has left (`| head`). Raises other errors.
 
-    hide: removes secrets from a message.
+    title: beginning of the line.
     """
     try:
         return run(request)
-    except ConnectionError as error:
+    except Exception as error:
         if isinstance(error, BrokenPipeError) and has_reader_left():
             return UNREAD
-        message, code = f"{error}; the same command continues", 30
-    except DataError as error:
-        message, code = str(error), 3
-    except (ValueError, OSError) as error:
-        message, code = str(error), 2
-        if getattr(error, "errno", None) in DISK_ERRORS:
-            code = 30
-    print(f"error: {hide(message)}", file=sys.stderr)
-    return code
+        code, message = errors.exit_code(error), str(error)
+        if isinstance(error, ConnectionError):
+            code, message = errors.ExitCode.INFRASTRUCTURE, f"{error}; the same command continues"
+        elif code is None and isinstance(error, wrong):
+            code = errors.ExitCode.USAGE
+        if code is None:
+            raise
+        print(f"{title(error)}: {message}", file=sys.stderr)
+        return int(code)
 
 
 def has_reader_left() -> bool:
@@ -168,3 +170,6 @@ def number(
 
 
 positive = number(int, 1)
+# of options that may be repeated: names joined by commas, and NAME=VALUE for `parse_options`
+NAMES: dict[str, Any] = {"type": names, "action": "extend", "default": []}
+PAIRS: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}

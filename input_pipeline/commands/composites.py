@@ -69,13 +69,8 @@ class Combination(NamedTuple):
     words: tuple[str, ...]
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return command_line.exit_code(_run, _parser().parse_args(arguments))
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run(words: list[str]) -> int:
+    options = _parser().parse_args(words)
     if (options.objects is None) == (options.instances is None):
         raise ValueError("name --objects FOLDER or --instances JSON")
     if options.instances is not None:
@@ -300,6 +295,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=command_line.number(int, 0), default=0)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

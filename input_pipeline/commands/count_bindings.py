@@ -14,7 +14,6 @@ is full, or a worker is lost (the same command continues).
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +22,6 @@ from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, binding_parts, command_line, parts
 from vlc_jax.input_pipeline.hard_texts import bindings
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores import progress
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
 
 
 def _run(words: list[str]) -> int:
@@ -44,8 +36,7 @@ def _run(words: list[str]) -> int:
         request = {"captions": captions.digest, "by": by}
         count = binding_parts.Count(captions, options.tagger)
         work = parts.Parts(count, folder, len(captions), size, request)
-        with progress.bar("counting", len(captions)) as advance:
-            parts.run(work, engine, advance)
+        parts.run(work, "counting", engine)
         sizes = (work.path(number).stat().st_size for number in range(work.count))
         partial = out.with_name(f"{out.name}{parts.PARTIAL}")
         with parts.parsing(folder):
@@ -74,6 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parts.add_arguments(parser)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

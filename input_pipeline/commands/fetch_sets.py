@@ -117,9 +117,9 @@ def confirm(root: Path, parts: Sequence[Part], is_agreed: bool) -> bool:
     there to ask.
     """
     for source in dict.fromkeys(part.source for part in parts):
-        of_source = [part for part in parts if part.source == source]
-        size = sum(part.size for part in of_source)
-        count = f"{len(of_source):,} files, " if len(of_source) > 1 else ""
+        source_parts = [part for part in parts if part.source == source]
+        size = sum(part.size for part in source_parts)
+        count = f"{len(source_parts):,} files, " if len(source_parts) > 1 else ""
         print(f"{source.to}: {count}{_bytes(size)} from {source.url}")
     total = sum(part.size for part in parts)
     unpacked = sum(part.size for part in parts if part.source.is_archive)

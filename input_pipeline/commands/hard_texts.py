@@ -40,12 +40,6 @@ from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 COUNT = 1000  # captions read by default; with --balance all
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
-
-
 def _run(words: list[str]) -> int:
     options, engine = parts.parse(_parser(), words)
     _check(options, engine)
@@ -130,37 +124,30 @@ def _has_mode(name: str) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("hard_texts", __doc__)
-    parser.add_argument("--table", required=True, help="JSONL, TSV, CSV, COCO captions JSON, .txt")
-    parser.add_argument(
-        "--kinds",
-        type=command_line.names,
-        action="extend",
-        required=True,
-        help="generators (docs/texts.md), joined by commas",
-    )
-    parser.add_argument("--column", default="caption", help="of a table; default: caption")
-    parser.add_argument("--mode", choices=("clean", "authors"), default="clean")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KIND=JSON",
-        help='options of a generator, such as negclip=\'{"tagger": "spacy:en_core_web_sm"}\'',
-    )
-    parser.add_argument("--show", type=command_line.positive, default=20, help="captions printed")
-    count = f"captions read; default: {COUNT:,}, with --balance all"
-    parser.add_argument("--count", type=command_line.positive, help=count)
-    share = "largest separability of the texts that are kept, above .5 and below 1"
-    parser.add_argument("--balance", type=float, metavar="SHARE", help=share)
-    candidates = "texts per caption and kind from which --balance chooses one; default: 1"
-    parser.add_argument("--candidates", type=command_line.positive, default=1, help=candidates)
-    parser.add_argument("--out", metavar="JSONL", help="table of the texts that are kept")
-    sample = f"rows that the filter is fitted on, at most; default: {balanced_table.SAMPLE:,}"
-    parser.add_argument("--sample", type=command_line.positive, metavar="ROWS", help=sample)
-    parser.add_argument("--seed", type=int, default=0)
+    add, positive = parser.add_argument, command_line.positive
+    add("--table", required=True, help="JSONL, TSV, CSV, COCO captions JSON, .txt")
+    text = "generators (docs/texts.md), joined by commas"
+    add("--kinds", **command_line.NAMES, required=True, help=text)
+    add("--column", default="caption", help="of a table; default: caption")
+    add("--mode", choices=("clean", "authors"), default="clean")
+    text = 'options of a generator, such as negclip=\'{"tagger": "spacy:en_core_web_sm"}\''
+    add("--option", **command_line.PAIRS | {"metavar": "KIND=JSON"}, help=text)
+    add("--show", type=positive, default=20, help="captions printed")
+    text = f"captions read; default: {COUNT:,}, with --balance all"
+    add("--count", type=positive, help=text)
+    text = "largest separability of the texts that are kept, above .5 and below 1"
+    add("--balance", type=float, metavar="SHARE", help=text)
+    text = "texts per caption and kind from which --balance chooses one; default: 1"
+    add("--candidates", type=positive, default=1, help=text)
+    add("--out", metavar="JSONL", help="table of the texts that are kept")
+    text = f"rows that the filter is fitted on, at most; default: {balanced_table.SAMPLE:,}"
+    add("--sample", type=positive, metavar="ROWS", help=text)
+    add("--seed", type=int, default=0)
     parts.add_runner(parser)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -115,18 +115,18 @@ class Identities:
 def compare(
     train: Iterable[str],
     sets: Mapping[str, Iterable[str]],
-    of_train: Identities,
-    of_sets: Identities,
+    train_identities: Identities,
+    set_identities: Identities,
 ) -> list[Overlap]:
     """Overlaps of sets of image names with the image names of training."""
-    in_training = {same: name for name in train for same in of_train(name)}
+    in_training = {same: name for name in train for same in train_identities(name)}
     overlaps = []
     for title, names in sets.items():
         # an image may have many captions, and each is a row
         different = {image_identity(name): name for name in names}
         shared = {}
         for name in different.values():
-            keys = of_sets(name)
+            keys = set_identities(name)
             train_name = next((in_training[key] for key in keys if key in in_training), None)
             if train_name is not None:
                 shared[train_name] = name
@@ -143,12 +143,6 @@ def read_coco_of(path: Path) -> dict[int, int]:
         raise DataError(f"{path} is not Visual Genome's image_data.json: {error!r}") from error
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
-
-
 def _run(words: list[str]) -> int:
     options, engine = parts.parse(_parser(), words)
     if options.pixels:
@@ -160,18 +154,20 @@ def _run(words: list[str]) -> int:
     if not options.eval:
         raise ValueError("name annotations of evaluations in --eval, or compare --pixels")
     coco_of = read_coco_of(Path(options.vg_image_data)) if options.vg_image_data else {}
-    of_train, of_sets = (
+    train_identities, set_identities = (
         Identities(coco_of, Path(folder) if folder else None)
         for folder in (options.train_images, options.eval_images)
     )
     train = _training(options.train, options.train_split)
-    overlaps = compare(train, _evaluations(options.eval, options.train), of_train, of_sets)
+    overlaps = compare(
+        train, _evaluations(options.eval, options.train), train_identities, set_identities
+    )
     print(f"training: {len({image_identity(name) for name in train}):,} different images")
     for overlap in overlaps:
         print(f"{len(overlap.shared):>7,} of {len(overlap.identities):>7,}  {overlap.name}")
         for train_name, eval_name in [*overlap.shared.items()][:_MAX_PRINTED]:
             print(f"{'':>20}{eval_name} is {train_name} of training")
-    for title, identities in (("training", of_train), ("evaluations", of_sets)):
+    for title, identities in (("training", train_identities), ("evaluations", set_identities)):
         if identities.missing:
             print(f"{identities.missing:,} images of {title} were not found, only named")
     if not coco_of and any(
@@ -231,36 +227,28 @@ def _evaluations(paths: Sequence[str], train: Sequence[str]) -> dict[str, list[s
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("leaks", __doc__)
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--eval", nargs="+", metavar="FILE_OR_FOLDER")
-    parser.add_argument(
-        "--train-split", default="train+restval", help="of Karpathy's; default: train+restval"
-    )
-    parser.add_argument(
-        "--write", metavar="TXT", help="the shared images, for the option `exclude`"
-    )
-    parser.add_argument(
-        "--vg-image-data", metavar="JSON", help="image_data.json: which of its images are COCO's"
-    )
+    add = parser.add_argument
+    add("--train", nargs="+", required=True, metavar="FILE")
+    add("--eval", nargs="+", metavar="FILE_OR_FOLDER")
+    add("--train-split", default="train+restval", help="of Karpathy's; default: train+restval")
+    add("--write", metavar="TXT", help="the shared images, for the option `exclude`")
+    text = "image_data.json: which of its images are COCO's"
+    add("--vg-image-data", metavar="JSON", help=text)
+    text = "compares the bytes of the files, too; with --pixels: of the images of a table"
     for side in ("train", "eval"):
-        parser.add_argument(
-            f"--{side}-images",
-            metavar="FOLDER",
-            help="compares the bytes of the files, too; with --pixels: of the images of a table",
-        )
-    parser.add_argument("--pixels", action="store_true", help="compares pixels, not names")
-    parser.add_argument("--root", metavar="DIR", help="folder of published sets, for --pixels")
-    parser.add_argument("--sets", nargs="+", metavar="SET", help="of --root; default: all")
-    parser.add_argument(
-        "--distance",
-        type=command_line.number(int, 0, perceptual_hash.MOST),
-        metavar="BITS",
-        help=f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}",
-    )
-    parser.add_argument("--threads", type=command_line.positive, help="of every process")
+        add(f"--{side}-images", metavar="FOLDER", help=text)
+    add("--pixels", action="store_true", help="compares pixels, not names")
+    add("--root", metavar="DIR", help="folder of published sets, for --pixels")
+    add("--sets", nargs="+", metavar="SET", help="of --root; default: all")
+    text = f"of --pixels, at most {perceptual_hash.MOST}; default: {near_leaks.DISTANCE}"
+    bits = command_line.number(int, 0, perceptual_hash.MOST)
+    add("--distance", type=bits, metavar="BITS", help=text)
+    add("--threads", type=command_line.positive, help="of every process")
     parts.add_arguments(parser)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -33,7 +33,6 @@ from vlc_jax.input_pipeline.record import (
 )
 from vlc_jax.input_pipeline.sources import image_list, make_source, shards
 from vlc_jax.input_pipeline.sources.image_identity import image_identity
-from vlc_jax.input_pipeline.stores import progress
 
 DISTANCE = 10
 # kinds of a match, the closest first
@@ -59,9 +58,9 @@ def hash_rows(image: _Image, records: Sequence[int], threads: int, mirrored: boo
     def row(index: int) -> np.ndarray:
         words = np.zeros(1 + WORDS * (1 + mirrored), np.uint64)
         try:
-            if (of_record := image(index)) is None:
+            if (encoded := image(index)) is None:
                 return words
-            picture = image_ops.open_rgb(of_record)
+            picture = image_ops.open_rgb(encoded)
         except DataError:
             return words
         digest = hashlib.blake2b(str(picture.size).encode(), digest_size=8)
@@ -172,9 +171,9 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
         threads = parts.threads(options, engine)
         distance = DISTANCE if options.distance is None else options.distance
         request = {"images": _digest("\n".join(map(_stamp, evaluation.images)).encode())}
-        of_images = OfEvaluation(evaluation.images, threads)
+        image_hashes = OfEvaluation(evaluation.images, threads)
         folder = out / f"evaluation-{request['images'][:16]}"
-        work = computed(of_images, folder, len(evaluation.images), request)
+        work = computed(image_hashes, folder, len(evaluation.images), request)
         with parts.parsing(work.out):
             hashes = np.frombuffer(b"".join(parts.contents(work)), np.uint64)
             hashes = hashes.reshape(len(evaluation.images), 1 + 2 * WORDS)
@@ -182,12 +181,12 @@ def run(options: argparse.Namespace, engine: parts.Engine | None) -> int:
         work_of = []
         for number, source in enumerate(sources):
             request = {"source": source.fingerprint}
-            of_training = computed(
+            training_hashes = computed(
                 OfTraining(source, threads), out / f"train-{number}", len(source), request
             )
             request |= {"evaluation": _digest(hashes.tobytes())}
             request |= {"distance": distance}
-            join = Join(source, of_training, hashes, distance)
+            join = Join(source, training_hashes, hashes, distance)
             folder = out / f"matches-{number}-{_digest(json.dumps(request).encode())[:16]}"
             work_of.append(computed(join, folder, len(source), request))
         shared = _print(evaluation, work_of, options.write)
@@ -204,8 +203,7 @@ def _computed(
     options: argparse.Namespace,
 ) -> parts.Parts:
     work = parts.Parts(function, out, total, parts.size_of(options, total), request)
-    with progress.bar(out.name.partition("-")[0], total) as advance:
-        parts.run(work, engine, advance)
+    parts.run(work, out.name.partition("-")[0], engine)
     return work
 
 
@@ -225,8 +223,8 @@ def evaluation_images(options: argparse.Namespace) -> Evaluation:
     images: list[ImageLike] = []
     sets: dict[str, list[int]] = {}
 
-    def add(title: str, of_set: Iterator[ImageLike]) -> None:
-        numbers = dict.fromkeys(_position(image, positions, images) for image in of_set)
+    def add(title: str, set_images: Iterator[ImageLike]) -> None:
+        numbers = dict.fromkeys(_position(image, positions, images) for image in set_images)
         if numbers:
             sets[title] = [*numbers]
 
@@ -303,8 +301,8 @@ def _print(found: Evaluation, works: Sequence[parts.Parts], write: str | None) -
         by_kind = f" ({by_kind})" if by_kind else ""
         lines.append(f"{sum(counts):>7,} of {len(images):>7,}  {title}{by_kind}")
         for image in [each for each in images if each in examples][:_MAX_PRINTED]:
-            kind, of_training = examples[image]
-            what = f"{_name(found.images[image])} is {of_training} of training"
+            kind, training_name = examples[image]
+            what = f"{_name(found.images[image])} is {training_name} of training"
             lines.append(f"{'':>20}{what}, {KINDS[kind]}")
     total = sum(work.total for work in works)
     print(f"training: {total:,} records")

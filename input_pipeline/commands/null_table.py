@@ -7,7 +7,7 @@ from vlc_jax.input_pipeline.benchmarks import image_nulls, nulls
 
 
 def print_nulls(
-    rows: Sequence[nulls.Null], of_images: Sequence[image_nulls.ImageNull] = ()
+    rows: Sequence[nulls.Null], image_rows: Sequence[image_nulls.ImageNull] = ()
 ) -> None:
     """Prints a line per set, subset and metric, in percent, and remarks on the sets."""
     from rich import box, console
@@ -21,7 +21,7 @@ def print_nulls(
         name = f"  {row.subset}" if row.subset else row.benchmark
         table.add_row(name, row.metric, f"{row.cases:,}", *shares)
     console.Console(width=None if sys.stdout.isatty() else 120).print(table)
-    for line in (*remarks(rows), *map(_of_images, of_images)):
+    for line in (*remarks(rows), *map(_of_images, image_rows)):
         print(line)
 
 

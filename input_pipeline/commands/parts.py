@@ -6,7 +6,7 @@ again, whoever wrote it: this process or workers of Apache Beam (`beam_engine`).
 
   options, engine = parts.parse(parser, words)
   work = parts.Parts(function, out, total=len(source), size=16_384, request={"source": ...})
-  parts.run(work, engine, advance)
+  parts.run(work, "counting", engine)
   merged = functools.reduce(merge, map(parse, parts.contents(work)))
 """
 
@@ -25,12 +25,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError, ShardError
-from vlc_jax.input_pipeline.stores import any_path, copies, fetch
+from vlc_jax.input_pipeline.stores import any_path, copies, fetch, progress
 from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 # end of the names of finished parts, and of files that are there while a process writes
@@ -93,28 +93,20 @@ def in_this_process(work: Work, report: Report, advance: Advance) -> None:
 
 def add_runner(parser: argparse.ArgumentParser) -> None:
     """--runner."""
-    parser.add_argument(
-        "--runner",
-        help="of Apache Beam: DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ...; its "
-        "flags follow --",
-    )
+    runners = "DirectRunner, FlinkRunner, SparkRunner, DataflowRunner, ..."
+    parser.add_argument("--runner", help=f"of Apache Beam: {runners}; its flags follow --")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--runner, and the folder and the size of its parts."""
     add_runner(parser)
-    parser.add_argument(
-        "--parts",
-        metavar="FOLDER",
-        help="finished parts, which the same command does not compute again; on a file system of "
-        "all workers; default: a temporary folder",
+    text = (
+        "finished parts, which the same command does not compute again; on a file system of all "
+        "workers; default: a temporary folder"
     )
-    parser.add_argument(
-        "--part-size",
-        type=command_line.positive,
-        metavar="RECORDS",
-        help="default: 256, or as many as make 10,000 parts",
-    )
+    parser.add_argument("--parts", metavar="FOLDER", help=text)
+    text = "default: 256, or as many as make 10,000 parts"
+    parser.add_argument("--part-size", type=command_line.positive, metavar="RECORDS", help=text)
 
 
 @contextmanager
@@ -190,6 +182,15 @@ def parse(
     return options, engine(options.runner, words, flags)
 
 
+def lock(file: IO[Any], place: AnyPath | str) -> None:
+    """Locks an open file until it is closed. Raises ValueError if another process has locked it."""
+    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise ValueError(f"another process writes to {place}; wait for it or stop it") from error
+
+
 @contextmanager
 def locked(out: AnyPath) -> Iterator[None]:
     """Locks the folder, one in an object store on this machine only. Raises ValueError if another
@@ -201,17 +202,14 @@ def locked(out: AnyPath) -> Iterator[None]:
         with locked(here):
             yield
         return
-    # An flock, not a lock file: the kernel releases it when the process dies, however it dies.
-    path = out / f"lock{PARTIAL}"
+    path, is_ours = out / f"lock{PARTIAL}", False
     # no file elsewhere, and no wait for the reader of a pipe
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     with open(path, "a", opener=lambda name, more: os.open(name, flags | more, 0o666)) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The other process may have removed the file between our `open` and our `flock`.
+        lock(file, out)
+        # The other process may have removed the file between our `open` and our `lock`.
+        with contextlib.suppress(FileNotFoundError):
             is_ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
-        except OSError as error:
-            raise ValueError(f"another process writes to {out}; wait for it or stop it") from error
         if not is_ours:
             raise ValueError(f"another process has just written to {out}; start again")
         yield
@@ -269,7 +267,6 @@ class Parts:
         is_wanted: Callable[[], bool] = lambda: True,
         advance: Advance = lambda done: None,
     ) -> Mapping[str, Any] | None:
-        # a part with an error is tried again: the data may be mended
         with contextlib.suppress(DataError):
             if self.content(number) is not None:
                 advance(self.indices(number).stop)
@@ -300,21 +297,38 @@ class Parts:
         return self.out / f"part-{number:05d}-of-{self.count:05d}{DONE}"
 
 
-def run(work: Parts, engine: Engine | None = None, advance: Advance = lambda done: None) -> None:
-    """Writes all parts that are not finished; None: in this process.
+def run(work: Parts, title: str, engine: Engine | None = None) -> None:
+    """Writes all parts that are not finished, with progress; engine: None: this process.
 
-    Raises ValueError for a folder of another request or in use, ConnectionError for a lost worker.
+    Raises ValueError for a folder of another request or in use, ConnectionError for a lost worker,
+    and the DataError of a part at once: the others may take days.
     """
     if work.out.exists() and not work.out.is_dir():
         raise ValueError(f"{work.out} is a file; name a folder for the parts")
     work.out.mkdir(parents=True, exist_ok=True)
-    with locked(work.out):
-        _begin(work)
+    errors: list[str] = []
+
+    def is_whole(head: Mapping[str, Any]) -> bool:
+        errors.extend(filter(None, [head["error"]]))
+        return not errors
+
+    with locked(work.out), progress.bar(title, work.total) as advance:
+        request = {**work.request, "total": work.total, "size": work.size}
+        if (before := begun(work.out, REQUEST)) is None:
+            any_path.write_json(work.out / REQUEST, request, indent=1)
+        else:
+            check_request(work.out, before, request)
         # permits and unfinished files of a run that was killed
         for path in work.out.glob(f"*{PARTIAL}"):
             if path.name != f"lock{PARTIAL}":
                 path.unlink(missing_ok=True)
-        (engine or in_this_process)(work, lambda done: True, advance)
+        # a part with an error is tried again: the data may be mended
+        for number in range(work.count):
+            if (head := work.done(number)) and head["error"]:
+                work.path(number).unlink()
+        (engine or in_this_process)(work, is_whole, advance)
+    if errors:
+        raise DataError(errors[0])
 
 
 def contents(work: Parts) -> Iterator[bytes]:
@@ -331,7 +345,7 @@ def contents(work: Parts) -> Iterator[bytes]:
 
 
 @contextmanager
-def parsing(path: Path) -> Iterator[None]:
+def parsing(path: AnyPath) -> Iterator[None]:
     """Context manager: errors of parsing what lies at `path` become a DataError.
 
     A hash in a file shows that it is whole, not who wrote it.
@@ -342,26 +356,27 @@ def parsing(path: Path) -> Iterator[None]:
         raise DataError(f"{path} is damaged ({error!r:.200}): remove it") from error
 
 
-def _begin(work: Parts) -> None:
-    """Raises ValueError if the folder holds anything but parts of the same request."""
+def begun(out: AnyPath, name: str) -> dict[str, Any] | None:
+    """The JSON file in which an earlier run wrote its request; None for a new folder.
+
+    Raises ValueError if the folder holds anything else, DataError for a damaged file.
+    """
+    if (out / name).exists():
+        with parsing(out):
+            return dict(any_path.read_json(out / name))
+    others = [entry.name for entry in out.iterdir() if entry.suffix != PARTIAL]
+    if others:
+        raise ValueError(f"{out} is not empty (it holds {others[0]}); choose another folder")
+    return None
+
+
+def check_request(place: AnyPath, before: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+    """Raises ValueError with the first difference of two requests.   place: of the one before."""
     # tuples become lists, as in the file
-    request = json.loads(json.dumps({**work.request, "total": work.total, "size": work.size}))
-    path = work.out / REQUEST
-    if not path.exists():
-        others = [entry.name for entry in work.out.iterdir() if entry.suffix != PARTIAL]
-        if others:
+    request = json.loads(json.dumps(request))
+    for key in {**request, **before}:
+        if request.get(key) != before.get(key):
             raise ValueError(
-                f"{work.out} is not empty (it holds {others[0]}); choose another folder"
+                f"{place} was begun with {key} {before.get(key)!r:.200}, not "
+                f"{request.get(key)!r:.200}; use the same options, name another, or remove it"
             )
-        with stores.replacing(path) as file:
-            json.dump(request, file, indent=1)
-        return
-    with parsing(work.out):
-        before = any_path.read_json(path)
-        differing = [key for key in request | before if request.get(key) != before.get(key)]
-    if differing:
-        key = differing[0]
-        raise ValueError(
-            f"{work.out} was begun with {key} {before.get(key)!r:.200}, not {request.get(key)!r}; "
-            "use the same options or another folder, or remove it"
-        )

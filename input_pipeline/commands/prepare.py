@@ -26,17 +26,15 @@ full or broken, or a worker is lost (the same command continues); 130: interrupt
 """
 
 import argparse
-import dataclasses
-import difflib
 import functools
 import inspect
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline import lookup, stores
 from vlc_jax.input_pipeline.commands import (
     addresses,
     caption_filters,
@@ -45,13 +43,12 @@ from vlc_jax.input_pipeline.commands import (
     parts,
     shard_job,
     shard_writer,
-    skipped_records,
 )
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import Source
 from vlc_jax.input_pipeline.sources import SOURCES, make_source, parquet_table
 from vlc_jax.input_pipeline.sources.llava import ANSWERS
-from vlc_jax.input_pipeline.stores import any_path, fetch, progress
+from vlc_jax.input_pipeline.stores import any_path, fetch
 
 _NO_OPTIONS = "{}"
 _FILTERS = ("min_words", "max_words", "languages", "exclude")
@@ -61,59 +58,42 @@ _IN_PLACE = (("img2dataset", "tars"), ("records", "path"))
 _SIZE = 256
 
 
-@dataclasses.dataclass(frozen=True)
-class Dataset:
-    """Command line of a named dataset: the options that name its files, its splits, an example."""
+class Dataset(NamedTuple):
+    """Command line of a named dataset, whose other options are those of its source.
 
-    files: tuple[str, ...]
-    splits: str  # help text of --split
-    divided: bool  # True if the file has several splits; otherwise --split is only a name
+    splits: of its file; none: it has one, and --split is only a name.   choices: of an option.
+    """
+
     example: str
-    choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # of options
-    flags: tuple[str, ...] = ()  # boolean options
+    splits: str = ""
+    choices: Mapping[str, Sequence[str]] = {}
 
 
-_ANNOTATED = ("annotations", "images")
-_ONE_SPLIT = "name of the split in a run; the shards hold the whole file; default: train"
 DATASETS = {
     "coco": Dataset(
-        _ANNOTATED,
-        "train, restval, val, test, train+restval (the usual training set) or all; default: train",
-        True,
         "--annotations coco/dataset_coco.json --images coco --split train+restval",
+        "train, restval, val, test, train+restval (the usual training set) or all",
     ),
     "flickr30k": Dataset(
-        _ANNOTATED,
-        "train, val, test or all; default: train",
-        True,
         "--annotations flickr30k/dataset_flickr30k.json --images flickr30k/flickr30k-images "
         "--split test",
+        "train, val, test or all",
     ),
-    "negclip": Dataset(
-        _ANNOTATED,
-        _ONE_SPLIT,
-        False,
-        "--annotations coco/train_neg_clip.tsv --images coco",
-        flags=("as_released",),
-    ),
-    "cc3m": Dataset(_ANNOTATED, _ONE_SPLIT, False, "--annotations cc3m/train.tsv --images cc3m"),
-    "img2dataset": Dataset(("tars",), _ONE_SPLIT, False, "--tars cc3m_tars"),
+    "negclip": Dataset("--annotations coco/train_neg_clip.tsv --images coco"),
+    "cc3m": Dataset("--annotations cc3m/train.tsv --images cc3m"),
+    "img2dataset": Dataset("--tars cc3m_tars"),
     "llava": Dataset(
-        _ANNOTATED,
-        _ONE_SPLIT,
-        False,
         "--annotations llava/llava_instruct_150k.json --images coco/train2017",
-        {"answers": ANSWERS},
-        ("text_only",),
+        choices={"answers": ANSWERS},
     ),
 }
 
 
 @functools.partial(addresses.allowed, stay_with="--runner")
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: list[str]) -> int:
     """The command line; returns the exit code."""
     try:
-        return command_line.exit_code(_run, sys.argv[1:] if arguments is None else [*arguments])
+        return command_line.exit_code(_run, words)
     except KeyboardInterrupt:
         line = "interrupted; the same command continues after the last whole shard"
         raise KeyboardInterrupt(line) from None
@@ -132,7 +112,8 @@ def _run(words: list[str]) -> int:
             "it in place, without preparation"
         )
     request = {"source": name, "split": options.split, "options": source_options}
-    request["annotations"] = getattr(source, "digests", {})
+    request |= {"annotations": getattr(source, "digests", {}), "size": options.size}
+    request |= {"format": options.format, "shard_size": options.shard_size}
     source = _filtered(source, options, request)
     if options.negatives or options.positives:
         options_of = command_line.generator_options(options.generator_options)
@@ -151,20 +132,15 @@ def _run(words: list[str]) -> int:
     # shards of shards: the versions of texts that were stored before stay in the manifest
     elif stored := sampling.stored_versions(source):
         request["texts"] = stored
-    with progress.bar("preparing", len(source)) as advance:
-        manifest = shard_writer.write(
-            source,
-            any_path.of(options.out) if engine else Path(options.out),
-            size=options.size,
-            image_format=options.format,
-            shard_size=options.shard_size,
-            max_bad_share=options.max_bad_share,
-            # with a runner the workers are the processes of the cores
-            threads=parts.threads(options, engine),
-            request=request,
-            advance=advance,
-            engine=engine,
-        )
+    manifest = shard_writer.write(
+        source,
+        any_path.of(options.out) if engine else Path(options.out),
+        max_bad_share=options.max_bad_share,
+        # with a runner the workers are the processes of the cores
+        threads=parts.threads(options, engine),
+        engine=engine,
+        **request,
+    )
     print(_summary(manifest, options.out))
     return 0
 
@@ -174,15 +150,16 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, str, str, dict[str
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         if name not in DATASETS:
-            near = difflib.get_close_matches(name, DATASETS, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"no dataset {name!r}{hint}; known: {[*DATASETS]}, or --source")
+            near, known = lookup.nearest(name, DATASETS), [*DATASETS]
+            raise ValueError(f"no dataset {name!r}{near}; known: {known}, or --source")
         options = _dataset_parser(name).parse_args(arguments[1:])
-        dataset = DATASETS[name]
-        names = (*dataset.files, *dataset.choices)
-        source_options = {option: getattr(options, option) for option in names}
-        source_options |= {flag: True for flag in dataset.flags if getattr(options, flag)}
-        split = options.split if dataset.divided else "all"
+        source_options = {
+            option: value
+            for option in _dataset_options(name)
+            # a flag that is not set is none of the request
+            if (value := getattr(options, option)) is not False
+        }
+        split = options.split if DATASETS[name].splits else "all"
     else:
         options = _source_parser().parse_args(arguments)
         name, split = options.source, options.split
@@ -238,9 +215,20 @@ def _summary(manifest: dict[str, Any], out: str) -> str:
     return (
         f"{manifest['count']:,} records ({manifest['captions']:,} captions, "
         f"{manifest['images']:,} different images) in {len(manifest['shards'])} shards, "
-        f"{size / 1e6:,.1f} MB, {skipped_records.number(manifest)} left out: {out}"
+        f"{size / 1e6:,.1f} MB, {manifest['skipped']:,} left out: {out}"
         + (f"{filters}the filters ({reasons})" if filtered else "")
     )
+
+
+def _dataset_options(name: str) -> dict[str, inspect.Parameter]:
+    """Options of a named dataset: the files that its source needs, flags, and choices."""
+    return {
+        option: parameter
+        for option, parameter in inspect.signature(SOURCES[name]).parameters.items()
+        if parameter.default is parameter.empty
+        or parameter.annotation is bool
+        or option in DATASETS[name].choices
+    }
 
 
 def _dataset_parser(name: str) -> argparse.ArgumentParser:
@@ -248,31 +236,31 @@ def _dataset_parser(name: str) -> argparse.ArgumentParser:
     arguments = f"prepare {name} \\\n      {dataset.example} \\\n      --out prepared/{name}"
     description = f"{inspect.getdoc(SOURCES[name])}\n\n  vlc-jax {arguments}"
     parser = command_line.parser(f"prepare {name}", description)
-    for file in dataset.files:
-        parser.add_argument(f"--{file}", required=True, help="see above")
-    for option, values in dataset.choices.items():
-        help_text = f"one of {', '.join(values)}: see above; default: {values[0]}"
-        parser.add_argument(f"--{option}", choices=values, default=values[0], help=help_text)
-    for flag in dataset.flags:
-        parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help="see above")
-    parser.add_argument("--split", default="train", help=dataset.splits)
-    parser.add_argument("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")
+    add = parser.add_argument
+    for option, parameter in _dataset_options(name).items():
+        if parameter.default is parameter.empty:
+            add(f"--{option}", required=True, help="see above")
+        elif parameter.annotation is bool:
+            add(f"--{option.replace('_', '-')}", action="store_true", help="see above")
+        else:
+            values = dataset.choices[option]
+            text = f"one of {', '.join(values)}: see above; default: {parameter.default}"
+            add(f"--{option}", choices=values, default=parameter.default, help=text)
+    splits = dataset.splits or "name of the split in a run; the shards hold the whole file"
+    add("--split", default="train", help=f"{splits}; default: train")
+    add("--size", type=int, default=_SIZE, help=f"{_SIZE_HELP}; default: {_SIZE}")
     return _with_common(parser)
 
 
 def _source_parser() -> argparse.ArgumentParser:
     usage = "%(prog)s DATASET --help\n       %(prog)s --source NAME --size SIZE --out OUT ..."
     parser = command_line.parser("prepare", __doc__, usage=usage)
-    parser.add_argument("--source", required=True, help=f"one of {sorted(SOURCES)}")
-    parser.add_argument("--split", default="train", help="of the source; default: train")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the source, e.g. path=captions.jsonl; may be repeated",
-    )
-    parser.add_argument("--size", type=int, required=True, help=_SIZE_HELP)
+    add = parser.add_argument
+    add("--source", required=True, help=f"one of {sorted(SOURCES)}")
+    add("--split", default="train", help="of the source; default: train")
+    text = "an option of the source, e.g. path=captions.jsonl; may be repeated"
+    add("--option", **command_line.PAIRS, help=text)
+    add("--size", type=int, required=True, help=_SIZE_HELP)
     return _with_common(parser)
 
 
@@ -280,81 +268,37 @@ _SIZE_HELP = "shorter side of the stored images, in pixels"
 
 
 def _with_common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--out", required=True, help="folder for the shards")
-    parser.add_argument(
-        "--format",
-        default="auto",
-        choices=("auto", "jpeg", "png"),
-        help=f"default: png up to {shard_writer.PNG_UP_TO} pixels, else jpeg of quality "
-        f"{shard_job.JPEG_QUALITY}",
-    )
-    parser.add_argument("--shard-size", type=int, default=4096, help="records; default: 4096")
-    parser.add_argument(
-        "--max-bad-share",
-        type=float,
-        default=0.01,
-        help="of the records; more unusable ones end the run with exit code 3; default: 0.01",
-    )
-    parser.add_argument(
-        "--threads",
-        type=command_line.positive,
-        help="of every process; default: the number of cores, with --runner 1",
-    )
+    add, positive = parser.add_argument, command_line.positive
+    add("--out", required=True, help="folder for the shards")
+    quality = f"jpeg of quality {shard_job.JPEG_QUALITY}"
+    text = f"default: png up to {shard_writer.PNG_UP_TO} pixels, else {quality}"
+    add("--format", default="auto", choices=("auto", "jpeg", "png"), help=text)
+    add("--shard-size", type=int, default=4096, help="records; default: 4096")
+    text = "of the records; more unusable ones end the run with exit code 3; default: 0.01"
+    add("--max-bad-share", type=float, default=0.01, help=text)
+    text = "of every process; default: the number of cores, with --runner 1"
+    add("--threads", type=positive, help=text)
     parts.add_runner(parser)
-    _add_filters(parser)
-    _add_generators(parser)
-    return parser
-
-
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    """Options of images and captions that are left out."""
-    parser.add_argument(
-        "--exclude", metavar="TXT", help="images or records to leave out (vlc-jax leaks --write)"
+    text = "images or records to leave out (vlc-jax leaks --write)"
+    add("--exclude", metavar="TXT", help=text)
+    add("--min-words", type=positive, help="shorter captions are left out")
+    add("--max-words", type=positive, help="longer captions are left out")
+    text = "captions of other languages are left out, by --language-field"
+    add("--languages", **command_line.NAMES, metavar="CODE,CODE", help=text)
+    text = (
+        "column of a table, field of img2dataset's JSON or of a record's `meta` with the language; "
+        "default: language"
     )
-    positive = command_line.positive
-    parser.add_argument("--min-words", type=positive, help="shorter captions are left out")
-    parser.add_argument("--max-words", type=positive, help="longer captions are left out")
-    parser.add_argument(
-        "--languages",
-        type=command_line.names,
-        action="extend",
-        default=[],
-        metavar="CODE,CODE",
-        help="captions of other languages are left out, by --language-field",
-    )
-    parser.add_argument(
-        "--language-field",
-        default="language",
-        metavar="NAME",
-        help="column of a table, field of img2dataset's JSON or of a record's `meta` with the "
-        "language; default: language",
-    )
-
-
-def _add_generators(parser: argparse.ArgumentParser) -> None:
-    """Options of hard texts that are stored with the captions."""
+    add("--language-field", default="language", metavar="NAME", help=text)
     for side in ("negatives", "positives"):
-        parser.add_argument(
-            f"--{side}",
-            type=command_line.names,
-            action="extend",
-            default=[],
-            metavar="NAME,NAME",
-            help=f"generators of hard {side}, whose texts are stored with every caption",
-        )
-    parser.add_argument(
-        "--texts-per-kind",
-        type=int,
-        default=8,
-        help="most texts per caption and generator; default: 8",
-    )
-    parser.add_argument("--text-seed", type=int, default=0, help="of the generators; default: 0")
-    parser.add_argument(
-        "--generator-options",
-        default=_NO_OPTIONS,
-        metavar="JSON",
-        help="options of generators, {GENERATOR: {OPTION: VALUE}}",
-    )
+        text = f"generators of hard {side}, whose texts are stored with every caption"
+        add(f"--{side}", **command_line.NAMES, metavar="NAME,NAME", help=text)
+    text = "most texts per caption and generator; default: 8"
+    add("--texts-per-kind", type=int, default=8, help=text)
+    add("--text-seed", type=int, default=0, help="of the generators; default: 0")
+    text = "options of generators, {GENERATOR: {OPTION: VALUE}}"
+    add("--generator-options", default=_NO_OPTIONS, metavar="JSON", help=text)
+    return parser
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ differ from it, is written again. Any number of processes may write shards of on
 the same shard: each renames whole files of equal content.
 """
 
-import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -36,8 +35,7 @@ from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 JPEG_QUALITY = 95
 NO_IMAGE = b""  # in place of the encoded image of a text-only record
-# of files that are there until the manifest is complete
-AGAIN, IMAGES = ".again", ".images"
+IMAGES = ".images"  # of files that are there until the manifest is complete
 _RECORDS, _IDS = ".array_record", ".ids"
 # Records encoded at a time: `pool.map` submits all of its items at once, and holds their results.
 _BLOCK = 64
@@ -93,25 +91,22 @@ class Job:
 
     def done(self, number: int) -> Done | None:
         """The shard if it is finished; its files may be damaged since."""
-        return self._marked(number, DONE)
-
-    def try_again(self) -> None:
-        """Lets the skipped records of finished shards be read again: a shard is written again if
-        one of them can be used by now."""
-        for number in range(self.count):
-            done = self.done(number)
-            if done is not None and done.skipped:
-                any_path.rename(self._path(number, DONE), self._path(number, AGAIN).name)
-
-    def _marked(self, number: int, kind: str) -> Done | None:
         try:
-            content = any_path.read_json(self._path(number, kind))
+            content = any_path.read_json(self._path(number, DONE))
             shard, images = content["shard"], content["images"]
             ShardTable.of(self.out, [shard, {**shard, "ids": images}])
             skipped = [(int(index), str(name), str(why)) for index, name, why in content["skipped"]]
             return Done(number, shard, skipped, images)
         except (OSError, ValueError, KeyError, TypeError, DataError):
             return None
+
+    def try_again(self) -> None:
+        """Reads the skipped records of finished shards again: a shard is written again if one of
+        them can be used by now."""
+        for number in range(self.count):
+            done = self.done(number)
+            if done and any(self.entry(index).data is not None for index, *_ in done.skipped):
+                self._path(number, DONE).unlink()
 
     def entry(self, index: int) -> Entry:
         """The encoded record of a source record: a pure function of source, index and request."""
@@ -140,7 +135,7 @@ class Job:
         is_wanted: asked before the shard's files get their names; None is returned if it is False.
         advance: called with numbers of the source's records.   Raises OSError.
         """
-        if (done := self._finished(number)) is not None:
+        if (done := self.done(number)) is not None and self._is_whole(done):
             advance(self.indices(number).stop)
             return done
         # names of this try: another process may write the same shard
@@ -199,22 +194,6 @@ class Job:
             if writer.is_open():
                 writer.close()
         return entries, skipped
-
-    def _finished(self, number: int) -> Done | None:
-        """The shard if it is finished, its files are whole, and none of the skipped records that
-        are to be read again can be used by now."""
-        done = self._marked(number, DONE)
-        if done is not None and self._is_whole(done):
-            return done
-        done = self._marked(number, AGAIN)
-        if done is None or not self._is_whole(done):
-            return None
-        if any(self.entry(index).data is not None for index, *_ in done.skipped):
-            return None
-        # another process may have been faster
-        with contextlib.suppress(FileNotFoundError):
-            any_path.rename(self._path(number, AGAIN), self._path(number, DONE).name)
-        return done
 
     def _is_whole(self, done: Done) -> bool:
         """False, with a warning, if files of the shard are not those of the marker."""

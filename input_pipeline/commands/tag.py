@@ -6,9 +6,8 @@ CAPTIONS is a JSON list, or a folder that `vlc-jax prepare` wrote: all its capti
 wrong request; 3: captions that cannot be read or tagged.
 """
 
-import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from vlc_jax.input_pipeline.commands import addresses, command_line
@@ -17,17 +16,12 @@ from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import json_annotations, shards
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+def _run(words: list[str]) -> int:
     parser = command_line.parser("tag", __doc__)
     parser.add_argument("tagger", metavar="TAGGER", help="KIND:ARGUMENT")
     parser.add_argument("captions", metavar="CAPTIONS", type=Path)
     parser.add_argument("out", metavar="OUT", type=Path)
-    return command_line.exit_code(_run, parser.parse_args(arguments))
-
-
-def _run(options: argparse.Namespace) -> int:
+    options = parser.parse_args(words)
     write_tags(options.out, make_tagger(options.tagger), _captions(options.captions))
     return 0
 
@@ -42,6 +36,8 @@ def _captions(path: Path) -> Iterable[str]:
         raise DataError(f"{path} holds no JSON list of captions")
     return texts
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

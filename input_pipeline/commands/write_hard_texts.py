@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import addresses, command_line, parts
 from vlc_jax.input_pipeline.hard_texts.llm import batch, prompts
 from vlc_jax.input_pipeline.hard_texts.llm import captions as caption_files
 from vlc_jax.input_pipeline.hard_texts.llm.presets import PRESETS, Preset, listing
 from vlc_jax.input_pipeline.hard_texts.llm.results import Results
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.stores import text_file
+from vlc_jax.input_pipeline.stores import any_path, text_file
 
 REQUEST = "request.json"
 # Of English, OpenAI's rule of thumb: no tokenizer is needed.
@@ -44,11 +44,9 @@ Exit code 0: done; 2: wrong request, or answers to another one; 3: captions or a
 be read; 30: the disk is full."""
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    return command_line.exit_code(_ask if options.command == "ask" else _read, options)
+def _run(words: list[str]) -> int:
+    options = _parser().parse_args(words)
+    return _ask(options) if options.command == "ask" else _read(options)
 
 
 def _ask(options: argparse.Namespace) -> int:
@@ -63,7 +61,7 @@ def _ask(options: argparse.Namespace) -> int:
         if REQUEST not in others:
             raise ValueError(f"{out} is not empty (it holds {min(others)}); choose another folder")
         before = _read_request(out)
-        _check_same(before["request"], request, out)
+        parts.check_request(out, before["request"], request)
         # what an earlier call has asked is in the results, too
         count = max(count, before["asked"])
     answers = _answers(options.missing, request)
@@ -89,7 +87,7 @@ def _read(options: argparse.Namespace) -> int:
     about = _read_request(out)
     request, path = about["request"], Path(options.captions or about["path"])
     captions = caption_files.read(path, about["column"])
-    _check_same(request, request | _of_captions(captions), out)
+    parts.check_request(out, request, request | _of_captions(captions))
     answers = _answers(options.answers, request)
     results = Results(request, captions, about["asked"], answers)
     print(results.write(out, caption_files.rows(path, about["column"])))
@@ -162,7 +160,7 @@ def _read_request(out: Path) -> dict[str, Any]:
     """Content of REQUEST. Raises OSError without one, DataError for a damaged one."""
     path = out / REQUEST
     try:
-        about = json.loads(path.read_text("utf-8"))
+        about = any_path.read_json(path)
         _name(about["request"])
         is_known = about["request"]["kind"] in PRESETS
         if not is_known or not 0 < about["asked"] <= about["request"]["captions"]:
@@ -170,16 +168,6 @@ def _read_request(out: Path) -> dict[str, Any]:
         return about | {"path": str(about["path"]), "column": str(about["column"])}
     except batch.DAMAGE as error:
         raise DataError(f"{path} is damaged ({error!r}); run `ask` with another folder") from error
-
-
-def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) -> None:
-    """Raises ValueError with the first difference of two requests."""
-    for key, value in now.items():
-        if before.get(key) != value:
-            raise ValueError(
-                f"{out} was begun with another request: {key} was {str(before.get(key))[:80]!r}, "
-                f"is {str(value)[:80]!r}; use the same options or another folder"
-            )
 
 
 def _questions(
@@ -225,14 +213,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--temperature", type=float, help="default: the preset's")
     add("--top-p", type=float, help="default: the preset's")
     add("--seed", type=int, default=0, help="line k has seed SEED + k - 1; default: 0")
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any field of the request, e.g. top_k=50; NAME=null leaves one out, e.g. where a "
-        "model takes no temperature; may be repeated",
+    field = (
+        "any field of the request, e.g. top_k=50; NAME=null leaves one out, e.g. where a model "
+        "takes no temperature; may be repeated"
     )
+    add("--option", **command_line.PAIRS, help=field)
     add("--limit", type=positive, help="only the first LIMIT captions; a later call takes more")
     files = "several batch files; OpenAI takes 50,000 requests and 200 MB in one"
     add("--requests-per-file", type=positive, metavar="N", help=files)
@@ -240,6 +225,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--missing", nargs="+", default=[], metavar="ANSWERS", help=again)
     return parser
 
+
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -110,10 +110,8 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
                 raise DataError("it has no count, no request, or no shards")
     except DataError as error:
         raise DataError(f"{path} is damaged: {error}") from None
-    skipped = manifest.pop("skipped", ())
-    # listed there if they are few, else counted
-    count = skipped if isinstance(skipped, int) else 0
-    manifest["skipped"] = len(skipped) if isinstance(skipped, Mapping) else count
+    skipped = manifest.pop("skipped", 0)
+    manifest["skipped"] = skipped if isinstance(skipped, int) else 0
     index.write(
         _INDEX, manifest["shards"].pack({k: v for k, v in manifest.items() if k != "shards"})
     )

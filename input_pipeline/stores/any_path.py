@@ -133,11 +133,6 @@ class StorePath:
     def touch(self) -> None:
         self.write_bytes(b"")
 
-    def rename(self, name: str) -> None:
-        """A copy in the same folder and a removal, since a store cannot rename."""
-        self._folder.copy(self.name, name)
-        self.unlink()
-
     def unlink(self, missing_ok: bool = False) -> None:
         self._folder.remove(self.name)
 
@@ -237,14 +232,6 @@ def put(draft: Path, path: AnyPath) -> None:
         path.upload(draft)
     else:
         os.replace(draft, path)
-
-
-def rename(path: AnyPath, name: str) -> None:
-    """Renames a file within its folder. Raises FileNotFoundError."""
-    if isinstance(path, StorePath):
-        path.rename(name)
-    else:
-        path.rename(path.with_name(name))
 
 
 def opened(path: AnyPath) -> BinaryIO:

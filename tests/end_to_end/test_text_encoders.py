@@ -3,6 +3,7 @@
 import functools
 import json
 import pickle
+from unittest import mock
 
 import jax
 import numpy as np
@@ -13,8 +14,8 @@ import tokenizers
 from tests.support import helpers, llava_folder
 from vlc_jax.encode import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
+from vlc_jax.input_pipeline.commands import vector_file
 from vlc_jax.input_pipeline.record import DataError
-from vlc_jax.input_pipeline.tokenizers import sentence_encoder
 from vlc_jax.input_pipeline.tokenizers.text_vectors import TextVectors
 from vlc_jax.models import lm
 from vlc_jax.models.text_vectors import VectorTower
@@ -131,7 +132,7 @@ def write_llm2clip(folder, width=LM["width"]):
     return jax.jit(lambda x: tower.apply(params, x, text_encoders.RAW).pooled)
 
 
-def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tmp_path):
+def test_the_command_continues_vectors_that_the_same_encoder_began(folder, tmp_path, monkeypatch):
     adapt = write_llm2clip(tmp_path / "llm2clip")
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     out = tmp_path / "x.safetensors"
@@ -153,12 +154,9 @@ def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tm
     text_encoder = encoder(folder, adapters=("one",), instruction="find")
     adapted = text_encoders.Adapted(text_encoder, tmp_path / "llm2clip")
 
-    def stop(done):
-        raise KeyboardInterrupt
-
-    options = {"identity": adapted.identity, "block": 2, "advance": stop}
+    monkeypatch.setattr(vector_file, "merge", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        sentence_encoder.write(out, TEXTS, adapted, **options)
+        vector_file.write(out, TEXTS, adapted, identity=adapted.identity)
     done = embedded()
     assert done.returncode == 0, done.stderr
     assert "vectors of 3 texts, 5 wide" in done.stdout

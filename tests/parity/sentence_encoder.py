@@ -17,6 +17,7 @@ import torch
 import transformers
 from sentence_transformers.sentence_transformer import modules
 
+from vlc_jax.input_pipeline.commands import vector_file
 from vlc_jax.input_pipeline.tokenizers import sentence_encoder
 
 
@@ -41,7 +42,7 @@ def expected(folder: Path, text: str) -> np.ndarray:
 def main(texts: list[str], out: Path) -> None:
     build(out, sorted({word for text in texts for word in text.split()}))
     encoder = sentence_encoder.SentenceEncoder(str(out / "model"), batch_size=2)
-    sentence_encoder.write(out / "x.npy", texts, encoder, identity=encoder.identity)
+    vector_file.write(out / "x.npy", texts, encoder, identity=encoder.identity)
     np.save(out / "expected.npy", np.stack([expected(out, text) for text in texts]))
     try:
         sentence_encoder.SentenceEncoder(str(out / "no_model"))

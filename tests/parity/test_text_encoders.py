@@ -12,7 +12,7 @@ from tests.support.compilations import apply
 from vlc_jax.configs import default
 from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.tokenizers import sentence_encoder
+from vlc_jax.input_pipeline.commands import vector_file
 from vlc_jax.setup import init_from, resolve
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def made(folder, io, tmp_path_factory):
     """A setup of the LLM2CLIP, which reads its vectors from a file."""
     path = tmp_path_factory.mktemp("vectors") / "x.npy"
     rows = {str(i): row for i, row in enumerate(io["llm2clip/vectors"])}
-    sentence_encoder.write(
+    vector_file.write(
         path, list(rows), lambda texts: np.stack([rows[text] for text in texts]), identity="x"
     )
     config = default.get_config()

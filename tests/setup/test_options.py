@@ -80,7 +80,7 @@ def test_training_on_coco_reads_restval_too_unless_told_otherwise():
 
 
 def test_shuffle_and_stage_reach_the_source_of_training(tmp_path):
-    shard_writer.write(Numbered(), tmp_path / "shards", size=8, request={"split": "train"})
+    shard_writer.write(Numbered(), tmp_path / "shards", size=8, split="train")
     config = default.get_config()
     config.input.source = "shards"
     options = {"path": str(tmp_path / "shards"), "stage": str(tmp_path / "s"), "shuffle": "blocks"}

@@ -9,7 +9,7 @@ import tokenizers
 from ml_collections import ConfigDict
 
 from tests.support import helpers, llava_folder
-from vlc_jax.input_pipeline.tokenizers import sentence_encoder
+from vlc_jax.input_pipeline.commands import vector_file
 from vlc_jax.tools import embed_text
 
 CONFIGS = sorted(
@@ -82,9 +82,7 @@ def load(case: str, folder: Path, more: str = "") -> ConfigDict:
 def write_vectors(path: Path, texts: list[str]) -> Path:
     """Random vectors of texts."""
     rng = np.random.default_rng(0)
-    sentence_encoder.write(
-        path, texts, lambda part: rng.normal(size=(len(part), 24)), identity="random"
-    )
+    vector_file.write(path, texts, lambda part: rng.normal(size=(len(part), 24)), identity="random")
     return path
 
 

@@ -204,7 +204,7 @@ def test_the_tokenizer_of_weights_is_named_or_that_of_a_run(
         vlc_jax.load(tmp_path / "out", tokenizer="hf")
 
 
-def test_the_default_size_for_own_photos_is_one_that_other_projects_hold(tmp_path):
+def test_the_default_size_for_own_photos_is_exportable(tmp_path):
     setup = resolve(records.get_config(f"path={tmp_path}/captions.jsonl"), "weights")
     shapes = setup.parameters.shapes
     params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
@@ -216,7 +216,7 @@ def test_the_default_size_for_own_photos_is_one_that_other_projects_hold(tmp_pat
         assert files(export.describe(setup, is_siglip=False))
 
 
-def test_every_crop_of_evaluation_is_described_beside_the_programs():
+def test_every_crop_is_described_beside_the_programs():
     assert stablehlo.RESIZE.keys() == {*transforms.OF_EVALUATION}
 
 

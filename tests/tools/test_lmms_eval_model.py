@@ -66,7 +66,7 @@ def requests(*arguments):
     ]
 
 
-def test_answers_are_those_of_the_loaded_model_up_to_the_first_end(adapter):
+def test_answers_equal_the_loaded_models_up_to_the_first_end(adapter):
     options = {"max_new_tokens": 4, "temperature": 0, "do_sample": False, "top_p": None}
     questions = ["Is the figure red", "<image>\nDoes this show blue", "Please answer yes or no."]
     images = [document["image"] for document in adapter.task_dict["t"]["test"]]
@@ -79,7 +79,7 @@ def test_answers_are_those_of_the_loaded_model_up_to_the_first_end(adapter):
     assert cut == [text.partition(end)[0] for text in expected]
 
 
-def test_a_loss_is_the_mean_over_the_answer_and_the_greedy_one_is_known(adapter):
+def test_a_loss_is_the_mean_and_greedy_answers_are_known(adapter):
     image, question = adapter.task_dict["t"]["test"][0]["image"], "Is the figure red"
     (greedy,) = adapter.model.answers([image], [question], max_tokens=2)
     answers = ["red", "blue", greedy]
@@ -90,10 +90,10 @@ def test_a_loss_is_the_mean_over_the_answer_and_the_greedy_one_is_known(adapter)
     np.testing.assert_allclose(
         [loss for loss, _ in found], -adapter.model.score([image], texts)[0], atol=1e-5
     )
-    of_document = SimpleNamespace(
+    document_image = SimpleNamespace(
         args=(question, lambda d: d["target"], lambda d: [d["image"]], 0, "t", "test")
     )
-    assert adapter.loglikelihood([of_document])[0][0] == pytest.approx(found[0][0], abs=1e-5)
+    assert adapter.loglikelihood([document_image])[0][0] == pytest.approx(found[0][0], abs=1e-5)
 
 
 def test_what_would_be_answered_wrongly_is_refused(adapter):

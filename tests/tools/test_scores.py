@@ -87,39 +87,36 @@ def test_a_form_that_is_not_written_is_refused(workdir, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
-def cut_row(folder):
-    text = (folder / "0.scores.jsonl").read_text()
-    (folder / "0.scores.jsonl").write_text(text[: text.index("\n") + 20])
-
-
-def cut_between_rows(folder):
-    text = (folder / "0.scores.jsonl").read_text()
-    (folder / "0.scores.jsonl").write_text(text[: text.index("\n") + 1])
-
-
-def no_scores(folder):
-    (folder / "0.scores.jsonl").unlink()
-
-
-def cut_result(folder):
-    (folder / "0.json").write_text((folder / "0.json").read_text()[:50])
-
-
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("file", "change", "message"),
     [
-        (cut_row, "0.scores.jsonl is damaged: it has 1 whole rows of 14 (evals/"),
-        (cut_between_rows, "0.scores.jsonl is damaged: it has 1 whole rows of 14; restore it"),
-        (no_scores, "0.scores.jsonl is damaged: it has 0 whole rows of 14; restore it"),
-        (cut_result, "0.json cannot be read: "),
+        (
+            "0.scores.jsonl",
+            lambda text: text[: text.index("\n") + 20],
+            "is damaged: it has 1 whole rows of 14 (evals/",
+        ),
+        (
+            "0.scores.jsonl",
+            lambda text: text[: text.index("\n") + 1],
+            "is damaged: it has 1 whole rows of 14; restore it",
+        ),
+        ("0.scores.jsonl", None, "is damaged: it has 0 whole rows of 14; restore it"),
+        ("0.json", lambda text: text[:50], "cannot be read: "),
     ],
+    ids=["cut row", "cut between rows", "no scores", "cut result"],
 )
-def test_a_damaged_file_is_named_and_nothing_is_written(damage, message, table, tmp_path, capsys):
+def test_a_damaged_file_is_named_and_nothing_is_written(
+    file, change, message, table, tmp_path, capsys
+):
     shutil.copytree(table.parent / "gpt", tmp_path / "gpt")
-    damage(tmp_path / "gpt/evals/sugarcrepe")
+    path = tmp_path / "gpt/evals/sugarcrepe" / file
+    text = path.read_text()
+    path.unlink()
+    if change:
+        path.write_text(change(text))
     assert scores.main([str(tmp_path / "gpt"), "--out", str(tmp_path / "s.csv")]) == 3
     error = capsys.readouterr().err
-    assert (f"evals/sugarcrepe/{message}" in error, error.count("\n")) == (True, 1)
+    assert (f"evals/sugarcrepe/{file} {message}" in error, error.count("\n")) == (True, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["gpt"]
 
 
@@ -166,8 +163,8 @@ def test_a_table_becomes_a_workdir_of_the_same_results(form, benchmark, table, r
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["case", "scores"])
-            of_one = (row for row in rows if row["benchmark"] == benchmark)
-            writer.writerows([row["case"], json.dumps(row["scores"])] for row in of_one)
+            benchmark_rows = (row for row in rows if row["benchmark"] == benchmark)
+            writer.writerows([row["case"], json.dumps(row["scores"])] for row in benchmark_rows)
     else:  # as a workdir has it
         path = table.parent / f"gpt/evals/{benchmark}/0.scores.jsonl"
     found = imported(path, root, tmp_path / "again", benchmark)
@@ -183,49 +180,36 @@ def test_a_table_becomes_a_workdir_of_the_same_results(form, benchmark, table, r
     assert images[0] == images[1] != []
 
 
-def without_first(rows):
-    return rows[1:]
-
-
-def with_another(rows):
-    return [*rows, {**rows[0], "case": "nobody"}]
-
-
-def twice(rows):
-    return [*rows, rows[1]]
-
-
-def too_few(rows):
-    return [{**rows[0], "scores": [1.0]}, *rows[1:]]
-
-
-def not_finite(rows):
-    return [{**rows[0], "scores": [1.0, float("nan")]}, *rows[1:]]
-
-
-def turned(rows):
-    return [{**row, "captions": row["captions"][::-1]} for row in rows]
-
-
-def of_two_runs(rows):
+def two_runs_rows(rows):
     return [{**row, "run": run} for run in ("a", "b") for row in rows]
-
-
-def without_scores(rows):
-    return [{"case": row["case"], "score": 1.0} for row in rows]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without_first, "1 of 14 have no scores: 'add_att_000000_"),
-        (with_another, "1 are no cases: 'nobody'"),
-        (twice, "case 'add_att_000002_000000000002.jpg' occurs twice, again in row 15"),
-        (too_few, "case 'add_att_000000_000000000000.jpg' has 1 images and 2 texts, so 2 scores"),
-        (not_finite, "scores are finite numbers; case 'add_att_000000_"),
-        (turned, "has the captions ['A cat sits on its legs add_att.', "),
-        (of_two_runs, "has rows of the runs a, b: choose one with --run"),
-        (without_scores, "a row has case (or id) and scores; row 1 has case, score"),
+        (lambda rows: rows[1:], "1 of 14 have no scores: 'add_att_000000_"),
+        (lambda rows: [*rows, {**rows[0], "case": "nobody"}], "1 are no cases: 'nobody'"),
+        (
+            lambda rows: [*rows, rows[1]],
+            "case 'add_att_000002_000000000002.jpg' occurs twice, again in row 15",
+        ),
+        (
+            lambda rows: [{**rows[0], "scores": [1.0]}, *rows[1:]],
+            "case 'add_att_000000_000000000000.jpg' has 1 images and 2 texts, so 2 scores",
+        ),
+        (
+            lambda rows: [{**rows[0], "scores": [1.0, float("nan")]}, *rows[1:]],
+            "scores are finite numbers; case 'add_att_000000_",
+        ),
+        (
+            lambda rows: [{**row, "captions": row["captions"][::-1]} for row in rows],
+            "has the captions ['A cat sits on its legs add_att.', ",
+        ),
+        (two_runs_rows, "has rows of the runs a, b: choose one with --run"),
+        (
+            lambda rows: [{"case": row["case"], "score": 1.0} for row in rows],
+            "a row has case (or id) and scores; row 1 has case, score",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(
@@ -242,7 +226,7 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(
 
 
 def test_one_of_several_runs_is_chosen_and_options_are_given(table, root, tmp_path):
-    rows = of_two_runs(parquet.read_table(table).to_pylist())
+    rows = two_runs_rows(parquet.read_table(table).to_pylist())
     path = tmp_path / "t.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     options = ("--run", "b", "--option", "tie=half", "--name", "GPT")

@@ -123,7 +123,7 @@ def test_hp_hn_trains_on_them(tmp_path, preset):
         assert texts["positive"] == ids(written(preset, caption))
 
 
-def test_units_and_their_foils_stand_in_the_same_places_of_a_record(tmp_path, photos):
+def test_units_and_their_foils_stand_in_the_same_places(tmp_path, photos):
     run("csclip_units", photos, tmp_path / "out")
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     given = f"data=coco,path={tmp_path / 'out' / 'table.jsonl'},image_folder={photos.parent}"

@@ -24,7 +24,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -34,19 +34,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.tools import command, embed, nearest
 
 # Cosines of CLIP-blind pairs (Tong et al. 2024, arXiv:2401.06209): those of the protocol
 # evaluators/image_pairs.py, which this room does not import.
 AGREEMENT, DIFFERENCE = 0.95, 0.6
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    command.compute(mine, command_line_parser(), arguments)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
@@ -117,10 +111,10 @@ def pairs(
     block = min(block, total)
     for start in range(part.start, part.stop, block):
         stop, blind = min(start + block, part.stop), []
-        rows = [features.block(start, block) for features in both]
+        rows = tuple(features.block(start, block) for features in both)
         for first in range(start, total, block):
-            columns = [features.block(first, block) for features in both]
-            mask = np.array(is_blind(*rows, *columns, start, first, above, below))
+            columns = tuple(features.block(first, block) for features in both)
+            mask = np.array(is_blind(rows, columns, (start, first), (above, below)))
             mask[stop - start :] = False  # of the next part
             for i, j in np.argwhere(mask):
                 cosines = (float(x[i] @ y[j]) for x, y in zip(rows, columns, strict=True))
@@ -128,27 +122,31 @@ def pairs(
         yield stop, sorted(blind)
 
 
+Index = Int[Array, ""] | int
+Cosine = Float[Array, ""] | float
+
+
 @jax.jit
 def is_blind(
-    rows: Float[Array, "rows width"],
-    other_rows: Float[Array, "rows other"],
-    columns: Float[Array, "columns width"],
-    other_columns: Float[Array, "columns other"],
-    start: Int[Array, ""] | int,
-    first: Int[Array, ""] | int,
-    above: Float[Array, ""] | float,
-    below: Float[Array, ""] | float,
+    rows: tuple[Float[Array, "rows width"], Float[Array, "rows other"]],
+    columns: tuple[Float[Array, "columns width"], Float[Array, "columns other"]],
+    first: tuple[Index, Index],
+    limits: tuple[Cosine, Cosine],
 ) -> Bool[Array, "rows columns"]:
-    """Mask of the pairs; start, first: index of the first row and of the first column.
+    """Mask of the pairs.   first: index of the first row, and of the first column.
 
-    A comparison with NaN, of unusable images and behind the end, is False.
+    limits: --above and --below. A comparison with NaN, of unusable images and behind the end, is
+    False.
     """
     highest = jax.lax.Precision.HIGHEST  # as in nearest
-    cosines = jnp.matmul(rows, columns.T, precision=highest)
-    other = jnp.matmul(other_rows, other_columns.T, precision=highest)
-    is_later = (start + jnp.arange(len(rows)))[:, None] < first + jnp.arange(len(columns))[None]
-    return (cosines > above) & (other < below) & is_later
+    cosines = jnp.matmul(rows[0], columns[0].T, precision=highest)
+    other = jnp.matmul(rows[1], columns[1].T, precision=highest)
+    row = first[0] + jnp.arange(len(rows[0]))[:, None]
+    column = first[1] + jnp.arange(len(columns[0]))[None]
+    return (cosines > limits[0]) & (other < limits[1]) & (row < column)
 
+
+main = command.main(command_line_parser, mine, is_computing=True)
 
 if __name__ == "__main__":
     sys.exit(main())

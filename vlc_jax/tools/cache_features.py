@@ -27,7 +27,6 @@ from vlc_jax.errors import UsageError, known, usage_errors
 from vlc_jax.input_pipeline.commands import parts, shard_writer
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.record import DataError, Source, has_text_only
-from vlc_jax.input_pipeline.stores import progress
 from vlc_jax.setup import command_line as config_flag
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.tools import command
@@ -77,23 +76,19 @@ def store(
         raise UsageError("features are computed by a single process on all its devices")
     frozen, fingerprint = init_from.load_frozen(setup)
     names = hard_images(data.source) if data.hard_images else []
-    request = {
-        "split": "train",
-        "features": {**data.feature_cache_key, "weights": fingerprint["weights"]},
-        "dtype": dtype,
-    }
-    records = FeaturesOf(setup, frozen, fingerprint, dtype, names)
-    with progress.bar("features", len(records)) as advance, usage_errors():
+    with usage_errors():
         return shard_writer.write(
-            records,
+            FeaturesOf(setup, frozen, fingerprint, dtype, names),
             out,
-            size=setup.evaluation.transform.size,
-            image_format="features",
-            shard_size=shard_size,
+            title="features",
             max_bad_share=data.max_bad_share,
-            request=request,
-            advance=advance,
             engine=engine,
+            split="train",
+            features={**data.feature_cache_key, "weights": fingerprint["weights"]},
+            dtype=dtype,
+            size=setup.evaluation.transform.size,
+            format="features",
+            shard_size=shard_size,
         )
 
 

@@ -59,12 +59,16 @@ def engine(runner: str | None, words: Sequence[str], flags: Sequence[str]) -> pa
     return made
 
 
-def shared_model(args: argparse.Namespace) -> inference.Model:
-    """`model`, loaded once by the threads of a process, the last one only."""
-    key = json.dumps([str(args.model), *(getattr(args, name) for name in WEIGHTS)])
+def shared_model(args: argparse.Namespace, is_alone: bool = False) -> inference.Model:
+    """`model`, loaded once by the threads of a process, the last one only.
+
+    is_alone: False: other processes load it, too, so this one claims its accelerator.
+    """
+    key = json.dumps([str(args.model), *(getattr(args, name) for name in (*WEIGHTS, "batch_size"))])
     with _loading:
         if key not in _MODELS:
-            runtime.claim()
+            if not is_alone:
+                runtime.claim()
             _MODELS.clear()
             _MODELS[key] = model(args)
         return _MODELS[key]
@@ -74,8 +78,8 @@ def start(do: Callable[[], str]) -> None:
     """Runs a tool with its own flags and the flags of vlc_jax.main."""
 
     @addresses.allowed
-    def with_flags(words: Sequence[str] | None) -> None:
-        argv = sys.argv if words is None else [sys.argv[0], *words]
+    def with_flags(words: list[str]) -> None:
+        argv = [sys.argv[0], *words]
         app.run(lambda rest: run(do, rest[1:]), argv=argv, flags_parser=command_line.parse_flags)
 
     if code := with_flags():
@@ -88,20 +92,29 @@ def start_in_parts(do: Callable[[Sequence[str]], str]) -> None:
     start(lambda: do(runner_flags))
 
 
-def compute(
+def main(
+    parser: Callable[[], argparse.ArgumentParser],
     do: Callable[[argparse.Namespace], str],
-    parser: argparse.ArgumentParser,
-    arguments: Sequence[str] | None,
-) -> None:
-    """Runs a tool that computes with JAX on its parsed `arguments`."""
-    args = parser.parse_args(arguments)
+    is_computing: bool = False,
+) -> Callable[..., None]:
+    """The function `main(arguments)` of a tool: prints the summary that `do` returns.
 
-    def connected() -> str:
-        # before JAX is used: it sets how the host reuses memory
-        runtime.connect(None, None, None)
-        return do(args)
+    is_computing: connects the processes of JAX first.
+    """
 
-    run(connected)
+    @addresses.allowed
+    def parsed(words: list[str]) -> None:
+        args = parser().parse_args(words)
+
+        def connected() -> str:
+            # before JAX is used: it sets how the host reuses memory
+            if is_computing:
+                runtime.connect(None, None, None)
+            return do(args)
+
+        run(connected)
+
+    return parsed
 
 
 def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
@@ -111,21 +124,15 @@ def run(do: Callable[[], str], unknown: Sequence[str] = ()) -> None:
     unknown: arguments that no flag has taken.
     """
     terminal.quieten()
-    try:
+
+    def shown(_: None) -> int:
         if unknown:
             raise errors.UsageError(f"unknown arguments {unknown}; options start with --")
         print(do())
-    except Exception as error:
-        if isinstance(error, BrokenPipeError) and commands.has_reader_left():
-            sys.exit(commands.UNREAD)
-        code = errors.exit_code(error)
-        # of --runner
-        if isinstance(error, ConnectionError):
-            code = errors.ExitCode.INFRASTRUCTURE
-        # such as a missing file or a forbidden folder; a full disk has a code
-        if code is None and isinstance(error, OSError):
-            code = errors.ExitCode.USAGE
-        if code is None:
-            raise
-        print(f"{type(error).__name__.removesuffix('Error')}: {error}", file=sys.stderr)
+        return 0
+
+    def title(error: Exception) -> str:
+        return type(error).__name__.removesuffix("Error")
+
+    if code := commands.exit_code(shown, None, wrong=(OSError,), title=title):
         sys.exit(code)

@@ -13,18 +13,17 @@ vlc_jax.load(MODEL)), and beside it
   X.json       model, fingerprints of model and input, number of rows
   X.bad.jsonl  images that cannot be read, with the reason; their rows are NaN
 
-Rows are appended to X.npy.partial; the same command continues it, and is refused if the model, the
-names of the images or the sizes of their files changed. --shard I/N computes the I-th of N equal
-parts, on independent hosts or devices, and writes X-0000I-of-0000N.npy; concatenated in order, the
-shards are X.npy.
+Rows are computed in parts, which lie in X.npy.parts until X.npy is complete. The same command
+continues a killed one, and is refused if the model, the names of the images or the sizes of their
+files changed. --shard I/N computes the I-th of N equal parts, on independent hosts or devices, and
+writes X-0000I-of-0000N.npy; concatenated in order, the shards are X.npy.
 
   vlc-jax embed --model runs/clip --images all.jsonl --out all.npy --runner DirectRunner \\
       -- --direct_num_workers=4 --direct_running_mode=multi_processing
 
 writes the same file with several workers, by a runner of Apache Beam and its own flags (behind
-`--`): parts of it lie in X.npy.parts, and those that are finished are not computed again. All
-workers see the model, the input and X.npy; one process per accelerator. Exit codes are those of
-vlc_jax.main; 130: interrupted.
+`--`). All workers see the model, the input and X.npy; one process per accelerator. Exit codes are
+those of vlc_jax.main; 130: interrupted.
 """
 
 import argparse
@@ -45,20 +44,15 @@ from vlc_jax.encode.batches import read_ahead
 from vlc_jax.encode.inference import Model
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses, command_line, parts
+from vlc_jax.input_pipeline.commands import addresses, command_line, parts, vector_file
+from vlc_jax.input_pipeline.commands.vector_file import Rows
 from vlc_jax.input_pipeline.hard_texts.llm import captions
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import image_list
-from vlc_jax.input_pipeline.stores import progress, text_file
-from vlc_jax.input_pipeline.stores.row_file import RowFile
-from vlc_jax.input_pipeline.tokenizers import text_vectors
-from vlc_jax.run import workdir_files
+from vlc_jax.input_pipeline.stores import any_path, text_file
 from vlc_jax.tools import command
 
-# Batches of a part of --runner.
-BATCHES = 16
-# Embeddings of a batch, and {row: reason} of the items that cannot be read.
-Rows = tuple[np.ndarray, dict[int, str]]
+BATCHES = 8  # of a part
 
 
 class Input(NamedTuple):
@@ -71,17 +65,6 @@ class Input(NamedTuple):
     names: list[str]
     fingerprint: str
     embed: Callable[[Model, int, range], Iterator[Rows]]
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    words, flags = parts.split(sys.argv[1:] if arguments is None else arguments)
-
-    def do(args: argparse.Namespace) -> str:
-        return embed(args, command.engine(args.runner, words, flags))
-
-    command.compute(do, command_line_parser(), words)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
@@ -106,16 +89,15 @@ def embed(args: argparse.Namespace, engine: parts.Engine | None = None) -> str:
         raise UsageError(f"--out is a file X.npy; got {args.out}")
     with usage_errors():
         items = images(args) if args.images else texts(args)
-    model = command.shared_model(args) if engine else command.model(args)
+    model = command.shared_model(args, is_alone=engine is None)
     out = shard_path(args.out, args.shard)
     request = {
-        "model": model.fingerprint,
-        items.kind: items.fingerprint,
-        "shard": args.shard,
         "count": len(items.names),
+        items.kind: items.fingerprint,
+        "model": model.fingerprint,
+        "shard": args.shard,
         "width": (model.embed_images if args.images else model.embed_texts)([]).shape[1],
     }
-    is_resumed = check_request(out, request)
     work = parts.Parts(
         functools.partial(part_rows, args, items, model.fingerprint),
         parts.beside(out),
@@ -123,24 +105,22 @@ def embed(args: argparse.Namespace, engine: parts.Engine | None = None) -> str:
         size=BATCHES * args.batch_size,
         request={**request, "batch_size": args.batch_size},
     )
-    if engine and not out.exists():
-        with progress.bar(items.kind, work.total) as advance, usage_errors():
-            parts.run(work, engine, advance)
-        items = items._replace(embed=functools.partial(stored, work))
-    if not out.exists():
-        write(out, items, model, args.batch_size, {"path": str(args.model), **request}, is_resumed)
+    with usage_errors():
+        check_request(out, request)
+        if not out.exists():
+            parts.run(work, items.kind, engine)
+            write(out, items, work, {"path": str(args.model), **request})
     parts.remove(work.out)
     summary = f"{out}: embeddings of {len(items.names):,} {items.kind}, {request['width']} wide"
-    if bad := read_bad(out):
+    if bad := text_file.whole_lines(bad_file(out)):
         summary += f"; {len(bad):,} cannot be read, see {bad_file(out)}, and are NaN"
     return summary
 
 
 def part_rows(args: argparse.Namespace, items: Input, fingerprint: str, rows: range) -> bytes:
-    """Some rows, computed by a worker: a line of JSON with the reasons of bad ones by their number
-    in the part, and the rows. The batches are those of one process, so that the bits are, too.
+    """A part of the rows. The batches are the same whoever computes it, so that the bits are, too.
 
-    fingerprint: of the model. Raises DataError if the worker finds another one.
+    fingerprint: of the model. Raises DataError if a worker finds another one.
     """
     model = command.shared_model(args)
     if model.fingerprint != fingerprint:
@@ -148,116 +128,51 @@ def part_rows(args: argparse.Namespace, items: Input, fingerprint: str, rows: ra
             f"{args.model} is another model on a worker than where the command started: --model is "
             "a path that all workers see, with the same files"
         )
-    reasons, arrays, done = dict[int, str](), [], 0
-    for batch, bad in items.embed(model, args.batch_size, rows):
-        reasons |= {done + row: reason for row, reason in bad.items()}
-        arrays.append(np.ascontiguousarray(batch, np.float32))
-        done += len(batch)
-    return json.dumps(reasons).encode() + b"\n" + b"".join(array.tobytes() for array in arrays)
+    return vector_file.content(
+        (np.ascontiguousarray(batch, np.float32), bad)
+        for batch, bad in items.embed(model, args.batch_size, rows)
+    )
 
 
-def stored(work: parts.Parts, model: Model, batch_size: int, rows: range) -> Iterator[Rows]:
-    """The rows of finished parts, as `Input.embed` computes them."""
-    del model, batch_size
-    for number, content in enumerate(parts.contents(work)):
-        indices = work.indices(number)
-        skip = max(0, rows.start - indices.start)
-        if skip >= len(indices):
-            continue
-        with parts.parsing(work.out):
-            head, _, data = content.partition(b"\n")
-            array = np.frombuffer(data, np.float32).reshape(len(indices), -1)
-            reasons = {int(row) - skip: why for row, why in stores.parse_json(head).items()}
-        yield array[skip:], {row: reason for row, reason in reasons.items() if row >= 0}
+def write(out: Path, items: Input, work: parts.Parts, request: dict[str, Any]) -> None:
+    """Writes the rows of the finished parts, after the files beside them."""
+    merged = vector_file.merge(work, out)
+    # the request first: without it the other files are not those of this command
+    any_path.write_json(out.with_suffix(".json"), request, indent=1)
+    with stores.replacing(out.with_suffix(".jsonl")) as file:
+        file.writelines(json.dumps(name) + "\n" for name in items.names)
+    bad_file(out).unlink(missing_ok=True)
+    if merged.bad:
+        with stores.replacing(bad_file(out)) as file:
+            for row, reason in merged.bad.items():
+                line = {"row": row, "name": items.names[row], "reason": reason}
+                file.write(json.dumps(line) + "\n")
+    merged.draft.replace(out)
 
 
-def write(
-    out: Path,
-    items: Input,
-    model: Model,
-    batch_size: int,
-    request: dict[str, Any],
-    is_resumed: bool,
-) -> None:
-    """Writes the missing rows, and the files beside them."""
-    count, width = request["count"], request["width"]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    workdir_files.replace(out.with_suffix(".json"), json.dumps(request, indent=1) + "\n")
-    with out.with_suffix(".jsonl").open("w", encoding="utf-8") as names:
-        names.writelines(json.dumps(name) + "\n" for name in items.names)
-    header = text_vectors.header(out, count, width, "float32")
-    with (
-        RowFile(out, header, 4 * width, count if is_resumed else 0) as file,
-        progress.bar(items.kind, count, file.done) as advance,
-    ):
-        known = [each for each in read_bad(out) if each["row"] < file.done]
-        bad_file(out).unlink(missing_ok=True)
-        add_bad(out, known)
-        for rows, bad in items.embed(model, batch_size, range(file.done, count)):
-            # before the rows: a row of NaN without a reason would stay without one
-            add_bad(
-                out,
-                [
-                    {"row": file.done + row, "name": items.names[file.done + row], "reason": reason}
-                    for row, reason in bad.items()
-                ],
-            )
-            file.append(rows)
-            advance(file.done)
-        file.finish()
-
-
-def check_request(out: Path, request: dict[str, Any]) -> bool:
-    """True if an earlier call began the files of `out` with this request.
-
-    Raises UsageError if it was another request, or if other files have these names.
-    """
+def check_request(out: Path, request: dict[str, Any]) -> None:
+    """Raises ValueError unless the files of `out` are new, or an earlier call wrote them with this
+    request."""
     path = out.with_suffix(".json")
     if not path.exists():
         # e.g. --out captions.npy must not overwrite a table captions.jsonl
         for other in (out, out.with_suffix(".jsonl"), bad_file(out)):
             if other.exists():
-                raise UsageError(f"{other} exists, without {path}; name a new file")
-        return False
+                raise ValueError(f"{other} exists, without {path}; name a new file")
+        return
     try:
-        saved = json.loads(path.read_text("utf-8"))
-        before = {"count": saved["count"]} | {name: saved.get(name) for name in request}
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(
+        before = dict(any_path.read_json(path))
+        before.pop("path")
+    except (OSError, ValueError, TypeError, KeyError):
+        raise ValueError(
             f"{path} exists and is no request of embeddings; name a new file"
         ) from None
-    if changed := [name for name in request if before[name] != request[name]]:
-        raise UsageError(
-            f"{path} was begun with {changes(changed, before, request)}: name a new file, or "
-            "remove the files of that name"
-        )
-    return True
+    parts.check_request(path, before, request)
 
 
 def bad_file(out: Path) -> Path:
     """X.bad.jsonl: row, name and reason of each unreadable image."""
     return out.with_suffix(".bad.jsonl")
-
-
-def read_bad(out: Path) -> list[dict[str, Any]]:
-    """The content of X.bad.jsonl."""
-    return [json.loads(line) for line in text_file.whole_lines(bad_file(out))]
-
-
-def add_bad(out: Path, bad: Sequence[dict[str, Any]]) -> None:
-    """Appends to X.bad.jsonl, which exists only if there are bad images."""
-    if bad:
-        with bad_file(out).open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(each) + "\n" for each in bad)
-
-
-def changes(names: Sequence[str], before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Describes the changed values of a request."""
-    if "images" in names or "texts" in names:
-        return f"other images or texts ({before['count']:,} then, {now['count']:,} now)"
-    if names == ["model"]:
-        return "other weights, preprocessing or tokenizer"
-    return " and ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
 
 
 def images(args: argparse.Namespace) -> Input:
@@ -353,6 +268,17 @@ def shard_path(out: Path, shard: str) -> Path:
     """X-00000-of-00004.npy for shard 0/4; X.npy itself for 0/1."""
     index, total = shard_numbers(shard)
     return out if total == 1 else out.with_stem(f"{out.stem}-{index:05d}-of-{total:05d}")
+
+
+@addresses.allowed
+def main(arguments: list[str]) -> None:
+    """The command line."""
+    words, flags = parts.split(arguments)
+
+    def do(args: argparse.Namespace) -> str:
+        return embed(args, command.engine(args.runner, words, flags))
+
+    command.main(command_line_parser, do, is_computing=True)(words)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,11 @@ from absl import flags
 
 from vlc_jax.encode import llm2vec, text_encoders
 from vlc_jax.errors import UsageError, usage_errors
+from vlc_jax.input_pipeline.commands import vector_file
 from vlc_jax.input_pipeline.loader import stored_features
 from vlc_jax.input_pipeline.record import DataError, Record, Source
 from vlc_jax.input_pipeline.stores import progress
-from vlc_jax.input_pipeline.tokenizers import sentence_encoder, text_vectors
+from vlc_jax.input_pipeline.tokenizers import text_vectors
 from vlc_jax.setup import command_line as config_flag
 from vlc_jax.setup.data import all_texts
 from vlc_jax.tools import command
@@ -119,7 +120,7 @@ def store() -> str:
         raise UsageError("name texts, --texts or --config, and an encoder, --model or --run")
     with usage_errors():
         # first: an encoder takes minutes to load
-        out = sentence_encoder.new_file(FLAGS.out, FLAGS.dtype)
+        out = vector_file.new_file(FLAGS.out, FLAGS.dtype)
         config = encoder_config()
         encode = text_encoders.build(config)
         texts = (
@@ -127,16 +128,14 @@ def store() -> str:
             if has_config
             else text_vectors.read_texts(Path(FLAGS.texts))
         )
-        with progress.bar("embedding", len(texts)) as advance:
-            layout = sentence_encoder.write(
-                out,
-                texts,
-                encode,
-                identity=encode.identity,
-                encoder=config.whole_paths()._asdict(),
-                dtype=FLAGS.dtype,
-                advance=advance,
-            )
+        layout = vector_file.write(
+            out,
+            texts,
+            encode,
+            identity=encode.identity,
+            encoder=config.whole_paths()._asdict(),
+            dtype=FLAGS.dtype,
+        )
     size = layout.texts * layout.row_bytes / 2**30
     return f"{out}: vectors of {layout.texts:,} texts, {layout.width} wide, {size:.2f} GiB"
 

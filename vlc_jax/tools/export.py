@@ -17,6 +17,7 @@ or a folder with other scores; 30: the disk is full; 130: interrupted. After an 
 written.
 """
 
+import argparse
 import errno
 import json
 import shutil
@@ -33,7 +34,7 @@ from safetensors.numpy import save_file
 
 from vlc_jax import weights
 from vlc_jax.errors import UsageError, WeightsError, usage_errors
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.stores import StoreError, hub_api
 from vlc_jax.input_pipeline.tokenizers import pretrained_folder
 from vlc_jax.models import lora
@@ -70,48 +71,36 @@ TARGETS = {
 CHECKED_ON = ("a photo of a cat", "the horse eats the grass", "the grass eats the horse", "red")
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("export", __doc__)
-    run_ = parser.add_mutually_exclusive_group(required=True)
-    run_.add_argument("run", nargs="?", type=Path, help="workdir of a finished or stopped run")
-    run_.add_argument("--workdir", type=Path, help="the same")
-    parser.add_argument("--to", required=True, choices=TARGETS)
-    parser.add_argument("--out", required=True, type=Path, help="a new folder")
-    parser.add_argument(
-        "--python",
-        default=sys.executable,
-        help="interpreter with the library of the format, for the check; default: this one",
-    )
-    parser.add_argument(
-        "--push", metavar="OWNER/NAME", help="repository of the Hugging Face hub for the folder"
-    )
-    parser.add_argument(
-        "--platforms",
-        nargs="+",
-        choices=stablehlo.PLATFORMS,
-        help=f"of stablehlo; default: {' '.join(stablehlo.ALL)}",
-    )
-    options = parser.parse_args(arguments)
+    workdir = parser.add_mutually_exclusive_group(required=True)
+    workdir.add_argument("run", nargs="?", type=Path, help="workdir of a finished or stopped run")
+    workdir.add_argument("--workdir", type=Path, help="the same")
+    add = parser.add_argument
+    add("--to", required=True, choices=TARGETS)
+    add("--out", required=True, type=Path, help="a new folder")
+    text = "interpreter with the library of the format, for the check; default: this one"
+    add("--python", default=sys.executable, help=text)
+    text = "repository of the Hugging Face hub for the folder"
+    add("--push", metavar="OWNER/NAME", help=text)
+    text = f"of stablehlo; default: {' '.join(stablehlo.ALL)}"
+    add("--platforms", nargs="+", choices=stablehlo.PLATFORMS, help=text)
+    return parser
 
-    def run() -> str:
-        # before the export, which takes minutes
-        if options.push:
-            with usage_errors():
-                options.push = hub_api.check_push(options.push)
-        try:
-            workdir = options.run or options.workdir
-            names, verdict = export(
-                workdir, options.to, options.out, options.python, options.platforms
-            )
-        except SafetensorError as error:
-            # its error has no errno of a full disk
-            raise OSError(errno.EIO, f"cannot write {options.out}: {error}") from error
-        done = f"{options.out}: {', '.join(names)}\n{verdict}"
-        return f"{done}\npushed to {pushed(options.out, options.push)}" if options.push else done
 
-    command.run(run)
+def _run(options: argparse.Namespace) -> str:
+    # before the export, which takes minutes
+    if options.push:
+        with usage_errors():
+            options.push = hub_api.check_push(options.push)
+    workdir, out = options.run or options.workdir, options.out
+    try:
+        names, verdict = export(workdir, options.to, out, options.python, options.platforms)
+    except SafetensorError as error:
+        # its error has no errno of a full disk
+        raise OSError(errno.EIO, f"cannot write {out}: {error}") from error
+    done = f"{out}: {', '.join(names)}\n{verdict}"
+    return f"{done}\npushed to {pushed(out, options.push)}" if options.push else done
 
 
 def export(
@@ -400,6 +389,8 @@ def model_card(config: Mapping[str, Any], workdir: Path, target: str, step: int)
         )
     return "\n".join(lines) + "\n"
 
+
+main = command.main(_parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -42,15 +42,15 @@ class FeaturesOf:
         self.fingerprint = self._source.fingerprint
         self._transform, self._batch_size = setup.evaluation.transform, setup.evaluation.batch_size
         self._reads_text = "text" in setup.parameters.frozen
-        of_image, of_text = setup.model.head.requests
+        image_request, text_request = setup.model.head.requests
         image = BatchEncoder(
             setup,
-            lambda model, rows: model.image(setup.normalise(rows["image"]), of_image),
+            lambda model, rows: model.image(setup.normalise(rows["image"]), image_request),
             lambda images: {"image": np.stack(images)},
         )
         text = BatchEncoder(
             setup,
-            lambda model, rows: model.text(rows["text"], of_text),
+            lambda model, rows: model.text(rows["text"], text_request),
             lambda texts: {"text": setup.tokenizer(texts)},
         )
         self._image = partial(image, {"params": params})
@@ -96,12 +96,12 @@ class FeaturesOf:
         if self._reads_text:
             texts = [stored_features.texts_of(records[i]) for i in good]
             text = stored_parts(self._text([t for of in texts for t in of]))
-        ends = np.cumsum([len(of_one) for of_one in texts])
-        for row, (i, of_one, end) in enumerate(zip(good, texts, ends, strict=True)):
+        ends = np.cumsum([len(record_texts) for record_texts in texts])
+        for row, (i, record_texts, end) in enumerate(zip(good, texts, ends, strict=True)):
             packed = stored_features.pack(
                 {part: array[row] for part, array in image.items()},
-                {part: array[end - len(of_one) : end] for part, array in text.items()},
-                of_one,
+                {part: array[end - len(record_texts) : end] for part, array in text.items()},
+                record_texts,
                 self._dtype,
             )
             results[i] = dataclasses.replace(records[i], image=packed)

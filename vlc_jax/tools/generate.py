@@ -8,16 +8,14 @@ MODEL: LLaVA's weights, or the workdir of a captioner. Without --prompt it descr
 streamed. Exit codes are those of vlc_jax.main.
 """
 
+import argparse
 import sys
-from collections.abc import Sequence
 
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.tools import command
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("generate", __doc__)
     parser.add_argument("--image", required=True, metavar="FILE")
     parser.add_argument("--prompt", default="", metavar="TEXT", help="a question about the image")
@@ -25,23 +23,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--m3id", action="store_true", help="decode by M3ID")
     parser.add_argument("--first_step", type=int, default=1, help="of M3ID: t of the first token")
     command.add_model(parser)
-    args = parser.parse_args(arguments)
+    return parser
 
-    def generate() -> str:
-        pieces = command.model(args).stream(
-            args.image,
-            args.prompt,
-            kind="m3id" if args.m3id else "greedy",
-            max_tokens=args.max_tokens,
-            first_step=args.first_step,
-        )
-        for number, piece in enumerate(pieces):
-            print(piece if number else piece.lstrip(), end="", flush=True)
-        # printed by `command.run`: ends the line
-        return ""
 
-    command.run(generate)
+def generate(args: argparse.Namespace) -> str:
+    """Prints the answer; returns "", whose line end is that of the answer."""
+    pieces = command.model(args).stream(
+        args.image,
+        args.prompt,
+        kind="m3id" if args.m3id else "greedy",
+        max_tokens=args.max_tokens,
+        first_step=args.first_step,
+    )
+    for number, piece in enumerate(pieces):
+        print(piece if number else piece.lstrip(), end="", flush=True)
+    return ""
 
+
+main = command.main(_parser, generate)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,15 +12,15 @@ computes the scores: vlc_jax.input_pipeline.benchmarks.sugarcrepe.sugarcrepe(roo
 Exit codes: 0 done, 2 usage, 3 data (a case without scores, scores without a case).
 """
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vlc_jax.errors import UsageError
+from vlc_jax.errors import usage_errors
 from vlc_jax.evaluation import library
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.images import parquet_file
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
@@ -80,9 +80,7 @@ def _list(cell: Any) -> Any:
         raise DataError(f"a list is written as JSON, [0.31, 0.27]; got {cell!r:.80}") from None
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("import_scores", __doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--benchmark", required=True, help="of config.evals, such as sugarcrepe")
@@ -90,33 +88,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workdir", required=True, type=Path, help="a folder for this model alone")
     parser.add_argument("--name", default="", help="of the model, for the results")
     parser.add_argument("--run", default="", help="one of several in the column run")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the benchmark or its protocol, such as count=100 or tie=half",
+    text = "of the benchmark or its protocol, such as count=100 or tie=half"
+    parser.add_argument("--option", **command_line.PAIRS, help=text)
+    return parser
+
+
+def _run(args: argparse.Namespace) -> str:
+    with usage_errors():
+        options = command_line.parse_options(args.option)
+        table = read(args.table, args.benchmark, args.run)
+    results = library.evaluate(
+        table,
+        {args.benchmark: options},
+        root=args.root,
+        workdir=args.workdir,
+        name=args.name or args.table.stem,
     )
-    args = parser.parse_args(arguments)
+    results.print()
+    return f"{len(table):,} cases: vlc-jax report {args.workdir}"
 
-    def run() -> str:
-        try:
-            options = command_line.parse_options(args.option)
-            table = read(args.table, args.benchmark, args.run)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        results = library.evaluate(
-            table,
-            {args.benchmark: options},
-            root=args.root,
-            workdir=args.workdir,
-            name=args.name or args.table.stem,
-        )
-        results.print()
-        return f"{len(table):,} cases: vlc-jax report {args.workdir}"
 
-    command.run(run)
-
+main = command.main(_parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -102,10 +102,10 @@ class LmmsEvalModel(lmms):
                 "texts: take a captioner with config.model.head.scores='answer', such as LLaVA"
             )
         results = []
-        for question, answer, *of_image in (request.args for request in requests):
-            image = self._image(*of_image[:4])
+        for question, answer, *image_place in (request.args for request in requests):
+            image = self._image(*image_place[:4])
             if callable(answer):
-                answer = answer(self._document(*of_image[1:4]))
+                answer = answer(self._document(*image_place[1:4]))
             question, answer = _question(question), str(answer).strip()
             score = self.model.score([image], [Conversation.scored(question, answer)])
             # tokens: an answer has no more than bytes; in steps, each of which compiles a program

@@ -8,13 +8,14 @@ environment with `mteb` (2.26; `pip install mteb`) beside ours; mteb downloads t
 tasks. How its metrics differ from ours: docs/benchmarks.md.
 """
 
+import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.tools import command
 
 
@@ -52,23 +53,22 @@ def _mteb() -> Any:
     return mteb
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("mteb", __doc__)
     parser.add_argument("--name", required=True, help="organisation/name, in mteb's results")
     parser.add_argument("--tasks", required=True, nargs="+", metavar="TASK")
     parser.add_argument("--out", required=True, type=Path, help="folder of mteb's results")
     parser.add_argument("--batch_size", type=command_line.positive, default=64)
     command.add_model(parser)
-    args = parser.parse_args(arguments)
+    return parser
 
-    def run() -> str:
-        tasks = find(args.tasks)
-        return "\n".join(map(str, write(command.model(args), args.name, tasks, args.out)))
 
-    command.run(run)
+def _run(args: argparse.Namespace) -> str:
+    tasks = find(args.tasks)
+    return "\n".join(map(str, write(command.model(args), args.name, tasks, args.out)))
 
+
+main = command.main(_parser, _run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -29,7 +29,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import tables
 from vlc_jax.input_pipeline.stores import progress, text_file
@@ -49,12 +49,6 @@ from vlc_jax.tools import command, embed
 COUNT = 3  # NegCLIP's
 ROWS = 2048  # queries at a time: their scores with a block of 8,192 are 64 MB
 NAMES = ("hard_images", "cosines")
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    command.compute(mine, command_line_parser(), arguments)
 
 
 def command_line_parser() -> argparse.ArgumentParser:
@@ -120,8 +114,8 @@ def mine(args: argparse.Namespace) -> str:
                 )
             advance(start + len(cosines) - part.start)
     rows = write(out, table, args.column, ids, chosen)
-    of_shard = [indices for name, (indices, _) in chosen.items() if name in ids]
-    few = sum(len(indices) < args.count for indices in of_shard)
+    neighbour_ids = [indices for name, (indices, _) in chosen.items() if name in ids]
+    few = sum(len(indices) < args.count for indices in neighbour_ids)
     damaged = sum(row is None for row in table.rows())
     summary = f"{out}: {rows:,} rows, each with the {args.count} nearest of {len(ids):,} images"
     summary += f"; {few:,} images have fewer" if few else ""
@@ -264,6 +258,8 @@ def write(
                 count += 1
     return count
 
+
+main = command.main(command_line_parser, mine, is_computing=True)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,15 +27,13 @@ from vlc_jax.errors import UsageError, usage_errors
 from vlc_jax.evaluators.stats import wilson
 from vlc_jax.input_pipeline.benchmarks import PUBLISHED, READERS, nulls, protocol_of
 from vlc_jax.input_pipeline.case import Case
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.input_pipeline.hard_texts import blind
 from vlc_jax.input_pipeline.stores import progress, text_file
 from vlc_jax.tools import command, write_texts
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("plausibility", __doc__ or "")
     add = parser.add_argument
     add("--decoder", required=True, help="folder of the language model, or .gguf")
@@ -44,8 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--limit", type=command_line.positive, help="cases of each subset; default: all")
     add("--out", type=Path, required=True, metavar="X.jsonl", help="log-probabilities of the texts")
     add("--batch-size", type=command_line.positive, default=16, help="texts at a time")
-    args = parser.parse_args(arguments)
-    command.run(lambda: measure(args))
+    return parser
 
 
 def measure(args: argparse.Namespace) -> str:
@@ -128,6 +125,8 @@ def _read(path: Path, model: str) -> dict[str, Plausibility]:
         known[text] = Plausibility(total, tokens)
     return known
 
+
+main = command.main(_parser, measure)
 
 if __name__ == "__main__":
     sys.exit(main())

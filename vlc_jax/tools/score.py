@@ -7,19 +7,18 @@ table, images by texts, with the best text of each image marked; --json prints t
 Exit codes are those of vlc_jax.main.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
 
 import numpy as np
 
-from vlc_jax.input_pipeline.commands import addresses, command_line
+from vlc_jax.input_pipeline.commands import command_line
 from vlc_jax.tools import command
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("score", __doc__)
     parser.add_argument("--images", required=True, nargs="+", metavar="FILE")
     parser.add_argument("--texts", required=True, nargs="+", metavar="TEXT")
@@ -34,18 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--json", action="store_true", help="numbers instead of a table")
     command.add_model(parser)
-    args = parser.parse_args(arguments)
+    return parser
 
-    def score() -> str:
-        model = command.model(args)
-        how = {"negation": args.negation, "segments": args.segments}
-        scores = model.score(args.images, args.texts, **how)
-        if args.json:
-            result = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
-            return json.dumps(result, ensure_ascii=False)
-        return table(args.images, args.texts, scores)
 
-    command.run(score)
+def score(args: argparse.Namespace) -> str:
+    """The table, or JSON."""
+    model = command.model(args)
+    how = {"negation": args.negation, "segments": args.segments}
+    scores = model.score(args.images, args.texts, **how)
+    if args.json:
+        result = {"images": args.images, "texts": args.texts, "scores": scores.tolist()}
+        return json.dumps(result, ensure_ascii=False)
+    return table(args.images, args.texts, scores)
 
 
 def table(images: Sequence[str], texts: Sequence[str], scores: np.ndarray) -> str:
@@ -62,6 +61,8 @@ def table(images: Sequence[str], texts: Sequence[str], scores: np.ndarray) -> st
         lines.append(f"{image:<{width}}" + "".join(f"{cell:>10}" for cell in cells))
     return "\n".join([*lines, "* the best text of an image, if it has more than one"])
 
+
+main = command.main(_parser, score)
 
 if __name__ == "__main__":
     sys.exit(main())

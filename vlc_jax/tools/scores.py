@@ -12,7 +12,6 @@ different data have different versions: join on benchmark, version and case.
 Exit codes: 0 done, 2 usage, 3 data (no scores, a damaged or truncated file of results).
 """
 
-import argparse
 import csv
 import dataclasses
 import itertools
@@ -172,28 +171,19 @@ def write(paths: Sequence[Path], out: Path) -> int:
     return written
 
 
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="vlc-jax scores",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("workdirs", nargs="+", type=Path, help="of runs with evaluations")
-    parser.add_argument(
-        "--out", required=True, type=Path, help="the file: .parquet, .csv or .jsonl"
-    )
+def _run(words: list[str]) -> int:
+    parser = command_line.parser("scores", __doc__)
+    add = parser.add_argument
+    add("workdirs", nargs="+", type=Path, help="of runs with evaluations")
+    add("--out", required=True, type=Path, help="the file: .parquet, .csv or .jsonl")
+    options = parser.parse_args(words)
+    number, runs = write(options.workdirs, options.out), len(options.workdirs)
+    rows_of = f"{number:,} row{'s' * (number != 1)} of {runs} run{'s' * (runs != 1)}"
+    print(f"{rows_of}: {options.out}")
+    return 0
 
-    def run(options: argparse.Namespace) -> int:
-        number = write(options.workdirs, options.out)
-        runs = len(options.workdirs)
-        rows_of = f"{number:,} row{'s' * (number != 1)} of {runs} run{'s' * (runs != 1)}"
-        print(f"{rows_of}: {options.out}")
-        return 0
 
-    return command_line.exit_code(run, parser.parse_args(arguments))
-
+main = addresses.command(_run)
 
 if __name__ == "__main__":
     sys.exit(main())

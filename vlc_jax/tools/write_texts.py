@@ -14,13 +14,12 @@ a kill the same command continues.
 import argparse
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,9 @@ import numpy as np
 
 from vlc_jax.devices import runtime
 from vlc_jax.encode import complete
-from vlc_jax.errors import UsageError, WeightsError
-from vlc_jax.input_pipeline.commands import addresses
+from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.commands import command_line as commands
+from vlc_jax.input_pipeline.commands import parts
 from vlc_jax.input_pipeline.hard_texts.llm import batch
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.stores import progress
@@ -46,13 +45,6 @@ DTYPES = ("auto", "float32", "bfloat16")
 # of a request; seed and top_p have no effect on greedy decoding
 _FIELDS = {"model", "prompt", "max_tokens", "stop", "temperature", "seed", "top_p"}
 _MAX_TOKENS = 2**20
-
-
-@addresses.allowed
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    args = _parser().parse_args(arguments)
-    command.run(lambda: write(args))
 
 
 def write(args: argparse.Namespace) -> str:
@@ -132,11 +124,8 @@ def open_answers(path: Path, model: str) -> Iterator[tuple[io.RawIOBase, set[str
     path.parent.mkdir(parents=True, exist_ok=True)
     done, end = set(), 0
     with path.open("ab", buffering=0) as file, path.open("rb") as before:
-        try:
-            # the kernel releases it when the process ends, however it ends
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"another process writes to {path}; wait for it or stop it") from error
+        with usage_errors():
+            parts.lock(file, path)
         for row, line in enumerate(before, 1):
             if not line.endswith(b"\n"):
                 # the process was killed in the middle of this write
@@ -213,6 +202,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", choices=DTYPES, default="auto", help="default: %(default)s")
     return parser
 
+
+main = command.main(_parser, write)
 
 if __name__ == "__main__":
     sys.exit(main())

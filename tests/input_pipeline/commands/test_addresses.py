@@ -10,7 +10,7 @@ import pytest
 from vlc_jax import main
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line, prepare
-from vlc_jax.input_pipeline.record import StageError
+from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.stores import fetch
 from vlc_jax.tools import command
 
@@ -36,7 +36,7 @@ def test_addresses_become_local_copies(store):
     assert words(given) == ["--table", copy, f"--x={copy}", f"path={copy}", "--url=http://x"]
 
 
-def test_words_without_addresses_and_fields_of_a_config_are_left_alone():
+def test_other_words_and_fields_of_a_config_are_left_alone():
     assert words(["a", "--b"]) == ["a", "--b"]
     assert words(["--config.init_from=gs://bucket/a"]) == ["--config.init_from=gs://bucket/a"]
 
@@ -68,6 +68,7 @@ def test_what_is_beside_an_output_stays(store):
     ("error", "code"),
     [
         (StageError("full"), 30),
+        (ShardError("cut"), 3),
         (stores.StoreError("away"), 30),
         (ValueError("nothing"), 2),
         (KeyboardInterrupt(), 130),

@@ -28,7 +28,7 @@ RECORD = Record(
 )
 
 
-def test_a_caption_is_left_out_with_its_texts_questions_and_weights():
+def test_a_caption_is_left_out_with_its_texts_and_weights():
     left = FilteredSource(Records([RECORD]), min_words=2, max_words=3)[0]
     assert left.captions == RECORD.captions[1:3]
     assert left.negatives == [["2"], ["3"]]
@@ -66,7 +66,7 @@ def test_numbers_that_leave_nothing_are_refused():
         FilteredSource(Numbered(), min_words=5, max_words=4)
 
 
-def test_the_command_counts_what_it_leaves_out_and_none_of_it_is_bad(tmp_path, capsys):
+def test_left_out_captions_are_counted_and_are_not_bad(tmp_path, capsys):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     texts = {"en": ["a", "a dog", "a dog runs far away"], "fr": ["un chien", "un chat"]}
     rows = [{"image": "a.png", "caption": texts[name], "lang": name} for name in ("en", "fr")]

@@ -156,7 +156,7 @@ def test_hard_texts_stand_below_the_captions(tmp_path, capsys, monkeypatch):
         assert message in capsys.readouterr().err
 
 
-def test_kinds_that_give_themselves_away_are_named_with_their_share(tmp_path, capsys):
+def test_kinds_that_give_themselves_away_are_named(tmp_path, capsys):
     """Stored ones and those of --kinds; few texts of --kinds are said to be few."""
     (name,) = helpers.write_photos(tmp_path, 1)
     nouns = ("cat", "dog", "man", "car", "hat")
@@ -194,7 +194,7 @@ def test_the_samples_are_spread_over_the_data_and_usable(photos):
     assert samples == ["p04.jpg#5", "p07.jpg#8", "p11.jpg#12", "p01.jpg#2"]
 
 
-def test_parts_of_any_size_by_any_workers_say_what_one_process_says(photos, capsys, monkeypatch):
+def test_parts_and_workers_say_what_one_process_says(photos, capsys, monkeypatch):
     truncate(photos / "images" / "p04.jpg")
     truncate(photos / "images" / "p06.jpg")
     out = photos / "shards"
@@ -224,7 +224,7 @@ def test_parts_of_any_size_by_any_workers_say_what_one_process_says(photos, caps
 def test_the_summary_of_a_part_does_not_grow_with_bad_records():
     texts = [check_parts.Look(Records(n, 2), n, 2)(range(n)) for n in (200, 2000)]
     assert abs(len(texts[0]) - len(texts[1])) < 20
-    found = check_parts.Found.of_json(texts[1])
+    found = check_parts.Found.from_json(texts[1])
     assert (found.report.bad, found.report.first_bad[:3]) == (1000, "r1:")
 
 
@@ -288,7 +288,7 @@ def test_preview_stops_what_training_would_stop():
         previewed(Records(100_000, 10))
 
 
-def test_preview_allows_an_unlucky_beginning_of_an_acceptable_source():
+def test_preview_allows_an_unlucky_beginning():
     report = previewed(Records(100_000, 50), count=256)  # 5 of 256 where 2.6 are allowed on average
     assert report.bad == 5
 
@@ -302,7 +302,7 @@ def test_preview_warns_of_unknown_words_and_cut_captions():
     assert "warning" not in str(previewed(Records(10, 100)))
 
 
-def test_texts_padded_with_their_end_token_are_not_taken_for_cut_ones():
+def test_texts_padded_with_their_end_token_are_not_cut():
     tokenizer = WordTokenizer(40, words=("blue",))
     tokenizer.pad_id = tokenizer.eos_id  # as SigLIP's
     assert inspection.inspect(Records(10, 100), tokenizer, ImageTransform(8)).full_captions == 0
@@ -310,7 +310,7 @@ def test_texts_padded_with_their_end_token_are_not_taken_for_cut_ones():
     assert inspection.inspect(Records(10, 100), tokenizer, ImageTransform(8)).full_captions == 10
 
 
-def test_a_tokenizer_that_knows_less_than_half_of_the_words_is_refused():
+def test_a_tokenizer_of_too_few_words_is_refused():
     report = inspection.Report(total=9, tokens=100, unknown_tokens=50)
     report.check_tokenizer()
     report.unknown_tokens = 51
@@ -387,7 +387,7 @@ def test_stored_texts_that_training_does_not_take_are_named():
     assert unused(HardTexts()) == []
 
 
-def test_given_texts_that_no_record_has_are_noticed_before_training():
+def test_texts_that_no_record_has_are_noticed_before_training():
     report = inspection.Report(total=9, looked_at=9, with_positives=1)
     asked, made = (
         HardTexts(2),
@@ -404,13 +404,13 @@ def test_given_texts_that_no_record_has_are_noticed_before_training():
     report.check_hard_texts(others)
     report.kinds.update(["positives/noun", "negatives/verb"])
     report.check_hard_texts({"positives": HardTexts(1, {"from_record:noun": 1.0})})
-    of_verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
+    verbs = {"positives": HardTexts(1, {"from_record:verb": 1.0})}
     with pytest.raises(
         DataError, match=r"none of the 9 .* for 'from_record:verb'.* are \['noun'\]"
     ):
-        report.check_hard_texts(of_verbs)
+        report.check_hard_texts(verbs)
     report.total = 10
-    for absent in (of_verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
+    for absent in (verbs, {"negatives": HardTexts(1, {"other": 1.0})}):
         report.with_negatives = 0
         with pytest.raises(DataError, match=r"; .* more of them with config.input.preview=N$"):
             report.check_hard_texts(absent)

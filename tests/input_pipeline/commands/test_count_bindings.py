@@ -42,12 +42,12 @@ def table(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_counts_are_those_of_every_caption_and_serve_as_the_table_does(table, monkeypatch):
+def test_counts_are_those_of_every_caption_of_the_table(table, monkeypatch):
     tagger = bindings.make_tagger("words")
     every = [text for number in range(40) for text in captions(number)]
     expected = collections.Counter(b for text in every for b in bindings.find(tagger(text)))
-    of_hash = {bindings._hash(binding): count for binding, count in expected.items()}
-    assert len(of_hash) > 20
+    by_hash = {bindings._hash(binding): count for binding, count in expected.items()}
+    assert len(by_hash) > 20
     for number, (source, more) in enumerate(
         (
             ("captions.jsonl", []),
@@ -60,7 +60,7 @@ def test_counts_are_those_of_every_caption_and_serve_as_the_table_does(table, mo
             monkeypatch.setattr(parts, "engine", lambda *_: test_engines.workers)
         assert count_bindings.main([source, "--out", f"{number}.npy", *WORDS, *more]) == 0
         hashes, counts = np.load(f"{number}.npy")
-        assert dict(zip(hashes.tolist(), counts.tolist(), strict=True)) == of_hash
+        assert dict(zip(hashes.tolist(), counts.tolist(), strict=True)) == by_hash
         assert (np.diff(hashes) > 0).all()
     assert not [*table.glob("**/*.partial")]
     counted = bindings.Training(table / "1.npy", tagger="words")

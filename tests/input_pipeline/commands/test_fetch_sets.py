@@ -112,7 +112,7 @@ def test_a_file_that_changed_meanwhile_is_not_continued(served):
     assert not (root / ".archives").exists()
 
 
-def test_an_interrupted_unpacking_is_done_again_without_a_download(served, monkeypatch):
+def test_unpacking_is_repeated_without_a_download(served, monkeypatch):
     hub, root = served
     moved, move = [], shutil.move
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.support import generators, miniature
+from tests.support import generators, helpers, miniature
 from vlc_jax.input_pipeline.commands import generated_texts, prepare, shard_writer
 from vlc_jax.input_pipeline.hard_texts import sampling, svlc
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
@@ -54,7 +54,7 @@ def test_every_caption_gets_texts_of_every_kind_beside_its_own():
     assert record.positive_kinds == [["prefix"], ["prefix"], []]
 
 
-def test_draws_depend_on_seed_record_and_caption_and_not_on_the_order_of_reading():
+def test_draws_depend_on_seed_record_and_caption_alone():
     one, other = (generated([generators.Numbers()], source=Words()) for _ in range(2))
     forwards = [one[i].negatives for i in range(12)]
     assert forwards == [other[i].negatives for i in reversed(range(12))][::-1]
@@ -74,9 +74,9 @@ def test_a_caption_that_has_texts_of_a_kind_gets_no_others_of_it():
     assert record.negative_kinds == [["reversal"], [], []]
 
 
-def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_path):
+def test_training_gets_prepared_texts_by_their_kind(tmp_path):
     source = generated([generators.Reversal(), generators.Numbers()])
-    shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path, size=8, texts=source.request)
     shards = ShardsSource(path=tmp_path)
     for index in range(12):
         for field in ("negatives", "negative_kinds", "positives", "positive_kinds"):
@@ -105,7 +105,7 @@ def test_prepared_texts_are_what_training_gets_when_it_asks_for_their_kind(tmp_p
     assert 0 < batch["negative_mask"].sum() < 12
 
 
-def test_stored_texts_of_svlc_are_of_every_class_as_those_made_at_each_reading():
+def test_stored_texts_of_svlc_are_of_every_class():
     """Else a caption that is stored once would keep the class of that one draw."""
 
     class Photo(Words):
@@ -139,23 +139,23 @@ def test_stored_texts_of_svlc_are_of_every_class_as_those_made_at_each_reading()
         {"negatives": [generators.Prefix("n7 ")]},  # another version
     ],
 )
-def test_another_request_for_texts_is_refused_and_the_same_one_goes_on(tmp_path, other):
+def test_another_request_for_texts_is_refused(tmp_path, other):
     first = {"negatives": [generators.Prefix("n6 ")]}
     source = generated(**first)
-    made = shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    made = shard_writer.write(source, tmp_path, size=8, texts=source.request)
     assert made["request"]["texts"] == {
         "negatives": {"prefix": "prefix n6 "}, "positives": {}, "count": 3, "seed": 0,
     }  # fmt: skip
     source = generated(**first)
-    assert made == shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    assert made == shard_writer.write(source, tmp_path, size=8, texts=source.request)
     changed = generated(**first | other)
     with pytest.raises(ValueError, match="was begun with texts"):
-        shard_writer.write(changed, tmp_path, size=8, request={"texts": changed.request})
+        shard_writer.write(changed, tmp_path, size=8, texts=changed.request)
 
 
-def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_ones(tmp_path):
+def test_stored_texts_of_another_version_are_refused(tmp_path):
     source = generated([generators.Prefix("n6 ")])
-    shard_writer.write(source, tmp_path, size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path, size=8, texts=source.request)
     shards = ShardsSource(path=tmp_path)
     assert shards.text_versions == {"negatives": {"prefix": "prefix n6 "}}
     tokenizer = WordTokenizer(4, words=[f"n{i}" for i in range(30)])
@@ -184,7 +184,7 @@ def test_texts_stored_with_another_version_are_refused_and_not_mixed_with_new_on
 
 def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
     source = generated([generators.Reversal()])
-    shard_writer.write(source, tmp_path / "one", size=8, request={"texts": source.request})
+    shard_writer.write(source, tmp_path / "one", size=8, texts=source.request)
     option = f"path={tmp_path / 'one'}"
     out = str(tmp_path / "two")
     again = ["--source", "shards", "--option", option, "--split", "all", "--size", "8"]
@@ -194,10 +194,11 @@ def test_versions_of_texts_outlive_a_second_preparation(tmp_path):
     assert more.request["negatives"] == {"reversal": "reversal 1", "numbers": "numbers 1"}
 
 
-def test_a_record_whose_caption_cannot_be_read_is_left_out_and_listed(tmp_path):
+def test_a_record_of_an_unreadable_caption_is_listed(tmp_path):
     source = generated([generators.Prefix("n6 ", refused="n11 n12")])
-    manifest = shard_writer.write(source, tmp_path, size=8, max_bad_share=0.1)
-    assert manifest["skipped"] == {"record 11": "r11: prefix: cannot tag 'n11 n12'"}
+    shard_writer.write(source, tmp_path, size=8, max_bad_share=0.1)
+    (row,) = helpers.rows(tmp_path / "skipped.jsonl")
+    assert row == {"id": "record 11", "reason": "r11: prefix: cannot tag 'n11 n12'"}
     with pytest.raises(DataError, match="cannot tag"):
         source[11]
 
@@ -221,7 +222,7 @@ def command(tmp_path, monkeypatch):
     return ["negclip", *prepare.DATASETS["negclip"].example.split(), "--out", "out"]
 
 
-def test_the_command_line_stores_texts_with_their_kind_and_version(command, capsys):
+def test_the_command_stores_texts_with_kind_and_version(command, capsys):
     names = ["--negatives", "shuffle_words, left_right", "--negatives", "shuffle_trigrams"]
     assert prepare.main([*command, *names, "--texts-per-kind", "2"]) == 0
     with open("out/manifest.json") as file:

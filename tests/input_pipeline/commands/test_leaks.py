@@ -77,7 +77,7 @@ def test_the_overlap_of_every_set_is_counted_in_different_images(folder, capsys)
     assert (folder / "leaks.txt").read_text() == "coco:10\ncoco:9\n"
 
 
-def test_images_of_visual_genome_that_are_cocos_are_known_by_both(folder, capsys):
+def test_visual_genomes_images_are_also_known_as_cocos(folder, capsys):
     assert run("benchmarks/checklist.json") == 0
     assert "are COCO's, too: give --vg-image-data" in capsys.readouterr().out
     assert run("benchmarks/checklist.json", "--vg-image-data", "image_data.json") == 1
@@ -121,7 +121,7 @@ def negclip(folder, **options):
     return make_source("negclip", "train", annotations=path, images=folder, **options)
 
 
-def test_what_was_written_is_left_out_of_training_and_of_its_hard_images(folder, caplog):
+def test_excluded_images_are_neither_trained_on_nor_hard(folder, caplog):
     assert run("benchmarks", "--write", "leaks.txt") == 1
     source, whole = negclip(folder, exclude="leaks.txt"), negclip(folder)
     assert [source[i].id for i in range(len(source))] == [*map(str, range(9)), "11"]
@@ -170,18 +170,18 @@ def test_wrong_lists_are_refused(folder):
 
 
 @published
-def test_published_evaluations_share_as_many_images_as_their_ids_say(capsys):
+def test_published_sets_share_as_many_images_as_ids_say(capsys):
     """NegCLIP's validation images are of COCO val2014, some of SugarCrepe's are the same."""
     root = Path(BENCHMARKS)
     table = root / "neg_clip" / "valid_neg_clip.tsv"
-    of_table = {*re.findall(r"COCO_val2014_(\d{12})\.jpg", table.read_text())}
+    in_table = {*re.findall(r"COCO_val2014_(\d{12})\.jpg", table.read_text())}
     shared = set()
     for path in (root / "sugar_crepe").glob("*.json"):
         entries = json.loads(path.read_text()).values()
-        shared |= {entry["filename"].removesuffix(".jpg") for entry in entries} & of_table
+        shared |= {entry["filename"].removesuffix(".jpg") for entry in entries} & in_table
     sets = [str(root / name) for name in ("aro", "sugar_crepe", "vl_checklist_vg")]
     assert leaks.main(["--train", str(table), "--eval", *sets]) == 1
     said = capsys.readouterr().out
-    assert f"training: {len(of_table):,} different images" in said
+    assert f"training: {len(in_table):,} different images" in said
     assert f"{len(shared)} images of training are in an evaluation" in said
     assert re.search(r" 0 of +8,686 .*relation_spatial", said)

@@ -65,7 +65,7 @@ def counts(text):
     return {name: (int(shared), int(number)) for shared, number, name in lines}
 
 
-def test_a_copy_is_found_in_each_of_three_sets_and_left_out_by_prepare(folder, capsys):
+def test_copies_in_three_sets_are_found_and_left_out(folder, capsys):
     assert run() == 1
     said = capsys.readouterr().out
     assert counts(said) == {"sugarcrepe": (1, 2), "whatsup_a": (1, 8), "winoground": (2, 4)}
@@ -79,7 +79,7 @@ def test_a_copy_is_found_in_each_of_three_sets_and_left_out_by_prepare(folder, c
     assert leaks.main(["--pixels", "--train", "clean", *SETS]) == 0
 
 
-def test_tables_of_training_are_compared_and_the_same_pixels_are_told(folder, capsys):
+def test_tables_are_compared_and_equal_pixels_are_told(folder, capsys):
     words = ["--pixels", "--train", "photos/t.jsonl", "--eval", "benchmarks/winoground"]
     assert leaks.main([*words, "--distance", "0", "--write", "leaks.txt"]) == 1
     assert "2 of       4  benchmarks/winoground (1 the same pixels, 1 near" in (
@@ -131,7 +131,7 @@ def test_beam_finds_the_same(folder, capsys):
     assert capsys.readouterr().out == expected
 
 
-def test_regions_and_shuffled_images_are_looked_for_as_their_whole_image():
+def test_regions_are_looked_for_as_their_whole_image():
     positions, images = {}, []
     whole = b"encoded"
     for image in (whole, Crop(whole, (0, 0, 2, 2)), ShuffledImage(whole, "rows_4", (0, 1, 2, 3))):

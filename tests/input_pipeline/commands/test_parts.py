@@ -18,6 +18,7 @@ HOSTILE = {  # what lies where a file belongs
     "folder": Path.mkdir,
     "deep": lambda path: path.write_text("[" * 100_000),
     "list": lambda path: path.write_text("[1]\n"),
+    "null": lambda path: path.write_text("null\n"),
     "numbers": lambda path: path.write_text('{"bytes": "1", "sha256": 2, "error": []}\n'),
 }
 
@@ -29,7 +30,7 @@ def squares(records):
 @pytest.fixture
 def work(tmp_path):
     made = parts.Parts(squares, tmp_path / "out", total=8, size=4, request={})
-    parts.run(made)
+    parts.run(made, "")
     return made
 
 
@@ -46,12 +47,12 @@ def test_a_folder_with_another_request_or_lock_is_refused(work, kind, tmp_path):
     (work.out / parts.REQUEST).unlink()
     HOSTILE[kind](work.out / parts.REQUEST)
     with pytest.raises((DataError, ValueError, OSError), match=str(work.out)):
-        parts.run(work)
+        parts.run(work, "")
     if kind in ("pipe", "device", "link", "folder"):
         (work.out / f"lock{parts.PARTIAL}").unlink()
         HOSTILE[kind](work.out / f"lock{parts.PARTIAL}")
         with pytest.raises(OSError, match=f"lock{parts.PARTIAL}"):
-            parts.run(work)
+            parts.run(work, "")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -67,6 +68,6 @@ def test_a_mark_of_a_shard_by_a_stranger_is_none(tmp_path, document):
 def test_content_with_a_right_hash_is_parsed_or_its_folder_named(work, content):
     head = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "error": ""}
     work.path(1).write_bytes(json.dumps(head).encode() + b"\n" + content)
-    for parse in (binding_parts.of_part, check_parts.Found.of_json):
+    for parse in (binding_parts.read_part, check_parts.Found.from_json):
         with pytest.raises(DataError, match=f"{work.out} is damaged"), parts.parsing(work.out):
             [*map(parse, list(parts.contents(work))[1:])]

@@ -83,7 +83,7 @@ class Encoded:
 def folder(tmp_path):
     request = {"split": "train", "features": {"weights": "abc"}}
     shard_writer.write(
-        Encoded(), tmp_path / "out", size=8, image_format="features", request=request, shard_size=2
+        Encoded(), tmp_path / "out", size=8, format="features", **request, shard_size=2
     )
     return tmp_path / "out"
 
@@ -106,7 +106,7 @@ def test_features_and_pictures_are_not_taken_for_each_other(folder, tmp_path):
     class Pictures(list):
         fingerprint = "pictures"
 
-    shard_writer.write(Pictures(pictures), tmp_path / "p", size=8, request={"split": "train"})
+    shard_writer.write(Pictures(pictures), tmp_path / "p", size=8, split="train")
     with pytest.raises(ValueError, match="holds pictures: read it with the source 'shards'"):
         FeaturesSource("train", path=tmp_path / "p")
 

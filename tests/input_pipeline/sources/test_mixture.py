@@ -187,8 +187,8 @@ def test_mixtures_that_cannot_be_are_refused(folders, path, options, message):
 
 def test_texts_of_two_versions_of_a_generator_are_not_mixed(tmp_path):
     for name, version in (("a", "1"), ("b", "2")):
-        texts = {"texts": {"negatives": {"negclip": version}}}
-        shard_writer.write(Numbered(), tmp_path / name, size=8, request=texts)
+        texts = {"negatives": {"negclip": version}}
+        shard_writer.write(Numbered(), tmp_path / name, size=8, texts=texts)
     with pytest.raises(ValueError, match="negclip of the versions '1' and '2' cannot be mixed"):
         mixed(tmp_path, "{0}/a+{0}/b")
 

@@ -6,7 +6,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from vlc_jax.input_pipeline.loader import inspection
 from vlc_jax.input_pipeline.record import DataError, Record
@@ -140,112 +140,6 @@ def test_the_check_of_the_data_names_a_text_without_a_vector(file):
     assert (report.captions, report.tokens) == (3, 0)
     with pytest.raises(DataError, match="no vector of 'a cat'"):
         inspection.preview(Source([Record("r", records[0].image, ["a cat"])]), read(file), None)
-
-
-def encode(texts):
-    """Numbers that say which text they are of."""
-    return np.array([[len(text), sum(text.encode()) % 97, 1] for text in texts], np.float32)
-
-
-ASKED = {"identity": ["encoder", 1], "block": 2}
-MANY = [f"text {'x' * n}" for n in range(7)]
-
-
-@pytest.mark.parametrize("name", ["x.npy", "x.safetensors"])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_what_is_written_is_read_by_us_and_by_the_libraries(tmp_path, name, dtype):
-    path = tmp_path / name
-    if (dtype, path.suffix) == ("bfloat16", ".npy"):
-        with pytest.raises(ValueError, match="holds no bfloat16"):
-            sentence_encoder.write(path, MANY, encode, dtype=dtype, **ASKED)
-        return
-    layout = sentence_encoder.write(path, [*MANY, "", MANY[0]], encode, dtype=dtype, **ASKED)
-    assert (layout.texts, layout.width) == (7, 3)
-    expected = encode(MANY).astype(text_vectors.number(dtype))
-    np.testing.assert_array_equal(read(path)(MANY), expected.astype(np.float32))
-    library = np.load(path) if name == "x.npy" else load_file(path)["vectors"]
-    np.testing.assert_array_equal(library, expected)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "x.jsonl"])
-
-
-def test_the_encoder_of_removed_vectors_is_not_that_of_new_ones(tmp_path):
-    path = tmp_path / "x.npy"
-    sentence_encoder.write(path, MANY, encode, encoder={"model": "one"}, **ASKED)
-    assert text_vectors.read_encoder(path) == {"model": "one"}
-    path.unlink()
-    sentence_encoder.write(path, MANY, encode, **ASKED)
-    assert text_vectors.read_encoder(path) is None
-
-
-def interrupted(path, after, **options):
-    """A call that is killed after so many blocks, and leaves half a row."""
-    calls = []
-
-    def stops(texts):
-        calls.append(texts)
-        if len(calls) > after:
-            raise KeyboardInterrupt
-        return encode(texts)
-
-    with pytest.raises(KeyboardInterrupt):
-        sentence_encoder.write(path, MANY, stops, **{**ASKED, **options})
-    with path.with_name(f"{path.name}.partial").open("ab") as file:
-        file.write(b"half")
-
-
-def counting(seen):
-    def counts(texts):
-        seen.append(len(texts))
-        return encode(texts)
-
-    return counts
-
-
-def test_an_interrupted_file_is_gone_on_with_and_is_not_there_before(tmp_path):
-    path = tmp_path / "x.npy"
-    interrupted(path, 2)
-    assert not path.exists()
-    seen, done = [], []
-    sentence_encoder.write(path, MANY, counting(seen), advance=done.append, **ASKED)
-    assert seen == [2, 2, 1]  # the first tells the width, the rest is new
-    assert done == [6, 7]
-    np.testing.assert_array_equal(read(path)(MANY), encode(MANY))
-
-
-@pytest.mark.parametrize(
-    "change", [{"identity": ["encoder", 2]}, {"dtype": "float16"}, {"texts": MANY[::-1]}]
-)
-def test_what_another_request_began_is_kept_and_said(tmp_path, change):
-    path, seen = tmp_path / "x.npy", []
-    interrupted(path, 2)
-    texts = change.get("texts", MANY)
-    options = {key: value for key, value in change.items() if key != "texts"}
-    with pytest.raises(ValueError, match=r"x\.npy\.partial was begun with other texts"):
-        sentence_encoder.write(path, texts, encode, **{**ASKED, **options})
-    sentence_encoder.write(path, MANY, counting(seen), **ASKED)
-    assert seen == [2, 2, 1]  # what was begun is still there
-
-
-def test_nothing_is_overwritten(tmp_path):
-    sentence_encoder.write(tmp_path / "x.npy", MANY, encode, **ASKED)
-    with pytest.raises(ValueError, match="exists already"):
-        sentence_encoder.write(tmp_path / "x.npy", MANY, encode, **ASKED)
-    with pytest.raises(ValueError, match=r"x\.jsonl exists and holds other texts"):
-        sentence_encoder.write(tmp_path / "x.safetensors", MANY[1:], encode, **ASKED)
-
-
-@pytest.mark.parametrize(
-    ("encode", "dtype", "words"),
-    [
-        (lambda texts: np.full((len(texts), 2), np.nan), "float32", "'text ' is not finite"),
-        (lambda texts: np.full((len(texts), 2), 1e6), "float16", "not finite in float16"),
-        (lambda texts: np.zeros((1, 2)), "float32", r"gave vectors \(1, 2\) for 2 texts"),
-    ],
-)
-def test_broken_vectors_are_not_written(tmp_path, encode, dtype, words):
-    with pytest.raises(DataError, match=words):
-        sentence_encoder.write(tmp_path / "x.npy", MANY, encode, dtype=dtype, **ASKED)
-    assert not (tmp_path / "x.npy").exists()
 
 
 def test_a_file_of_texts_has_one_per_line(tmp_path):
