@@ -11,14 +11,12 @@ The sigmoid loss of captions; with weight 1 that of noun phrases, each right for
 
 Rates, weights and sizes of data=coco are those of the authors' script (SamsungLabs/
 concept_centric_clip, 8 GPUs with 96 images each): SigLIP B/16 on CC3M with DreamLIP's short
-captions. No number of its tables is known here; by the abstract it gains on SugarCrepe and
-SugarCrepe++ and keeps zero-shot classification and retrieval. Not yet run at full size here.
+captions.
 
 phrases=table reads the column "positives", which vlc-jax write_hard_texts fills (c2lip_phrases) as
-the authors' language model does; phrases=tagger finds them in the caption. A caption has at most
-`bag` phrases, drawn at each reading; the authors take all. One without phrases has none here, where
-the authors take the caption. A phrase that another caption of the batch shares is no negative of
-its image; as_released makes it one, as in the authors' code.
+the authors' language model does; phrases=tagger finds them in the caption. At most `bag` phrases
+are drawn at each reading; the authors take all, and the caption where it has none. A phrase that
+another caption of the batch shares is no negative of its image; as_released makes it one.
 
 Arguments: data=scenes|coco; bag (phrases per caption: 8, or 3 on the scenes); as_released. With
 data=scenes the arguments of configs/clip_ft.py. With data=coco those of configs/siglip_ft.py

@@ -6,19 +6,14 @@ with a threshold per kind of negative, and captions apart from their negatives a
   python -m vlc_jax.main --workdir runs/ce_clip_coco --config \\
     configs/ce_clip.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2014.json
 
-No number of the paper's tables is known here; `vlc-jax report RUN --published CE-CLIP` prints those
-of the released weights, by others. Not yet run at full size here.
-
 A threshold is the mean gap between captions and one kind of negatives in the step before. So every
-kind has its place among a caption's negatives, which stays empty where a caption offers none. The
-authors have four: two nouns exchanged, and an adjective, a noun or a verb filled in by
-distilroberta. On COCO here are three, by word tables: two objects exchanged, an object replaced,
-and another word replaced (SVLC's rules). kinds=swap+noun+verb takes those of a table of yours, each
-text of the column "negatives" with its kind in "negative_kinds".
+kind has its place among a caption's negatives, which stays empty where a caption offers none. On
+COCO there are three, by word tables: two objects exchanged, an object replaced, and another word
+replaced (SVLC's rules). kinds=swap+noun+verb takes those of a table of yours, each text of the
+column "negatives" with its kind in "negative_kinds".
 
-as_released: the losses that the released code computes (vlc_jax/losses/ce_clip.py): its text-text
-loss, its thresholds, missing negatives as empty texts among the negatives of all images, and equal
-captions as negatives of each other.
+as_released: the losses that the released code computes (vlc_jax/losses/ce_clip.py); docs/methods.md
+lists the differences.
 
 Arguments: data=scenes|coco; as_released; the arguments of configs/clip_ft.py; with data=coco also
 kinds.

@@ -5,15 +5,11 @@ that is false, and CLIP's loss on one of the images alone.
   python -m vlc_jax.main --workdir runs/clic_coco --config \\
     configs/clic.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2017.json
 
-No number of the paper is known here; its claims are of SugarCrepe++ and retrieval. Not yet run at
-full size here. The authors train for one epoch on a million pairs of LAION with long captions.
-
 The texts of a pair: p1, the captions one after the other; p2, in the other order; p3 and p4, of
-further captions, in either order; and p1 with two words swapped. The authors swap two words of the
-same part of speech, one of each caption; here word tables choose both. Frozen image tower, weights
-.5, .5 and 1, rate, decay, batch (200 on each of 4 GPUs) and warmup (.2 epochs) are those of their
-code. There the steps take turns: a step of pairs, then one of single images; here each step has
-both. They normalise pixels by ImageNet's means, here by CLIP's.
+further captions, in either order; and p1 with two words swapped, by word tables. Frozen image
+tower, weights .5, .5 and 1, rate, decay, batch (200 on each of 4 GPUs), warmup (.2 epochs) and one
+epoch, of a million pairs of LAION, are those of the authors' code. They normalise pixels by
+ImageNet's means, here by CLIP's.
 
 Arguments: data=scenes|coco; image_tower=locked|unlocked; the arguments of configs/clip_ft.py, path
 being a table with several captions per image, or COCO's captions; batch counts pairs, and there are

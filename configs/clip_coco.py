@@ -3,20 +3,14 @@
   python -m vlc_jax.main --workdir runs/clip_coco \\
     --config configs/clip_coco.py:weights=ViT-B-32.pt,tokenizer=FILE,path=captions.json
 
-Must reproduce the row CLIP-COCO of Kamath et al. 2024 (table 10): COCO R@1 image / text 50.3 / 66.8
-and Flickr30k 68.5 / 83.4, from 30.5 / 50.1 and 58.8 / 77.4 before; ImageNet falls from 63.3 to
-53.2. Not yet run at full size here. The authors took about 3 hours on 4 A100.
+The paper gives model, data (train2017), 5 epochs and about 3 hours on 4 A100. Batch, rate and
+decay are the defaults of the code it builds on (SVLC). That code's 10,000 steps of warmup are
+more than the 5,775 of the run: schedule=svlc_parity keeps them, so that the rate only rises, to
+58 % of 5e-6; schedule=cosine (the default) warms up for a tenth of the run.
 
-The paper gives model, data (train2017), 5 epochs and hardware, not learning rate, batch, decay or
-warmup. Batch, rate and decay are the defaults of the code it builds on (SVLC). That code's 10,000
-steps of warmup are more than the 5,775 of the run: schedule=svlc_parity keeps them, so that the
-rate only rises, to 58 % of 5e-6; schedule=cosine (the default) warms up for a tenth of the run.
-
-Arguments: weights (OpenAI's ViT-B/32); tokenizer (bpe_simple_vocab_16e6.txt.gz or tokenizer.json);
-path (COCO captions JSON, a table, or a folder that vlc-jax prepare wrote); image_folder;
-validation (a table or such a folder, for retrieval); root (a folder of published sets, as vlc-jax
-benchmarks lists them, to evaluate at the end); sets (of it, joined by +; default: those of the
-numbers above, but ImageNet); batch; family, variant and size as in configs/clip_ft.py; schedule.
+Arguments: weights, tokenizer, path (COCO captions JSON, a table, or a folder that vlc-jax prepare
+wrote), image_folder, validation, root, sets, batch, family, variant and size as in
+configs/clip_ft.py; schedule.
 """
 
 from types import SimpleNamespace

@@ -4,18 +4,14 @@
   python -m vlc_jax.main --workdir runs/clip_ft_coco --config \\
     configs/clip_ft.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv
 
-data=coco must reproduce the row CLIP-FT of Yuksekgonul et al. 2023 (table 6 and appendix):
-VG-Relation .63, VG-Attribution .65, COCO R@1 image / text .42 / .59, from .59, .62 and .30 / .50
-before. Not yet run at full size here. The authors trained on one GPU.
-
 Arguments: data=scenes (the default) with the arguments of configs/common/finetuning.py, or
 data=coco (published weights and files) with weights (OpenAI's ViT-B/32); tokenizer
 (bpe_simple_vocab_16e6.txt.gz or Hugging Face's; by default the file of an installed open_clip or
 clip); path (NegCLIP's TSV, a table, COCO captions JSON, or a folder that vlc-jax prepare wrote);
 image_folder; validation (a table or such a folder, for retrieval); root (a folder of published
 sets, as vlc-jax benchmarks lists them, to evaluate at the end); sets (of it, joined by +; default:
-those of the numbers above); batch; family (clip; clip_hf, MetaCLIP 2 and RoBERTa; pe; openvision,
-also CLIPA), variant and size (pixels) of other weights.
+those of the published numbers); batch; family (clip; clip_hf, MetaCLIP 2 and RoBERTa; pe;
+openvision, also CLIPA), variant and size (pixels) of other weights.
 """
 
 from types import SimpleNamespace

@@ -5,16 +5,10 @@ and distractor images that are matched with the negated captions.
   python -m vlc_jax.main --workdir runs/conclip_full --config \\
     configs/conclip.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=cc_neg.jsonl
 
-data=coco must reproduce (multiple choice of NegBench, its results since March 2025) COCO .2388,
-VOC2007 .3812, from .3930 and .3872 of CLIP: below it, although the loss is about negation. Not yet
-run at full size here. Before March 2025 NegBench lacked the L2 norm, and figure 4 of its preprint
-has other numbers; so did the authors' evaluation of CC-Neg (their README), whose numbers are not
-known here. By their abstract SugarCrepe gains 4.4, and the mean of eight sets of classes 3.85.
-
 Each row of the table of data=coco has an image, its caption, its negation (`negatives`) and a
 distractor (`negative_image`); CC-Neg has 188,246 rows for training, and the authors take the
 nearest image of COCO. Hyper-parameters are the defaults of their code; the image tower is frozen.
-They encode every text once, we encode it twice, as a caption and as a negative.
+NegBench's numbers are those since March 2025: before, its evaluation lacked the L2 norm.
 
 Arguments: data=scenes|coco; image_tower=locked|unlocked. With data=scenes the arguments of
 configs/clip_ft.py; "X and Z" becomes "X and no Z", and the distractor has another shape in place of

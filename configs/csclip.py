@@ -5,16 +5,11 @@ relations, each with a foil.
   python -m vlc_jax.main --workdir runs/csclip_coco --config \\
     configs/csclip.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=units.jsonl
 
-data=coco must reproduce (abstract and section 1) a half-truth accuracy of 69.3 and of 65.5 on
-relations, from 40.6 and 32.9 of CLIP. Not yet run at full size here. Over 16 benchmarks the authors
-gain 5.7.
-
 The table of data=coco is one of `vlc-jax write_hard_texts` (csclip_units): units in the column
 `positives`, a foil of each in `negatives`. The authors draw two units, relations before entities;
-the negative of their caption has words exchanged, or, where none can be, the foil of an entity in
-its place. Here units are drawn equally often, and word tables replace a word of the caption.
-Weights, batch, epochs, rate and decay are the defaults of their code; so is the warmup, 3 of 5
-epochs of 113,287 images.
+here all are drawn equally often, and word tables replace a word of the caption, where the authors
+exchange words. Weights, batch, epochs, rate and decay are the defaults of their code; so is the
+warmup, 3 of 5 epochs of 113,287 images.
 
 Arguments: data=scenes|coco; the arguments of configs/clip_ft.py.
 """

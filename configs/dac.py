@@ -7,17 +7,10 @@ captions per image, with a hard negative of each.
   python -m vlc_jax.main --workdir runs/dac_sam --config \\
     configs/dac.py:data=coco,captions=C,dense=D,image_folder=I,weights=ViT-B-32.pt,language_model=F
 
-data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) with
-captions of a language model (DAC-LLM) REPLACE 87.6 / 48.9 / 40.1, SWAP 72.0 / 61.1 / 21.6; with
-captions of the parts of the image (DAC-SAM) REPLACE 86.9 / 55.9 / 32.5, SWAP 69.5 / 56.5 / 25.6.
-Not yet run at full size here.
-
 The dense captions of data=coco are the column "positives" of a JSONL table (any number per image),
 as vlc-jax write_hard_texts has it (dac_dense), or of shards made from one; or the authors' files
 (input_pipeline/sources/dac.py has their forms): captions=FOLDER, with BLIP-2's caption of each
 image, and dense=FOLDER, with the sentences of a language model or the captions of SAM's segments.
-They draw the bag with repetition from dense captions and caption, here without, from the dense
-captions; a missing sentence or negative is left out here, with them it is an empty text.
 
 Arguments: data=scenes|coco; the arguments of configs/svlc.py; bag (sentences per image: 10, the
 authors', or 4 on the scenes); with data=coco captions and dense, in place of path.

@@ -9,10 +9,7 @@
   python -m vlc_jax.main --workdir runs/dcsm_coco --config \\
     configs/dcsm.py:data=coco,opposite=text,weights=ViT-B-16.pt,path=train_neg_clip.tsv
 
-"Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025, arXiv:2503.08723; Raphoo/DCSM_Ideal_CLIP). Its
-result tables are not at hand; its notebooks print for single images: right against swapped 6.31 and
-6.11 for two coloured shapes, above against below 3.36 and 2.57, with against without 4.15 and 2.03.
-Not yet run at full size here.
+"Is CLIP ideal? No. Can we fix it? Yes!" (ICCV 2025, arXiv:2503.08723; Raphoo/DCSM_Ideal_CLIP).
 
 Blocks of 8 pairs and their 8 opposites, 27 epochs of Adam at 1e-3, dropout .1: the released
 checkpoints. The 6 blocks of a step are its authors' three datasets in two wordings, each of one

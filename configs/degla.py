@@ -6,9 +6,6 @@ negatives, and features near those of a teacher, a moving average of the model.
   python -m vlc_jax.main --workdir runs/degla_coco --config \\
     configs/degla.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2014.json
 
-No number of the paper's tables is known here; its abstract has 3.5 points over the best earlier
-method in the mean over VALSE, SugarCrepe and ARO. Not yet run at full size here.
-
 The authors have four negatives per caption by a language model. negatives=given reads them from a
 table with the columns image, caption and negatives (of their file the fields image_id, original
 and enhanced); with negatives=rules, as in configs/hp_hn.py, a word is replaced or two exchanged.

@@ -5,15 +5,10 @@ captions per image.
   python -m vlc_jax.main --workdir runs/flair_coco --config \\
     configs/flair.py:data=coco,tokenizer=FILE,path=captions.jsonl
 
-data=coco must reproduce, without weights, on CC3M with DreamLIP's captions (README of
-ExplainableML/flair; ViT-B/16, retrieval R@1 of texts / images): COCO 51.6 / 37.7, Flickr30k 78.7 /
-65.7. Not yet run at full size here. The authors trained on 8 GPUs.
-
 Half the sigmoid loss of the attention's scores, over the captions of the batch and the image's own
 positives, and half that of pooled features over all captions and positives. The path of data=coco
-is a table with a column positives, further captions of the image. Batch, rates, warmup, decay and
-scales are those of the authors' script for CC3M. They draw one of the captions of each other image
-for the first loss; here it is always the one that is the caption, which is drawn if it is a list.
+is a table with a column positives, further captions of the image (CC3M with DreamLIP's). Without
+weights, batch, rates, warmup, decay and scales are those of the authors' script for CC3M (8 GPUs).
 
 Arguments: data=scenes|coco; bag (positives per image: 7, or 3 on the scenes, where they are other
 true captions); image_tower, text_tower=locked|unlocked. With data=scenes the arguments of

@@ -6,23 +6,15 @@ NegCLIP's loss does.
   python -m vlc_jax.main --workdir runs/fsc_clip_coco --config \\
     configs/fsc_clip.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv
 
-The authors' numbers (assets/extended_results.csv of ytaek-oh/fsc-clip, ViT-B/32 on COCO): ARO 85.1,
-CREPE 42.2, SugarCrepe 85.1, VALSE 75.3, What'sUp 40.6, Winoground 9.5; over 21 classification sets
-55.7. Not yet run at full size here.
-
 CLIP's loss and the caption against three hard negatives of its own, with weight 0.5 by the cosine
 of pooled features, with weight 0.2 by the patches that are like each token. Evaluation and export
-know the pooled features alone, as CLIP's. On the scenes the second is off, as in the rows FSC-CLIP
-of docs/methods.md and "FSC-CLIP's loss" of docs/results.md; local=0.2 adds it, as for "FSC-CLIP"
-among the newer methods there.
+know the pooled features alone, as CLIP's. On the scenes the second is off; local=0.2 adds it.
 
 The authors have one negative of each of three generators: NegCLIP's, a word replaced by WordNet,
 pairs of words shuffled. On COCO each is drawn here, by thirds, from NegCLIP's, from word tables
 (CREPE-style) and from shuffled groups of three words; where one gives nothing, another takes its
-place.
-
-as_released: the losses that the released code computes (vlc_jax/losses/hn_focal.py): a missing
-negative keeps a logit of 0. On COCO each of the three generators then makes one negative or none.
+place. With as_released each of the three makes one negative or none, and a missing one keeps a
+logit of 0 (vlc_jax/losses/hn_focal.py).
 
 Arguments: data=scenes|coco; the arguments of configs/clip_ft.py; local, the weight of the second
 loss (on COCO 0.2; for ViT-B/16 and L/14 the authors take 0.5); as_released; with data=coco also

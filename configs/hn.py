@@ -4,10 +4,6 @@
   python -m vlc_jax.main --workdir runs/hn_coco --config \\
     configs/hn.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2017.json
 
-data=coco must reproduce (table 1: original, augmented, brittleness) REPLACE 73.9 / 55.7 / 21.0,
-SWAP 74.3 / 60.5 / 25.1; (table 10) ImageNet 50.4, COCO R@1 image / text 49.6 / 64.0, Flickr30k
-67.8 / 80.1. Not yet run at full size here. The authors took about 3 hours on 4 A100.
-
 CLIP's loss and, per image, its caption against one hard negative (SVLC's loss): a word replaced or
 two words exchanged, half and half. Paper and negatives: see configs/hp_hn.py.
 

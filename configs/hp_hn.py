@@ -5,23 +5,14 @@
   python -m vlc_jax.main --workdir runs/hp_hn_coco --config \\
     configs/hp_hn.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2017.json
 
-data=coco must reproduce (table 1: original, augmented, brittleness) REPLACE 69.0 / 58.0 / 16.9,
-SWAP 73.2 / 61.1 / 22.9; (table 10) ImageNet 49.9, COCO R@1 image / text 49.7 / 65.0, Flickr30k
-67.5 / 80.6; (table 3) with hn_weight=0.75, 0.5, 0.25 and 0 REPLACE 68.2 / 57.6 / 16.6, 67.3 / 56.9
-/ 16.4, 66.0 / 55.5 / 16.6, 58.5 / 49.8 / 15.8 and SWAP 72.9 / 61.0 / 22.7, 72.5 / 60.5 / 22.8,
-71.6 / 59.8 / 22.8, 64.1 / 51.2 / 25.0; (table 1) with kind=swap REPLACE 63.9 / 51.6 / 18.6, SWAP
-73.0 / 61.9 / 21.2, with kind=replace REPLACE 70.9 / 59.0 / 17.8, SWAP 69.7 / 55.6 / 26.5. Not yet
-run at full size here. The authors took about 3 hours on 4 A100.
-
 Positives have a word replaced by a synonym, or the same content in another order (on COCO the sides
 of an "and" swapped); negatives have a word replaced by another one, or two words exchanged. With
 kind=both these are half and half, and where a caption offers no text of one kind it gets one of the
 other; with kind=swap or replace (section 5.2) such a caption takes no part in that loss
 (--config.input.positives.fallback=self takes the caption itself, as SVLC's code does).
 
-The paper gives 5 epochs, weight 1 of the positives and hn_weight=0|0.25|0.5|0.75|1; not rate,
-batch, decay and warmup (configs/clip_coco.py), nor how it mixes replace and swap, nor what it does
-with a caption without either.
+The paper gives 5 epochs, weight 1 of the positives and hn_weight=0|0.25|0.5|0.75|1; for the rest
+see configs/clip_coco.py.
 
 Arguments: data=scenes|coco; kind=both|swap|replace; hn_weight, the weight of the negatives beside
 the constant weight of the positives. With data=scenes the arguments of configs/clip_ft.py. With

@@ -5,13 +5,10 @@
   python -m vlc_jax.main --workdir runs/labclip_coco \\
     --config configs/labclip.py:data=coco,weights=ViT-B-32.pt,path=captions_train2014.json
 
-data=coco must reproduce (paper, trained on COCO, B/32) VG-Attribution .685 and SugarCrepe swap-att
-.746. Not yet run at full size here; with stored features (vlc-jax cache_features) an epoch reads
-two vectors per caption.
-
 On COCO Adam of 1e-3 and batch 1024 are the authors', and so are 10 epochs of five captions: here
-one of the five is drawn at each reading, so 50. Negatives have nouns and adjectives exchanged at
-random (ARO's shuffle). From their code: the temperature is learned from 1.
+one of the five is drawn at each reading, so 50; with stored features (vlc-jax cache_features) an
+epoch reads two vectors per caption. Negatives have nouns and adjectives exchanged at random (ARO's
+shuffle). From their code: the temperature is learned from 1.
 
 Arguments: data=scenes|coco; with data=scenes the arguments of configs/common/heads.py;
 opposite=image (hard images), or text (as the authors train: none, and per caption a further text

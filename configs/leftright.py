@@ -5,17 +5,12 @@
   python -m vlc_jax.main --workdir runs/leftright_coco --config \\
     configs/leftright.py:data=coco,weights=ViT-L-14-336px.pt,tokenizer=FILE,path=llava.json
 
-data=coco must reproduce that nothing changes ("On Erroneous Agreements of CLIP Image Embeddings",
-2024, table 5): What'sUp left / right, individual and pairs, A then B: CLIP 50.5 and 1.0, 50.5 and
-1.0 (finetuned without negatives 50.5 and 1.9, 53.9 and 5.9; in print 2.0, which 103 pairs cannot
-give); SigLIP 50.0 and 0.0, 50.0 and 0.0; with image_tower=unlocked SigLIP 50.0 and 3.9, 47.1 and
-2.0 (table 9). Not yet run at full size here. The authors used 4 GPUs.
-
-Batch, rate, decay, warmup and epochs of data=coco are the paper's (appendix B), random crops (.9 to
-1 of the area) those of open_clip, its trainer. About one caption
-in a hundred of the authors' data (LLaVA's LCS-558K and DataMix-665K) has left or right; the others
-have no negative. Of a conversation one answer is drawn at each reading, as they do; answers=joined
-is their captions for language models. configs/llava/clip_ft.py is the control without negatives.
+"On Erroneous Agreements of CLIP Image Embeddings" (2024) finds that nothing changes. Batch, rate,
+decay, warmup and epochs of data=coco are the paper's (appendix B, 4 GPUs), random crops (.9 to 1 of
+the area) those of open_clip, its trainer. About one caption in a hundred of the authors' data
+(LLaVA's LCS-558K and DataMix-665K) has left or right; the others have no negative. Of a
+conversation one answer is drawn at each reading, as they do; answers=joined is their captions for
+language models. configs/llava/clip_ft.py is the control without negatives.
 
 On the scenes half of the captions state where an object is, so that they have a negative;
 scenes_whatsup and scenes_relation_swap evaluate it.

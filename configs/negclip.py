@@ -6,10 +6,6 @@ swapped as further texts, and similar images as hard images.
   python -m vlc_jax.main --workdir runs/negclip_coco --config \\
     configs/negclip.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=train_neg_clip.tsv
 
-data=coco must reproduce (paper) VG-Relation .81, VG-Attribution .71, COCO-PRC .86, Flickr30k-PRC
-.91, COCO R@1 image / text .41 / .56, and (Kamath et al. 2024, table 1) REPLACE 68.6 / 52.1 / 21.5,
-SWAP 70.9 / 56.7 / 26.4. Not yet run at full size here. The authors trained on one GPU.
-
 On the scenes captions alone do not teach relations. With hard images half of the images are hard
 images: the scene of another image with two objects (.7) or two colours (.3) exchanged. That run has
 two stages; the first, configs/scenes/hard_images.py, has only pairs that differ in a relation.

@@ -9,14 +9,10 @@
     configs/pacl.py:data=coco,weights=open_clip_model.safetensors,path=captions_train2017.json
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025),
-table on token usage. data=llava must reproduce What'sUp, individual and pairs, A left / right, A on
-/ under, B left / right, B front / behind: CLIP 49.0 and 1.9, 61.7 and 23.3, 54.9 and 10.8, 51.5 and
-7.8; with patch tokens, this config, 47.6 and 9.7, 52.9 and 10.7, 52.9 and 9.8, 51.5 and 6.9; with
-rope=feature_1d 54.9 and 22.3, 46.1 and 13.6, 52.0 and 20.6, 45.6 and 12.7; with that and the
-outputs of LLM2CLIP's adapter as vectors of all texts (text_encoder=FILE,noun_phrases=0; the authors
-take its image tower, too, and keep one template of each web caption) 50.5 and 10.7, 48.5 and 6.8,
-50.0 and 15.7, 53.9 and 21.6; chance 50 and 25. Not yet run at full size here. These are 102 or 103
-pairs: a standard error is 3 to 4 points. The authors used 8 GPUs.
+table on token usage: data=llava, with rope=feature_1d, and with the outputs of LLM2CLIP's adapter
+as vectors of all texts (text_encoder=FILE,noun_phrases=0; the authors take its image tower, too,
+and keep one template of each web caption). Its sets have 102 or 103 pairs: a standard error is 3 to
+4 points. The authors used 8 GPUs.
 
 Of data=llava Adam, rate, epochs, batch, temperature, squashed pixels with jitter and ImageNet's
 statistics, and captions are those of the code (lst627/CLIP-Embeds): of a conversation one answer is
@@ -27,7 +23,7 @@ the paper does not name the class of the table: pooling=uniform,eval_pooling=uni
 data=coco is the demonstration of a public PACL code (NMS05/Patch-Aligned-Contrastive-Learning):
 ViT-B/16 trained on LAION-2B (whose activation is gelu) at 400 pixels, 625 patches, batch 1024; the
 rest as with data=llava, but an image has five captions, of which one is drawn, where the code takes
-the first. It has no published number.
+the first.
 
 Arguments: data=scenes|coco|llava; the arguments of configs/common/heads.py, pooling being pairwise
 on the scenes, else own_caption. With data=coco and data=llava weights (llava: OpenAI's ViT-L/14 at

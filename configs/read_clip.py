@@ -5,14 +5,10 @@ the image as a text that must find the caption among all captions of the batch.
   python -m vlc_jax.main --workdir runs/read_clip_coco --config \\
     configs/read_clip.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2014.json
 
-The authors' numbers (README of JiH00nKw0n/READ-CLIP, ViT-B/32), which are of the whole method:
-What'sUp 43.9, VALSE 76.2, CREPE 41.5, SugarCrepe 87.0. Not yet run at full size here. Here the
-reconstruction of captions by a frozen T5 from a text's embedding (weight 0.1) is missing, so
-data=coco need not meet them. The authors took 2 hours on one A100.
-
 Three of NegCLIP's negatives per caption. The paraphrase is one of the other captions of the image
 or, with paraphrases, one of these or of a language model's texts, which the authors released: the
-column "positives" of a table. On the scenes it is a paraphrase by rules.
+column "positives" of a table. On the scenes it is a paraphrase by rules. The authors' third loss,
+the reconstruction of captions by a frozen T5, is missing.
 
 Arguments: data=scenes|coco; the arguments of configs/clip_ft.py; with data=coco also paraphrases
 and tagger (the authors: spacy:en_core_web_sm).

@@ -10,13 +10,10 @@ SigLIP 2 adds both losses for the last fifth of its training, with weights 1 and
 moving average of the model, sees the image; the student sees 8 crops of it in one loss, and in the
 other the image with half of its patches masked. Losses on captions see the image alone.
 
-No number can be reproduced: the training code of the three papers is not public, nor are WebLI and
-the captions of TIPS. Temperatures, centre, decay and projections are DINO's, iBOT's and DINOv2's
-(vlc_jax/losses/teacher.py, vlc_jax/models/self_distilled.py). Differences: the whole training image
-is the teacher's view, which SigLIP 2 crops and augments; crops have no change of colour and no
-blur, masks are uniform, LocCa's decoder is left out, and with data=coco the projections, which
-start from noise, have 20 times the rate of the towers: a choice of ours. Rate, decay and epochs
-are those of configs/siglip_ft.py. Not yet run at full size here.
+Temperatures, centre, decay and projections are DINO's, iBOT's and DINOv2's
+(vlc_jax/losses/teacher.py, vlc_jax/models/self_distilled.py). With data=coco the projections, which
+start from noise, have 20 times the rate of the towers: a choice of ours. Rate, decay and epochs are
+those of configs/siglip_ft.py. docs/methods.md lists the differences.
 
 On the scenes, 40 pixels wide, an image has 2 crops of a quarter to three fifths of its area, 24
 pixels wide, since smaller ones show less than an object; projections are small.

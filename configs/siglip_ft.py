@@ -3,10 +3,9 @@
   python -m vlc_jax.main --workdir runs/siglip_ft \\
     --config configs/siglip_ft.py:weights=FOLDER,tokenizer=FILE,path=captions.json
 
-Must reproduce "FT" of SigLIP-L/16-384 in the left / right study on What'sUp (ACL 2025): individual
-and pairs 49.0 and 1.0 on subset A, 51.0 and 3.9 on B, which is no change (50.0 and 1.9, 51.5 and
-5.9 before). Not yet run at full size here. The authors used 4 GPUs. Random crops (.9 to 1 of the
-area) are open_clip's, their trainer; evaluation squashes the image to a square.
+The row "FT" of SigLIP-L/16-384 in the left / right study on What'sUp (ACL 2025), on 4 GPUs, whose
+numbers `vlc-jax --list leftright` prints. Random crops (.9 to 1 of the area) are open_clip's, their
+trainer; evaluation squashes the image to a square.
 
 Arguments: weights (Hugging Face or open_clip SigLIP, big_vision npz); family (siglip or siglip2);
 tokenizer (.model, tokenizer.json or a folder; not needed where the weights' holds it); path (a

@@ -6,15 +6,12 @@
   python -m vlc_jax.main --workdir runs/sparc_coco --config \\
     configs/sparc.py:data=coco,weights=open_clip_model.safetensors,path=captions_train2017.json
 
-The row "multiple text tokens" of the table in configs/pacl.py is data=llava with rope=feature_1d:
-must reproduce What'sUp, individual and pairs, A left / right 48.1 and 0.0, A on / under 50.0 and
-2.9, B left / right 50.0 and 6.9, B front / behind 48.0 and 7.8. Not yet run at full size here.
+The row "multiple text tokens" of the table in configs/pacl.py is data=llava with rope=feature_1d.
 
 After Bica et al. 2024 (arXiv:2401.09865), who train everything from scratch with a learned
 temperature; the weights .5 and 1 of the global and the local loss are those of both. The mean of
-tokens includes padding (text_tokens=all), as in the code of the ACL 2025 paper, whose threshold is
-1/625 in evaluation and 1/576 in training (here 1/576 in both). data=coco has tower and data of
-configs/pacl.py:data=coco and no published number.
+tokens includes padding (text_tokens=all), as in the code of the ACL 2025 paper. data=coco has tower
+and data of configs/pacl.py:data=coco.
 
 Arguments: data=scenes|coco|llava; the arguments of configs/pacl.py but pooling, eval_pooling,
 text_encoder and connector; scoring=local|global; text_tokens=real (the default on the scenes), or

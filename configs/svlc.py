@@ -6,9 +6,6 @@ each image's caption against a hard negative, with one word replaced.
   python -m vlc_jax.main --workdir runs/svlc_coco --config \\
     configs/svlc.py:data=coco,weights=ViT-B-32.pt,path=cc3m/train.tsv,language_model=FOLDER
 
-data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) REPLACE
-76.6 / 44.5 / 39.9, SWAP 72.4 / 61.6 / 20.8. Not yet run at full size here.
-
 Arguments: data=scenes|coco; in_batch (the negatives are further texts for every image of the batch
 as well: the authors' code does so on one GPU, but not on several); lora (trains only adapters of
 rank 4, as the authors do; true with data=coco, false on the scenes, where 250 steps are few for

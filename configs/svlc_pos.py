@@ -4,9 +4,6 @@
   python -m vlc_jax.main --workdir runs/svlc_pos_coco --config \\
     configs/svlc_pos.py:data=coco,weights=ViT-B-32.pt,path=cc3m.jsonl,language_model=FOLDER
 
-data=coco must reproduce (Kamath et al. 2024, table 1: original, augmented, brittleness) REPLACE
-64.3 / 45.0 / 29.8, SWAP 56.5 / 45.4 / 22.8. Not yet run at full size here.
-
 Positives of data=coco are the column "positives" of a JSONL table, or of shards made from one; the
 authors had BLOOM write one per caption; the preset svlc_paraphrase of vlc-jax write_hard_texts asks
 a model. On the scenes they are paraphrases, too: the same content with another beginning, order and

@@ -5,10 +5,8 @@
     configs/tflocal.py:data=coco,weights=ViT-B-32.pt,tokenizer=FILE,path=captions_train2014.json
 
 After "Revisiting Compositionality in Dual-Encoder Vision-Language Models: The Role of Inference"
-(Miranda et al. 2026, arXiv:2604.11496). Only its abstract was at hand: with frozen towers it
-matches full finetuning in the domain of its training and is better on compositional benchmarks
-outside it. The transformer's input and sizes, the rate and the sub-batches are ours, so that no
-published number is of this config. Not yet run at full size here.
+(Miranda et al. 2026, arXiv:2604.11496), of which only the abstract was at hand: the transformer's
+input and sizes, the rate and the sub-batches are ours.
 
 The loss is CLIP's in sub-batches, since the transformer reads every pair of a sub-batch; features
 can be stored (vlc-jax cache_features), and are those of DCSM, whose pairs and plain captions are

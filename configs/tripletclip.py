@@ -5,17 +5,11 @@ each hard negative, for which the negative is the caption and the caption the ne
   python -m vlc_jax.main --workdir runs/tripletclip_full --config \\
     configs/tripletclip.py:data=coco,tokenizer=FILE,path=triplets.jsonl
 
-data=coco must reproduce, without weights, on a million of the authors' triplets (README of their
-src/openclip; in brackets CLIP on the same pairs): SugarCrepe add 67.2 [54.8] (attributes), 64.6
-[56.9] (objects), replace 75.1 [62.8] (attributes), 73.2 [61.2] (objects), 70.6 [56.3] (relations),
-swap 60.1 [53.6] (attributes), 60.4 [50.6] (objects); COCO R@5 text / image 13.0 / 13.2 [5.3 / 4.8],
-Flickr30k 24.1 / 26.7 [10.8 / 9.3]. Not yet run at full size here.
-
 Each row of the table of data=coco has an image, its caption, one hard negative (`negatives`) and an
 image of that (`negative_image`); those of the authors are of a language model and a text-to-image
-model. Batch, epochs and rate are those of their script and their results (their README's command
-has a rate of 5e-5 and 30 epochs), the rest the defaults of their code. They encode every text once,
-we encode it twice, as a caption and as a negative.
+model, a million of them, and they train without weights. Batch, epochs and rate are those of their
+script and their results (their README's command has a rate of 5e-5 and 30 epochs), the rest the
+defaults of their code.
 
 Arguments: data=scenes|coco. With data=scenes the arguments of configs/clip_ft.py; in hard images
 two objects have changed places, or two colours. With data=coco the arguments of configs/clip_ft.py;

@@ -6,12 +6,9 @@
   python -m vlc_jax.main --workdir runs/xvlm_ft_coco --config \\
     configs/xvlm_ft.py:data=coco,weights=XVLM_16M.th,tokenizer=BERT,path=captions.json
 
-data=llava must reproduce the row "XVLM-16M + finetuning" of "On Erroneous Agreements of CLIP Image
-Embeddings" (2024, table 11): What'sUp 46.4 (A) and 34.6 (B), COCO-spatial 66.8 and 65.2,
-GQA-spatial 61.3 and 51.2, from 50.0, 32.8, 65.4, 64.6, 63.2 and 53.3 before. Not yet run at full
-size here. Its appendix B.4 prints the recipe: image tower frozen, rate 1e-5, 128 pairs, 5 epochs,
-a tenth of the steps as warmup, decay .01, scores by ITM. It prints no more; all else is that of
-data=coco.
+data=llava is the row "XVLM-16M + finetuning" of "On Erroneous Agreements of CLIP Image Embeddings"
+(2024, table 11), by its appendix B.4: image tower frozen, rate 1e-5, 128 pairs, 5 epochs, a tenth
+of the steps as warmup, decay .01, scores by ITM. It prints no more; all else is that of data=coco.
 
 data=coco is X-VLM's own retrieval (zengyan-97/X-VLM, Retrieval_coco.yaml): AdamW at 3e-5 with decay
 .01 and b2 .98, a tenth of the steps as warmup, then linear to 0; 20 pairs on each of 8 GPUs, 10

@@ -11,33 +11,25 @@ cases, every image of a case decoded and encoded, every caption encoded at 77 to
 
 Each side is a separate process; they alternate by benchmark. Prints wall and CPU seconds of all
 processes of a side and their ratios, our compile time, the seconds of a second evaluation from the
-cache, and the largest difference of a score. Then it estimates the time of the core suite (17 sets)
-on one H200 from counts, the measured rates of decoding and tokenization, and an assumed rate of the
-GPU.
+cache, and the largest difference of a score.
 """
 
-import argparse
 import json
 import random
 import sys
 import tempfile
 from pathlib import Path
 
-import jax
 import numpy as np
-from flax import linen as nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
 from speed import harness
-from vlc_jax import evaluators, models
-from vlc_jax.devices import chips
-from vlc_jax.encode.encoder import Encoder, short_lengths, text_lengths
+from vlc_jax import evaluators
+from vlc_jax.encode.encoder import Encoder
 from vlc_jax.input_pipeline.benchmarks import Benchmark, Case
 from vlc_jax.setup import init_from, resolve
 from vlc_jax.setup.weights_config import config_of_weights
-from vlc_jax.train import flops
-from vlc_jax.types.setup import Setup
 
 SHARES = {"replace": 0.4, "swap": 0.3, "order": 0.2, "retrieval": 0.1}  # of the cases
 CAPTIONS = 5  # per image
@@ -46,100 +38,46 @@ LOOKS = ("small", "large", "red", "wooden", "wet", "old", "striped", "green", "b
 PLACES = ("left of", "right of", "behind", "in front of", "on top of", "next to", "below")
 SCENES = ("in the park", "on a street", "in a kitchen", "near the sea", "at night", "in the snow")
 
-# The core suite: ARO, REPLACE, SWAP, What'sUp, COCO- and GQA-spatial, SugarCrepe, SugarCrepe++,
-# Winoground, MMVP, BiVLC, ColorSwap, retrieval on COCO and Flickr30k; distinct images and texts.
-SUITE = {"images": 87_000, "texts": 439_000}
-CORES = 16  # of a machine with one H200
-# share of the GPU's peak: assumed, not measured
-UTILISATION = 0.35
-GOALS = {"B/32": 60, "L/14": 180}  # seconds
 
-
-def main() -> None:
-    parser = harness.parser(__doc__, has_workers=True)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=64, help="batch size of the plain loop")
-    parser.add_argument("--workers", type=int, default=2, help="of the plain loop's DataLoader")
-    args = parser.parse_args()
-    if args.worker:
-        harness.serve(build, Path(args.worker[0]))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        compare(args, Path(folder))
-
-
-def compare(args: argparse.Namespace, folder: Path) -> None:
-    """Runs both sides, prints their times and the estimate."""
-    cases = write_data(folder, args.cases, args.images)
-    harness.print_machine()
-    texts = [text for rows in cases.values() for row in rows for text in row["captions"]]
-    count = sum(map(len, cases.values()))
-    print(f"{count:,} cases with {args.images:,} images, ", end="")
-    print(f"{len(texts):,} captions, {len(set(texts)):,} different ones")
-    # torch comes first: it writes the weights that ours reads
-    loop = (args.torch_python, "torch_evaluation.py", folder, args.batch_size, args.workers)
-    torch = harness.Worker("torch", *loop)
-    (folder / "vocabulary").write_text(torch.facts["vocabulary"])
-    ours = harness.Worker(
-        "ours", sys.executable, "evaluation.py", "--worker", folder, JAX_PLATFORMS="cpu"
-    )
-    sides = {"torch": torch, "ours": ours}
-    difference = harness.compare_scores(sides, {name: name for name in cases}, 12)
-    again, known = ours.ask("again"), ours.ask("known")
-    print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
-    print(f"ours a second time, from the cache: {again['s']:.1f} s")
-    print(f"largest difference of a score: {difference:.1e}")
-    torch.close()
-    ours.close()
-    predict(ours.facts, known["cpu"] / (count + len(texts)))
-
-
-def predict(facts: dict, row_seconds: float) -> None:
-    """Prints the estimated time of the core suite on one H200.
-
-    row_seconds: seconds per requested image or text, without decoding, tokenization and towers.
-    """
-    rate = UTILISATION * chips.CHIPS["NVIDIA H200"].flops
-    images, texts = SUITE["images"], SUITE["texts"]
-    decode = images / facts["decode"] / CORES
-    # not divided by the cores: tokenization runs on one thread
-    tokenize = texts / facts["tokenize"]
-    # a lower bound: some rows are requested more than once
-    rest = row_seconds * (images + texts)
-    print(f"measured here: {facts['decode']:.0f} images/s and core decoded, ", end="")
-    print(f"{facts['tokenize']:,.0f} texts/s tokenized, {1e6 * row_seconds:.0f} us per row scored")
-    print(f"core suite, {images:,} images and {texts:,} texts, on one H200 with {CORES} cores:")
-    for variant, goal in GOALS.items():
-        net = models.build("clip", variant)
-        image = images * tower_flops(net, "image") / rate
-        lengths = facts["lengths"]
-        text = {
-            "cut": sum(n * tower_flops(net, "text", int(k)) for k, n in lengths.items()),
-            "full": sum(lengths.values()) * tower_flops(net, "text"),
-        }
-        text = {name: texts * x / sum(lengths.values()) / rate for name, x in text.items()}
-        # the host decodes and tokenizes while the GPU encodes: the slower of both counts
-        whole = max(image, decode) + max(text["cut"], tokenize) + rest
+def main(
+    cases: int = 10_000,
+    images: int = 1000,
+    batch_size: int = 64,
+    workers: int = 2,
+    torch_python: str = sys.executable,
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = write_data(folder, cases, images)
+        texts = [text for each in rows.values() for row in each for text in row["captions"]]
+        count = sum(map(len, rows.values()))
         print(
-            f"  {variant}: {whole:.0f} s (goal {goal}): image tower {image:.1f} beside decoding "
-            f"{decode:.1f}, text tower {text['cut']:.1f} (at 77 tokens {text['full']:.1f}) beside "
-            f"tokenization {tokenize:.1f}, the rest {rest:.1f}; towers at {UTILISATION:.0%} of the "
-            "peak, assumed"
+            f"{count:,} cases with {images:,} images, {len(texts):,} captions, "
+            f"{len(set(texts)):,} different ones"
         )
+        ours = compare("torch_evaluation.py", torch_python, folder, batch_size, workers=workers)
+        print(f"ours a second time, from the cache: {ours.ask('again')['s']:.1f} s")
 
 
-def tower_flops(net: nn.Module, part: str, length: int | None = None) -> float:
-    """FLOPs of a tower for one image, or for one text of `length` tokens (default: all)."""
-    params = jax.eval_shape(lambda: models.init(net, jax.random.key(0)))
-    rows = jax.eval_shape(lambda: models.example_batch(net))[part]
-    if length is not None:
-        rows = jax.ShapeDtypeStruct((1, length), rows.dtype)
+def compare(
+    script: str, python: str, folder: Path, batch_size: int, **options: int
+) -> harness.Worker:
+    """Evaluates the cases of cases.json on both sides, prints their times, and returns our side.
 
-    def encode(params: dict, rows: jax.Array) -> jax.Array:
-        return net.apply({"params": params}, rows, method=f"encode_{part}").pooled
-
-    return flops.count(jax.make_jaxpr(encode)(params, rows)).model
+    script: of the plain loop.
+    """
+    # torch comes first: it writes the weights that ours reads
+    torch = harness.Worker("torch", python, script, folder=folder, batch_size=batch_size, **options)
+    environment, weights = {"JAX_PLATFORMS": "cpu"}, torch.facts["weights"]
+    ours = harness.Worker(
+        "ours", sys.executable, "evaluation.py", environment, folder=folder, weights=weights
+    )
+    names = json.loads((folder / "cases.json").read_text())
+    difference = harness.compare_scores({"torch": torch, "ours": ours}, {n: n for n in names})
+    print(f"{torch.facts['parameters']:,} parameters")
+    print(f"ours: compiled in {ours.facts['compile']:.1f} s before")
+    print(f"largest difference of a score: {difference:.1e}", flush=True)
+    return ours
 
 
 def write_data(folder: Path, count: int, images: int) -> dict[str, list[dict]]:
@@ -184,82 +122,65 @@ def options(name: str, text: list[str], words: random.Random) -> list[list[str]]
     return [text]
 
 
-def build(folder: Path) -> tuple[dict, harness.Ask]:
+def build(folder: str, weights: dict) -> tuple[dict, harness.Ask]:
     """Facts of our side, and a function that evaluates a benchmark by name.
 
-    "again" evaluates all benchmarks from the cache's files, "known" from memory.
+    "again" evaluates all benchmarks from the cache's files. weights: file or folder, and what
+    config_of_weights needs beside it.
     """
-    vocabulary = (folder / "vocabulary").read_text()
-    shape = {"family": "clip", "variant": "B/32", "image_size": 224, "activation": "gelu"}
-    config = config_of_weights(folder / "weights.pt", tokenizer=vocabulary, **shape)
+    config = config_of_weights(**weights)
     with config.unlocked():
-        config.eval.cache = str(folder / "cache")
+        config.eval.cache = f"{folder}/cache"
     setup = resolve(config, "weights")
     variables = {"params": init_from.load_complete(setup), "batch_stats": {}}
-    rows = json.loads((folder / "cases.json").read_text())
+    rows = json.loads(Path(folder, "cases.json").read_text())
     benchmarks = {
-        name: Benchmark(name, [case_of(folder, n, row) for n, row in enumerate(each)], "1")
+        name: Benchmark(
+            name,
+            [
+                Case(str(n), (Path(folder, row["image"]),), tuple(row["captions"]))
+                for n, row in enumerate(each)
+            ],
+            "1",
+        )
         for name, each in rows.items()
     }
 
-    def evaluate(encoder: Encoder, scorer: evaluators.Scorer, *names: str) -> list[float]:
-        scores = []
+    def evaluate(encoder: Encoder, *names: str) -> list[float]:
+        scorer, scores = encoder.scorer(variables), []
         for name in names:
             encoder.prepare(variables, benchmarks[name])
             reader = "retrieval" if name == "retrieval" else "choice"
             result = evaluators.evaluate(reader, benchmarks[name], scorer)
-            scores += [float(row["scores"][0]) for row in result.per_example]
+            count = 1 if reader == "retrieval" else None
+            scores += [float(x) for row in result.per_example for x in row["scores"][:count]]
         return scores
 
     # one encoder for all benchmarks: it encodes what they share once
     encoder = Encoder(setup, once=True)
-    scorer = encoder.scorer(variables)
-    _, compiling = harness.timed(lambda: warm_up(scorer))
-
-    def answer(name: str) -> list[float]:
-        if name == "again":
-            # a new encoder remembers nothing, and reads the files of the first
-            second = Encoder(setup, once=True)
-            return evaluate(second, second.scorer(variables), *benchmarks)
-        return evaluate(encoder, scorer, *(benchmarks if name == "known" else (name,)))
+    _, compiling = harness.timed(lambda: warm_up(encoder.scorer(variables), rows))
 
     def ask(name: str) -> dict:
-        scores, seconds = harness.timed(lambda: answer(name))
+        # a new encoder remembers nothing, and reads the files of the first
+        again = (Encoder(setup, once=True), *benchmarks)
+        asked = again if name == "again" else (encoder, name)
+        scores, seconds = harness.timed(lambda: evaluate(*asked))
         return {**seconds, "scores": scores}
 
-    return {"compile": compiling["s"], **rates(setup, folder, rows)}, ask
+    return {"compile": compiling["s"]}, ask
 
 
-def case_of(folder: Path, number: int, row: dict) -> Case:
-    return Case(str(number), (folder / row["image"],), tuple(row["captions"]))
-
-
-def warm_up(scorer: evaluators.Scorer) -> None:
-    """Compiles every shape, with an image and texts that are in no benchmark."""
-    images = scorer.embed_images([np.zeros((224, 224, 3), np.uint8)])
-    texts = scorer.embed_texts([" ".join(["bird"] * count) for count in (1, 20, 40, 60)])
-    scorer.score(images, texts)
-    scorer.score_options(images, texts)
-
-
-def rates(setup: Setup, folder: Path, rows: dict[str, list[dict]]) -> dict:
-    """Images decoded and texts tokenized per second and core, and the distinct texts per length."""
-    captions = (row["captions"] for each in rows.values() for row in each)
-    texts = list(dict.fromkeys(text for options in captions for text in options))
-    text_tower = setup.model.text
-    lengths = text_lengths(text_tower.context_length)
-    cut = short_lengths({"text": setup.tokenizer(texts)}, text_tower.eos_id, lengths)
-    files = sorted(folder.glob("*.jpg"))[:64]
-    transform = setup.evaluation.transform
-    _, decoding = harness.timed(lambda: [transform(file, None) for file in files])
-    new = [f"{text} {number}" for number, text in enumerate(texts)]
-    _, tokenizing = harness.timed(lambda: setup.tokenizer(new))
-    return {
-        "decode": len(files) / decoding["cpu"],
-        "tokenize": len(texts) / tokenizing["cpu"],
-        "lengths": {str(length): cut.count(length) for length in sorted(set(cut))},
-    }
+def warm_up(scorer: evaluators.Scorer, rows: dict[str, list[dict]]) -> None:
+    """Compiles every shape, with an image that is in no benchmark."""
+    image = np.zeros((240, 320, 3), np.uint8)
+    for name, (first, *_) in rows.items():
+        if name == "retrieval":
+            texts = scorer.embed_texts([" ".join(["bird"] * count) for count in (1, 20, 40, 60)])
+            scorer.score(scorer.embed_images([image]), texts)
+        else:
+            warm = Benchmark("warm", [Case("0", (image,), tuple(first["captions"]))], "1")
+            evaluators.evaluate("choice", warm, scorer)
 
 
 if __name__ == "__main__":
-    main()
+    harness.command(main, build)

@@ -1,9 +1,12 @@
-"""Shared parts of the measurements: flags, sides measured in turn, ratios by round, random inputs.
+"""Shared parts of the measurements: options, sides measured in turn, ratios, random inputs.
 
 Imports neither JAX nor torch, since the interpreters of both read it.
 """
 
 import argparse
+import functools
+import importlib.metadata
+import inspect
 import json
 import os
 import platform
@@ -13,62 +16,101 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 GIB = 2**30
+WORKER = "--worker"  # before the arguments of a process, as JSON
+LIBRARIES = {  # module -> the package whose version is printed
+    "jax": "jax", "flax": "flax", "orbax": "orbax-checkpoint", "torch": "torch",
+    "transformers": "transformers", "open_clip": "open_clip_torch",
+}  # fmt: skip
 Result = TypeVar("Result")
 Ask = Callable[[str], dict]
+Build = Callable[..., tuple[dict, Ask]]
+Side = Callable[[], Mapping[str, float]]
 
 
-def parser(doc: str, *, rounds: int = 0, has_workers: bool = False) -> argparse.ArgumentParser:
-    """A parser with --rounds (default `rounds`; 0: without it), and the flags of workers."""
-    made = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+def command(main: Callable[..., None], worker: Build | None = None, **choices: Iterable) -> None:
+    """Runs a file of this folder: `main` with the options of its signature, or a process of it.
+
+    An option has the type of its default; False is a switch, a tuple several values. choices: of
+    an option.
+    """
+    if sys.argv[1:2] == [WORKER]:
+        serve(worker)
+        return
+    parser = argparse.ArgumentParser(
+        description=sys.modules[main.__module__].__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    if rounds:
-        made.add_argument(
-            "--rounds", type=int, default=rounds, help="each measures all sides in turn"
-        )
-    if has_workers:
-        made.add_argument("--torch-python", default=sys.executable, help="interpreter with torch")
-        made.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
-    return made
-
-
-def print_machine(*more: str) -> None:
-    """Prints the machine, versions and the command line."""
+    for name, parameter in inspect.signature(main).parameters.items():
+        flag, default = f"--{name.replace('_', '-')}", parameter.default
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+            continue
+        one, nargs = (default[0], "*") if isinstance(default, tuple) else (default, None)
+        parser.add_argument(
+            flag, type=type(one), default=default, nargs=nargs, choices=choices.get(name),
+            metavar=name.upper(), help=f"default: {default}",
+        )  # fmt: skip
+    options = vars(parser.parse_args())
     # not os.cpu_count(): taskset limits the cores that the sides get
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     python = f"Python {platform.python_version()}"
-    print(", ".join((f"{platform.machine()}, {cores} cores, load {load:.1f}, {python}", *more)))
+    print(
+        ", ".join((f"{platform.machine()}, {cores} cores, load {load:.1f}, {python}", versions()))
+    )
     print(f"python {shlex.join(sys.argv)}", flush=True)
+    main(**options)
+
+
+def versions() -> str:
+    """Versions of the libraries that this process has imported."""
+    return ", ".join(
+        f"{package} {importlib.metadata.version(package)}"
+        for module, package in LIBRARIES.items()
+        if module in sys.modules
+    )
+
+
+@functools.cache
+def _print_once(line: str) -> None:
+    print(line, flush=True)
 
 
 class Worker:
     """A process that prints its facts as a line of JSON, then a line per question.
 
     Sides are separate processes that wait while another works: all measure the same machine, and
-    memory is counted per side. script: a file of this folder that calls `serve`.
+    memory is counted per side. script: a file of this folder that calls `serve`, with `arguments`.
     """
 
-    def __init__(self, name: str, python: str, script: str, *options: object, **environment: str):
+    def __init__(
+        self,
+        name: str,
+        python: str,
+        script: str,
+        environment: Mapping[str, str] | None = None,
+        **arguments: object,
+    ) -> None:
         self.name = name
         self.process = subprocess.Popen(
-            (python, ROOT / "speed" / script, *map(str, options)),
+            (python, ROOT / "speed" / script, WORKER, json.dumps(arguments, default=str)),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # torch's interpreter has this checkout nowhere else
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
             text=True,
         )
         self.facts = self._read()
+        _print_once(f"{name}: {self.facts['versions']}")
 
     def ask(self, question: str) -> dict:
         """The answer to one line on the worker's stdin."""
@@ -83,25 +125,26 @@ class Worker:
         return json.loads(line)
 
     def close(self) -> None:
+        """Ends the process; it also ends with this one."""
         self.process.stdin.close()
         self.process.wait()
 
 
-def serve(build: Callable[..., tuple[dict, Ask]], *args: Any) -> None:
+def serve(build: Build) -> None:
     """Runs a worker: prints the facts of `build`, then its answer to each line of stdin."""
     # before any import of a library, whose own output would break the lines of JSON
     answers, sys.stdout = sys.stdout, sys.stderr
-    facts, ask = build(*args)
-    print(json.dumps(facts), file=answers, flush=True)
+    facts, ask = build(**json.loads(sys.argv[2]))
+    print(json.dumps({"versions": versions(), **facts}), file=answers, flush=True)
     for question in sys.stdin:
         print(json.dumps(ask(question.strip())), file=answers, flush=True)
 
 
 def timed(work: Callable[[], Result]) -> tuple[Result, dict[str, float]]:
-    """The result of `work`, and its seconds: "s" by the clock, "cpu" of all threads."""
+    """The result of `work`, and its seconds: "s" by the clock, "CPU s" of all threads."""
     start, cpu = time.perf_counter(), cpu_seconds()
     result = work()
-    return result, {"s": time.perf_counter() - start, "cpu": cpu_seconds() - cpu}
+    return result, {"s": time.perf_counter() - start, "CPU s": cpu_seconds() - cpu}
 
 
 def cpu_seconds() -> float:
@@ -110,18 +153,22 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)
 
 
-def interleave(
-    sides: Mapping[str, Callable[[], Result]], rounds: int, *, warm_up: int = 1
-) -> dict[str, list[Result]]:
-    """Results of every side by round; a round runs each side once, in order."""
-    results: dict[str, list[Result]] = {name: [] for name in sides}
-    for number in range(-warm_up, rounds):
-        for name, side in sides.items():
-            result = side()
-            # the first round allocates memory and fills caches, which no later one does
-            if number >= 0:
-                results[name].append(result)
-    return results
+def rate(function: Callable, items: Sequence) -> dict[str, float]:
+    """Items per CPU second."""
+
+    def work() -> None:
+        for item in items:
+            function(item)
+
+    _, seconds = timed(work)
+    return {"per CPU s": len(items) / seconds["CPU s"]}
+
+
+def memory(name: str = "VmHWM") -> int:
+    """Bytes of a field of Linux's /proc/self/status; VmHWM: the most of this process so far."""
+    # not getrusage, which counts the memory of the parent before exec, too
+    status = Path("/proc/self/status").read_text().split()
+    return 1024 * int(status[status.index(f"{name}:") + 1])
 
 
 class Ratio(NamedTuple):
@@ -132,11 +179,7 @@ class Ratio(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:.2f} x (min {self.low:.2f}, max {self.high:.2f})"
-
-    @property
-    def span(self) -> str:
-        return f"{self.low:.2f} to {self.high:.2f}"
+        return f"{self.median:.2f} x ({self.low:.2f} to {self.high:.2f})"
 
 
 def ratio(ours: Sequence[float], others: Sequence[float]) -> Ratio:
@@ -145,28 +188,73 @@ def ratio(ours: Sequence[float], others: Sequence[float]) -> Ratio:
     return Ratio(statistics.median(ratios), min(ratios), max(ratios))
 
 
-def compare_scores(sides: Mapping[str, Worker], questions: Mapping[str, str], width: int) -> float:
+def compare(
+    title: str,
+    sides: Mapping[str, Side],
+    rounds: int,
+    reference: str,
+    *,
+    facts: Mapping[str, Mapping[str, float]] | None = None,
+    warm_up: int = 1,
+) -> dict[str, dict[str, float]]:
+    """Measures all sides in turn, `rounds` times, and prints a table; returns its medians.
+
+    A row has the median of each quantity of a side, its ratio to that of the side `reference` by
+    round, and `facts`, which also have a row for a side that is not measured.
+    """
+    results: dict[str, list[Mapping[str, float]]] = {name: [] for name in sides}
+    for number in range(-warm_up, rounds):
+        for name, side in sides.items():
+            result = side()
+            # the first round allocates memory and fills caches, which no later one does
+            if number >= 0:
+                results[name].append(result)
+    columns = {
+        name: {key: [each[key] for each in rows] for key in rows[0]}
+        for name, rows in results.items()
+    }
+    facts = {name: {} for name in sides} | dict(facts or {})
+    quantities = [*dict.fromkeys(key for each in columns.values() for key in each)]
+    known = [*dict.fromkeys(key for each in facts.values() for key in each)]
+    width = max(map(len, (title, *facts))) + 2
+    print(f"\n{title:{width}}" + "".join(f"{key:>12}{'':26}" for key in quantities), end="")
+    print("".join(f"{key:>14}" for key in known))
+    for name, of_side in facts.items():
+        values, line = columns.get(name, {}), f"{name:{width}}"
+        for key in quantities:
+            others = columns.get(reference, {}).get(key) if name != reference else None
+            line += f"{statistics.median(values[key]):12.4g}" if key in values else f"{'-':>12}"
+            line += f"{f'  {ratio(values[key], others)}' if key in values and others else '':26}"
+        line += "".join(
+            f"{of_side[key]:14.4g}" if key in of_side else f"{'-':>14}" for key in known
+        )
+        print(line.rstrip(), flush=True)
+    return {
+        name: {key: statistics.median(values) for key, values in each.items()}
+        for name, each in columns.items()
+    }
+
+
+def compare_scores(sides: Mapping[str, Worker], questions: Mapping[str, str]) -> float:
     """Prints wall and CPU seconds of "ours" and "torch" per question, and ratios to ours.
 
     questions: label of a line -> question. Returns the largest difference of a score.
     """
-    wall = f"{'ours s':>9}{'torch s':>9}{'ratio':>7}"
-    print(f"{'':{width}}{wall}{'CPU s':>9}{'CPU s':>9}{'ratio':>7}")
-    total, difference = dict.fromkeys(sides, np.zeros(2)), 0.0
-    for label, question in questions.items():
-        answers = {name: worker.ask(question) for name, worker in sides.items()}
-        times = {name: np.array([a["s"], a["cpu"]]) for name, a in answers.items()}
-        total = {name: total[name] + times[name] for name in total}
-        scores = [np.array(answers[name]["scores"]) for name in ("ours", "torch")]
-        difference = max(difference, float(np.abs(scores[0] - scores[1]).max()))
-        _print_times(f"{label:{width}}", times)
-    _print_times(f"{'all':{width}}", total)
+    width, difference = max(map(len, questions)) + 2, 0.0
+    print(f"{'':{width}}" + f"{'ours':>9}{'torch':>9}{'ratio':>8}" * 2 + "  (wall, CPU seconds)")
+    total = dict.fromkeys(sides, np.zeros(2))
+    for label, question in (*questions.items(), ("all", "")):
+        times = total
+        if question:
+            answers = {name: worker.ask(question) for name, worker in sides.items()}
+            times = {name: np.array([a["s"], a["CPU s"]]) for name, a in answers.items()}
+            total = {name: total[name] + times[name] for name in total}
+            scores = [np.array(answers[name]["scores"]) for name in ("ours", "torch")]
+            difference = max(difference, float(np.abs(scores[0] - scores[1]).max()))
+        pairs = zip(times["ours"], times["torch"], strict=True)
+        line = "".join(f"{a:9.1f}{b:9.1f}{b / a:7.1f}x" for a, b in pairs)
+        print(f"{label:{width}}{line}", flush=True)
     return difference
-
-
-def _print_times(label: str, times: Mapping[str, np.ndarray]) -> None:
-    pairs = zip(times["ours"], times["torch"], strict=True)
-    print(label + "".join(f"{a:9.1f}{b:9.1f}{b / a:6.1f}x" for a, b in pairs), flush=True)
 
 
 def photo(rng: np.random.Generator, width: int, height: int, *, noise: float = 6.0) -> Image.Image:

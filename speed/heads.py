@@ -11,23 +11,21 @@ only. Towers are frozen: only the head has gradients.
 Each side is a separate process; a round takes one step of each. Prints seconds per step (median
 over rounds), CPU seconds of all cores, peak memory added by a step, XLA's planned temporaries (for
 torch the tensors with values for every pair), and the ratio to ours by round. Cases above
---limit-gb of planned memory or --limit-tflop per step are not run. On a busy machine torch suffers
+4 GiB of planned memory or a TFLOP per step are not run. On a busy machine torch suffers
 more, since its threads wait for each other: `taskset -c 0` gives all sides one core.
 """
 
-import argparse
-import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from any folder
 
 from speed import harness
 from speed.harness import GIB
-from speed.head_sizes import Sizes
 
 SIDES = {
     "dcsm": ("ours", "naive", "torch"),
@@ -37,107 +35,70 @@ SIDES = {
 }
 # text tokens, as in the authors' code; other heads: the variant's
 LENGTH = {"dcsm": 30}
-Step = Callable[[], None] | None  # None: too large to run here
+LIMIT_BYTES, LIMIT_FLOPS = 4 * GIB, 1e12  # of temporaries and of a step
+Built = tuple[dict, Callable[[], None]]
 
 
-def main() -> None:
-    parser = harness.parser(__doc__, rounds=5, has_workers=True)
-    parser.add_argument("--heads", nargs="+", default=list(SIDES), choices=SIDES)
-    parser.add_argument("--models", nargs="+", default=["B/32", "B/16", "L/14-336"])
-    parser.add_argument("--batches", nargs="+", type=int, default=[16, 256, 1024])
-    parser.add_argument("--limit-gb", type=float, default=4.0, help="GiB of temporaries to run")
-    parser.add_argument("--limit-tflop", type=float, default=1.0, help="FLOPs of a step to run")
-    parser.add_argument("--no-torch", action="store_true")
-    args = parser.parse_args()
-    if args.worker:
-        harness.serve(serve, args)
-        return
-    harness.print_machine()
-    print(f"{'head':9}{'model':10}{'batch':>6} {'side':8}{'s':>8}{'CPU s':>8}{'GiB':>7}", end="")
-    print(f"{'planned':>9}   ratio to ours (range)")
-    for head in args.heads:
-        for model in args.models:
-            for batch in args.batches:
-                compare(args, head, model, batch)
+def main(
+    heads: tuple = tuple(SIDES),
+    models: tuple = ("B/32", "B/16", "L/14-336"),
+    batches: tuple = (16, 256, 1024),
+    no_torch: bool = False,
+    torch_python: str = sys.executable,
+    rounds: int = 5,
+) -> None:
+    pythons = {"torch": torch_python}
+    for case in ((head, model, batch) for head in heads for model in models for batch in batches):
+        workers, sizes = dict[str, harness.Worker](), None
+        for name in SIDES[case[0]]:
+            if name == "torch" and no_torch:
+                continue
+            options = dict(zip(("head", "model", "batch"), case, strict=True))
+            # without JAX_PLATFORMS our sides would take a GPU, and torch the CPU
+            workers[name] = harness.Worker(
+                name, pythons.get(name, sys.executable), "heads.py", {"JAX_PLATFORMS": "cpu"},
+                side=name, sizes=sizes, **options,
+            )  # fmt: skip
+            sizes = sizes or workers[name].facts["sizes"]
+        steps = {
+            name: partial(worker.ask, "step")
+            for name, worker in workers.items()
+            if worker.facts["can_run"]
+        }
+        facts = {
+            name: {"planned GiB": planned / GIB} if (planned := worker.facts["planned"]) else {}
+            for name, worker in workers.items()
+        }
+        title = "{}, {}, batch {}".format(*case)
+        # workers take their first step before the first round
+        harness.compare(title, steps, rounds, "ours", facts=facts, warm_up=0)
+        for worker in workers.values():
+            worker.close()
 
 
-def compare(args: argparse.Namespace, head: str, model: str, batch: int) -> None:
-    """Measures all sides of one case, interleaved, and prints a line per side."""
-    workers: dict[str, harness.Worker] = {}
-    sizes: list[int] = []
-    limits = ("--limit-gb", args.limit_gb, "--limit-tflop", args.limit_tflop)
-    for name in SIDES[head]:
-        if name == "torch" and args.no_torch:
-            continue
-        python = args.torch_python if name == "torch" else sys.executable
-        case = ("--worker", name, head, model, batch, *sizes)
-        # without JAX_PLATFORMS our sides would take a GPU, and torch the CPU
-        workers[name] = harness.Worker(
-            name, python, "heads.py", *case, *limits, JAX_PLATFORMS="cpu"
-        )
-        sizes = sizes or workers[name].facts["sizes"]
-    steps = {
-        name: partial(worker.ask, "step")
-        for name, worker in workers.items()
-        if worker.facts["can_run"]
-    }
-    # workers take their first step before the first round
-    answers = harness.interleave(steps, args.rounds, warm_up=0)
-    columns = {
-        name: {key: [each[key] for each in rows] for key in ("s", "cpu", "peak")}
-        for name, rows in answers.items()
-    }
-    for name, worker in workers.items():
-        line = f"{head:9}{model:10}{batch:6d} {name:8}"
-        line += describe(columns.get(name), worker.facts["planned"])
-        if name in columns and name != "ours" and "ours" in columns:
-            wall, cpu = (harness.ratio(columns[name][k], columns["ours"][k]) for k in ("s", "cpu"))
-            line += f"   {wall.median:.1f} x ({wall.low:.1f} to {wall.high:.1f})"
-            line += f", CPU {cpu.median:.1f} x"
-        print(line, flush=True)
-        worker.close()
-
-
-def describe(measured: dict[str, list[float]] | None, planned: int | None) -> str:
-    """Columns of a side: seconds, CPU seconds and memory of a step, and planned memory."""
-    line = f"{'-':>8}{'-':>8}{'-':>7}"
-    if measured:
-        seconds, cpu = (statistics.median(measured[key]) for key in ("s", "cpu"))
-        line = f"{seconds:8.3f}{cpu:8.3f}{max(measured['peak']) / GIB:7.2f}"
-    return line + (f"{'-':>9}" if planned is None else f"{planned / GIB:9.2f}")
-
-
-def serve(args: argparse.Namespace) -> tuple[dict, harness.Ask]:
+def build(side: str, sizes: dict | None, **case: Any) -> tuple[dict, harness.Ask]:
     """Facts of one side of a case, and a function that takes a step."""
-    side, head, model, batch, *sizes = args.worker
-    if side == "torch":
-        facts, step = build_torch(args, head, Sizes(*map(int, sizes)))
-    else:
-        facts, step = build_jax(args, side, head, model, int(batch))
-    if step:
+    made = build_torch(sizes, case["head"]) if side == "torch" else build_jax(side, **case)
+    facts, make_step = made
+    operations = facts.get("sizes", sizes)["operations"]
+    can_run = facts["planned"] <= LIMIT_BYTES and operations <= LIMIT_FLOPS
+    if can_run:
+        step = make_step()
         # the first step allocates memory, and would count as the peak of the first round
         step()
 
     def ask(_: str) -> dict:
-        before = memory("VmRSS")
+        before = harness.memory("VmRSS")
         # resets VmHWM, the peak, to VmRSS: else the peak of the compiler hides that of the step
         Path("/proc/self/clear_refs").write_text("5")
         _, seconds = harness.timed(step)
-        return {**seconds, "peak": memory("VmHWM") - before}
+        return {**seconds, "GiB": (harness.memory() - before) / GIB}
 
-    return {**facts, "can_run": bool(step)}, ask
-
-
-def memory(name: str) -> int:
-    """Bytes of the field `name` in Linux's /proc/self/status."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+    return {**facts, "can_run": can_run}, ask
 
 
-def build_jax(
-    args: argparse.Namespace, side: str, head: str, variant: str, batch: int
-) -> tuple[dict, Step]:
-    """Facts and step of one side in JAX; step is None above the limits."""
+def build_jax(side: str, head: str, model: str, batch: int) -> Built:
+    """Facts of one side in JAX, and a function that makes its step."""
     import jax
 
     from speed.train_step import random_arrays
@@ -148,44 +109,54 @@ def build_jax(
     name, _, is_own_caption = head.partition("_")
     options = {"pooling": "own_caption"} if is_own_caption else {}
     length = {"context_length": LENGTH[name]} if name in LENGTH else {}
-    model = models.build(name, variant, head=options, **length)
+    net = models.build(name, model, head=options, **length)
     if side != "ours":
-        fields = {key: getattr(model.head, key) for key in models._fields(type(model.head))}
-        model = model.clone(head=naive_head(name, side)(**fields | {"chunk": batch}))
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    parameters = Parameters(model, 0, shapes, ("image", "text", "head/functional_words"))
+        fields = {key: getattr(net.head, key) for key in models._fields(type(net.head))}
+        net = net.clone(head=naive_head(name, side)(**fields | {"chunk": batch}))
+    shapes = jax.eval_shape(lambda key: models.init(net, key), jax.random.key(0))
+    parameters = Parameters(net, 0, shapes, ("image", "text", "head/functional_words"))
     params, frozen = parameters.split(shapes)
     frozen = {"head": frozen.get("head", {})}
     names = ("infonce", "sparc_local") if name == "sparc" else ("infonce",)
 
     def loss(params, frozen, batch, key):
         variables = {"params": merge_trees(frozen, params)}
-        outputs = model.apply(variables, batch, rngs={"dropout": key})
+        outputs = net.apply(variables, batch, rngs={"dropout": key})
         return losses.total({name: {"weight": 1.0} for name in names}, outputs, batch)[0]
 
-    features = stored(model, shapes, batch)
-    key = jax.random.key(0)
+    features, key = stored(net, shapes, batch), jax.random.key(0)
     gradient = jax.jit(jax.value_and_grad(loss))
     compiled = compiled_step.compile_and_count(gradient, params, frozen, features, key)
-    image, text = model.image, model.text
-    embed = image.projection or image.width
-    operations = round(compiled.flops.model)
-    facts = {
-        "planned": compiled.program.memory_analysis().temp_size_in_bytes,
-        "sizes": Sizes(
-            batch, image.grid**2, image.width, embed, text.width, text.context_length, operations
-        ),
+    image, text = net.image, net.text
+    sizes = {
+        "batch": batch,
+        "patches": image.grid**2,
+        "width": image.width,
+        "embed": image.projection or image.width,
+        "text_width": text.width,
+        "length": text.context_length,
+        "operations": round(compiled.flops.model),
     }
-    if facts["planned"] > args.limit_gb * GIB or operations > args.limit_tflop * 1e12:
-        return facts, None
-    arrays = (random_arrays(each, text) for each in (params, frozen, features))
-    # on the device before the first step: else every step would copy them there
-    params, frozen, features = jax.device_put(tuple(arrays))
 
-    def step() -> None:
-        jax.block_until_ready(compiled(params, frozen, features, key))
+    def make_step() -> Callable[[], None]:
+        arrays = (random_arrays(each, text) for each in (params, frozen, features))
+        # on the device before the first step: else every step would copy them there
+        placed = jax.device_put(tuple(arrays))
+        return lambda: jax.block_until_ready(compiled(*placed, key))
 
-    return facts, step
+    return {"planned": compiled.program.memory_analysis().temp_size_in_bytes, "sizes": sizes}, (
+        make_step
+    )
+
+
+def build_torch(sizes: dict, head: str) -> Built:
+    """The same in torch; "planned" counts tensors with values for every pair."""
+    # here, since only the interpreter of --torch-python has torch
+    from speed import torch_heads
+
+    of_case = SimpleNamespace(**sizes)
+    planned = 4 * of_case.batch**2 * torch_heads.floats_per_pair(head, of_case)
+    return {"planned": planned}, partial(torch_heads.make_step, head, of_case)
 
 
 def naive_head(name: str, side: str) -> type:
@@ -237,17 +208,5 @@ def stored(model: Any, params: Any, batch: int) -> dict:
     return rows | features | {"mask": jax.ShapeDtypeStruct((batch,), bool)}
 
 
-def build_torch(args: argparse.Namespace, head: str, sizes: Sizes) -> tuple[dict, Step]:
-    """Facts and step of the torch side; "planned" counts tensors with values for every pair."""
-    # here, since only the interpreter of --torch-python has torch
-    from speed import torch_heads
-
-    planned = 4 * sizes.batch**2 * torch_heads.floats_per_pair(head, sizes)
-    facts = {"planned": planned or None}
-    if planned > args.limit_gb * GIB or sizes.operations > args.limit_tflop * 1e12:
-        return facts, None
-    return facts, torch_heads.make_step(head, sizes)
-
-
 if __name__ == "__main__":
-    main()
+    harness.command(main, build, heads=SIDES)

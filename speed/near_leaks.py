@@ -10,7 +10,6 @@ milliseconds per image of one core.
 
 import io
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -101,14 +100,10 @@ def measure(title: str, pictures: Sequence[Image.Image]) -> None:
 
 
 def cpu(function: Callable[[], object], images: int) -> str:
-    start = time.process_time()
-    function()
-    return f"{1000 * (time.process_time() - start) / images:.2f} ms"
+    return f"{1000 * harness.timed(function)[1]['CPU s'] / images:.2f} ms"
 
 
 def main() -> None:
-    harness.parser(__doc__).parse_args()
-    harness.print_machine()
     measure("dead leaves", [leaves(seed) for seed in range(400)])
     measure("parts of photographs", parts())
     picture, encoded = leaves(0, 256), io.BytesIO()
@@ -126,4 +121,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.command(main)

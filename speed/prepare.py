@@ -9,8 +9,8 @@ set sizes (PSS), twice a second.
 """
 
 import io
+import itertools
 import os
-import resource
 import subprocess
 import sys
 import tarfile
@@ -30,33 +30,25 @@ from vlc_jax.input_pipeline.sources import make_source
 PER_TAR = 10_000
 
 
-def main() -> None:
-    parser = harness.parser(__doc__)
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    harness.print_machine()
-    runner = [
-        "--threads=1",
-        "--runner=DirectRunner",
-        "--",
-        "--direct_running_mode=multi_processing",
+def main(records: int = 200_000, workers: int = 2) -> None:
+    beam = [
+        *("--threads=1", "--runner=DirectRunner", "--", "--direct_running_mode=multi_processing"),
+        f"--direct_num_workers={workers}",
     ]
     ways = {
-        f"one process, {options.workers} threads": [f"--threads={options.workers}"],
-        f"Beam, {options.workers} processes": [*runner, f"--direct_num_workers={options.workers}"],
+        f"one process, {workers} threads": [f"--threads={workers}"],
+        f"Beam, {workers} processes": beam,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / "tars", options.records)
-        make_source("img2dataset", "train", tars=Path(folder) / "tars")
-        for number, (name, words) in enumerate(ways.items()):
-            wall, cpu, memory = measure(Path(folder), [f"--out={number}", *words])
-            share = cpu / wall / (os.cpu_count() or 1)
-            print(
-                f"{name}: {cpu:.1f} CPU seconds in {wall:.1f} s ({share:.0%} of the cores), "
-                f"{memory / 1e6:.0f} MB",
-                flush=True,
-            )
+    numbers = itertools.count()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "tars", records)
+        make_source("img2dataset", "train", tars=folder / "tars")
+        sides = {
+            way: lambda words=words: measure(folder, [f"--out={next(numbers)}", *words])
+            for way, words in ways.items()
+        }
+        harness.compare(f"{records:,} records", sides, 1, "", warm_up=0)
 
 
 def write(folder: Path, records: int) -> None:
@@ -83,24 +75,24 @@ def picture(rng: np.random.Generator) -> bytes:
     return data.getvalue()
 
 
-def measure(folder: Path, words: list[str]) -> tuple[float, float, float]:
-    """Seconds and CPU seconds of a command and its processes, their largest memory in bytes."""
+def measure(folder: Path, words: list[str]) -> dict[str, float]:
+    """Seconds, CPU seconds, and largest memory of a command and its processes."""
     command = ["-m", "vlc_jax", "prepare", "img2dataset", "--tars=tars", "--size=32", *words]
-    before, start, memory = cpu_seconds(), time.monotonic(), 0
-    environment = {**os.environ, "PYTHONPATH": str(harness.ROOT)}
-    process = subprocess.Popen([sys.executable, *command], cwd=folder, env=environment)
-    while process.poll() is None:
-        tree = psutil.Process(process.pid)
-        memory = max(memory, sum(map(pss, [tree, *tree.children(recursive=True)])))
-        time.sleep(0.5)
-    if process.returncode:
-        raise SystemExit(f"exit code {process.returncode}: {command}")
-    return time.monotonic() - start, cpu_seconds() - before, memory
+    memory = [0]
 
+    def run() -> None:
+        environment = {**os.environ, "PYTHONPATH": str(harness.ROOT)}
+        process = subprocess.Popen([sys.executable, *command], cwd=folder, env=environment)
+        while process.poll() is None:
+            tree = psutil.Process(process.pid)
+            memory.append(sum(map(pss, [tree, *tree.children(recursive=True)])))
+            time.sleep(0.5)
+        if process.returncode:
+            raise SystemExit(f"exit code {process.returncode}: {command}")
 
-def cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    _, seconds = harness.timed(run)
+    share = seconds["CPU s"] / seconds["s"] / (os.cpu_count() or 1)
+    return {**seconds, "share of cores": share, "MB": max(memory) / 1e6}
 
 
 def pss(process: psutil.Process) -> int:
@@ -111,4 +103,4 @@ def pss(process: psutil.Process) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    harness.command(main)

@@ -23,18 +23,17 @@ from vlc_jax.input_pipeline.sources import make_source
 WORDS = ("a", "dog", "runs", "along", "the", "water,", "two", "boats", "on", "a", "calm", "sea")
 
 
-def main() -> None:
-    parser = harness.parser(__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    rows = parser.parse_args().rows
-    harness.print_machine()
+def main(rows: int = 1_000_000) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for path in write(Path(folder), rows):
             for which in ("first", "second"):
-                opening, search = open_and_find(path)
+                source, opening = harness.timed(
+                    lambda path=path: make_source("records", "train", path=path, holdout=0.1)
+                )
+                _, search = harness.timed(lambda source=source: source.find(source[0].id))
                 print(
-                    f"{path.suffix}, {rows:,} rows, {which} opening: {opening:.2f} s with a "
-                    f"holdout, {search:.2f} s more for the first hard image"
+                    f"{path.suffix}, {rows:,} rows, {which} opening: {opening['CPU s']:.2f} s with "
+                    f"a holdout, {search['CPU s']:.2f} s more for the first hard image"
                 )
 
 
@@ -53,12 +52,5 @@ def write(folder: Path, rows: int) -> tuple[Path, Path]:
     return paths
 
 
-def open_and_find(path: Path) -> tuple[float, float]:
-    """CPU seconds to open the table, and to find its first record by id."""
-    source, opening = harness.timed(lambda: make_source("records", "train", path=path, holdout=0.1))
-    _, search = harness.timed(lambda: source.find(source[0].id))
-    return opening["cpu"], search["cpu"]
-
-
 if __name__ == "__main__":
-    main()
+    harness.command(main)

@@ -3,7 +3,6 @@
 Decodes and encodes every image of a case, and encodes every caption at 77 tokens."""
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -31,11 +30,12 @@ def collate(folder: Path, rows: list[dict]) -> tuple[torch.Tensor, list[list[str
     return torch.stack(images), [row["captions"] for row in rows]
 
 
-def build(folder: Path, batch_size: int, workers: int) -> tuple[dict, harness.Ask]:
+def build(folder: str, batch_size: int, workers: int) -> tuple[dict, harness.Ask]:
     """Facts, and a function that evaluates a benchmark by name; writes the model's weights."""
     without_torchvision()
     import open_clip
 
+    folder = Path(folder)
     torch.manual_seed(0)
     model = open_clip.create_model("ViT-B-32", pretrained=None).eval()
     torch.save(model.state_dict(), folder / "weights.pt")
@@ -57,7 +57,7 @@ def build(folder: Path, batch_size: int, workers: int) -> tuple[dict, harness.As
                 all_texts.append(text)
                 continue
             options = text.view(len(image), -1, text.shape[-1])
-            scores.append((image[:, None] * options).sum(-1)[:, 0])
+            scores.append((image[:, None] * options).sum(-1).flatten())
         if name == "retrieval":
             return (torch.cat(all_images) @ torch.cat(all_texts).T).diagonal()
         return torch.cat(scores)
@@ -66,8 +66,11 @@ def build(folder: Path, batch_size: int, workers: int) -> tuple[dict, harness.As
         scores, seconds = harness.timed(lambda: evaluate(name))
         return {**seconds, "scores": scores.tolist()}
 
-    return {"vocabulary": str(vocabulary)}, ask
+    shape = {"family": "clip", "variant": "B/32", "image_size": 224, "activation": "gelu"}
+    weights = {"path": str(folder / "weights.pt"), "tokenizer": str(vocabulary), **shape}
+    parameters = sum(x.numel() for x in model.parameters())
+    return {"weights": weights, "parameters": parameters}, ask
 
 
 if __name__ == "__main__":
-    harness.serve(build, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    harness.serve(build)

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace as Sizes  # of heads.build_jax
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-from speed.head_sizes import Sizes
 
 Loss = Callable[[], torch.Tensor]
 

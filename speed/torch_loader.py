@@ -2,7 +2,6 @@
 
 A DataLoader over JPEG files: Pillow's bicubic resize, centre crop, normalised float32 tensors."""
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,21 +12,21 @@ from speed import harness
 from speed.torch_evaluation import collate
 
 
-def build(folder: Path, batch_size: int) -> tuple[dict, harness.Ask]:
+def build(folder: str, batch_size: int) -> tuple[dict, harness.Ask]:
     """Facts, and a function that reads all files once and returns the images per CPU second."""
     # as ours: one thread
     torch.set_num_threads(1)
-    rows = [{"image": path, "captions": ["a photo"]} for path in folder.glob("*.jpg")]
+    rows = [{"image": path, "captions": ["a photo"]} for path in Path(folder).glob("*.jpg")]
     # no worker process: as ours, it has one core
-    decode = partial(collate, folder)
+    decode = partial(collate, Path(folder))
     loader = DataLoader(rows, batch_size=batch_size, shuffle=True, collate_fn=decode)
 
     def read(_: str) -> dict:
         count, seconds = harness.timed(lambda: sum(len(images) for images, _ in loader))
-        return {"rate": count / seconds["cpu"]}
+        return {"per CPU s": count / seconds["CPU s"]}
 
-    return {"name": f"torch {torch.__version__}"}, read
+    return {}, read
 
 
 if __name__ == "__main__":
-    harness.serve(build, Path(sys.argv[1]), int(sys.argv[2]))
+    harness.serve(build)

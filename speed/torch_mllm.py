@@ -3,7 +3,6 @@
 Each image-caption pair has its own prompt."""
 
 import json
-import sys
 from pathlib import Path
 
 import tokenizers
@@ -55,14 +54,15 @@ def write_model(folder: Path) -> torch.nn.Module:
     return model
 
 
-def build(folder: Path, batch_size: int) -> tuple[dict, harness.Ask]:
-    """Facts, and a function that scores the pairs of a round."""
+def build(folder: str, batch_size: int) -> tuple[dict, harness.Ask]:
+    """Facts, and a function that scores the pairs of a benchmark."""
+    folder = Path(folder)
     model = write_model(folder / "llava")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "llava/tokenizer.json"))
     processor = transformers.CLIPImageProcessorPil(
         size={"shortest_edge": 224}, crop_size={"height": 224, "width": 224}
     )
-    rounds = json.loads((folder / "cases.json").read_text())
+    benchmarks = json.loads((folder / "cases.json").read_text())
 
     def ids(caption: str) -> list[int]:
         before, behind = "<s>USER: ", f"\n{QUESTION.format(caption)} ASSISTANT: Yes</s>"
@@ -87,21 +87,17 @@ def build(folder: Path, batch_size: int) -> tuple[dict, harness.Ask]:
             scores.append(sum(log_p[i, k - 1, row[k]].item() for k in last) / 2)
         return scores
 
-    def ask(number: str) -> dict:
-        cases = rounds[int(number)]
-        pairs = [(row["image"], caption) for row in cases for caption in row["captions"]]
+    def ask(name: str) -> dict:
+        pairs = [(row["image"], text) for row in benchmarks[name] for text in row["captions"]]
         starts = range(0, len(pairs), batch_size)
         scores, seconds = harness.timed(
             lambda: [x for first in starts for x in score(pairs[first : first + batch_size])]
         )
         return {**seconds, "scores": scores}
 
-    facts = {
-        "versions": f"transformers {transformers.__version__}, torch {torch.__version__}",
-        "parameters": sum(x.numel() for x in model.parameters()),
-    }
-    return facts, ask
+    parameters = sum(x.numel() for x in model.parameters())
+    return {"weights": {"path": str(folder / "llava")}, "parameters": parameters}, ask
 
 
 if __name__ == "__main__":
-    harness.serve(build, Path(sys.argv[1]), int(sys.argv[2]))
+    harness.serve(build)

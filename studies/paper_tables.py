@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from studies import study_results
-from studies.paper_rows import PAPERS, Row
+from studies.paper_rows import PAPERS
 from vlc_jax.configs.common import classification
+from vlc_jax.configs.common.methods.record import Row
 from vlc_jax.report import published, read_workdir
 from vlc_jax.report.table import markdown_table, percent
 

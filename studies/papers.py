@@ -5,16 +5,16 @@
   python studies/papers.py acl2025 --out runs/full --root sets --dry-run --plan --given \\
     clip:weights=ViT-L-14-336px.pt,path=prepared/llava llava:path=llava-1.5-7b-hf
 
-Papers: acl2025, erroneous_agreements, hard_positives, aro, dcsm (studies/paper_rows.py has their
-rows, vlc_jax/report/published/values.csv their tables). --given has for each name the arguments of
-the configs of its rows: weights, data, with paths that are absolute or relative to the folder of
-this project; @FILE reads options from a file, one a line. --root is the folder of the published
-sets (vlc-jax benchmarks --root lists them), --sets those of it that are evaluated. A row for which
-nothing is given is left out. --dry-run only prints the commands, and what the other rows need;
-without --given all commands, with examples of files. --plan prints the time of each run before its
-command, on an NVIDIA A100 at 30 % of its bfloat16 peak, if the data come that fast: of training by
-the FLOPs of a step, of evaluation by those of an image with a caption and the published numbers of
-cases, five such pairs in each.
+Papers: acl2025, erroneous_agreements, hard_positives, aro, dcsm. Their rows are in
+vlc_jax/configs/common/methods, their tables in vlc_jax/report/published/values.csv. --given has for
+each name the arguments of the configs of its rows: weights, data, with paths that are absolute or
+relative to the folder of this project; @FILE reads options from a file, one a line. --root is the
+folder of the published sets (vlc-jax benchmarks --root lists them), --sets those of it that are
+evaluated. A row for which nothing is given is left out. --dry-run only prints the commands, and
+what the other rows need; without --given all commands, with examples of files. --plan prints the
+time of each run before its command, on an NVIDIA A100 at 30 % of its bfloat16 peak, if the data
+come that fast: of training by the FLOPs of a step, of evaluation by those of an image with a
+caption and the published numbers of cases, five such pairs in each.
 
 --miniature trains the rows on the embedded scenes, from CLIP or from the relations model (--base).
 
@@ -36,8 +36,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a file, from any folder
 
 from studies import paper_tables, study  # noqa: E402
-from studies.paper_rows import GIVEN, PAPERS, ROWS, Row  # noqa: E402
+from studies.paper_rows import GIVEN, PAPERS  # noqa: E402
 from vlc_jax.configs.common import classification, pretrained  # noqa: E402
+from vlc_jax.configs.common.methods import METHODS  # noqa: E402
+from vlc_jax.configs.common.methods.record import Row  # noqa: E402
 from vlc_jax.configs.eval import all as suite  # noqa: E402
 from vlc_jax.report import published  # noqa: E402
 
@@ -45,6 +47,7 @@ PROTOCOLS = ("choice", "pairs", "triplet", "retrieval")  # of scores of images a
 # Protocol of answers in values.csv -> in configs/eval/llava.py, where VQAScore is a note.
 ANSWERS = {"keywords": "keywords", "multiple_choice": "options"}
 SHUFFLED = ("coco_shuffled", "flickr30k_shuffled")
+ROWS = tuple(row for method in METHODS.values() for row in method.rows if row.given)
 KNOWN = (*suite.SETS, *SHUFFLED)
 CLASSIFIED = (*classification.SETS, *classification.GROUPS)  # of configs/eval/zero_shot.py
 # Arguments of configs/eval/all.py among those of a training.
@@ -210,7 +213,7 @@ def write(
 
 def commands(todo: Todo, seeds: int, plan: bool, out: Path, more: Sequence[str]) -> Iterator[str]:
     """Lines of --dry-run: time and command of every run, then what is missing."""
-    records = {row.run: GIVEN[row.given].records for row in ROWS if row.given}
+    records = {row.run: GIVEN[row.given].records for row in ROWS}
     for run in todo.runs:
         if plan:
             from studies import paper_plan  # reads the setup, and traces a step

@@ -5,24 +5,28 @@
 trains CLIP on the embedded scenes and finetunes it with every method, with three seeds each, and
 evaluates all runs on the test split. Writes OUT/results.md and the figures in OUT/images, or docs/
 with `--docs docs`. `--parts d` runs one part and keeps the sections of the others. Runs that are
-DONE are skipped, so the same command resumes the study. A run's values are in results.json, beside
-results.md, as soon as it has finished; runs with values there are skipped, too, unless another run
-starts from them: a study can be done in pieces, over days, and on several machines. A run is made
-again if its config, or that of a run that it starts from, has changed in the plan. A second kind of
-device adds values beside those of the first. A run's folder with other settings, or with a base run
-that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its command in
-OUT/NAME/env.json.
+DONE are skipped, so the same command resumes the study. A run's values are in results.parquet,
+beside results.md, as soon as it has finished; runs with values there are skipped, too, unless
+another run starts from them: a study can be done in pieces, over days, and on several machines. A
+run is made again if its config, or that of a run that it starts from, has changed in the plan. A
+second kind of device adds values beside those of the first. A run's folder with other settings, or
+with a base run that was replaced, raises an error. A run's output is in OUT/NAME/log.txt, its
+command in OUT/NAME/env.json.
 
   python studies/study.py --docs docs --merge FILE...   takes the values of other files
   python studies/study.py --docs docs --rebuild         writes the pages again, trains nothing
   python studies/study.py --docs docs --list            prints the runs that are to be made
-  python studies/study.py --all                         prints all findings, of docs if OUT has none
+  python studies/study.py --all                         prints the tables of all runs
+  python studies/study.py --docs docs --times           trains 40 steps of each method of the table,
+                                                        alone on the machine, for their median time
 """
 
 import argparse
 import functools
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 import uuid
@@ -36,11 +40,13 @@ from vlc_jax.input_pipeline.commands import command_line  # noqa: E402
 
 command_line.import_matplotlib()
 from launch import scheduler  # noqa: E402
-from studies import real_models, study_page, study_results  # noqa: E402
+from studies import real_models, study_columns, study_page, study_results  # noqa: E402
 from studies.study_plan import PARTS, Run, plan, remaining  # noqa: E402
 from studies.study_results import REQUEST, VALUES, keep, read_values, write_values  # noqa: E402
 from vlc_jax.input_pipeline import stores  # noqa: E402
 
+# of --times: few steps, without evaluations
+SHORT = ("--config.steps=40", "--config.log_every=5", "--config.evals={}")
 # in the folder of a run that stores them
 FEATURES, VECTORS, TEXTS = "features", "vectors.npy", "texts.jsonl"
 
@@ -270,9 +276,36 @@ def merge(values: Path, files: Sequence[Path]) -> None:
     for path in files:
         if not path.exists():
             raise ValueError(f"there is no file {path}")
-        for key, of in read_values(path).items():
-            study_results.add(merged, study_results.run_of(key), of)
+        for name, by_device in read_values(path).items():
+            for kept in by_device.values():
+                study_results.add(merged, name, kept)
     write_values(values, merged)
+
+
+def time_steps(out: Path, values: Path) -> None:
+    """Trains seed 0 of each method of the table and of its control into OUT/times, if what it
+    starts from is in OUT; the times replace those of the study, whose runs share the machine."""
+    kept, runs = read_values(values), {run.name: run for run in plan("abdf", 1)}
+    pairs = [study_columns.CONTROLS[name] for name in study_columns.OF_TABLE]
+    controls = [control for control, base in pairs if control != base]
+    for name in dict.fromkeys([*study_columns.OF_TABLE, *controls]):
+        run = runs[f"{name}-0"]
+        is_ready = all((out / needed / "DONE").exists() for needed in run.needed)
+        if run.name not in kept or run.tool != "train" or not is_ready:
+            continue
+        folder = out / "times" / run.name
+        shutil.rmtree(folder, ignore_errors=True)
+        words = command(run._replace(name=f"times/{run.name}"), out, SHORT)
+        subprocess.run(words, check=True, capture_output=True)
+        (folder / REQUEST).write_text(json.dumps({"config": run.config}))
+        new = study_results.record_of(folder)
+        print(run.name, new.metrics, flush=True)
+        for other in (key for key in kept if key.rpartition("-")[0] == name):
+            old = kept[other].get(new.device)
+            if old and study_results.RECORD in old.metrics:
+                step = new.metrics[study_results.RECORD]["step_ms"]
+                old.metrics[study_results.RECORD]["step_ms"] = step
+    write_values(values, kept)
 
 
 def main() -> int:
@@ -286,7 +319,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files of values")
     parser.add_argument("--rebuild", action="store_true", help="write the pages, train nothing")
-    parser.add_argument("--all", action="store_true", help="print every table and finding")
+    parser.add_argument("--all", action="store_true", help="print the tables of all runs")
+    parser.add_argument("--times", action="store_true", help="time a step of each method")
     parser.add_argument("--list", action="store_true", help="print the runs to be made")
     args, more = parser.parse_known_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -303,7 +337,8 @@ def main() -> int:
     if args.all:
         kept = values if args.docs or values.exists() else ROOT / "docs" / VALUES
         results = study_results.Results(out, args.seeds, kept)
-        print(study_page.render(results, study_page.NOTES, args.parts), end="")
+        for text in study_page.notes(results, args.parts):
+            print(text)
         return 0
     reasons = {part: real_models.missing(part) for part in args.parts}
     for reason in filter(None, reasons.values()):
@@ -315,7 +350,9 @@ def main() -> int:
             print(run.name, run.config)
         return 0
     write = functools.partial(study_page.write, out, docs, args.seeds, args.parts)
-    runs = () if args.rebuild or args.merge else todo()
+    if args.times:
+        time_steps(out, values)
+    runs = () if args.rebuild or args.merge or args.times else todo()
     return complete(runs, out, args.jobs, more, write, values)
 
 

@@ -75,22 +75,6 @@ def _finetuned(cell: Cell) -> tuple[str, str]:
 RUNS = [cell.name for cell in CELLS] + [run for cell in FINETUNED for run in _finetuned(cell)]
 
 
-def surface(results: Results) -> str:
-    """Markdown table of swapped attributes: a row per completeness and saliency, a column per
-    density."""
-    rows = []
-    for completeness, saliency in dict.fromkeys(cell[1:] for cell in CELLS):
-        cells = [f"{100 * completeness:.0f}", f"{100 * saliency:.0f}" if completeness < 1 else "–"]
-        for density in DENSITIES:
-            run = at(density, completeness, saliency).name
-            has = results.has(run, *SWAP)
-            cells.append(study_results.cell(results.value(run, *SWAP)) if has else "–")
-        rows.append(cells)
-    header = ["objects named, %", "biggest first, %"]
-    header += [f"colours named: {100 * density:.0f} %" for density in DENSITIES]
-    return markdown_table(header, rows, len(header))
-
-
 def hard_negatives(results: Results) -> str:
     """Markdown table: swapped attributes after CLIP, CLIP-FT and HN, and what HN gains over
     CLIP-FT, paired by seed."""

@@ -6,7 +6,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from studies import study_binding, study_columns
+from studies import study_binding
+from studies.study_columns import COLUMNS, SWEEP, TRIPLET, Column
 from studies.study_results import Results, is_unresolved
 
 PALE = 0.35  # opacity of a bar whose mean is not resolved
@@ -16,9 +17,8 @@ COLOURS = ("#0a68b4", "#a35200", "#5d6873")
 def _bag_of_words(results: Results) -> Figure | None:
     names = ("clip", "clip_ft_400", "clip_ft_1200", "negclip", "relations")
     runs = [run for run in names if results.has(run)]
-    swaps = ("attribute swap", "relation swap")
-    columns = [column for column in study_columns.BAG_OF_WORDS if column.title in swaps]
-    return _bars(results, runs, columns, 0.5) if runs else None
+    columns = [COLUMNS[title] for title in ("attribute swap", "relation swap")]
+    return _bars(results, runs, columns) if runs else None
 
 
 def _collapse(results: Results) -> Figure | None:
@@ -26,19 +26,14 @@ def _collapse(results: Results) -> Figure | None:
     if not runs:
         return None
     columns = [
-        column._replace(title=f"{column.title}, {kind} synonyms")
-        for kind, benchmark in (("seen", "scenes_replace"), ("unseen", "scenes_replace_unseen"))
-        for column in study_columns.triplet_columns(benchmark, "size")
+        COLUMNS[f"{title} size {end}"]._replace(title=f"{title}, {kind} synonyms")
+        for end, kind in (("A", "seen"), ("B", "unseen"))
+        for title in TRIPLET
     ]
-    return _bars(results, runs, columns, None)
+    return _bars(results, runs, columns)
 
 
-def _bars(
-    results: Results,
-    runs: Sequence[str],
-    columns: Sequence[study_columns.Column],
-    chance: float | None,
-) -> Figure:
+def _bars(results: Results, runs: Sequence[str], columns: Sequence[Column]) -> Figure:
     figure = Figure(figsize=(max(7.0, 1.6 + 1.4 * len(columns)), 3.8), layout="constrained")
     axes = figure.add_subplot()
     width, titles = 0.8 / len(runs), results.titles(runs)
@@ -69,25 +64,20 @@ def _bars(
 
 
 def _sweep(results: Results) -> Figure | None:
-    if not all(results.has(run) for run in study_columns.SWEEP):
+    if not all(results.has(run) for run in SWEEP):
         return None
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     weights = (0, 0.25, 0.5, 0.75, 1)
-    for axes, (kind, benchmark) in zip(
-        figure.subplots(1, 2, sharey=True),
-        (("seen in HP training", "scenes_replace"), ("not seen", "scenes_replace_unseen")),
-        strict=True,
-    ):
-        sizes = study_columns.triplet_columns(benchmark, "size")
-        for colour, column in zip(COLOURS, sizes, strict=True):
-            values = [
-                results.value(run, column.benchmark, column.metric) for run in study_columns.SWEEP
-            ]
+    kinds = {"A": "seen in HP training", "B": "not seen"}
+    for axes, (end, kind) in zip(figure.subplots(1, 2, sharey=True), kinds.items(), strict=True):
+        for colour, title in zip(COLOURS, TRIPLET, strict=True):
+            column = COLUMNS[f"{title} size {end}"]
+            values = [results.value(run, column.benchmark, column.metric) for run in SWEEP]
             axes.errorbar(
                 weights,
                 [100 * value.mean for value in values],
                 yerr=[100 * value.half for value in values],
-                label=column.title,
+                label=title,
                 color=colour,
                 marker="o",
                 capsize=3,
@@ -108,8 +98,11 @@ def _blind(results: Results) -> Figure | None:
     names = ("clip", "clip_ft", "hn", "hn_permuted", "hn_balanced_52", "hn_balanced_52_permuted")
     runs = [run for run in names if results.has(run)]
     titles = ("Orig REPLACE", "Aug REPLACE", "Orig SWAP", "attribute swap")
-    columns = [column for column in study_columns.BLIND_COLUMNS if column.title in titles]
-    return _bars(results, runs, columns, None) if len(runs) == len(names) else None
+    return (
+        _bars(results, runs, [COLUMNS[title] for title in titles])
+        if len(runs) == len(names)
+        else None
+    )
 
 
 FIGURES: Sequence[tuple[str, str, Callable[[Results], Figure | None]]] = (  # part, name

@@ -1,17 +1,14 @@
-"""Part f: the newer methods, each against its control, with the right images and with permuted
-ones."""
+"""Part f: the methods, each against its control, with the right images and with permuted ones."""
 
 from collections.abc import Sequence
 
 from studies import study_columns, study_results
-from studies.study_columns import Column
-from studies.study_results import Results
+from studies.study_columns import COLUMNS, CONTROLS, Column
+from studies.study_results import RECORD, Results
 from vlc_jax.report.table import markdown_table
 
 ATTRIBUTES, NEGATION, RETRIEVAL = (
-    study_columns.HEADS[0],
-    study_columns.HEADS[2],
-    study_columns.BAG_OF_WORDS[0],
+    COLUMNS[title] for title in ("attribute swap", "negation", "R@1 image→text")
 )
 PERMUTED = "_permuted"  # suffix of the runs with permuted images
 BALANCED = "_balanced_52"  # and of those with balanced negatives
@@ -19,30 +16,34 @@ NONE = "–"
 
 
 def table(results: Results) -> str:
-    """Markdown table, a row per method of study_columns.METHODS that has values.
+    """Markdown table, a row per method of study_columns.OF_TABLE that has values.
 
     gain: over the control. grounded: the gain without the same gain with permuted images; not of
     negation, where the control with permuted images goes up from far below chance to chance.
     balanced: the gain with balanced negatives. R@1: against the run that the method starts from.
-    ms: of a training step (studies/step_times.py). A row is of one device, which it names if the
+    ms: of a training step (`study.py --times`). A row is of one device, which it names if the
     rows have several; its time can be of another.
     """
     rows, devices = [], []
-    for run, (control, base) in study_columns.METHODS.items():
+    for run in study_columns.OF_TABLE:
+        control, base = CONTROLS[run]
         if not (results.has(run) and results.has(control) and results.has(base)):
             continue
         # the device of the blind run, as far as it trained the others, too
         with results.beside(run + PERMUTED if results.has(run + PERMUTED) else run):
-            gain, negation, forgotten = (
-                _difference(results, run, *pair)
-                for pair in ((control, ATTRIBUTES), (control, NEGATION), (base, RETRIEVAL))
-            )
             # a base that is not trained further is its own blind control
             blind = control if control == base else control + PERMUTED
-            grounded = _grounded(results, (run, control, run + PERMUTED, blind), ATTRIBUTES)
-            cost = _cost(results, run, "" if control == base else control)
-            balanced = _balanced(results, run, control)
-            rows.append([results.title(run), gain, grounded, balanced, negation, forgotten, cost])
+            rows.append(
+                [
+                    *results.titles([run]),
+                    _difference(results, run, control, ATTRIBUTES),
+                    _grounded(results, (run, control, run + PERMUTED, blind)),
+                    _balanced(results, run, control),
+                    _difference(results, run, control, NEGATION),
+                    _difference(results, run, base, RETRIEVAL),
+                    _cost(results, run, "" if control == base else control),
+                ]
+            )
             devices.append(results.device(run))
     if len({*devices}) > 1:
         rows = [
@@ -56,25 +57,21 @@ def table(results: Results) -> str:
     return markdown_table(header, rows, len(header))
 
 
-def _difference(results: Results, run: str, other: str, column: Column) -> str:
-    if not results.has(run, column.benchmark, column.metric):
+def _difference(results: Results, run: str, other: str, of: Column) -> str:
+    if not results.has(run, of.benchmark, of.metric):
         return NONE
-    return study_results.signed(results.difference(run, other, column.benchmark, column.metric))
+    return study_results.signed(results.difference(run, other, of.benchmark, of.metric))
 
 
-def _grounded(results: Results, runs: Sequence[str], column: Column) -> str:
-    """The gain less that with permuted images, seed by seed; only of one device.
+def _grounded(results: Results, runs: Sequence[str]) -> str:
+    """The gain on attributes less that with permuted images, seed by seed; only of one device.
 
     runs: the method and its control, and the same with permuted images.
     """
     if not all(map(results.has, runs)) or len({*map(results.device, runs)}) > 1:
         return NONE
-    method, without, blind, blind_without = (
-        results.by_seed(each, column.benchmark, column.metric) for each in runs
-    )
-    values: Sequence[float] = [
-        (a - b) - (c - d) for a, b, c, d in zip(method, without, blind, blind_without, strict=True)
-    ]
+    swaps = (results.by_seed(each, ATTRIBUTES.benchmark, ATTRIBUTES.metric) for each in runs)
+    values = [(a - b) - (c - d) for a, b, c, d in zip(*swaps, strict=True)]
     return study_results.signed(study_results.over_seeds(values))
 
 
@@ -104,6 +101,7 @@ def _milliseconds(results: Results, run: str) -> dict[str, float]:
     """Device -> milliseconds of a step, the mean of the seeds that have it."""
     times: dict[str, list[float]] = {}
     for seed in range(results.seeds_of(run)):
-        for device, record in results.by_device(f"{run}-{seed}").items():
-            times.setdefault(device, []).extend([record["step_ms"]] if "step_ms" in record else [])
-    return {device: sum(each) / len(each) for device, each in times.items() if each}
+        for device, kept in results.by_device(f"{run}-{seed}").items():
+            if step := kept.metrics.get(RECORD, {}).get("step_ms"):
+                times.setdefault(device, []).append(step.value)
+    return {device: sum(each) / len(each) for device, each in times.items()}

@@ -1,226 +1,68 @@
 """Pages of a study: tables and figures of means over seeds with 95 % intervals.
 
-results.md answers questions with a few columns each; the laboratory notes, which are printed on
-request, have every table and finding.
+results.md answers questions with a few columns each; `notes`, which are printed on request, have
+the tables of all runs.
 """
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import jinja2
 import matplotlib
-import numpy as np
 
 from studies import (
+    method_tables,
     study_binding,
     study_columns,
     study_figures,
     study_methods,
     study_plan,
     study_prose,
-    study_readme,
 )
-from studies.study_results import VALUES, Results, cell, measure, percent, signed
+from studies.study_columns import COLUMNS, PROTOCOLS, Column, column
+from studies.study_results import RECORD, VALUES, Results, cell, percent, signed
 from vlc_jax.report import published
 from vlc_jax.report.table import markdown_table
 
-# each from the template NAME.jinja beside this file
-ANSWERS, NOTES = "results.md", "lab_notes.md"
-METRICS = dict(zip(("Original", "Augmented", "Brittleness"), study_columns.TRIPLET, strict=True))
-SETS = {"REPLACE": "scenes_replace", "SWAP": "scenes_swap"}
-# sentence, which names metric and set; run, run it is compared with, difference in tables 1 and 3
-FINDINGS = (
-    ("HN against CLIP: Original of REPLACE rises", "hn", "clip", 12.3),
-    ("HN against CLIP: Brittleness of REPLACE", "hn", "clip", -2.2),
-    ("HN against CLIP: Brittleness of SWAP rises", "hn", "clip", 3.4),
-    ("HP+HN against HN: Brittleness of REPLACE falls", "hp_hn", "hn", -4.1),
-    ("HP+HN against HN: Brittleness of SWAP falls", "hp_hn", "hn", -2.2),
-    ("HP+HN against HN: Augmented of REPLACE rises", "hp_hn", "hn", 2.3),
-    ("swap only against HP+HN: Augmented of REPLACE falls", "hp_hn_swap_only", "hp_hn", -6.4),
-    ("replace only against HP+HN: Augmented of SWAP falls", "hp_hn_replace_only", "hp_hn", -5.5),
-    ("weight 1 against 0: Original of REPLACE rises", "hp_hn", "hp_hn_w0", 10.5),
-    ("weight 1 against 0: Augmented of REPLACE rises", "hp_hn", "hp_hn_w0", 8.2),
-)
+ANSWERS = "results.md"  # from the template results.md.jinja beside this file
 
 
-def table(results: Results, runs: Sequence[str], columns: Sequence[study_columns.Column]) -> str:
+def table(results: Results, runs: Sequence[str], *titles: str) -> str:
     """Markdown table in percent, mean ± half interval; runs that are not done have no row."""
-    done = [run for run in runs if results.has(run)]
+    done, columns = [run for run in runs if results.has(run)], [*map(column, titles)]
     if not done:
         return study_prose.NOT_RUN
     titles = zip(results.titles(done), done, strict=True)
-    return _table("model", columns, [_row(results, title, run, columns) for title, run in titles])
+    rows = [[title, *(_cell(results, run, of) for of in columns)] for title, run in titles]
+    return _with_chance("model", columns, rows)
 
 
-def protocols(
-    results: Results,
-    tower: str,
-    run: str,
-    columns: Sequence[study_columns.Column],
-    names: Sequence[str] = tuple(study_columns.PROTOCOLS),
-) -> str:
+def protocols(results: Results, tower: str, run: str, *titles: str) -> str:
     """Markdown table of a model that answers: the cosine of the run `tower`, then a row for each
-    protocol of `names`. Sets without a result of the protocol are blank."""
+    protocol. Sets without a result of the protocol are blank."""
+    asked = {"": (tower, *results.titles([tower]))} if results.has(tower) else {}
+    if results.has(run):
+        asked |= {f"/{name}": (run, title) for name, title in PROTOCOLS.items()}
     rows = []
-    if results.has(tower):
-        rows.append(_row(results, results.title(tower), tower, columns, is_partial=True))
-    for name in names if results.has(run) else ():
-        of_protocol = [
-            column._replace(benchmark=f"{column.benchmark}_{name}") for column in columns
-        ]
-        title = study_columns.PROTOCOLS[name]
-        rows.append(_row(results, title, run, of_protocol, is_partial=True))
-    return _table("protocol", columns, rows)
+    for end, (name, title) in asked.items():
+        columns = [column(f"{each}{end}") for each in titles]
+        has = [results.has(name, of.benchmark) for of in columns]
+        cells = zip(columns, has, strict=True)
+        rows.append([title, *(_cell(results, name, of) if there else "–" for of, there in cells)])
+    return _with_chance("protocol", [*map(column, titles)], rows)
 
 
-def _table(
-    title: str, columns: Sequence[study_columns.Column], rows: Sequence[Sequence[str]]
-) -> str:
+def _cell(results: Results, run: str, of: Column) -> str:
+    return cell(results.value(run, of.benchmark, of.metric))
+
+
+def _with_chance(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """Table in Markdown with a first row of chance levels."""
-    header = [title, *[column.title for column in columns]]
-    chance = ["chance", *[percent(column.chance) for column in columns]]
+    header = [title, *[of.title for of in columns]]
+    chance = ["chance", *[percent(of.chance) for of in columns]]
     return markdown_table(header, [chance, *rows], len(header))
-
-
-def _row(
-    results: Results,
-    title: str,
-    run: str,
-    columns: Sequence[study_columns.Column],
-    is_partial: bool = False,
-) -> list[str]:
-    """Cells of a row; is_partial: a benchmark without results is blank instead of an error."""
-    cells = [title]
-    for column in columns:
-        has = not is_partial or results.has(run, column.benchmark)
-        cells.append(cell(results.value(run, column.benchmark, column.metric)) if has else "–")
-    return cells
-
-
-def conditions(results: Results, runs: Sequence[str]) -> str:
-    """Markdown table of the conditions of an ideal CLIP by model: share of cases that meet one,
-    and for a difference its mean and the noise floor."""
-    benchmark = "scenes_conditions"
-    done = [run for run in runs if results.has(run, benchmark, "satisfied/1.1a")]
-    rows = list[list[str]]()
-    if not done:
-        return study_prose.NOT_RUN
-    for name, sentence in study_columns.CONDITIONS.items():
-        cells = [f"{name.replace('_all', ' all')}: {sentence}"]
-        for run in done:
-            value = results.value(run, benchmark, f"satisfied/{name}")
-            cells.append(cell(value) + _floor(results, run, name))
-        chance = percent(results.chance(done[0], benchmark, f"satisfied/{name}"))
-        rows.append([*cells[:1], chance, *cells[1:]])
-    header = ["condition", "chance", *[results.title(run) for run in done]]
-    return markdown_table(header, rows, len(header))
-
-
-def _floor(results: Results, run: str, condition: str) -> str:
-    """Mean difference of two images that must differ, and the noise floor."""
-    metrics = f"difference/{condition}", f"noise_ratio/{condition}"
-    if not all(results.has(run, "scenes_conditions", metric) for metric in metrics):
-        return ""
-    differences, ratios = (results.by_seed(run, "scenes_conditions", each) for each in metrics)
-    floor = np.mean(np.divide(differences, ratios))
-    return f" ({np.mean(differences):.3f}; floor {floor:.3f})"
-
-
-def measures(
-    results: Results, runs: Sequence[str], rows: Sequence[tuple[str, str, str]], digits: int = 3
-) -> str:
-    """Markdown table of measures that are no shares, by model, with measured chance behind it."""
-    done = [run for run in runs if all(results.has(run, *of) for _, *of in rows)]
-    table = list[list[str]]()
-    if not done:
-        return study_prose.NOT_RUN
-    for title, *of in rows:
-        cells = [title]
-        for run in done:
-            value, chance = results.value(run, *of), results.chance(run, *of)
-            beside = "" if np.isnan(chance) else f"; {chance:.{digits}f}"
-            cells.append(measure(value, digits) + beside)
-        table.append(cells)
-    header = ["", *[results.title(run) for run in done]]
-    return markdown_table(header, table, len(header))
-
-
-def tokens(results: Results, runs: Sequence[str]) -> str:
-    """Markdown table of a choice between captions by unpooled tokens."""
-    sets = {"objects": "scenes_objects_tokens", "attribute swap": "scenes_attribute_swap_tokens"}
-    done = [run for run in runs if all(results.has(run, each) for each in sets.values())]
-    if not done:
-        return study_prose.NOT_RUN
-    columns = [(run, each) for each in sets.values() for run in done]
-    names = [f"{each}: {results.title(run)}" for each in sets for run in done]
-    rows = [["chance", *["50.0"] * len(columns)]]
-    for title, metric in study_columns.TOKENS:
-        rows.append([title, *[cell(results.value(run, each, metric)) for run, each in columns]])
-    return markdown_table(["read by", *names], rows, 1 + len(columns))
-
-
-def costs(results: Results) -> str:
-    """Markdown table of the hours that the runs of each part took, by device."""
-    rows = []
-    for part, title in study_plan.PARTS.items():
-        planned = study_plan.plan(part, results.seeds)
-        runs = [run for run in planned if run.tool in study_plan.WITH_VALUES]
-        records = [results.by_device(run.name) for run in runs]
-        for device in sorted({each for record in records for each in record if each}):
-            of_device = [record[device] for record in records if device in record]
-            timed = [record["seconds"] for record in of_device if "seconds" in record]
-            hours = f"{sum(timed) / 3600:.1f} ({len(timed)})" if timed else "–"
-            rows.append([f"{part}: {title}", f"{len(of_device)} of {len(runs)}", device, hours])
-    return markdown_table(
-        ["part", "runs with values", "device", "hours, summed over runs (runs)"], rows, 4
-    )
-
-
-def scores(results: Results, runs: Sequence[str], benchmark: str) -> str:
-    """Markdown table of the mean cosine similarity of caption, negative and positive."""
-    metrics = ("mean_score_correct", "mean_score_negative", "mean_score_positive")
-    rows = []
-    done = [run for run in runs if results.has(run)]
-    for title, run in zip(results.titles(done), done, strict=True):
-        rows.append([title, *(measure(results.value(run, benchmark, each)) for each in metrics)])
-    return markdown_table(["model", "caption", "negative", "positive"], rows, 4)
-
-
-def findings(results: Results) -> str:
-    """Markdown table of the paper's differences between runs and of ours in both worlds."""
-    worlds = ("captions hardly ever say synonyms", "often")
-    header = ["of Kamath et al. 2024, section 5", "paper", *worlds]
-    rows = []
-    for sentence, run, other, paper in FINDINGS:
-        metric, _, benchmark = sentence.partition(": ")[2].split()[:3]
-        cells = [sentence, f"{paper:+.1f}"]
-        for world in ("", "_synonyms"):
-            names = run + world, other + world
-            if all(map(results.has, names)):
-                value = results.difference(*names, SETS[benchmark], METRICS[metric])
-                cells.append(signed(value))
-            else:
-                cells.append("not run")
-        rows.append(cells)
-    return markdown_table(header, rows, 4)
-
-
-def gains(
-    results: Results, pairs: Sequence[tuple[str, str]], columns: Sequence[study_columns.Column]
-) -> str:
-    """Markdown table of the difference of each pair of runs (run, control), paired by seed."""
-    header = ["model against its control", *[column.title for column in columns]]
-    rows = []
-    for run, control in pairs:
-        if results.has(run) and results.has(control):
-            cells = [f"{study_columns.label(run)} − {study_columns.label(control)}"]
-            for column in columns:
-                value = results.difference(run, control, column.benchmark, column.metric)
-                cells.append(signed(value))
-            rows.append(cells)
-    return markdown_table(header, rows, len(header))
 
 
 def replace_of_paper(model: str, accuracy: str) -> str:
@@ -233,19 +75,81 @@ def replace_of_paper(model: str, accuracy: str) -> str:
     return f"{value:.1f}"
 
 
-def pick(columns: Sequence[study_columns.Column], *titles: str) -> tuple[study_columns.Column, ...]:
-    """Columns of these titles, in this order."""
-    by_title = {column.title: column for column in columns}
-    return tuple(by_title[title] for title in titles)
+def notes(results: Results, parts: Iterable[str]) -> Iterator[str]:
+    """Tables of all runs of the parts, one by benchmark: its columns in COLUMNS in percent, of a
+    benchmark without any all metrics as they are."""
+    yield (
+        f"# All results\n\nMean over {results.seeds} seeds, or as many as a row says, ± half of "
+        "the 95 % interval over seeds, and the value of each seed.\n"
+    )
+    for part in parts:
+        results.prefer = study_plan.preferred(part, results)
+        planned = dict.fromkeys(run.name.rpartition("-")[0] for run in study_plan.plan(part, 1))
+        runs = [run for run in planned if results.has(run)]
+        yield f"## Part {part}: {study_plan.PARTS[part]}\n"
+        for benchmark in results.benchmarks(runs):
+            yield f"### {benchmark}\n\n{_of_benchmark(results, runs, benchmark)}\n"
+        yield _gains(results, runs)
+    results.prefer = ""
+
+
+def _of_benchmark(results: Results, runs: Sequence[str], benchmark: str) -> str:
+    """The table of a benchmark; turned if it has more metrics than runs."""
+    runs = [run for run in runs if results.has(run, benchmark)]
+    titles = {of.metric: of.title for of in COLUMNS.values() if of.benchmark == benchmark}
+    found = dict.fromkeys(name for run in runs for name in results.metrics(run, benchmark))
+    names = [name for name in found if name in titles] or [*found]
+    rows = [["", *[titles.get(name, name) for name in names]]]
+    for run, title in zip(runs, results.titles(runs), strict=True):
+        has = [results.has(run, benchmark, name) for name in names]
+        cells = (
+            _with_seeds(results, run, benchmark, name, name in titles) if there else "–"
+            for name, there in zip(names, has, strict=True)
+        )
+        rows.append([title, *cells])
+    header, *rows = zip(*rows, strict=True) if len(names) > len(runs) else rows
+    return markdown_table(header, rows, len(header))
+
+
+def _with_seeds(results: Results, run: str, benchmark: str, metric: str, is_share: bool) -> str:
+    """The mean, its interval, the value of each seed, and chance where it was measured."""
+    estimates = results.estimates(run, benchmark, metric)
+    seeds = [estimate.value for estimate in estimates]
+    if benchmark == RECORD:
+        return ", ".join(f"{value:g}" for value in seeds)
+    value, chances = results.value(run, benchmark, metric), [each.chance for each in estimates]
+    text = cell(value) if is_share else f"{value.mean:.3f} ±{value.half:.3f}"
+    if len(seeds) > 1:
+        shown = (f"{100 * seed:.1f}" if is_share else f"{seed:.3f}" for seed in seeds)
+        text += f" [{', '.join(shown)}]"
+    return text if None in chances else f"{text}; chance {sum(chances) / len(chances):.3f}"
+
+
+def _gains(results: Results, runs: Sequence[str]) -> str:
+    """Differences of runs and their controls, paired by seed: a column per benchmark."""
+    columns = [COLUMNS[title] for title in study_columns.OF_GAINS]
+    rows = []
+    for run in runs:
+        control = study_columns.control(run)
+        if control and results.has(control):
+            title = f"{study_columns.label(run)} − {study_columns.label(control)}"
+            rows.append([title, *(_gain(results, run, control, of) for of in columns)])
+    header = ["method − control", *study_columns.OF_GAINS]
+    return f"### Gains\n\n{markdown_table(header, rows, len(header))}\n" if rows else ""
+
+
+def _gain(results: Results, run: str, control: str, of: Column) -> str:
+    has = all(results.has(each, of.benchmark, of.metric) for each in (run, control))
+    return signed(results.difference(run, control, of.benchmark, of.metric)) if has else "–"
 
 
 def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
     """Writes DOCS/results.md and its figures; returns its path.
 
-    Values come from the finished runs below `out` and from DOCS/results.json, which keeps the
+    Values come from the finished runs below `out` and from the file VALUES in DOCS, which keeps the
     values of every run, so that a study can be made in pieces. Only the sections of `parts` are
-    written; an existing page keeps the others. The tables of a README beside the folder `docs` and
-    of DOCS/methods.md get their numbers.
+    written; an existing page keeps the others. The tables of method_tables.PAGES beside the folder
+    `docs` are written anew.
     """
     results = Results(out, seeds, docs / VALUES)
     folder = docs / "images"
@@ -261,15 +165,16 @@ def write(out: Path, docs: Path, seeds: int, parts: str) -> Path:
             if figure is not None:
                 figure.savefig(folder / f"study_{name}.png", dpi=130)
     path = docs / ANSWERS
-    path.write_text(render(results, ANSWERS, parts, path.read_text() if path.exists() else ""))
-    for page in (docs.parent / "README.md", docs / "methods.md"):
+    path.write_text(answers(results, parts, path.read_text() if path.exists() else ""))
+    for page in (docs.parent / name for name in method_tables.PAGES):
         if docs.name == "docs" and page.exists():
-            page.write_text(study_readme.rewritten(page.read_text(), study_prose.Prose(results)))
+            page.write_text(method_tables.rewritten(page.read_text(), study_prose.Prose(results)))
     return path
 
 
-def render(results: Results, name: str, parts: Iterable[str], page: str = "") -> str:
-    """The page `name` with its first text and its sections of `parts`; the others are of `page`.
+def answers(results: Results, parts: Iterable[str], page: str = "") -> str:
+    """The page of answers with its first text and its sections of `parts`; the others are of
+    `page`.
 
     Claims in these sections that the values do not support are printed to stderr."""
     environment = jinja2.Environment(
@@ -278,7 +183,7 @@ def render(results: Results, name: str, parts: Iterable[str], page: str = "") ->
     prose = study_prose.Prose(results)
     names = prose.functions() | _template_names(results)
     sections = _sections(page)
-    templates = _sections(Path(__file__).with_name(f"{name}.jinja").read_text())
+    templates = _sections(Path(__file__).with_name(f"{ANSWERS}.jinja").read_text())
     for part in ("", *sorted({*parts} & {*templates})):
         results.prefer = study_plan.preferred(part, results)
         text = environment.from_string(templates[part]).render(names)
@@ -292,66 +197,17 @@ def render(results: Results, name: str, parts: Iterable[str], page: str = "") ->
 
 
 def _template_names(results: Results) -> dict[str, object]:
-    """Functions that write tables, columns and rows that the templates use."""
-
-    def answers(tower: str, run: str, titles: Sequence[str] = (), *protocol_names: str) -> str:
-        columns = pick(study_columns.ANSWERS, *titles) if titles else study_columns.ANSWERS
-        return protocols(
-            results, tower, run, columns, protocol_names or (*study_columns.PROTOCOLS,)
-        )
-
-    def of_device(
-        runs: Sequence[str], columns: Sequence[study_columns.Column], beside: str = ""
-    ) -> str:
-        """`table`, of the device that trained `beside` where there are several."""
-        with results.beside(beside):
-            return table(results, runs, columns)
-
+    """Functions that write tables, and rows that the templates use."""
     return {
-        "table": of_device,
-        "pick": pick,
-        "scores": lambda runs, benchmark: scores(results, runs, benchmark),
-        "bag_of_words": study_columns.BAG_OF_WORDS,
-        "heads": study_columns.HEADS,
-        "heads_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.HEAD_RUNS],
-        "captions_of": lambda suffix: [f"{name}{suffix}" for name in study_columns.CAPTION_RUNS],
-        "triplet": study_columns.triplet_columns,
-        "findings": lambda: findings(results),
-        "paper": replace_of_paper,
-        "others": study_columns.OTHERS,
-        "other_columns": study_columns.OTHER_COLUMNS,
-        "probes": study_columns.PROBES,
-        "decoders": study_columns.DECODER_RUNS,
-        "decoder_columns": study_columns.DECODERS,
-        "protocols": answers,
-        "superposition": study_columns.SUPERPOSITION,
-        "geometry_runs": study_columns.GEOMETRY_RUNS,
-        "conditions": lambda runs: conditions(results, runs),
-        "measures": lambda runs, rows: measures(results, runs, rows),
-        "cone": study_columns.CONE,
-        "coefficients": study_columns.COEFFICIENTS,
-        "pair_geometry": study_columns.PAIR_GEOMETRY,
-        "tokens": lambda runs: tokens(results, runs),
-        "order": [study_columns.ORDER],
-        "costs": lambda: costs(results),
-        "shuffled": study_columns.SHUFFLED,
-        "sweep": study_columns.SWEEP,
-        "blind": study_columns.BLIND,
-        "blind_gains": study_columns.BLIND_GAINS,
-        "blind_columns": study_columns.BLIND_COLUMNS,
-        "texts_columns": study_columns.TEXTS,
-        "gains": lambda pairs, columns: gains(results, pairs, columns),
+        "table": lambda runs, *titles: table(results, runs, *titles),
+        "protocols": lambda tower, run, *titles: protocols(results, tower, run, *titles),
         "methods": lambda: study_methods.table(results),
-        "new_methods": study_columns.NEW_METHODS,
-        "negations": [*study_columns.NEGATIONS],
-        "negation_columns": study_columns.NEGATION_COLUMNS,
-        "drawn": [f"texts_{name}" for name in study_columns.DRAWN],
-        "details": [*study_columns.DETAILS],
-        "detail_columns": study_columns.DETAIL_COLUMNS,
-        "surface": lambda: study_binding.surface(results),
         "hard_negatives": lambda: study_binding.hard_negatives(results),
         "binding": lambda *values: study_binding.at(*values).name,
         "binding_runs": study_binding.RUNS,
+        "newer": study_columns.NEWER,
+        "sweep": study_columns.SWEEP,
+        "paper": replace_of_paper,
         "seeds": results.seeds,
         "has": results.has,
         "with_values": lambda benchmark, *runs: [r for r in runs if results.has(r, benchmark)],

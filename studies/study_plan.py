@@ -1,95 +1,19 @@
-"""Runs of the study by part: their configs and base runs."""
+"""Runs of the study by part.
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+RUNS has the methods on the scenes and what they start from; the end of a name changes a run: other
+images or negatives, another base or world (`named`). A part lists runs, and has what they need.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from studies import study_binding, study_columns, study_results
 from vlc_jax.configs.common import finetuning
+from vlc_jax.configs.common.methods import METHODS
 
-# of the hard negatives; hp_hn has weight 1
-NEGATIVE_WEIGHTS = ("0", "0.25", "0.5", "0.75")
-PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
-PAIRS = "pairs=24000"  # pairs of images with stored features
-HEADS = {  # config with the arguments of the stored features -> run -> further arguments
-    "dcsm:": {"dcsm": "layout=flat", "dcsm_grid": "layout=grid", "dcsm_no_rows": "functional=none"},
-    "dcsm:phrases=varied,": {"dcsm_varied": "layout=flat"},
-    "pacl:": {
-        "pacl": "steps=500",
-        "pacl_feature_1d": "rope=feature_1d,steps=500",
-        "pacl_feature_2d": "rope=feature_2d,steps=500",
-    },
-    "sparc:": {"sparc": "steps=500"},
-    "pooled:": {"pooled": "steps=500"},
-    "pacl:phrases=plain,": {"pacl_plain": "steps=500"},
-    "sparc:phrases=plain,": {"sparc_plain": "steps=500"},
-    # Steps and pairs as for PACL; the features are pooled outputs, and small.
-    "labclip:": {"labclip": "steps=500"},
-    "labclip:phrases=plain,": {"labclip_plain": "steps=500"},
-    "tflocal:": {"tflocal": "steps=3000"},
-}
-UNLOCKED = {  # run -> further arguments of PACL with a trained image tower
-    "pacl_unlocked": "",
-    "pacl_qk_1d": ",rope=qk_1d",
-    "pacl_qk_2d": ",rope=qk_2d",
-}
-OTHERS = {  # run -> config, base
-    "siglip": ("scenes/siglip", ""),
-    "clip_ft": ("clip_ft", "clip"),
-    "crepe_swap": ("crepe:kind=swap", "clip"),
-    "crepe_replace": ("crepe:kind=replace", "clip"),
-    "crepe_negate": ("crepe:kind=negate", "clip"),
-    "svlc": ("svlc", "clip"),
-    "svlc_pos": ("svlc_pos", "clip"),
-    "dac": ("dac", "clip"),
-    "fsc_clip": ("fsc_clip", "clip"),
-    "leftright_none": ("leftright:negatives=none", "clip"),
-    "leftright": ("leftright", "clip"),
-    "leftright_siglip_none": ("leftright:family=siglip,negatives=none", "siglip"),
-    "leftright_siglip": ("leftright:family=siglip", "siglip"),
-}
-NEW = {  # newer methods of part f and two controls: run -> config, base
-    **{
-        name: (name, "clip")
-        for name in ("tripletclip", "conclip", "csclip", "clic", "ce_clip", "read_clip", "degla")
-    },
-    "flair": ("flair", "clip_mean"),  # whose patches are trained; the towers stay frozen
-    "fsc_clip_local": ("fsc_clip:local=0.2", "clip"),
-    "xvlm_itc": ("xvlm_ft", "clip_mean"),
-    "xvlm": ("xvlm_ft", "clip_mean"),
-    "siglip_ft": ("c2lip", "siglip"),
-    "c2lip": ("c2lip", "siglip"),
-    "siglip2_dense": ("siglip2_dense", "siglip"),
-}
-UNTRAINED = {  # of part f, options of evaluations: run -> option, base
-    "negation": ("negation=1.9", "clip"),
-    "crops": ("segments=crops", "clip"),
-    "crops_half": ("segments=crops,segment_weight=0.5", "clip"),
-    "patches": ("segments=patches", "clip_mean"),  # whose patches are trained
-}
-# Benchmarks of runs with a head (the columns of their table) -> number of cases.
-HEAD_EVALS = {column.benchmark: 2000 for column in study_columns.HEADS} | {"scenes_retrieval": 1000}
-HEAD_EVALS |= {"scenes_order": 2000}
-# No retrieval: a decoder would have to read its million image-text pairs.
-DECODER_EVALS = {column.benchmark: 2000 for column in study_columns.DECODERS}
-RELATIONS = "scenes/captioner:depth=2,steps=800,batch=256,relations=1"
-DECODERS = {  # captioner -> config
-    "captioner": f"{RELATIONS},positions=1",
-    "captioner_pooled": f"{RELATIONS},select=pooled",
-    "captioner_any": "scenes/captioner:depth=2,steps=800,batch=256,positions=1",
-}
-# VLM2Vec; same sizes as the captioner that it starts from
-EMBEDDER = "depth=2,positions=1,relations=1,steps=2000,batch=64"
-# of part f: run -> its evaluations, where a BERT reads every pair; brittleness reads three texts
-MATCHING = {"xvlm": DECODER_EVALS | {"scenes_replace": 2000, "scenes_swap": 2000}}
-AT_CHANCE = ("xvlm", "xvlm_itc")  # on swapped attributes: no gain that images could explain
-SENTENCES = {  # part l: run -> further arguments of scenes/text_vectors
-    "minilm": "",
-    "minilm_pacl": ",head=pacl",
-    "minilm_pacl_1d": ",head=pacl,rope=feature_1d",
-}
 PARTS = {
     "a": "the bag of words, and what cures it",
     "b": "hard positives, from CLIP and from a model that knows relations",
@@ -105,50 +29,6 @@ PARTS = {
     "l": "vectors of a published sentence encoder on frozen towers",
     "m": "a published decoder in the miniature LLaVA",
     "n": "what makes binding: captions by density, completeness and saliency",
-}
-# Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
-# classifier is right in 49 % of them.
-BLIND = {
-    "clip_ft": "clip_ft",
-    "hn": "hn",
-    "hp_hn": "hp_hn",
-    "clip_ft_400": "clip_ft:steps=400",
-    "negclip": "negclip:steps=400",
-}
-PERMUTED = "--config.input.source_options.images=permuted"
-# of runs of part f: their own flags, and another one in place of PERMUTED
-FLAGS = {
-    "siglip_ft": tuple(
-        f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local")
-    ),
-    "xvlm_itc": ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc"),
-}
-PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
-# Of balanced negatives, in percent: the goal of `hard_texts --balance`, and nearly chance.
-BALANCES = (60, 52)
-
-
-class Balanced(NamedTuple):
-    """Runs of part f: a method with balanced negatives, and with as many drawn at random.
-
-    texts, random: runs that store the negatives.   kept: share that `texts` keeps, and so `random`.
-    source: method whose negatives these are.   kinds: for CE-CLIP, which has a threshold for each.
-    """
-
-    texts: str
-    random: str
-    kept: float
-    source: str
-    kinds: tuple[str, ...] = ()
-
-
-_EACH = ("scenes_replace", "scenes_reverse", "scenes_swap")
-_FOUR = Balanced("texts_52_four", "texts_random_four", 0.39, "degla")
-# FSC-CLIP draws three of DeGLA's four, of the same generators.
-BALANCED = {
-    "ce_clip": Balanced("texts_52_each", "texts_random_each", 0.6, "ce_clip", _EACH),
-    "degla": _FOUR,
-    "fsc_clip_local": _FOUR,
 }
 ANY = "any device"
 WITH_VALUES = ("train", "evaluate", "texts")  # tools of runs that have results
@@ -198,245 +78,275 @@ class Run(NamedTuple):
         return [name for name in (self.base, self.features, self.vectors, self.texts) if name]
 
 
-def runs(part: str) -> list[Run]:
-    """Runs of a part, without seeds; base runs come first."""
-    clip = Run("clip", "scenes/clip")
-    relations = [
-        Run("hard_images", PAIRS_ALONE, "clip"),
-        Run("relations", "negclip:hard_images", "hard_images"),
-    ]
-    if part == "a":
-        return [
-            clip,
-            Run("clip_ft_400", "clip_ft:steps=400", "clip"),
-            Run("negclip", "negclip:steps=400", "clip"),
-            *relations,
-            Run("clip_ft_1200", "clip_ft:steps=1200", "clip"),
-        ]
-    if part == "b":
-        return [
-            clip,
-            *relations,
-            *_hard_positives("", "clip"),
-            *_hard_positives("_relations", "relations"),
-        ]
-    if part == "d":
-        return _heads()
-    if part == "e":
-        # there 800 steps on pairs teach relations in every seed
-        pairs = Run("hard_images", "scenes/hard_images:steps=800", "clip")
-        of_b = [pairs if run.name == pairs.name else run for run in runs("b")]
-        return [run.in_world("scenes-synonyms") for run in of_b]
-    if part == "f":
-        others = [Run(name, config, base) for name, (config, base) in OTHERS.items()]
-        return [clip, _heads()[0], *others, *_new_methods()]
-    if part == "g":
-        config = "eval/all:sets=scenes_geometry+scenes_shuffled"
-        return [
-            clip,
-            *relations,
-            Run("clip_geometry", config, "clip", tool="evaluate"),
-            Run("relations_geometry", config, "relations", tool="evaluate"),
-            *[run for run in _heads() if run.name in ("clip_mean", "features_dcsm", "dcsm")],
-            Run("dcsm_geometry", "eval/all:sets=scenes_geometry", "dcsm", tool="evaluate"),
-        ]
-    frozen, evals = Run("clip_frozen", "scenes/clip:pooling=mean"), {"evals": DECODER_EVALS}
-    if part == "h":
-        decoders = DECODERS.items()
-        return [frozen, *[Run(name, config, frozen.name, **evals) for name, config in decoders]]
-    if part == "i":
-        return [frozen, *_llava("", ""), *_llava("_pooled", ",select=pooled")]
-    if part == "j":
-        return [
-            frozen,
-            Run("captioner", DECODERS["captioner"], frozen.name, **evals),
-            Run("vlm2vec", f"scenes/vlm2vec:{EMBEDDER}", "captioner", **evals),
-            Run("vlm2vec_plain", f"scenes/vlm2vec:question=0,{EMBEDDER}", "captioner", **evals),
-        ]
-    if part == "k":
-        return [clip, *_blind()]
-    if part == "l":
-        return _sentences()
-    if part == "m":  # few steps: a row takes .2 s of a core
-        tower, stage = _heads()[0], "studies/smollm:stage={},steps={},batch=32,count={}"
-        first = Run("smollm_stage1", stage.format(1, 100, 16), tower.name)
-        return [tower, first, Run("smollm", stage.format(2, 200, 200), first.name)]
-    if part == "n":
-        return _binding()
-    few = [clip, *[Run(name, name, "clip") for name in ("clip_ft", "hn", "hp_hn")]]
-    return [run.in_world("scenes-hues") for run in few]
+def _cases(*titles: str, count: int = 2000) -> dict[str, int]:
+    return {study_columns.COLUMNS[title].benchmark: count for title in titles}
 
 
-def _hard_positives(suffix: str, base: str) -> list[Run]:
-    configs = {
-        "clip_ft": "clip_ft",
-        "hn": "hn",
-        "hp_hn": "hp_hn",
-        **{f"hp_hn_w{weight}": f"hp_hn:hn_weight={weight}" for weight in NEGATIVE_WEIGHTS},
-        "hp_hn_swap_only": "hp_hn:kind=swap",
-        "hp_hn_replace_only": "hp_hn:kind=replace",
-    }
-    return [Run(name + suffix, config, base) for name, config in configs.items()]
+HEADS = ("dcsm", "pacl", "sparc", "pooled", "labclip", "tflocal")  # trained on stored features
+RETRIEVAL = {"scenes_retrieval": 1000, "scenes_order": 2000}
+HEAD_EVALS = _cases(*study_columns.OF_HEADS) | RETRIEVAL
+DECODER_EVALS = _cases(*study_columns.OF_DECODERS)
+EVALS = {  # method -> its evaluations
+    **dict.fromkeys((*HEADS, "llm2vec"), HEAD_EVALS),
+    **dict.fromkeys(("captioner", "vlm2vec"), DECODER_EVALS),
+    # a BERT reads every pair; brittleness reads three texts
+    "xvlm_ft": DECODER_EVALS | {"scenes_replace": 2000, "scenes_swap": 2000},
+}
+PAIRS = "pairs=24000"  # pairs of images with stored features
+PAIRS_ALONE = f"scenes/hard_images:steps={finetuning.RELATION_STEPS}"
+PERMUTED = "--config.input.source_options.images=permuted"
+PERMUTED_FLAGS = {"clic": "--config.input.source_options.base_options.images=permuted"}
+NO_PHRASES = tuple(f"--config.losses.sigmoid_phrases{end}.weight=0.0" for end in ("", "_local"))
+AT_CHANCE = ("xvlm", "xvlm_itc")  # on swapped attributes: no gain that images could explain
+# Part k: methods and their controls. NegCLIP's negatives on the scenes need no balance: a blind
+# classifier is right in 49 % of them.
+BLIND = ("clip_ft", "hn", "hp_hn", "clip_ft_400", "negclip")
+# Methods with balanced negatives -> end of the runs that store them, and the kinds of CE-CLIP's,
+# which has a threshold for each. HP+HN has HN's; FSC-CLIP draws three of DeGLA's four.
+BALANCED: dict[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("hn", "hp_hn"), ("", ())),
+    "ce_clip": ("_each", ("scenes_replace", "scenes_reverse", "scenes_swap")),
+    **dict.fromkeys(("degla", "fsc_clip_local"), ("_four", ())),
+}
+TEXTS = {  # runs that store negatives -> their method, and the goal of the filter (nearly chance)
+    "texts_60": ("hn", "--balance=0.6"),
+    "texts_52": ("hn", "--balance=0.52"),
+    "texts_52_each": ("ce_clip", "--balance=0.52"),
+    "texts_52_four": ("degla", "--balance=0.52"),
+    # as many as the filter leaves for 52 %, without a look at their texts
+    "texts_random": ("hn", "--keep=.45"),
+    "texts_random_each": ("ce_clip", "--keep=0.6"),
+    "texts_random_four": ("degla", "--keep=0.39"),
+    **{f"texts_{name}": (name, "--keep=1") for name in study_columns.DRAWN},
+}
+NEGATIONS: dict[str, dict[str, object]] = {  # run -> option `negation` of its benchmarks
+    "negation_none": {},
+    "negation_1.9": {"strength": 1.9},
+    "negation_1.9_a": {"strength": 1.9, "phrase": "a {}"},
+    "negation_8": {"strength": 8.0},
+    "negation_8_a": {"strength": 8.0, "phrase": "a {}"},
+}
+OF_METHODS = {
+    name: Run(
+        name,
+        config,
+        method.base,
+        tool="evaluate" if config.startswith("eval/") else "train",
+        evals=EVALS.get(key, {}),
+    )
+    for key, method in METHODS.items()
+    for name, config in method.scenes.items()
+}
 
 
-def _blind() -> list[Run]:
-    """Runs of part k: each method as it is, with the images of other captions, with negatives that
-    a blind classifier cannot tell from captions, and with both changes; HN with fewer negatives."""
-    paired = [Run(name, config, "clip") for name, config in BLIND.items()]
-    for share in BALANCES:
-        # the negatives of HP+HN are those of HN
-        texts = f"texts_{share}"
-        paired.append(Run(texts, "hn", tool="texts", flags=(f"--balance={share / 100}",)))
-        paired += [
-            Run(f"{name}_balanced_{share}", BLIND[name], "clip", texts=texts)
-            for name in ("hn", "hp_hn")
-        ]
-    # as many negatives as the filter leaves of HN's for 52 %, without a look at their texts
-    few = Run("texts_random", "hn", tool="texts", flags=("--keep=.45",))
-    random = [few, Run("hn_random", BLIND["hn"], "clip", texts=few.name)]
-    permuted = [
-        run._replace(name=f"{run.name}_permuted", flags=(PERMUTED,))
-        for run in paired
-        if run.tool == "train"
-    ]
-    return [*paired, *permuted, *random]
+def _bases() -> Iterator[Run]:
+    """Models that others start from; mean pooling, so that their loss trains the patch tokens."""
+    yield Run("hard_images", PAIRS_ALONE, "clip")
+    # there 800 steps on pairs teach relations in every seed
+    of_synonyms = Run("hard_images", "scenes/hard_images:steps=800", "clip")
+    yield of_synonyms.in_world("scenes-synonyms")
+    yield Run("relations", "negclip:hard_images", "hard_images")
+    yield Run("clip_mean", "scenes/clip:pooling=mean")
+    yield Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean")
+    yield Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean")
+    yield Run("clip_frozen", "scenes/clip:pooling=mean")
 
 
-def _new_methods() -> list[Run]:
-    """Newer methods of part f and their controls, with the right images and with permuted ones."""
-    paired = [
-        Run(name, config, base, flags=FLAGS.get(name, ()), evals=MATCHING.get(name, {}))
-        for name, (config, base) in NEW.items()
+def _controls() -> Iterator[Run]:
+    """Controls and variants of methods."""
+    itc = ("--config.losses={'itc': {'weight': 1.0}}", "--config.model.head.scores=itc")
+    yield OF_METHODS["xvlm"]._replace(name="xvlm_itc", flags=itc, evals={})
+    yield OF_METHODS["siglip_ft"]._replace(flags=NO_PHRASES)
+    yield Run("leftright_siglip_none", "leftright:family=siglip,negatives=none", "siglip")
+    yield Run("leftright_siglip", "leftright:family=siglip", "siglip")
+    captioner, llava = OF_METHODS["captioner"], OF_METHODS["llava"]
+    any_captions = captioner.config.replace(",relations=1", "")
+    yield captioner._replace(name="captioner_any", config=any_captions)
+    pooled = ",select=pooled"
+    for end, arguments in (("", ""), ("_pooled", pooled)):
+        yield Run(f"llava_stage1{end}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
+    yield llava._replace(
+        name="llava_pooled", config=llava.config + pooled, base="llava_stage1_pooled"
+    )
+    # few steps: a row takes .2 s of a core
+    smollm = "studies/smollm:stage={},steps={},batch=32,count={}"
+    yield Run("smollm_stage1", smollm.format(1, 100, 16), "clip_mean")
+    yield Run("smollm", smollm.format(2, 200, 200), "smollm_stage1")
+
+
+def _heads() -> Iterator[Run]:
+    """Heads on stored features, which those of the same config and phrases share; PACL with a
+    trained image tower, which RoPE inside it requires; vectors of texts."""
+    plain = [
+        OF_METHODS[name]._replace(name=f"{name}_plain", config=f"{name}:phrases=plain,steps=500")
+        for name in ("pacl", "sparc", "labclip")
     ]
-    by_name, goal = {run.name: run for run in paired}, f"--balance={BALANCES[-1] / 100}"
-    texts = [
-        Run(name, of.source, tool="texts", flags=(flag,))
-        for of in dict.fromkeys(BALANCED.values())
-        for name, flag in ((of.texts, goal), (of.random, f"--keep={of.kept}"))
-    ]
-    configs = {**BLIND, **{name: config for name, (config, _) in {**OTHERS, **NEW}.items()}}
-    texts += [
-        Run(f"texts_{name}", configs[name], tool="texts", flags=("--keep=1",))
-        for name in study_columns.DRAWN
-    ]
-    random = [
-        by_name[name]._replace(name=f"{name}_random", texts=of.random, kinds=of.kinds)
-        for name, of in BALANCED.items()
-    ]
-    paired += [
-        by_name[name]._replace(name=f"{name}_balanced_52", texts=of.texts, kinds=of.kinds)
-        for name, of in BALANCED.items()
-    ]
-    of_table = [Run(name, *OTHERS[name]) for name in OTHERS if name in study_columns.METHODS]
-    blind = [
-        run._replace(
-            name=f"{run.name}_permuted", flags=(*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
+    features = dict[tuple[str, str], str]()
+    for run in (*(OF_METHODS[name] for key in HEADS for name in METHODS[key].scenes), *plain):
+        head, _, arguments = run.config.partition(":")
+        phrases = "".join(f"{a}," for a in arguments.split(",") if a.startswith("phrases="))
+        stored = features.setdefault((head, phrases), f"features_{run.name}")
+        yield Run(stored, f"{head}:{phrases}{PAIRS}", "clip_mean", tool="features")
+        yield run._replace(features=stored)
+    for name, rope in (("pacl_unlocked", ""), ("pacl_qk_1d", "qk_1d"), ("pacl_qk_2d", "qk_2d")):
+        config = f"pacl:image_tower=unlocked,steps=125{rope and f',rope={rope}'}"
+        yield Run(name, config, "clip_mean", evals=HEAD_EVALS)
+    yield Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors")
+    yield OF_METHODS["text_vectors"]._replace(vectors="vectors")
+    yield Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
+    for end, head in (
+        ("", ""),
+        ("_pacl", ",head=pacl"),
+        ("_pacl_1d", ",head=pacl,rope=feature_1d"),
+    ):
+        yield OF_METHODS["text_vectors"]._replace(
+            name=f"minilm{end}",
+            config=OF_METHODS["text_vectors"].config + head,
+            vectors="minilm_vectors",
         )
-        for run in (Run("clip_ft", "clip_ft", "clip"), *of_table, *paired, *_live_heads())
-        if run.name not in AT_CHANCE
-    ]
-    untrained = [
-        Run(name, f"eval/all:sets=scenes,{option}", base, tool="evaluate")
-        for name, (option, base) in UNTRAINED.items()
-    ]
-    corrected = [_corrected(name, how) for name, how in study_columns.NEGATIONS.items()]
-    evals = {column.benchmark: {"split": "test"} for column in study_columns.DETAIL_COLUMNS}
-    details = [_evaluated(name, base, evals) for name, base in study_columns.DETAILS.items()]
-    return [*texts, *paired, *random, *blind, *untrained, *corrected, *details]
 
 
-def _live_heads() -> list[Run]:
-    """Heads of the table of methods on the pairs of their stored features, with their images."""
-    return [
-        Run(name, f"{head}{PAIRS},{arguments}", "clip_mean", evals=HEAD_EVALS)
-        for head, variants in HEADS.items()
-        for name, arguments in variants.items()
-        if name in study_columns.METHODS
-    ]
+def _further() -> Iterator[Run]:
+    """Runs that store negatives, and further evaluations: what embeddings are like, negations taken
+    out of texts, wrong details."""
+    for name, (method, flag) in TEXTS.items():
+        yield Run(name, OF_METHODS[method].config, tool="texts", flags=(flag,))
+    for base, more in (
+        ("clip", "+scenes_shuffled"),
+        ("relations", "+scenes_shuffled"),
+        ("dcsm", ""),
+    ):
+        config = f"eval/all:sets=scenes_geometry{more}"
+        yield Run(f"{base}_geometry", config, base, tool="evaluate")
+    evals = {}
+    for name, how in NEGATIONS.items():
+        options = {"split": "test"} | ({"negation": dict(how)} if how else {})
+        evals[name] = ("clip", dict.fromkeys(_cases(*study_columns.OF_NEGATION), options))
+    for base in ("clip", "clip_ft", "csclip"):
+        names, options = _cases("half-truths", "confusion"), {"split": "test"}
+        evals[f"{base}_details"] = (base, dict.fromkeys(names, options))
+    for name, (base, each) in evals.items():
+        flag = f"--config.evals={each}"
+        yield Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
 
 
-def _corrected(name: str, how: Mapping[str, object]) -> Run:
-    """CLIP on captions with and without a negation, which is taken out of texts as `how` says."""
-    options = {"split": "test"} | ({"negation": dict(how)} if how else {})
-    evals = {column.benchmark: options for column in study_columns.NEGATION_COLUMNS}
-    return _evaluated(name, "clip", evals)
-
-
-def _evaluated(name: str, base: str, evals: Mapping[str, Mapping[str, object]]) -> Run:
-    """A run that is there, on further benchmarks."""
-    flag = f"--config.evals={evals}"
-    return Run(name, "eval/all:sets=scenes", base, tool="evaluate", flags=(flag,))
-
-
-def _binding() -> list[Run]:
+def _binding() -> Iterator[Run]:
     """Runs of part n: a CLIP for each kind of captions; of some, CLIP-FT and HN with the same
     captions."""
-    config = f"scenes/clip:steps={study_binding.STEPS}"
-    sizes = (
-        f"--config.batch_size={study_binding.BATCH}",
-        f"--config.eval.every={study_binding.STEPS}",
-    )
-    evals = {"evals": study_binding.EVALS}
-    cells = [
-        Run(cell.name, config, flags=(*sizes, cell.captions), **evals)
-        for cell in study_binding.CELLS
-    ]
-    finetuned = [
-        Run(f"{cell.name}_{name}", name, cell.name, flags=(cell.captions,), **evals)
-        for cell in study_binding.FINETUNED
-        for name in ("clip_ft", "hn")
-    ]
-    return [*cells, *finetuned]
+    steps = study_binding.STEPS
+    sizes = (f"--config.batch_size={study_binding.BATCH}", f"--config.eval.every={steps}")
+    for cell in study_binding.CELLS:
+        first = Run(cell.name, f"scenes/clip:steps={steps}", evals=study_binding.EVALS)
+        yield first._replace(flags=(*sizes, cell.captions))
+        for name in ("clip_ft", "hn") if cell in study_binding.FINETUNED else ():
+            end = {"config": name, "base": cell.name, "flags": (cell.captions,)}
+            yield first._replace(name=f"{cell.name}_{name}", **end)
 
 
-def _llava(suffix: str, arguments: str) -> list[Run]:
-    """Runs of both stages of a miniature LLaVA."""
-    first = Run(f"llava_stage1{suffix}", f"scenes/llava:stage=1{arguments}", "clip_frozen")
-    return [first, Run(f"llava{suffix}", f"scenes/llava:stage=2{arguments}", first.name)]
+BINDING = {run.name: run for run in _binding()}
+RUNS = (
+    OF_METHODS
+    | {run.name: run for part in (_bases, _controls, _heads, _further) for run in part()}
+    | BINDING
+)
 
 
-def _heads() -> list[Run]:
-    """Runs of part d: base models, stored features, and heads trained on them.
-
-    Base models have mean pooling, so that their loss trains the patch tokens. RoPE inside the image
-    tower requires training that tower. Text vectors come from the relations model.
-    """
-    all_runs = [
-        Run("clip_mean", "scenes/clip:pooling=mean"),
-        Run("hard_images_mean", f"{PAIRS_ALONE},pooling=mean", "clip_mean"),
-        Run("relations_mean", "negclip:hard_images,pooling=mean", "hard_images_mean"),
-    ]
-    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
-        for head, variants in HEADS.items():
-            features = f"features_{next(iter(variants))}{suffix}"
-            all_runs.append(Run(features, f"{head}{PAIRS}", base, tool="features"))
-            for name, arguments in variants.items():
-                config = f"{head}{arguments}"
-                run = Run(f"{name}{suffix}", config, base, features=features, evals=HEAD_EVALS)
-                all_runs.append(run)
-    all_runs.append(Run("vectors", "scenes/text_vectors", "relations_mean", tool="vectors"))
-    for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations")):
-        config = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
-        run = Run(f"text_vectors{suffix}", config, base, vectors="vectors", evals=HEAD_EVALS)
-        all_runs.append(run)
-    for base, suffix in (("relations_mean", "_relations"), ("clip_mean", "")):
-        for name, arguments in UNLOCKED.items():
-            config = f"pacl:image_tower=unlocked,steps=125{arguments}"
-            all_runs.append(Run(f"{name}{suffix}", config, base, evals=HEAD_EVALS))
-    return all_runs
+def _permuted(run: Run) -> Run:
+    """With the images of other captions; a head is trained on pairs with their images."""
+    flags = (*run.flags, PERMUTED_FLAGS.get(run.name, PERMUTED))
+    config = run.config.replace(":", f":{PAIRS},", 1) if run.features else run.config
+    return run._replace(config=config, features="", flags=flags)
 
 
-def _sentences() -> list[Run]:
-    """Runs of part l: text vectors of MiniLM, their connector and heads on the towers of part d."""
-    bases = [run for run in _heads() if run.name.endswith("_mean")]
-    vectors = Run("minilm_vectors", "scenes/text_vectors", tool="sentences", evals=HEAD_EVALS)
-    config = "scenes/text_vectors:connector=mlp2x_gelu,steps=400"
-    trained = [
-        Run(f"{name}{suffix}", f"{config}{more}", base, vectors=vectors.name, evals=HEAD_EVALS)
-        for base, suffix in (("clip_mean", ""), ("relations_mean", "_relations"))
-        for name, more in SENTENCES.items()
-    ]
-    return [*bases, vectors, *trained]
+def _on_relations(run: Run) -> Run:
+    """From the model that knows relations."""
+    features = run.features and f"{run.features}_relations"
+    return run._replace(base=run.base.replace("clip", "relations"), features=features)
+
+
+def _with_texts(kind: str) -> Callable[[Run], Run]:
+    def change(run: Run) -> Run:
+        end, kinds = BALANCED[run.name]
+        return run._replace(texts=f"texts_{kind}{end}", kinds=kinds)
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Run], Run]] = {  # end of a name -> what it changes
+    "_synonyms": lambda run: run.in_world("scenes-synonyms"),
+    "_hues": lambda run: run.in_world("scenes-hues"),
+    "_permuted": _permuted,
+    "_relations": _on_relations,
+    "_random": _with_texts("random"),
+    "_balanced_60": _with_texts("60"),
+    "_balanced_52": _with_texts("52"),
+}
+
+
+def named(name: str) -> Run:
+    """The run of a name."""
+    if name in RUNS:
+        return RUNS[name]
+    end = next(end for end in CHANGES if name.endswith(end))
+    return CHANGES[end](named(name.removesuffix(end)))._replace(name=name)
+
+
+def _ends(names: Sequence[str], *ends: str) -> list[str]:
+    return [f"{name}{end}" for end in ends for name in names]
+
+
+def _wanted() -> dict[str, Sequence[str]]:
+    """The runs of each part, without what they start from."""
+    scenes = {key: [*method.scenes] for key, method in METHODS.items()}
+    hard = _ends(["clip_ft", *scenes["hn"], *scenes["hp_hn"]], "", "_relations")
+    stored = [name for key in HEADS for name in scenes[key]]
+    stored += ["pacl_plain", "sparc_plain", "labclip_plain", "pacl_unlocked", "pacl_qk_1d"]
+    elsewhere = (*BLIND, *HEADS, "captioner", "llava", "vlm2vec", "llm2vec")
+    others = [name for key in scenes if key not in elsewhere for name in scenes[key]]
+    balanced = _ends([name for name, (end, _) in BALANCED.items() if end], "_balanced_52")
+    trained = [name for name in study_columns.OF_TABLE if OF_METHODS[name].tool == "train"]
+    blind = ["clip_ft", "siglip_ft", *trained, *balanced]
+    of_hn = [*BLIND, *_ends(["hn", "hp_hn"], "_balanced_60", "_balanced_52")]
+    return {
+        "a": ("clip_ft_400", "negclip", "clip_ft_1200", "relations"),
+        "b": (*hard, "relations"),
+        "c": _ends(["clip_ft", "hn", "hp_hn"], "_hues"),
+        "d": _ends([*stored, "pacl_qk_2d", "text_vectors"], "", "_relations"),
+        "e": _ends([*hard, "relations"], "_synonyms"),
+        "f": [
+            *("clip_ft", "xvlm_itc", "leftright_siglip_none", "leftright_siglip", *others),
+            *(name for name, (method, _) in TEXTS.items() if method != "hn"),
+            *(*balanced, *_ends(["ce_clip", "degla", "fsc_clip_local"], "_random")),
+            *_ends([name for name in blind if name not in (*BLIND[1:], *AT_CHANCE)], "_permuted"),
+            *(*NEGATIONS, "clip_details", "clip_ft_details", "csclip_details"),
+        ],
+        "g": ("clip_geometry", "relations_geometry", "dcsm_geometry"),
+        "h": ("captioner", "captioner_pooled", "captioner_any"),
+        "i": ("llava", "llava_pooled"),
+        "j": ("vlm2vec", "vlm2vec_plain"),
+        "k": ["clip", *_ends(of_hn, "", "_permuted"), "hn_random"],
+        "l": _ends(["minilm", "minilm_pacl", "minilm_pacl_1d"], "", "_relations"),
+        "m": ("smollm",),
+        "n": [*BINDING],
+    }
+
+
+WANTED = _wanted()
+
+
+def runs(part: str) -> list[Run]:
+    """Runs of a part and what they need, without seeds; base runs come first."""
+    found = dict[str, Run]()
+
+    def add(name: str) -> None:
+        run = named(name)
+        for needed in run.needed:
+            add(needed)
+        found.setdefault(name, run)
+
+    for name in WANTED[part]:
+        add(name)
+    return [*found.values()]
 
 
 def plan(parts: Sequence[str], seeds: int) -> list[Run]:
@@ -445,18 +355,12 @@ def plan(parts: Sequence[str], seeds: int) -> list[Run]:
     seeds: of every run but those of study_columns.SEEDS."""
     unique = {(run.name, seed): run for part in parts for run, seed in _with_seeds(part, seeds)}
 
-    def named(run: str, seed: int) -> str:
+    def with_seed(run: str, seed: int) -> str:
         return run and f"{run}-{min(seed, study_columns.seeds_of(run, seeds) - 1)}"
 
+    names = ("name", "base", "features", "vectors", "texts")
     return [
-        run._replace(
-            name=named(run.name, seed),
-            base=named(run.base, seed),
-            features=named(run.features, seed),
-            vectors=named(run.vectors, seed),
-            texts=named(run.texts, seed),
-            seed=seed,
-        )
+        run._replace(seed=seed, **{each: with_seed(getattr(run, each), seed) for each in names})
         for (_, seed), run in unique.items()
     ]
 
@@ -472,17 +376,13 @@ def remaining(todo: Sequence[Run], values: Path) -> list[Run]:
 
     Values are current if their config is that of the plan, and if their base has current values of
     the same device, or none at all; values without a record are taken as current."""
-    done = defaultdict[str, list[dict]](list)
-    for key, of in study_results.read_values(values).items():
-        done[study_results.run_of(key)].append(of)
-    current = dict[str, set[str]]()  # run -> devices
+    done, current = study_results.read_values(values), dict[str, set[str]]()  # run -> devices
     for run in todo:
-        base = current.get(run.base, set()) if done[run.base] else {ANY}
+        base = current.get(run.base, set()) if run.base in done else {ANY}
         current[run.name] = {
-            ANY if study_results.RECORD not in of else study_results.device_of(of)
-            for of in done[run.name]
-            if of.get(study_results.RECORD, {}).get("config", run.config) == run.config
-            and {ANY, study_results.device_of(of)} & base
+            kept.device or ANY
+            for kept in done.get(run.name, {}).values()
+            if kept.config in ("", run.config) and {ANY, kept.device} & base
         }
     names = {run.name for run in todo if run.tool in WITH_VALUES and not current[run.name]}
     # reversed: base runs come before the runs that need them

@@ -1,9 +1,8 @@
 """Results of a study's runs: values per seed, means and differences.
 
-The file of values is JSON: run with seed -> benchmark -> metric -> [value, low, high], and a fourth
-number, chance, where it is measured (OF_GEOMETRY). RECORD, beside the benchmarks, is the record of
-the run: its config, the device that trained it and the seconds that it took. The key of a run that
-a second device trained, too, is NAME@DEVICE: rows of one table come from one device where they can.
+VALUES is one long table: run, seed, device, config, benchmark, metric, value, low, high, chance.
+The benchmark RECORD holds the seconds of a run and the milliseconds of its training step. A run of
+two devices has rows of both: rows of one page's table come from one device where they can.
 """
 
 import contextlib
@@ -11,17 +10,23 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import scipy.stats
 
 from studies import study_columns
 from vlc_jax.input_pipeline import stores
 
-VALUES = "results.json"  # in the folder of results.md
+VALUES = "results.parquet"  # in the folder of results.md
+SCHEMA = pyarrow.schema(
+    [(name, pyarrow.string()) for name in ("run", "device", "config", "benchmark", "metric")]
+    + [(name, pyarrow.float64()) for name in ("value", "low", "high", "chance")]
+).insert(1, pyarrow.field("seed", pyarrow.int16()))
 RECORD = "run"
 UNRESOLVED = 0.2  # half of an interval that says nothing
 REQUEST = "asked.json"  # settings of a run, in its folder
@@ -36,6 +41,26 @@ GROUPED = (
 OF_GEOMETRY = ("scenes_conditions", "scenes_superposition", "scenes_pair_geometry")
 
 
+class Estimate(NamedTuple):
+    """A metric of a run with its interval; chance: where it is measured (OF_GEOMETRY)."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+
+
+class Kept(NamedTuple):
+    """Values of a run with its seed. config: of the plan; device: short name; "": unknown."""
+
+    metrics: dict[str, dict[str, Estimate]]  # benchmark -> metric -> estimate
+    config: str = ""
+    device: str = ""
+
+
+Values = dict[str, dict[str, Kept]]  # run with seed -> device, in the order of their addition
+
+
 class Value(NamedTuple):
     """Mean over seeds and half of its 95 % interval.
 
@@ -45,6 +70,14 @@ class Value(NamedTuple):
     mean: float
     half: float
 
+    @property
+    def low(self) -> float:
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half
+
 
 class Results:
     """Evaluation results of the runs in `out`, read on demand, and of earlier runs from a file.
@@ -53,7 +86,7 @@ class Results:
     values: file of values. prefer: the device whose values are taken where there are several.
     """
 
-    def __init__(self, out: Path, seeds: int, values: Path | None = None):
+    def __init__(self, out: Path, seeds: int, values: Path | None = None) -> None:
         self.out, self.seeds, self.prefer = out, seeds, ""
         self._values = read_values(values) if values else {}
 
@@ -61,12 +94,10 @@ class Results:
         """True if all seeds of a run are done, and evaluated on `benchmark` with `metric`, if
         these are set."""
         names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
-        if not all(map(self._has, names)):
+        if not all(name in self._values or (self.out / name / "DONE").exists() for name in names):
             return False
-        if not benchmark:
-            return True
-        of_benchmark = [self._of(name).get(benchmark) for name in names]
-        return None not in of_benchmark and all(not metric or metric in of for of in of_benchmark)
+        metrics = [self._of(name).metrics.get(benchmark) for name in names] if benchmark else []
+        return all(of is not None and (not metric or metric in of) for of in metrics)
 
     def seeds_of(self, run: str) -> int:
         """Number of seeds behind a row."""
@@ -74,18 +105,11 @@ class Results:
 
     def value(self, run: str, benchmark: str, metric: str) -> Value:
         """Mean of a metric over seeds, with its interval."""
-        estimates = self._estimates(run, benchmark, metric)
-        return summary(estimates)
+        return summary(self.estimates(run, benchmark, metric))
 
     def by_seed(self, run: str, benchmark: str, metric: str) -> list[float]:
         """The value of every seed."""
-        return [value for value, *_ in self._estimates(run, benchmark, metric)]
-
-    def chance(self, run: str, benchmark: str, metric: str) -> float:
-        """Mean of the measured chance over seeds, for a benchmark of OF_GEOMETRY; NaN without."""
-        # values that were kept before chance was end with their interval
-        chances = [(*of, None)[3] for of in self._estimates(run, benchmark, metric)]
-        return float("nan") if None in chances else float(np.mean(chances))
+        return [estimate.value for estimate in self.estimates(run, benchmark, metric)]
 
     def difference(self, run: str, other: str, benchmark: str, metric: str) -> Value:
         """Mean difference of two runs, paired by seed: equal seeds start from the same weights.
@@ -108,33 +132,38 @@ class Results:
 
     def device(self, run: str) -> str:
         """Device that trained a run's first seed; "" if unknown."""
-        return device_of(self._of(f"{run}-0"))
+        return self._of(f"{run}-0").device
 
-    def by_device(self, name: str) -> dict[str, dict]:
-        """Record of a run with its seed, of each device that trained it."""
-        return {
-            device_of(of): of.get(RECORD, {})
-            for key, of in self._values.items()
-            if run_of(key) == name
-        }
+    def by_device(self, name: str) -> dict[str, Kept]:
+        """What is kept of a run with its seed, of each device that trained it."""
+        return self._values.get(name, {})
 
-    def title(self, run: str) -> str:
-        """Name of a run in tables, with its seeds if it has fewer than others."""
-        seeds, name = self.seeds_of(run), study_columns.label(run)
-        return name if seeds == self.seeds else f"{name}, {seeds} seed{'s' if seeds > 1 else ''}"
+    def benchmarks(self, runs: Sequence[str]) -> list[str]:
+        """Names of the benchmarks of any of the runs."""
+        return sorted({name for run in runs for name in self._of(f"{run}-0").metrics})
+
+    def metrics(self, run: str, benchmark: str) -> list[str]:
+        """Names of the metrics of a run."""
+        return [*self._of(f"{run}-0").metrics[benchmark]]
 
     def titles(self, runs: Sequence[str]) -> list[str]:
-        """Names of the runs of a table, with their devices if these are several."""
-        devices = [self.device(run) for run in runs]
-        several = len({*devices}) > 1
-        return [
-            f"{self.title(run)}{f', {device}' if several and device else ''}"
-            for run, device in zip(runs, devices, strict=True)
-        ]
+        """Names of the runs of a table, with their seeds if they have fewer than others, and with
+        their devices if these are several."""
+        devices, titles = [self.device(run) for run in runs], []
+        for run, device in zip(runs, devices, strict=True):
+            seeds, title = self.seeds_of(run), study_columns.label(run)
+            title += f", {seeds} seed{'s' * (seeds > 1)}" if seeds < self.seeds else ""
+            titles.append(f"{title}, {device}" if len({*devices}) > 1 and device else title)
+        return titles
 
-    def record(self, name: str) -> dict:
-        """The record of a run with its seed; {} if there is none."""
-        return self._of(name).get(RECORD, {}) if self._has(name) else {}
+    def estimates(self, run: str, benchmark: str, metric: str) -> list[Estimate]:
+        """The estimate of every seed."""
+        names = [f"{run}-{seed}" for seed in range(self.seeds_of(run))]
+        found = [self._of(name).metrics.get(benchmark, {}).get(metric) for name in names]
+        if None in found:
+            name = names[found.index(None)]
+            raise ValueError(f"{name} has no {metric} of {benchmark}: evaluate it again")
+        return found
 
     def save(self, path: Path) -> None:
         """Writes the file of values, with all finished runs in `out` added."""
@@ -143,67 +172,59 @@ class Results:
                 add(self._values, done.parent.name, values_of(done.parent))
         write_values(path, self._values)
 
-    def _has(self, run: str) -> bool:
-        return self._key(run) in self._values or (self.out / run / "DONE").exists()
-
-    def _of(self, name: str) -> dict[str, dict]:
-        """Values of a run with its seed."""
-        key = self._key(name)
-        if key not in self._values:
-            self._values[key] = values_of(self.out / name)
-        return self._values[key]
-
-    def _key(self, name: str) -> str:
-        preferred = f"{name}@{self.prefer}"
-        is_other = preferred in self._values and device_of(self._values.get(name)) != self.prefer
-        return preferred if is_other else name
-
-    def _estimates(self, run: str, benchmark: str, metric: str) -> list[list[float]]:
-        estimates = []
-        for seed in range(self.seeds_of(run)):
-            name = f"{run}-{seed}"
-            try:
-                estimates.append(self._of(name)[benchmark][metric])
-            except KeyError as error:
-                raise ValueError(
-                    f"{name} has no {metric} of {benchmark}: evaluate it again"
-                ) from error
-        return estimates
+    def _of(self, name: str) -> Kept:
+        """Values of a run with its seed: of the preferred device, else of the first."""
+        if name not in self._values:
+            add(self._values, name, values_of(self.out / name))
+        by_device = self._values[name]
+        return by_device.get(self.prefer) or next(iter(by_device.values()))
 
 
-def run_of(key: str) -> str:
-    """Name of the run, with its seed, of a key of the file."""
-    return key.partition("@")[0]
-
-
-def device_of(values: Mapping[str, dict] | None) -> str:
-    """Short name of the device that trained a run: CPU, H100; "" if unknown."""
-    device = (values or {}).get(RECORD, {}).get("device", "")
+def short_name(device: str) -> str:
+    """CPU, H100."""
     named = re.search(r"[A-Z]+\d+\w*", device)
     return named[0] if named else device.upper()
 
 
-def add(values: dict[str, dict], name: str, of: dict[str, dict]) -> None:
+def add(values: Values, name: str, kept: Kept) -> None:
     """Adds the values of a run, in place of those of its device; a run with equal values keeps its
     record."""
-    earlier = values.get(name)
-    if earlier is not None and device_of(earlier) != device_of(of):
-        name = f"{name}@{device_of(of)}"
-    if name not in values or values[name] | {RECORD: 0} != of | {RECORD: 0}:
-        values[name] = of
+    by_device = values.setdefault(name, {})
+    earlier = by_device.get(kept.device)
+    if earlier is None or _measured(earlier) != _measured(kept):
+        by_device[kept.device] = kept
 
 
-def read_values(path: Path) -> dict[str, dict]:
+def _measured(kept: Kept) -> dict[str, dict[str, Estimate]]:
+    return {name: metrics for name, metrics in kept.metrics.items() if name != RECORD}
+
+
+def read_values(path: Path) -> Values:
     """The file of values; {} if there is none."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    values: Values = {}
+    columns = pyarrow.parquet.read_table(path).to_pydict().values() if path.exists() else ()
+    for run, seed, device, config, benchmark, metric, *estimate in zip(*columns, strict=True):
+        by_device = values.setdefault(f"{run}-{seed}", {})
+        metrics = by_device.setdefault(device, Kept({}, config, device)).metrics
+        metrics.setdefault(benchmark, {})[metric] = Estimate(*estimate)
+    return values
 
 
-def write_values(path: Path, values: Mapping[str, dict]) -> None:
-    """Writes a file of values, one run per line, sorted: the order of runs leaves no trace."""
-    lines = (f"{json.dumps(run)}: {json.dumps(of)}" for run, of in sorted(values.items()))
+def write_values(path: Path, values: Values) -> None:
+    """Writes a file of values, sorted by run: the order of runs leaves no trace."""
+    rows = [
+        (*name.rpartition("-")[::2], kept.device, kept.config, benchmark, metric, *estimate)
+        for name, by_device in sorted(values.items())
+        for kept in by_device.values()
+        for benchmark, metrics in kept.metrics.items()
+        for metric, estimate in metrics.items()
+    ]
+    columns = zip(*((run, int(seed), *rest) for run, seed, *rest in rows), strict=True)
+    data = dict(zip(SCHEMA.names, columns, strict=True)) if rows else {}
+    table = pyarrow.table(data, SCHEMA) if rows else SCHEMA.empty_table()
     # replaced at once: a study that is killed while writing keeps all earlier values
     written = path.with_name(f"{path.name}.{os.getpid()}")
-    written.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    pyarrow.parquet.write_table(table, written, compression="zstd", compression_level=9)
     written.replace(path)
 
 
@@ -218,19 +239,19 @@ def keep(path: Path, workdir: Path) -> None:
         write_values(path, values)
 
 
-def values_of(workdir: Path) -> dict[str, dict]:
-    """Benchmark -> metric -> [value, low, high] of a run's newest evaluations, and its record.
+def values_of(workdir: Path) -> Kept:
+    """Values of a run's newest evaluations, and its record.
 
     Raises ValueError for a missing or malformed result."""
-    values: dict[str, dict] = {}
+    metrics = dict[str, dict[str, Estimate]]()
     for folder in sorted((workdir / "evals").iterdir()):
         result = newest_result(folder)
         if result is None:
             raise ValueError(f"{folder} holds no results of a run that is done")
-        keys = ("value", "low", "high", *(["chance"] if folder.name in OF_GEOMETRY else []))
+        keys = Estimate._fields[: 4 if folder.name in OF_GEOMETRY else 3]
         try:
-            values[folder.name] = {
-                name: [_rounded(metric[key], is_optional=key == "chance") for key in keys]
+            metrics[folder.name] = {
+                name: Estimate(*(_rounded(metric[key], key == "chance") for key in keys))
                 for name, metric in result["metrics"].items()
                 if "/" not in name or folder.name.startswith(GROUPED)
             }
@@ -239,29 +260,28 @@ def values_of(workdir: Path) -> dict[str, dict]:
                 f"a metric of {folder} has no value with an interval; remove its results and "
                 "evaluate again"
             ) from error
-    if record := record_of(workdir):
-        values[RECORD] = record
-    return values
+    record = record_of(workdir)
+    return record._replace(metrics=metrics | record.metrics)
 
 
 def _rounded(number: object, is_optional: bool) -> float | None:
     return None if number is None and is_optional else round(float(number), 5)
 
 
-def record_of(workdir: Path) -> dict[str, object]:
+def record_of(workdir: Path) -> Kept:
     """Config, device, seconds and, of training, milliseconds of a step (median) of a run of a
-    study; {} of another run."""
+    study; nothing of another run."""
     request, env, events = (workdir / name for name in (REQUEST, "env.json", "events.jsonl"))
     if not all(path.exists() for path in (request, env, events)):
-        return {}
+        return Kept({})
     times = [json.loads(line)["time"] for line in events.read_text().splitlines()]
     first, last = (datetime.datetime.fromisoformat(time) for time in (times[0], times[-1]))
-    return {
-        "config": json.loads(request.read_text())["config"],
-        "device": json.loads(env.read_text())["hardware"]["devices"][0],
-        "seconds": round((last - first).total_seconds()),
-        **_step_time(workdir),
-    }
+    numbers = {"seconds": round((last - first).total_seconds()), **_step_time(workdir)}
+    return Kept(
+        {RECORD: {name: Estimate(number) for name, number in numbers.items()}},
+        json.loads(request.read_text())["config"],
+        short_name(json.loads(env.read_text())["hardware"]["devices"][0]),
+    )
 
 
 def _step_time(workdir: Path) -> dict[str, float]:
@@ -269,10 +289,8 @@ def _step_time(workdir: Path) -> dict[str, float]:
     metrics, config = workdir / "metrics.jsonl", workdir / "config.json"
     if not (metrics.exists() and config.exists()):
         return {}
-    rates = [
-        json.loads(line).get("perf/examples_per_s") for line in metrics.read_text().splitlines()
-    ]
-    rates = [rate for rate in rates if rate]
+    rows = map(json.loads, metrics.read_text().splitlines())
+    rates = [row["perf/examples_per_s"] for row in rows if row.get("perf/examples_per_s")]
     batch = json.loads(config.read_text())["batch_size"]
     # the median: the first rows have the compilation in them
     return {"step_ms": round(1000 * batch / float(np.median(rates)), 1)} if rates else {}
@@ -311,11 +329,6 @@ def cell(value: Value) -> str:
 def signed(value: Value) -> str:
     """A difference in points, with its half interval."""
     return shown(f"{100 * value.mean:+.1f} ±{percent(value.half)}", value.half)
-
-
-def measure(value: Value, digits: int = 3) -> str:
-    """A mean that is no share, with its half interval."""
-    return shown(f"{value.mean:.{digits}f} ±{value.half:.{digits}f}", value.half)
 
 
 def percent(fraction: float) -> str:

@@ -68,15 +68,17 @@ WORDS = {
 # a feature leaves them no worse.
 LIMITS = {"vlc_jax": (18, 75), "vlc_jax.input_pipeline": (16, 65)}
 CLOSURES = {"vlc_jax.train.step": 20, "vlc_jax.input_pipeline.case": 5, "vlc_jax.evaluators": 30}
-# Lines of Python of the product, the laboratory and the tests; words of the pages; files that name
-# a method. These numbers only fall: who adds says in the same commit what leaves.
+# Lines of Python of the product, the laboratory and the tests; words of the pages; files of product
+# and laboratory that name a method, which is all that a person writes for it beside its test: the
+# config, its record and, where it has one of its own, the loss or head. The pages that name it are
+# generated. These numbers only fall: who adds says in the same commit what leaves.
 LINES = {
     ("vlc_jax", "input_pipeline", "configs", "launch"): 80_770,
     ("studies", "speed"): 6_466,
     ("tests",): 66_670,
 }
 WORDS_OF_PAGES = 64_170
-FILES_OF_METHODS = {"conclip": 12, "csclip": 14, "degla": 15}  # this one is among them
+FILES_OF_METHODS = {"conclip": 4, "csclip": 4, "degla": 6}
 
 
 def module_name(path: Path) -> str:
@@ -236,8 +238,8 @@ def test_words_of_pages_are_no_more():
 
 @pytest.mark.parametrize("method", FILES_OF_METHODS)
 def test_a_method_is_named_in_few_files(method):
-    folders = ("vlc_jax", "input_pipeline", "configs", "studies", "speed", "tests", "docs")
-    paths = [*files_in(*folders, suffixes=(".py", ".md", ".jinja", ".csv")), *ROOT.glob("*.md")]
+    folders = ("vlc_jax", "input_pipeline", "configs", "studies", "speed")
+    paths = files_in(*folders, suffixes=(".py", ".jinja"))
     naming = [path for path in paths if re.search(rf"(?<!\w){method}(?!\w)", path.read_text())]
     assert len(naming) <= FILES_OF_METHODS[method], naming
 

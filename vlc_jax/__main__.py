@@ -51,6 +51,7 @@ COMMANDS = {  # name -> module, what it does
         "hard texts of a language model, by batch files",
     ),
 }
+OF_ONE_CONFIG = "vlc_jax.tools.list_config"  # --list NAME
 
 
 def cli() -> None:
@@ -61,6 +62,10 @@ def cli() -> None:
     if word in COMMANDS:
         sys.argv = [f"vlc-jax {word}", *sys.argv[2:]]
         runpy.run_module(COMMANDS[word][0], run_name="__main__", alter_sys=True)
+        return
+    if word == "--list" and len(sys.argv) > 2:
+        sys.argv = ["vlc-jax --list", *sys.argv[2:]]
+        runpy.run_module(OF_ONE_CONFIG, run_name="__main__", alter_sys=True)
         return
     if word == "--version":
         print(f"vlc_jax {vlc_jax.__version__}")

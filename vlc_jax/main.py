@@ -312,7 +312,8 @@ def record_end(workdir: Workdir, code: int, error: BaseException) -> None:
 def help_text(commands: str) -> str:
     """Text of --help: this file's docstring, the flags, and `commands`."""
     described = (f"  --{holder.name}: {flags.FLAGS[holder.name].help}" for holder in FLAGS)
-    return "\n".join([__doc__, *described, "  --list: Show the names for a config.", commands])
+    listing = "  --list [NAME]: Show the names for a config; of NAME, its published numbers."
+    return "\n".join([__doc__, *described, listing, commands])
 
 
 def show(text: str) -> int:

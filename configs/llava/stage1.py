@@ -7,7 +7,7 @@ trained, on captions.
 Liu et al. 2023 (arXiv:2310.03744): blip_laion_cc_sbu_558k.json, one epoch of 558,128 pairs in
 batches of 256, learning rate 1e-3 with 3 % of warmup and a cosine, no weight decay, images padded
 to a square. A text is the image and its caption alone. The authors print no score of this stage,
-which answers no question yet, so it takes no `root`. Not yet run here.
+which answers no question yet, so it takes no `root`.
 
 Arguments: weights (CLIP ViT-L/14 at 336 pixels, a file or folder); language_model (a folder of
 Hugging Face); decoder=vicuna_7b|llama3_8b|phi3_mini, that model; path (LLaVA's JSON file, several

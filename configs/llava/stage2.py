@@ -9,18 +9,16 @@ full at 2e-5; image tower, embedding and head of the language model frozen; batc
 epoch, 3 % of warmup and a cosine, no weight decay, 2,048 tokens with the image's. train=all is
 their other recipe: no LoRA, the language model whole, in float32, and the projector at 2e-5.
 
-Must reproduce, of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision
-Encoder" (ACL 2025, table 5), What'sUp by VQAScore, individual and pairs: A left / right 84.5 and
-68.9, A on / under 76.2 and 52.4, B left / right 89.2 and 78.4, B front / behind 86.3 and 72.5; with
-select=cls and a first stage of the same, the model that reads the class token alone, 44.2 and 8.7,
-54.4 and 8.7, 49.0 and 4.9, 53.9 and 12.7. Chance is 50 and 25.
+"Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025,
+table 5) has What'sUp by VQAScore, also of the model that reads the class token alone: select=cls
+and a first stage of the same.
 
 Table 6 of "On Erroneous Agreements of CLIP Image Embeddings" quotes two more models, which differ
 from LLaVA-1.5 (train=all) in one thing. LLaVA + RP: 12,688 pairs of Img-Diff (Jiao et al. 2024,
 arXiv:2408.04594) are added, img_diff_object_replacement.json to path and its folder to
 image_folder. LLaVA + DIVA: the first stage starts from DIVA's CLIP (Wang et al. 2024,
-arXiv:2407.20171), OpenAI-ViT-L-14-336.pth. Pairs of MMVP, graded by hand: 27.3 and 31.3, LLaVA-1.5
-25.3; here by the letter that is written. Not yet run here.
+arXiv:2407.20171), OpenAI-ViT-L-14-336.pth. Pairs of MMVP are graded by hand there, here by the
+letter that is written.
 
 Not as in the paper: 2,048 tokens do not count the text before the image (35 of Vicuna), and a
 conversation without an image has the same token limit as one with; batches are not grouped by

@@ -4,10 +4,7 @@
     --config configs/llava/vlm2vec.py:weights=llava-1.5-7b-hf,path=A.json+B.json,image_folder=A+B
 
 "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder" (ACL 2025;
-lst627/CLIP-Embeds), after Jiang et al. 2024 (arXiv:2410.05160). Must reproduce What'sUp, individual
-and pairs: A left / right 97.1 and 95.1, A on / under 68.0 and 35.9, B left / right 100 and 100, B
-front / behind 60.8 and 22.5; pairs of MMVP 30.0, of MMVP-VLM 37.8. With question=0 pairs fall to 0,
-1.9, 2 and 1, MMVP to 9.3, MMVP-VLM to 11.9. Chance is 50 and 25. Not yet run at full size here.
+lst627/CLIP-Embeds), after Jiang et al. 2024 (arXiv:2410.05160).
 
 An image is read with "Represent the given image with the following question:" and the turn before
 the answer, which is the target as it is; one answer is drawn at each reading. In-batch negatives of

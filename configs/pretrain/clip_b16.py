@@ -3,9 +3,8 @@
   python -m vlc_jax.main --workdir runs/clip_b16 \\
     --config configs/pretrain/clip_b16.py:path=SHARDS,tokenizer=FILE
 
-Must reproduce zero-shot ImageNet 67.07 with LAION-400M (open_clip, docs/PRETRAINED.md: batch 33,792
-on 176 A100 of 40 GB, about 61 hours, 10,700 GPU-hours); the authors' own pairs gave 68.6. Not yet
-run here.
+open_clip trained it on LAION-400M: batch 33,792 on 176 A100 of 40 GB, about 61 hours, 10,700
+GPU-hours.
 
 Hyper-parameters, what is not as in the paper, and arguments: see configs/pretrain/clip_b32.py.
 """

@@ -3,9 +3,8 @@
   python -m vlc_jax.main --workdir runs/clip_b32 \\
     --config configs/pretrain/clip_b32.py:path=SHARDS,tokenizer=FILE
 
-Must reproduce zero-shot ImageNet 62.96 with LAION-400M (open_clip, docs/PRETRAINED.md: batch 32,768
-on 128 A100 of 40 GB, about 36 hours, 4,600 GPU-hours); the authors' 400 million pairs, which are
-not public, gave 63.2. Not yet run here.
+open_clip trained it on LAION-400M: batch 32,768 on 128 A100 of 40 GB, about 36 hours, 4,600
+GPU-hours (docs/PRETRAINED.md). The authors' 400 million pairs are not public.
 
 Hyper-parameters: tables 18 and 20 of the paper. Not as there: Adam's moments and the parameters of
 the text tower are float32; crops are open_clip's (.9 to 1 of the area); both towers are initialised

@@ -3,9 +3,8 @@
   python -m vlc_jax.main --workdir runs/clip_l14 \\
     --config configs/pretrain/clip_l14.py:path=SHARDS,tokenizer=FILE
 
-Must reproduce zero-shot ImageNet 72.77 with LAION-400M (open_clip, docs/PRETRAINED.md: batch 38,400
-on 400 A100 of 40 GB with activation checkpointing, about 127 hours, 50,800 GPU-hours); the
-authors' own pairs gave 75.3. Not yet run here.
+open_clip trained it on LAION-400M: batch 38,400 on 400 A100 of 40 GB with activation checkpointing,
+about 127 hours, 50,800 GPU-hours.
 
 Hyper-parameters, what is not as in the paper, and arguments: see configs/pretrain/clip_b32.py. The
 authors' L/14 at 336 pixels, one more epoch, is not here.

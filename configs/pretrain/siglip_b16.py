@@ -3,8 +3,8 @@
   python -m vlc_jax.main --workdir runs/siglip_b16 \\
     --config configs/pretrain/siglip_b16.py:path=SHARDS,tokenizer=FILE
 
-Must reproduce zero-shot ImageNet 73.4 (tables 1 and 5: English WebLI, which is not public, 9
-billion examples, batch 32k, 32 TPU v4 in 5 days; 69.9 after 3 billion). Not yet run here.
+The authors train on English WebLI, which is not public: 9 billion examples, batch 32k, 32 TPU v4 in
+5 days.
 
 Sections 4.2 and 4.7 and appendix C give tokens (16; the released models have 64, and are trained as
 siglip_l16_384.py is), rate, decay and b2. Not as in the paper: AdamW in place of ViT-Adafactor

@@ -3,9 +3,8 @@
   python -m vlc_jax.main --workdir runs/siglip_l16_384 \\
     --config configs/pretrain/siglip_l16_384.py:path=SHARDS,tokenizer=FILE
 
-Must reproduce (table 3) zero-shot ImageNet 82.1 and COCO R@1 image to text / text to image 70.6 /
-52.7, from 80.5 and 69.5 / 51.1 at 256 pixels: English WebLI, which is not public, batch 32k, 40
-billion examples at 256 and 5 billion at 384. Not yet run here.
+The authors train on English WebLI, which is not public: batch 32k, 40 billion examples at 256
+pixels and 5 billion at 384.
 
 The first run is in WORKDIR/pretrain; weights=RUN starts from another one at 256 pixels, or from
 published weights. The second has a 100 times smaller rate and no decay (section 4.6); its warm-up

@@ -10,8 +10,7 @@ score is the cosine of (image, question) and text. The target is the caption, no
 question=1: an image comes with the question that its caption answers, "is the blue square left of
 or right of the red circle" (input_pipeline/scenes/questions.py); question=0: without one, as in the
 ablation of "Exploring How Generative MLLMs Perceive More Than CLIP with the Same Vision Encoder"
-(ACL 2025), where pairs of What'sUp then fall from 95.1, 35.9, 100 and 22.5 to 0, 1.9, 2 and 1
-(A left / right, A on / under, B left / right, B front / behind; chance 25).
+(ACL 2025).
 
 Not as in the paper: every second image is the one before with two objects or two colours exchanged
 (hard_images=0 leaves these out), since among unrelated images the words of the question already

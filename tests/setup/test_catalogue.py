@@ -1,6 +1,7 @@
 """Short names of configs, and the list of all that can be named."""
 
 import importlib.metadata
+import runpy
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.support import helpers
 from tests.support.configs import CONFIGS
 from vlc_jax import errors, losses, main, models
-from vlc_jax.__main__ import COMMANDS
+from vlc_jax.__main__ import COMMANDS, cli
 from vlc_jax.input_pipeline import benchmarks
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
@@ -67,6 +68,15 @@ def test_the_console_script_is_the_command(monkeypatch):
     script.load()()
     (commands,) = called  # the text that --help ends with
     assert "vlc-jax report" in commands
+
+
+def test_list_with_a_name_is_a_tool_of_its_own(monkeypatch):
+    called = []
+    monkeypatch.setattr(runpy, "run_module", lambda name, **_: called.append(name))
+    monkeypatch.setattr(startup, "install", lambda is_run: None)
+    monkeypatch.setattr(sys, "argv", ["vlc-jax", "--list", "svlc"])
+    cli()
+    assert (called, sys.argv[1:]) == (["vlc_jax.tools.list_config"], ["svlc"])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,4 +1,4 @@
-"""Parts f and n of the study: newer methods with blind controls, and captions that make binding."""
+"""Parts f and n of the study: methods with blind controls, and captions that make binding."""
 
 import ast
 import json
@@ -14,54 +14,55 @@ from studies import (
     study_plan,
     study_results,
 )
+from studies.study_results import RECORD, Estimate, Kept
+from tests.studies.test_study import results_of
 from tests.support import helpers
 from vlc_jax.evaluators import negation
 
-RECORD = {"config": "x", "device": "cpu", "step_ms": 80.0}
 
-
-def of_run(**accuracies):
+def of_run(device="CPU", step=80.0, **accuracies):
     """Values of a run: benchmark without its first word -> value."""
-    metrics = {"retrieval": "image_to_text_r1"}
-    values = {
-        f"scenes_{name}": {metrics.get(name, "accuracy"): [value, value - 0.01, value + 0.01]}
+    names = {"retrieval": "image_to_text_r1"}
+    metrics = {
+        f"scenes_{name}": {names.get(name, "accuracy"): Estimate(value, value - 0.01, value + 0.01)}
         for name, value in accuracies.items()
     }
-    return values | {study_results.RECORD: RECORD}
+    of_step = {RECORD: {"step_ms": Estimate(step)}} if step else {}
+    return Kept(metrics | of_step, "x", device)
 
 
-def results_of(tmp_path, values, seeds=3):
-    study_results.write_values(tmp_path / "values.json", values)
-    return study_results.Results(tmp_path / "none", seeds, tmp_path / "values.json")
-
-
-def test_every_newer_method_has_its_control_and_both_without_the_image():
-    runs = {run.name: run for run in study_plan.runs("f")}
-    for method, (control, base) in study_columns.NEW_METHODS.items():
+def test_every_method_has_its_control_and_both_blind():
+    runs = {run.name: run for part in study_plan.PARTS for run in study_plan.runs(part)}
+    for method in study_columns.OF_TABLE:
+        control, base = study_columns.CONTROLS[method]
         assert study_columns.label(method) != method
+        assert {method, control, base} <= runs.keys()
         assert runs[method].base == base
         if runs[method].tool == "evaluate" or method in study_plan.AT_CHANCE:
             continue
         # an untrained base sees no wrong images
         for run in (method, control) if control != base else (method,):
             blind = runs[f"{run}_permuted"]
-            (flag,) = blind.flags[len(blind.flags) - 1 :]
-            assert flag.endswith("images=permuted")
-            if run in runs:
-                assert blind._replace(name=run, flags=blind.flags[:-1]) == runs[run]
-    of_k = next(run for run in study_plan.runs("k") if run.name == "clip_ft_permuted")
-    older = study_columns.METHODS.keys() - study_columns.NEW_METHODS.keys()
-    for method in older - study_plan.BLIND.keys():
-        blind = runs[f"{method}_permuted"]
-        assert blind.flags == (study_plan.PERMUTED,)
-        assert not blind.features  # which are those of the right images
-    assert runs["clip_ft_permuted"] == of_k
+            assert blind.flags[-1].endswith("images=permuted")
+            assert blind.flags[:-1] == runs[run].flags
+            assert not blind.features  # which are those of the right images
+            if not runs[run].features:
+                assert blind._replace(name=run, flags=runs[run].flags) == runs[run]
+    for method, (end, kinds) in study_plan.BALANCED.items():
+        if not end:  # of part k
+            continue
+        balanced = runs[f"{method}{study_methods.BALANCED}"]
+        assert (balanced.config, balanced.kinds) == (runs[method].config, kinds)
+        assert runs[balanced.texts].flags == ("--balance=0.52",)
+        assert runs[f"{method}_random"].texts == f"texts_random{end}"
+        assert f"{balanced.name}_permuted" in runs
 
 
-def test_each_correction_of_negations_is_evaluated_on_every_column_of_its_table():
+def test_corrections_of_negations_are_evaluated_on_every_set():
     runs = {run.name: run for run in study_plan.runs("f")}
-    benchmarks = {column.benchmark for column in study_columns.NEGATION_COLUMNS}
-    for name, how in study_columns.NEGATIONS.items():
+    titles = study_columns.OF_NEGATION
+    benchmarks = {study_columns.COLUMNS[title].benchmark for title in titles}
+    for name, how in study_plan.NEGATIONS.items():
         (flag,) = runs[name].flags
         evals = ast.literal_eval(flag.removeprefix("--config.evals="))
         assert evals.keys() == benchmarks
@@ -71,7 +72,7 @@ def test_each_correction_of_negations_is_evaluated_on_every_column_of_its_table(
     assert [runs["negation_none"].tool, runs["negation_none"].base] == ["evaluate", "clip"]
 
 
-def test_cells_equal_by_construction_are_one_run_and_some_go_on_with_their_captions():
+def test_cells_equal_by_construction_are_one_run():
     runs = {run.name: run for run in study_plan.runs("n")}
     assert len(study_binding.CELLS) == 3 * (2 * 3 + 1)
     assert len({run.flags for run in runs.values() if not run.base}) == len(study_binding.CELLS)
@@ -97,14 +98,9 @@ def swaps_of_cells():
     return values
 
 
-def test_the_surface_has_the_value_of_each_cell_in_table_and_figure(tmp_path):
+def test_the_figure_has_the_value_of_each_cell(tmp_path):
     values = swaps_of_cells()
-    results = results_of(tmp_path, values)
-    lines = study_binding.surface(results).splitlines()
-    assert len(lines) == 2 + 7
-    assert "| 50 | 100 | 46.5 ±0.0 | 51.0 ±0.0 | 60.0 ±0.0 |" in lines
-    assert lines[-1] == "| 100 | – | 53.0 ±0.0 | 62.0 ±0.0 | 80.0 ±0.0 |"
-    *maps, of_gain = study_binding.figure(results).axes[:4]
+    *maps, of_gain = study_binding.figure(results_of(tmp_path, values)).axes[:4]
     assert of_gain.images[0].get_array().tolist() == [pytest.approx([1, 4, 10])] * 3
     for axes, saliency in zip(maps, study_binding.SALIENCIES, strict=True):
         shown = axes.images[0].get_array()
@@ -112,9 +108,7 @@ def test_the_surface_has_the_value_of_each_cell_in_table_and_figure(tmp_path):
                                                    65 - 5 * saliency])  # fmt: skip
         assert shown[2].tolist() == pytest.approx([53, 62, 80])
     del values["binding_10_50_0-0"]
-    results = results_of(tmp_path, values)
-    assert study_binding.figure(results) is None
-    assert "| 50 | 0 | – | 56.0 ±0.0 | 65.0 ±0.0 |" in study_binding.surface(results)
+    assert study_binding.figure(results_of(tmp_path, values)) is None
     assert study_binding.figure in [paint for *_, paint in study_figures.FIGURES]
 
 
@@ -129,55 +123,36 @@ def methods():
             )
         for run, swap in (("clip_ft_permuted", 0.55), ("csclip_permuted", 0.6)):
             made[f"{run}-{seed}"] = of_run(attribute_swap=swap + noise, negation=0.1)
+        made[f"csclip_balanced_52-{seed}"] = of_run(attribute_swap=0.75 + noise)
     return made
 
 
-def test_a_method_has_its_gain_what_of_it_needs_the_image_and_its_cost(tmp_path):
+def row_of(tmp_path, values):
+    """The cells of the one row of the table of methods."""
+    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
+    return row.strip("| ").split(" | ")
+
+
+def test_a_method_has_its_gain_grounded_balanced_and_cost(tmp_path):
     values = methods()
-    rows = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
-    assert [row.split(" | ")[0] for row in rows] == ["| CS-CLIP"]
-    _, gain, grounded, balanced, negation, forgotten, cost = rows[0].strip("| ").split(" | ")
+    name, gain, grounded, balanced, negated, forgotten, cost = row_of(tmp_path, values)
+    assert name == "CS-CLIP"
     assert gain.startswith("+16.0 ±2.5")
     assert grounded.startswith("+11.0 ±2.5")  # 5 points of the 16 are there without the image
-    assert balanced == study_methods.NONE
-    assert negation == "+0.0 ±0.0"
+    assert balanced == "+5.0 ±0.0"
+    assert negated == "+0.0 ±0.0"
     assert forgotten.startswith("+13.0 ±")  # (86 - 60) / 2
     assert cost == "80 (80)"
-    del values["csclip_permuted-1"]
-    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
-    assert row.split(" | ")[2] == study_methods.NONE
-
-
-def test_the_gain_of_balanced_negatives_is_over_the_same_control(tmp_path):
-    values = methods()
-    for seed in range(3):
-        values[f"csclip_balanced_52-{seed}"] = of_run(attribute_swap=0.75 + 0.01 * seed)
-    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
-    assert row.split(" | ")[3] == "+5.0 ±0.0"
+    del values["csclip_permuted-1"], values["csclip_balanced_52-1"]
+    assert row_of(tmp_path, values)[2:4] == [study_methods.NONE] * 2
 
 
 def test_a_cost_of_another_device_than_the_row_says_which(tmp_path):
-    values = methods()
-    for key in [*values]:
-        here = dict(RECORD, device="NVIDIA H100 80GB HBM3")
-        del here["step_ms"]
-        values[f"{key}@CPU"] = dict(values[key])
-        values[key] = {**values[key], study_results.RECORD: here}
-    (row,) = study_methods.table(results_of(tmp_path, values)).splitlines()[2:]
-    assert row.strip("| ").split(" | ")[-1] == "80 (80), CPU"
-
-
-def test_every_row_of_the_table_has_runs_in_the_plan_and_its_own_name():
-    runs = {run.name: run for part in study_plan.PARTS for run in study_plan.runs(part)}
-    for method, (control, base) in study_columns.METHODS.items():
-        assert study_columns.label(method) != method
-        assert {method, control, base} <= runs.keys()
-        assert runs[method].base == base
-    for method in study_plan.BALANCED:
-        balanced = runs[f"{method}{study_methods.BALANCED}"]
-        assert balanced.config == runs[method].config
-        assert runs[balanced.texts].flags == ("--balance=0.52",)
-        assert f"{balanced.name}_permuted" in runs
+    values = {
+        name: [Kept({**each.metrics, RECORD: {}}, "x", "H100"), each]
+        for name, each in methods().items()
+    }
+    assert row_of(tmp_path, values)[-1] == "80 (80), CPU"
 
 
 def test_a_record_has_the_median_step_of_a_training(tmp_path):
@@ -189,38 +164,24 @@ def test_a_record_has_the_median_step_of_a_training(tmp_path):
     (tmp_path / "env.json").write_text('{"hardware": {"devices": ["cpu"]}}')
     (tmp_path / "events.jsonl").write_text('{"time": "2026-11-27T13:44:24+00:00"}\n')
     (tmp_path / "evals").mkdir()
-    record = study_results.values_of(tmp_path)[study_results.RECORD]
-    assert record == {"config": "hn", "device": "cpu", "seconds": 0, "step_ms": 200.0}
+    numbers = {"seconds": Estimate(0), "step_ms": Estimate(200.0)}
+    assert study_results.values_of(tmp_path) == Kept({RECORD: numbers}, "hn", "CPU")
 
 
 def test_their_sections_are_hidden_until_they_have_values(tmp_path):
     kept = study_results.read_values(helpers.ROOT / "docs" / study_results.VALUES)
-    new = {run.name for run in study_plan.plan("n", 3)}
-    corrected = {f"{run}-{seed}" for run in study_columns.NEGATIONS for seed in range(3)}
-    new |= {f"{run}-{seed}" for run in study_columns.NEW_METHODS for seed in range(3)} | corrected
-    kept = {name: of for name, of in kept.items() if study_results.run_of(name) not in new}
-    titles = {
-        "results.md": ("## What do newer methods gain", "## What makes CLIP bind attributes?"),
-        study_page.NOTES: (
-            "### Newer methods and their", "### Negation taken out", "## Captions by density",
-        ),
-    }  # fmt: skip
+    newer = {f"{run}-{seed}" for run in study_columns.NEWER for seed in range(3)}
+    new = {run.name for run in study_plan.plan("n", 3)} | newer
+    kept = {name: [*by.values()] for name, by in kept.items() if name not in new}
     made = swaps_of_cells() | {f"csclip-{seed}": methods()[f"csclip-{seed}"] for seed in range(3)}
-    cell = [0.2, 0.1, 0.3]
-    for run in corrected:
-        made[run] = {column.benchmark: {} for column in study_columns.NEGATION_COLUMNS}
-        for column in study_columns.NEGATION_COLUMNS:
-            made[run][column.benchmark][column.metric] = cell
+    titles = ("## What do newer methods gain", "## What makes CLIP bind attributes?")
     for values, is_shown in ((kept, False), (kept | made, True)):
-        results = results_of(tmp_path, values)
-        pages = {name: study_page.render(results, name, study_plan.PARTS) for name in titles}
-        for name, each in titles.items():
-            assert [title in pages[name] for title in each] == [is_shown] * len(each)
-    questions = pages["results.md"].split("\n## ")
-    for question in questions:
+        page = study_page.answers(results_of(tmp_path, values), study_plan.PARTS)
+        assert [title in page for title in titles] == [is_shown] * len(titles)
+    for question in page.split("\n## "):
         if question.startswith(("What do newer", "What makes CLIP")):
             prose = [line for line in question.splitlines() if not line.startswith("|")]
             assert len(" ".join(prose).split()) <= 110
-    assert "are at 80 if" in pages["results.md"]
-    assert "![Swapped attributes by captions](images/study_binding.png)" in pages[study_page.NOTES]
-    assert pages["results.md"].count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 | 80.0") == 1
+    assert "are at 80 if" in page
+    assert "![Swapped attributes by captions](images/study_binding.png)" in page
+    assert page.count("| 100 | 50 | 60.0 ±0.0 | 70.0 ±0.0 | 80.0") == 1

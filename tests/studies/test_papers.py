@@ -2,16 +2,15 @@
 
 import importlib
 import json
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from studies import paper_plan, paper_rows, paper_tables, papers, study, study_plan
+from studies import paper_plan, paper_rows, paper_tables, papers, study
 from tests.support import helpers
-from vlc_jax import __main__ as entry
 from vlc_jax.configs.common import classification, pretrained
+from vlc_jax.configs.common.methods.record import L14
 from vlc_jax.report import published
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,21 +31,21 @@ def full_size(names=ALL, given=None, **options):
     return papers.at_full_size(papers.rows_of(names), names, given, "sets", **options)
 
 
-def test_every_model_of_every_table_has_one_row_and_every_row_a_table():
+def test_every_model_of_a_table_has_one_row():
     models = {value.model for name in ALL for value in paper_tables.values_of(name)}
-    rows = [row.model for row in paper_rows.ROWS if row.model]
+    rows = [row.model for row in papers.ROWS if row.model]
     assert models - {*rows} == {"chance", "human"}
     assert {*rows} <= models
     assert len(rows) == len({*rows})
-    runs = [row.run for row in paper_rows.ROWS]
+    runs = [row.run for row in papers.ROWS]
     assert len(runs) == len({*runs})
     assert full_size().missing == {}
 
 
 @pytest.mark.parametrize("paper", ALL)
-def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
+def test_every_run_evaluates_the_sets_of_its_numbers(paper):
     todo = full_size([paper])
-    models = {row.run: row.model for row in paper_rows.ROWS}
+    models = {row.run: row.model for row in papers.ROWS}
     assert todo.runs
     by_row = {}
     for run in todo.runs:
@@ -65,7 +64,7 @@ def test_every_run_evaluates_the_sets_of_its_numbers_by_their_protocols(paper):
         assert all(options.get("root", "sets") == "sets" for options in evals.values())
 
 
-def test_retrieval_under_every_shuffle_is_evaluated_for_the_figure_of_aro():
+def test_aros_figure_has_retrieval_under_every_shuffle():
     evals = config_of(next(run for run in full_size(["aro"]).runs if run.name == "b32")).evals
     assert (
         sum(bool({*options} & {"text_shuffle", "image_shuffle"}) for options in evals.values())
@@ -87,51 +86,7 @@ def test_a_run_of_several_papers_is_made_once_for_all_of_them():
     assert all([*config_of(run).evals] == ["coco_order"] for run in few.runs)
 
 
-def files_of(page):
-    """Paths of Python files that a page names."""
-    return [name for name in re.findall(r"`([\w/.]+\.py)\b", page) if name != "studies/papers.py"]
-
-
-def test_the_page_of_systems_names_files_that_exist_and_rows_that_are_there():
-    page = (ROOT / "docs" / "systems.md").read_text()
-    files = files_of(page)
-    assert len(files) > 60
-    for name in files:
-        assert (ROOT / name).is_file() or (ROOT / "tests" / "parity" / name).is_file(), name
-    miniatures = {line.split("|")[5].strip(" `.") for line in page.splitlines() if "| `" in line}
-    known = {row.run for row in paper_rows.ROWS} | {
-        run.name for part in study_plan.PARTS for run in study_plan.runs(part)
-    }
-    assert {name for name in miniatures if name.isidentifier()} <= known
-
-
-def test_the_page_of_experiments_counts_them_and_names_rows_commands_and_sections_that_are_there():
-    page = (ROOT / "docs" / "experiments.md").read_text()
-    sections = page.split("\n## ")
-    table = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    rows = [cells for cells in table if cells[0] != "| experiment"]
-    assert {len(cells) for cells in rows} == {5}
-    kinds = [re.match(r"yes|partly(?=: )|no(?=: )", cells[3])[0] for cells in rows]
-    number, *counts = map(int, re.findall(r"\d+", sections[0].split("None has")[0]))
-    assert number == len(rows)
-    assert counts == [kinds.count(kind) for kind in ("yes", "partly", "no")]
-    for section in sections[1:]:
-        (paper,) = re.findall(r"studies/papers\.py (\w+)", section) or ["aro"]
-        named = {
-            name for names in re.findall(r"--rows ([\w.,]+)", section) for name in names.split(",")
-        }
-        assert named <= {row.run for row in papers.rows_of([paper])}, section[:20]
-    assert {*re.findall(r"vlc-jax (\w+)", page)} <= {*entry.COMMANDS}
-    assert all((ROOT / name).is_file() for name in files_of(page))
-    for name, anchor in re.findall(r"\]\((\w+\.md)#([\w-]+)\)", page):
-        titles = re.findall(r"^#+ (.*)", (ROOT / "docs" / name).read_text(), re.MULTILINE)
-        assert anchor in [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
-    # every row of a paper is in its experiments
-    missing = {row.run for row in paper_rows.ROWS if row.model} - {*re.findall(r"[\w.]+", page)}
-    assert missing == set()
-
-
-def test_a_row_on_the_scenes_is_the_recipe_of_its_row_at_full_size():
+def test_a_row_in_miniature_is_the_recipe_at_full_size():
     large = {run.name: config_of(run) for run in full_size(["acl2025"]).runs}
     rows = papers.rows_of(["acl2025"])
     small = papers.miniature(rows, "clip")[2:]
@@ -171,7 +126,7 @@ def test_rows_for_which_nothing_is_given_say_what_they_need():
 
     every = made(full_size())
     for name in EXAMPLES:
-        needed = {row.run for row in paper_rows.ROWS if row.given == name}
+        needed = {row.run for row in papers.ROWS if row.given == name}
         todo = full_size(given={key: words for key, words in EXAMPLES.items() if key != name})
         after = {run for run, why in todo.missing.items() if why.startswith("starts from")}
         assert every - made(todo) == needed | after
@@ -181,7 +136,7 @@ def test_rows_for_which_nothing_is_given_say_what_they_need():
     assert [run.name for run in stages.runs] == ["llava_lora_stage1", "llava_cls_stage1"]
 
 
-def test_a_llava_is_trained_in_two_stages_of_which_the_second_is_evaluated(tmp_path):
+def test_the_second_of_two_stages_of_a_llava_is_evaluated(tmp_path):
     runs = papers.of_seeds(full_size().runs, 2)
     commands = {run.name: study.command(run, tmp_path, ()) for run in runs}
     for name, first in (("llava_cls", "llava_cls_stage1"), ("llava_rp", "llava_lora_stage1")):
@@ -226,12 +181,12 @@ def cells(text, title):
     return {first: rest for first, *rest in rows}
 
 
-def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp_path):
+def test_a_page_has_ours_of_as_many_cases_beside_the_papers(tmp_path):
     rows = papers.rows_of(["acl2025"])
     (value,) = [
         value
         for value in paper_tables.values_of("acl2025")
-        if value.table == "table 1" and value.model == paper_rows.L14
+        if value.table == "table 1" and value.model == L14
         if (value.benchmark, value.full_metric) == ("whatsup_a_two_way", "accuracy/left_right")
     ]
     assert value.count == 206
@@ -242,18 +197,18 @@ def test_a_page_has_the_papers_numbers_and_ours_of_as_many_cases_beside_them(tmp
     table = cells(text, "table 1")
     assert table[""][0] == "whatsup_a_two_way accuracy/left_right"
     assert table["chance"][0] == "50.0"
-    assert table[paper_rows.L14][:2] == ["49.0 **49.5** ±2.0", "1.9"]
+    assert table[L14][:2] == ["49.0 **49.5** ±2.0", "1.9"]
     assert table["LLaVA-1.5-7B"][0] == "96.6"
     trained = cells(text, "table on training data")
     assert trained["SigLIP ViT-L/16-384"][0] == "50.0"  # ours has other cases
     every = cells(text, "All results")
-    assert every[paper_rows.L14] == every["SigLIP ViT-L/16-384"] == ["51.0 ±2.0"]
+    assert every[L14] == every["SigLIP ViT-L/16-384"] == ["51.0 ±2.0"]
     for name in ALL:
         page = paper_tables.page(name, papers.rows_of([name]), {}, tmp_path, 1)
         assert page.count("\n## ") == 1 + len({v.table for v in paper_tables.values_of(name)})
 
 
-def test_the_mean_over_vtab_is_of_all_its_tasks_and_probes_stand_beside_the_papers(tmp_path):
+def test_the_mean_over_vtab_is_of_all_its_tasks(tmp_path):
     def table_10():
         page = paper_tables.page(
             "hard_positives", papers.rows_of(["hard_positives"]), {}, tmp_path, 1
@@ -287,7 +242,7 @@ def test_the_page_of_a_miniature_begins_with_its_bases(tmp_path):
     write_result(tmp_path, "pacl-of-clip", "scenes_whatsup", pair_accuracy=0.5, group_score=0.1)
     (tmp_path / "clip-0/evals/scenes_whatsup/9a.json").write_text("[]")  # no step
     every = cells(paper_tables.page("acl2025", rows, runs, tmp_path, 1), "All results")
-    assert [*every] == ["", "---", "chance", "clip", f"{paper_rows.L14} + PACL"]
+    assert [*every] == ["", "---", "chance", "clip", f"{L14} + PACL"]
     assert every[""] == ["scenes_whatsup pair_accuracy", "scenes_whatsup group_score"]
     assert every["clip"] == ["30.0 ±2.0", "–"]
 
@@ -412,7 +367,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_writes_its_pages(tmp_path):
     assert run("negclip,pacl").returncode == 0
     assert (tmp_path / "clip-0/events.jsonl").read_text() == before
     every = cells((tmp_path / "acl2025.md").read_text(), "All results")
-    assert [*every][3:] == ["clip", f"{paper_rows.L14} + PACL"]
+    assert [*every][3:] == ["clip", f"{L14} + PACL"]
     other = run("negclip", "--config.seed=3")
     assert other.returncode == 2
     assert "has other settings: flags" in other.stderr

@@ -1,4 +1,4 @@
-"""The study: its plan, its page, and a shrunken part of it from the command line."""
+"""The study: its plan, its values, its pages, and a shrunken part of it from the command line."""
 
 import contextlib
 import io
@@ -12,23 +12,46 @@ import pytest
 import scipy.stats
 
 from studies import (
+    method_tables,
     study,
     study_columns,
     study_figures,
     study_page,
     study_plan,
     study_prose,
-    study_readme,
     study_results,
 )
+from studies.study_results import Estimate, Kept
 from tests.support import forks, helpers
 from vlc_jax.configs.common import scenes
-from vlc_jax.configs.eval import all as suite
-from vlc_jax.configs.scenes import llava
-from vlc_jax.input_pipeline.benchmarks import scene_geometry
+
+SWAP = ("scenes_attribute_swap", "accuracy")
+H100 = "NVIDIA H100 80GB HBM3"
 
 
-def test_every_run_comes_after_the_one_it_starts_from():
+def of_swap(value, half=0.02, device="", config=""):
+    """Values of a run: swapped attributes."""
+    return Kept({SWAP[0]: {SWAP[1]: Estimate(value, value - half, value + half)}}, config, device)
+
+
+def results_of(tmp_path, values, seeds=3):
+    """Results of a file of values: name -> what is kept, of one device or of several."""
+    several = {name: each if isinstance(each, list) else [each] for name, each in values.items()}
+    by_device = {name: {one.device: one for one in each} for name, each in several.items()}
+    study_results.write_values(tmp_path / "kept.parquet", by_device)
+    return study_results.Results(tmp_path / "none", seeds, tmp_path / "kept.parquet")
+
+
+def seeds_of(**values):
+    """Run -> the value of each seed -> values of its runs."""
+    return {
+        f"{run}-{seed}": of_swap(value)
+        for run, each in values.items()
+        for seed, value in enumerate(each)
+    }
+
+
+def test_every_run_comes_after_those_that_it_needs():
     plan = study_plan.plan("".join(study_plan.PARTS), 3)
     names = [run.name for run in plan]
     assert len(set(names)) == len(names)
@@ -39,16 +62,19 @@ def test_every_run_comes_after_the_one_it_starts_from():
             assert int(seed) == min(run.seed, study_columns.seeds_of(stem, 3) - 1)
 
 
-def test_every_run_of_a_finding_and_of_the_sweep_is_in_both_worlds_of_the_plan():
-    of_findings = {name for _, run, other, *_ in study_page.FINDINGS for name in (run, other)}
-    for part, suffix in (("b", ""), ("e", "_synonyms")):
-        planned = {run.name for run in study_plan.runs(part)}
-        assert {f"{name}{suffix}" for name in of_findings | {*study_columns.SWEEP}} <= planned
-    weights = [run.config for run in study_plan.runs("b") if "hn_weight" in run.config]
-    assert len(weights) == 2 * len(study_plan.NEGATIVE_WEIGHTS)
+def test_the_sweep_is_in_both_worlds_heads_on_both_towers():
+    for part, suffix in (("b", ""), ("e", "_synonyms"), ("b", "_relations")):
+        names = {run.name for run in study_plan.runs(part)}
+        assert {f"{name}{suffix}" for name in study_columns.SWEEP} <= names
+    heads = {run.name: run for run in study_plan.runs("d")}
+    trained = [name for name, run in heads.items() if run.base == "clip_mean" and run.evals]
+    assert len(trained) == 18
+    for name in trained:
+        other = heads[f"{name}_relations"]
+        assert (other.config, other.base) == (heads[name].config, "relations_mean")
 
 
-def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
+def test_a_folder_with_other_settings_is_refused(tmp_path):
     (run,) = (run for run in study_plan.plan("a", 1) if run.name == "negclip-0")
 
     def write_request(run, flags=()):
@@ -67,7 +93,7 @@ def test_a_run_that_was_asked_for_otherwise_is_refused(tmp_path):
         study.check([base, run], tmp_path, ())
 
 
-def test_a_run_that_cannot_be_started_fails_it_and_those_that_start_from_it(tmp_path, monkeypatch):
+def test_a_run_that_cannot_start_fails_with_those_that_need_it(tmp_path, monkeypatch):
     def train(run, *_):
         raise OSError(28, "No space left on device")
 
@@ -76,264 +102,163 @@ def test_a_run_that_cannot_be_started_fails_it_and_those_that_start_from_it(tmp_
     assert sorted(study.Study(todo, tmp_path, 2, ()).run()) == sorted(run.name for run in todo)
 
 
-def write(out, run, value, seed, benchmark="scenes_replace"):
-    folder = out / f"{run}-{seed}"
-    (folder / "evals" / benchmark).mkdir(parents=True, exist_ok=True)
-    (folder / "DONE").touch()
-    metrics = {
-        column.metric: {"value": value, "low": value - 0.02, "high": value + 0.02}
-        for column in study_columns.triplet_columns(benchmark, "size")
-    }
-    path = folder / "evals" / benchmark / "9.json"
-    path.write_text(json.dumps({"metrics": metrics}))
-    path.with_name("10.json").write_text(json.dumps({"metrics": metrics}))
-    path.write_text("an older step")
+@pytest.mark.parametrize("wrong", [("--parts", "ax"), ("--seeds", "0"), ("--steps", "3")])
+def test_wrong_parts_and_flags_are_refused(wrong, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["study.py", *wrong])
+    with pytest.raises(SystemExit) as end:
+        study.main()
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert wrong[0] in error or wrong[1] in error
 
 
-def test_table_has_means_and_intervals_over_seeds_of_the_runs_that_are_done(tmp_path):
+def write(out, run, seed, value, metric="accuracy", benchmark=SWAP[0]):
+    """The folder of a finished run with a result, and one of an older step."""
+    folder = out / f"{run}-{seed}" / "evals" / benchmark
+    folder.mkdir(parents=True, exist_ok=True)
+    (out / f"{run}-{seed}" / "DONE").touch()
+    metrics = {metric: {"value": value, "low": value - 0.02, "high": value + 0.02}}
+    (folder / "10.json").write_text(json.dumps({"metrics": metrics}))
+    (folder / "9.json").write_text("an older step")
+
+
+def test_a_table_has_means_and_intervals_over_seeds(tmp_path):
     values = (0.55, 0.6, 0.65)
     for seed, value in enumerate(values):
-        write(tmp_path, "hn", value, seed)
-    write(tmp_path, "hp_hn", 0.9, 0)
-    results = study_results.Results(tmp_path, 3)
-    results.save(tmp_path / "kept.json")
-    from_file = study_results.Results(tmp_path / "nowhere", 3, tmp_path / "kept.json")
-    assert from_file.value("hn", "scenes_replace", "brittleness/size").mean == pytest.approx(0.6)
-    assert from_file.has("hn")
-    assert not from_file.has("hp_hn")
-    text = study_page.table(
-        results, ["hn", "hp_hn"], study_columns.triplet_columns("scenes_replace", "size", "A")
-    )
+        write(tmp_path, "hn", seed, value, "brittleness/size", "scenes_replace")
+    write(tmp_path, "hp_hn", 0, 0.9, "brittleness/size", "scenes_replace")
+    study_results.Results(tmp_path, 3).save(tmp_path / "kept.parquet")
+    kept = study_results.Results(tmp_path / "nowhere", 3, tmp_path / "kept.parquet")
     low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
-    assert text.splitlines()[0] == "| model | Orig A | Aug A | Brit A |"
-    assert text.splitlines()[2] == "| chance | 50.0 | 33.3 | 33.3 |"
-    assert text.splitlines()[3] == f"| HN |{f' 60.0 ±{50 * (high - low):.1f} |' * 3}"
-    assert len(text.splitlines()) == 4
-
+    for results in (kept, study_results.Results(tmp_path, 3)):
+        assert study_page.table(results, ["hn", "hp_hn"], "Brit size A").splitlines() == [
+            "| model | Brit size A |",
+            "|---|---|",
+            "| chance | 33.3 |",
+            f"| HN | 60.0 ±{50 * (high - low):.1f} |",
+        ]
     of_one = study_results.Results(tmp_path, 1)
-    value = of_one.value("hn", "scenes_replace", "brittleness/size")
-    assert value == pytest.approx((0.55, 0.02))
+    assert of_one.value("hn", "scenes_replace", "brittleness/size") == pytest.approx((0.55, 0.02))
+    with pytest.raises(ValueError, match="hn-0 has no accuracy of scenes_objects: evaluate it"):
+        study_page.table(of_one, ["hn"], "object")
 
 
-def test_protocols_of_one_model_are_rows_and_what_is_not_asked_is_blank(tmp_path):
-    of_swap = {"accuracy": [0.6, 0.58, 0.62]}
-    kept = {
-        "clip_frozen-0": {"scenes_attribute_swap": of_swap},
-        "llava-0": {
-            f"scenes_{name}": of_swap for name in ("attribute_swap_score", "spatial_m3id_t0")
-        },
-    }
-    (tmp_path / "kept.json").write_text(json.dumps(kept))
-    results = study_results.Results(tmp_path, 1, tmp_path / "kept.json")
-    columns = [
-        study_columns.Column("attributes", "scenes_attribute_swap", "accuracy", 0.5),
-        study_columns.Column("places", "scenes_spatial", "accuracy", 0.5),
-    ]
-    table = study_page.protocols(results, "clip_frozen", "llava", columns).splitlines()
-    assert table[2:5] == [
+def test_protocols_are_rows_and_missing_results_are_blank(tmp_path):
+    metrics = of_swap(0.6).metrics[SWAP[0]]
+    names = ("scenes_attribute_swap_score", "scenes_spatial_keywords")
+    values = {"clip_frozen-0": of_swap(0.6), "llava-0": Kept(dict.fromkeys(names, metrics))}
+    titles = ("attribute swap", "left/right/above/below")
+    results = results_of(tmp_path, values, 1)
+    table = study_page.protocols(results, "clip_frozen", "llava", *titles).splitlines()
+    assert table[2:] == [
         "| chance | 50.0 | 50.0 |",
         "| cosine of the towers | 60.0 ±2.0 | – |",
         "| log probability of the caption | 60.0 ±2.0 | – |",
+        "| VQAScore | – | – |",
+        "| keywords in what it writes, greedy | – | 60.0 ±2.0 |",
     ]
-    assert table[7] == "| keywords, M3ID with t from 0 | – | 60.0 ±2.0 |"
-    with pytest.raises(ValueError, match="has no accuracy of scenes_spatial: evaluate it again"):
-        study_page.table(results, ["clip_frozen"], columns)
-
-
-def test_every_set_and_protocol_of_the_miniature_has_its_place_in_the_table():
-    evals = {*llava.get_config().evals}
-    sets = {column.benchmark for column in study_columns.ANSWERS}
-    assert evals <= {f"{name}_{end}" for name in sets for end in study_columns.PROTOCOLS}
-    assert all({f"{name}_score", f"{name}_vqascore"} <= evals for name in sets)
 
 
 def test_a_difference_is_that_of_the_same_seeds(tmp_path):
-    for seed, value in enumerate((0.5, 0.6, 0.8)):
-        write(tmp_path, "hn", value, seed)
-        write(tmp_path, "hp_hn", value + 0.1 - 0.01 * seed, seed)
-    results = study_results.Results(tmp_path, 3)
-    value = results.difference("hp_hn", "hn", "scenes_replace", "brittleness/size")
+    values = seeds_of(hn=(0.5, 0.6, 0.8), hp_hn=(0.6, 0.69, 0.88))
+    value = results_of(tmp_path, values).difference("hp_hn", "hn", *SWAP)
     low, high = scipy.stats.t.interval(0.95, 2, 0.09, scipy.stats.sem((0.1, 0.09, 0.08)))
     assert value == pytest.approx((0.09, (high - low) / 2), abs=1e-5)
 
 
-def test_runs_whose_values_are_kept_are_trained_only_for_those_that_start_from_them(tmp_path):
-    kept = tmp_path / "results.json"
-    todo = study_plan.plan("c", 1)
-    assert study_plan.remaining(todo, kept) == todo
-    kept.write_text(json.dumps({run.name: {} for run in todo if run.name != "hn_hues-0"}))
-    assert [run.name for run in study_plan.remaining(todo, kept)] == ["clip_hues-0", "hn_hues-0"]
-    kept.write_text(json.dumps({run.name: {} for run in todo}))
-    assert study_plan.remaining(todo, kept) == []
-    heads = study_plan.plan("d", 1)
-    kept.write_text(json.dumps({run.name: {} for run in heads if run.tool == "train"}))
-    assert study_plan.remaining(heads, kept) == []
-
-
-def test_embeddings_are_asked_of_a_run_that_is_done_with_benchmarks_that_the_page_shows(tmp_path):
+def test_further_benchmarks_are_those_of_a_run_that_is_done(tmp_path):
     run = next(run for run in study_plan.plan("g", 2) if run.name == "clip_geometry-1")
     words = study.command(run, tmp_path, ())
     assert words[words.index("--workdir") + 1] == str(tmp_path / "clip_geometry-1")
     path, _, argument = words[words.index("--config") + 1].partition(":")
     assert path == "configs/eval/all.py"
     assert argument.startswith(f"run={tmp_path}/clip-1,")
-    evals = suite.get_config("sets=scenes_geometry+scenes_shuffled").evals
-    shown = (*study_columns.PROBES, *study_columns.SUPERPOSITION, *study_columns.SHUFFLED)
-    assert {column.benchmark for column in shown} <= {*evals}
     assert study_plan.remaining([run], tmp_path / "none") == [run]
 
 
-def test_wrong_parts_and_flags_are_refused():
-    for wrong in (("--parts", "ax"), ("--seeds", "0"), ("--steps", "3")):
-        done = helpers.python("studies/study.py", *wrong)
-        assert done.returncode == 2
-        assert wrong[0] in done.stderr or wrong[1] in done.stderr
-
-
-def test_the_notes_on_heads_have_those_that_are_done(tmp_path, monkeypatch, capsys):
-    for run in ("clip_mean", "dcsm", "relations_mean", "pacl_relations"):
-        for column in study_columns.HEADS:
-            metrics = {column.metric: {"value": 0.75, "low": 0.7, "high": 0.8}}
-            folder = tmp_path / f"{run}-0" / "evals" / column.benchmark
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / "9.json"
-            before = json.loads(path.read_text())["metrics"] if path.exists() else {}
-            path.write_text(json.dumps({"metrics": before | metrics}))
-        (tmp_path / f"{run}-0" / "DONE").touch()
-    study_results.Results(tmp_path, 1).save(tmp_path / study_results.VALUES)
-    monkeypatch.setattr(sys, "argv", ["", f"--out={tmp_path}", "--parts=d", "--seeds=1", "--all"])
-    assert study.main() == 0
-    section = capsys.readouterr().out.partition("## Heads on frozen towers")[2]
-    shown = [line.split("|")[1].strip() for line in section.splitlines() if "75.0" in line]
-    cosine = "cosine of the towers"  # of either base, in both pairs of tables
-    assert shown == [cosine, "DCSM", cosine, "PACL", cosine, cosine, "PACL"]
+def test_the_notes_have_every_value_seed_and_gain(tmp_path):
+    values = seeds_of(clip_ft=(0.6, 0.6, 0.6), hn=(0.7, 0.71, 0.72), clip=(0.5, 0.5, 0.5))
+    geometry = {"cone": Estimate(0.25, 0.2, 0.3, 0.1), "sum_cosine": Estimate(2.0, 1.0, 3.0)}
+    of_clip = {**values["clip-0"].metrics, "scenes_superposition": geometry}
+    values |= {f"clip-{seed}": Kept(of_clip) for seed in range(3)}
+    notes = "\n".join(study_page.notes(results_of(tmp_path, values), "bd"))
+    b = notes.partition("## Part d")[0]
+    assert "| HN | 71.0 ±2.5 [70.0, 71.0, 72.0] |" in b
+    assert "| HN − CLIP-FT | +11.0 ±2.5 |" in b
+    assert "| cone | 0.250 ±0.000 [0.250, 0.250, 0.250]; chance 0.100 |" in b  # turned
+    assert "| sum_cosine | 2.000 ±0.000 [2.000, 2.000, 2.000] |" in b
 
 
 def test_sections_of_other_parts_stay_as_they_are(tmp_path):
     written = study_page.write(tmp_path, tmp_path, 1, "abcd").read_text()
     old = written.replace("## Is CLIP", "## Old").replace("## Which heads", "## Old")
     assert old.count("## Old") == 2
-    (tmp_path / "results.md").write_text(old)
+    (tmp_path / study_page.ANSWERS).write_text(old)
     page = study_page.write(tmp_path, tmp_path, 1, "d").read_text()
     assert page == written.replace("## Is CLIP", "## Old")
 
 
-def _rows(page):
-    """Label -> cells with an interval, of all tables of a page."""
-    rows = {}
-    for line in page.splitlines():
-        if line.startswith("|") and "±" in line:
-            label, *cells = line.strip("| ").split(" | ")
-            label = re.sub(r", (CPU|[A-Z]+\d+)$", "", label)  # the device, if a table has several
-            rows.setdefault(label, []).extend(cells)
-    return rows
-
-
 @pytest.fixture(scope="module")
-def pages():
-    """Answers and notes as the values of the repository make them, and what they do not support."""
+def answers():
+    """The page as the values of the repository make it, and what they do not support."""
     docs = helpers.ROOT / "docs"
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as notes,
-        contextlib.redirect_stderr(io.StringIO()) as errors,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(sys, "argv", ["study.py", "--out", "no runs", "--all"])
-        assert study.main() == 0
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
         results = study_results.Results(docs, 3, docs / study_results.VALUES)
-        answers = study_page.render(results, study_page.ANSWERS, study_plan.PARTS)
-    return answers, notes.getvalue(), errors.getvalue()
+        return study_page.answers(results, study_plan.PARTS), errors.getvalue()
 
 
-def test_every_value_of_an_answer_is_in_the_laboratory_notes_under_the_same_name(pages):
-    answers, notes = map(_rows, pages[:2])
-    assert len(answers) > 20
-    assert all({*cells} <= {*notes[label]} for label, cells in answers.items())
-
-
-def test_every_answer_is_short(pages):
-    prose = "\n".join(line for line in pages[0].splitlines() if not line.startswith("|"))
+def test_every_answer_is_short(answers):
+    prose = "\n".join(line for line in answers[0].splitlines() if not line.startswith("|"))
     assert len(prose.split()) <= 1400
     for question in prose.split("\n## ")[1:]:
         assert question.splitlines()[0].endswith("?")
         assert len(question.split()) <= 110
 
 
-def test_pages_and_readme_are_what_the_values_of_the_repository_say(pages):
+def test_pages_are_what_the_values_of_the_repository_say(answers):
     docs = helpers.ROOT / "docs"
-    readme, methods = ((docs / path).read_text() for path in ("../README.md", "methods.md"))
-    answers, notes, errors = pages
-    assert (docs / study_page.ANSWERS).read_text() == answers
-    assert all((docs / link).exists() for link in re.findall(r"\]\(([^)#:]+)", notes))
-    prose = study_prose.Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
-    for page in (readme, methods):
-        assert study_readme.rewritten(page, prose) == page
+    page, errors = answers
+    assert (docs / study_page.ANSWERS).read_text() == page
     assert errors == ""
-    halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", answers + notes)
+    halves = re.findall(r"±(\d+\.\d)(?!\d)(,? \(?not resolved)?", page)
     assert all((float(half) >= 20) == bool(mark) for half, mark in halves)
-    assert {*study_readme.ROWS} <= {line.split("|")[1].strip() for line in readme.splitlines()
-                                    if line.count("|") == 8}  # fmt: skip
-    assert {f"[{name}]" for name in study_readme.ROWS | study_readme.NEWER} <= {
-        line.split("|")[1].strip().partition("(")[0] for line in methods.splitlines()
-        if line.count("|") == 10}  # fmt: skip
 
 
-def of_swap(value):
-    return {"scenes_attribute_swap": {"accuracy": [value, value - 0.02, value + 0.02]}}
-
-
-def prose_of(tmp_path, values):
-    path = tmp_path / "results.json"
-    study_results.write_values(path, values)
-    return study_prose.Prose(study_results.Results(tmp_path, 3, path))
-
-
-def test_numbers_in_a_text_and_its_claims_are_those_of_the_values(tmp_path):
-    values = {f"hn-{seed}": of_swap(0.81 + 0.01 * seed) for seed in range(3)}
-    values |= {f"clip-{seed}": of_swap(0.61 + 0.02 * seed) for seed in range(3)}
-    prose = prose_of(tmp_path, values)
-    assert prose.n("hn", "attributes") == "82"
-    assert prose.each("hn", "attributes") == "81, 82 and 83"
-    assert prose.d("hn", "clip", "attributes").startswith("+19.0 ±")
-    assert prose.n("dcsm", "attributes") == prose.each("dcsm", "attributes") == study_prose.MISSING
-    line = study_readme.rewritten("| HN | a | b | c | 1 (2) | | 3 |", prose)
-    assert line == "| HN | a | b | c | | | |"  # clip_ft is missing
-    line = study_readme.rewritten("| CLIP | a | b | c | 1 | 2 | 3 |", prose)
-    assert line == "| CLIP | a | b | c | 63 | | |"
-    prose.holds(prose.x("hn", "attributes").low > 75, "right")
-    prose.holds(prose.x("dcsm", "attributes").low > 75, "unknown")
-    prose.holds(prose.x("hn", "attributes").low > 85, "wrong")
+def test_numbers_and_claims_are_those_of_the_values(tmp_path):
+    values = seeds_of(hn=(0.81, 0.82, 0.83), clip=(0.61, 0.63, 0.65))
+    prose = study_prose.Prose(results_of(tmp_path, values))
+    attributes = "attribute swap"
+    assert prose.n("hn", attributes) == "82"
+    assert prose.each("hn", attributes) == "81, 82 and 83"
+    assert prose.d("hn", "clip", attributes).startswith("+19.0 ±")
+    assert prose.n("dcsm", attributes) == prose.each("dcsm", attributes) == study_prose.MISSING
+    table = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    assert "| HN (Kamath 2024) | own negatives | `hn` |  |  |  |" in table  # clip_ft is missing
+    assert "| CLIP (Radford 2021) | softmax | `scenes/clip` | 63 |  |  |" in table
+    prose.holds(prose.x("hn", attributes).low > 75, "right")
+    prose.holds(prose.x("dcsm", attributes).low > 75, "unknown")
+    prose.holds(prose.x("hn", attributes).low > 85, "wrong")
     assert prose.broken == ["wrong"]
 
 
-def test_sentences_without_values_are_left_out_and_the_others_stay():
+def test_paragraphs_without_values_say_that_they_were_not_run():
     gone = study_prose.MISSING
-    page = (
-        f"Yes. It is {gone} now (3.5 of 4). Still.\n[Notes](a.md#b)\n\nOnly {gone}.\n[Notes](c)\n\n"
-        f"- **One**: {gone}.\n- **Two** is 2. Three is {gone}. Four\n  is 4.\n{study_prose.CLAIM}\n"
-        f"- Five {gone}.\n"
-    )
-    assert study_prose.without_marks(page).rstrip() == (
-        "Yes. Still. [Notes](a.md#b)\n\nNot run yet. [Notes](c)\n\n- **Two** is 2. Four\n  is 4."
-    )
+    page = f"Yes.\n\nIt is {gone}.\nStill.\n\nOnly {gone}.\n\nTwo is 2.\n{study_prose.CLAIM}\n"
+    assert study_prose.without_marks(page) == "Yes.\n\nNot run yet.\n\nTwo is 2.\n"
 
 
-def test_values_of_a_second_device_stand_beside_and_a_table_takes_one_device(tmp_path):
-    def of(device, value):
-        return of_swap(value) | {study_results.RECORD: {"config": "x", "device": device}}
-
-    values = dict[str, dict]()
+def test_a_table_takes_one_device_where_it_can(tmp_path):
+    values = dict[str, list]()
     for seed in range(3):
-        for run, cpu in (("clip", 0.6), ("clip_ft", 0.7)):
-            study_results.add(values, f"{run}-{seed}", of("cpu", cpu))
-        for run, value in (("clip", 0.65), ("clip_ft", 0.8), ("hn", 0.9 + 0.01 * seed)):
-            study_results.add(values, f"{run}-{seed}", of("NVIDIA H100 80GB HBM3", value))
-        study_results.add(values, f"siglip-{seed}", of("cpu", 0.4 + 0.1 * seed))
-    results = prose_of(tmp_path, values).results
-    columns = [study_columns.Column("attributes", "scenes_attribute_swap", "accuracy", 0.5)]
+        runs = {"clip": [("CPU", 0.6), ("H100", 0.65)], "clip_ft": [("CPU", 0.7), ("H100", 0.8)]}
+        runs |= {"hn": [("H100", 0.9 + 0.01 * seed)], "siglip": [("CPU", 0.4 + 0.1 * seed)]}
+        for run, each in runs.items():
+            made = [of_swap(value, device=device) for device, value in each]
+            values[f"{run}-{seed}"] = made
+    results = results_of(tmp_path, values)
 
     def rows(*runs):
-        return study_page.table(results, runs, columns).splitlines()[3:]
+        return study_page.table(results, runs, "attribute swap").splitlines()[3:]
 
     assert rows("clip", "clip_ft") == ["| CLIP | 60.0 ±0.0 |", "| CLIP-FT | 70.0 ±0.0 |"]
     results.prefer = "H100"
@@ -342,37 +267,30 @@ def test_values_of_a_second_device_stand_beside_and_a_table_takes_one_device(tmp
         "| CLIP, H100 | 65.0 ±0.0 |",
         "| SigLIP, CPU | 50.0 ±24.8 (not resolved) |",
     ]
-    of_one = results.difference("hn", "clip_ft", "scenes_attribute_swap", "accuracy")
-    of_two = results.difference("hn", "siglip", "scenes_attribute_swap", "accuracy")
+    of_one = results.difference("hn", "clip_ft", *SWAP)
+    of_two = results.difference("hn", "siglip", *SWAP)
     welch = scipy.stats.ttest_ind([0.9, 0.91, 0.92], [0.4, 0.5, 0.6], equal_var=False)
     low, high = welch.confidence_interval()
     assert of_one.mean == pytest.approx(0.11)
     assert of_two == pytest.approx((0.41, (high - low) / 2))
 
 
-def test_a_wide_interval_is_not_resolved_and_fewer_seeds_are_named(tmp_path):
-    values = {"smollm-0": of_swap(0.9)}
-    values |= {f"hn-{seed}": of_swap(0.5 + 0.2 * seed) for seed in range(3)}
-    values |= {f"{run}-{seed}": of_swap(0.7) for run in ("clip", "clip_ft") for seed in range(3)}
-    prose = prose_of(tmp_path, values)
-    results = prose.results
-    columns = [study_columns.Column("attributes", "scenes_attribute_swap", "accuracy", 0.5)]
-    smollm, hn = study_page.table(results, ["smollm", "hn"], columns).splitlines()[3:]
+def test_a_wide_interval_is_not_resolved_and_few_seeds_are_named(tmp_path):
+    values = seeds_of(smollm=(0.9,), hn=(0.5, 0.7, 0.9), clip=[0.7] * 3, clip_ft=[0.7] * 3)
+    results = results_of(tmp_path, values)
+    prose = study_prose.Prose(results)
+    smollm, hn = study_page.table(results, ["smollm", "hn"], "attribute swap").splitlines()[3:]
     assert smollm == "| smollm, 1 seed | 90.0 ±2.0 |"
     assert hn == "| HN | 70.0 ±49.7 (not resolved) |"
-    mark, of_hn = " (not resolved)", ("hn", "attributes")
+    mark, of_hn = " (not resolved)", ("hn", "attribute swap")
     assert prose.n(*of_hn) == "70" + mark
-    assert prose.pm(*of_hn) == "70.0 ±49.7" + mark
-    assert prose.d("hn", "clip_ft", "attributes") == "+0.0 ±49.7" + mark
-    assert prose.points(prose.x(*of_hn), prose.x("clip", "attributes")) == "+0.0" + mark
-    assert prose.score("hn", columns[0].benchmark, "accuracy") == "0.70" + mark
-    table = study_page.measures(results, ["hn"], [("swaps", *columns[0][1:3])])
-    assert "0.700 ±0.497" + mark in table
-    assert study_page.gains(results, [("hn", "clip_ft")], columns).count(mark) == 1
-    row = study_readme.rewritten("| HN | a | b | c | 1 (2) | | |", prose)
-    assert row == "| HN | a | b | c | 70 (not resolved) (70) | | |"
+    assert prose.d("hn", "clip_ft", "attribute swap") == "+0.0 ±49.7" + mark
+    assert prose.score("hn", *SWAP) == "0.70" + mark
+    row = method_tables.rewritten("<!-- table: readme --><!-- end -->", prose)
+    assert "| `hn` | 70 (not resolved) (70) |  |  |" in row
     assert study_prose.unnested(f"70 (70{mark})") == "70 (70, not resolved)"
-    (axes,) = study_figures._bars(results, ["clip", "hn"], columns, None).axes
+    columns = [study_columns.COLUMNS["attribute swap"]]
+    (axes,) = study_figures._bars(results, ["clip", "hn"], columns).axes
     assert axes.get_ylabel().endswith("pale: not resolved")
     assert [bar.get_alpha() for bar in axes.patches] == [1, study_figures.PALE]
 
@@ -385,91 +303,71 @@ def test_an_interval_that_is_printed_as_20_is_not_resolved(half, marked):
 
 def finished(out, run, value):
     """The folder of a finished run of a study."""
-    folder = out / run.name / "evals" / "scenes_attribute_swap"
-    folder.mkdir(parents=True, exist_ok=True)
-    metric = dict(zip(("value", "low", "high"), [value, value - 0.02, value + 0.02], strict=True))
-    (folder / "2.json").write_text(json.dumps({"metrics": {"accuracy": metric}}))
-    (out / run.name / study_results.REQUEST).write_text(json.dumps(study.request(run, out, ())))
+    write(out, run.name.rpartition("-")[0], run.seed, value)
+    folder = out / run.name
+    (folder / study_results.REQUEST).write_text(json.dumps(study.request(run, out, ())))
     times = ("2026-11-27T13:44:24+00:00", "2026-11-27T13:45:46+00:00")
-    (out / run.name / "events.jsonl").write_text("".join(f'{{"time": "{t}"}}\n' for t in times))
-    (out / run.name / "env.json").write_text(json.dumps({"hardware": {"devices": ["one chip"]}}))
-    (out / run.name / "DONE").touch()
+    (folder / "events.jsonl").write_text("".join(f'{{"time": "{t}"}}\n' for t in times))
+    (folder / "env.json").write_text(json.dumps({"hardware": {"devices": [H100]}}))
     return True
 
 
-def test_values_of_a_run_are_kept_when_it_ends_whatever_becomes_of_the_others(
-    tmp_path, monkeypatch
-):
+def test_values_are_kept_when_a_run_ends(tmp_path, monkeypatch):
     def train(run, out, *_):
         return run.name != "hn_hues-0" and finished(out, run, 0.75)
 
     monkeypatch.setattr(study, "train", train)
     plan, kept = study_plan.plan("c", 1), []
     for jobs in (1, 2):
-        values = tmp_path / f"{jobs}.json"
+        values = tmp_path / f"{jobs}.parquet"
         failed = study.Study(plan, tmp_path / str(jobs), jobs, (), values).run()
         assert failed == ["hn_hues-0"]
         kept.append(values.read_bytes())
     assert kept[0] == kept[1]  # however many at a time
     read = study_results.read_values(values)
     assert {*read} == {"clip_hues-0", "clip_ft_hues-0", "hp_hn_hues-0"}
-    record = {"config": "scenes/clip:world=scenes-hues", "device": "one chip", "seconds": 82}
-    assert read["clip_hues-0"] == of_swap(0.75) | {study_results.RECORD: record}
+    of_run = of_swap(0.75, 0.02, "H100", "scenes/clip:world=scenes-hues")
+    of_run.metrics[study_results.RECORD] = {"seconds": Estimate(82)}
+    assert read["clip_hues-0"] == {"H100": of_run}
     assert [run.name for run in study_plan.remaining(plan, values)] == ["clip_hues-0", "hn_hues-0"]
 
 
-def test_a_run_is_made_again_if_its_config_or_the_machine_of_its_base_is_another(tmp_path):
+def test_a_run_is_made_again_if_its_config_or_base_changed(tmp_path):
     plan = study_plan.plan("c", 1)
-    made = {run.name: {"config": run.config, "device": "cpu"} for run in plan}
     names = [run.name for run in plan]
+    made = {run.name: of_swap(0.5, device="CPU", config=run.config) for run in plan}
 
-    def left(**changes):
-        records = made | {name: made[name] | change for name, change in changes.items()}
-        values = {name: {study_results.RECORD: record} for name, record in records.items()}
-        study_results.write_values(tmp_path / "kept.json", values)
-        return [run.name for run in study_plan.remaining(plan, tmp_path / "kept.json")]
+    def left(*without, todo=plan, **changes):
+        values = made | {name: made[name]._replace(**change) for name, change in changes.items()}
+        results_of(tmp_path, {name: values[name] for name in values if name not in without})
+        return [run.name for run in study_plan.remaining(todo, tmp_path / "kept.parquet")]
 
     assert left() == []
+    assert left(*names) == names
+    assert left("hn_hues-0") == ["clip_hues-0", "hn_hues-0"]
     assert left(**{"hn_hues-0": {"config": "hn"}}) == ["clip_hues-0", "hn_hues-0"]
+    bare = {name: {"config": "", "device": ""} for name in names}
+    assert left(**bare) == []  # values without records
     assert left(**{"clip_hues-0": {"config": "scenes/clip:steps=9"}}) == names
-    assert left(**{"clip_hues-0": {"device": "gpu"}}) == names
+    assert left(**{"clip_hues-0": {"device": "H100"}}) == names
 
 
 def test_files_of_values_are_merged_and_the_last_one_wins(tmp_path):
-    files = [tmp_path / f"{n}.json" for n in range(3)]
-    for file, names in zip(files, (("a", "b"), ("b", "c"), ("c",)), strict=True):
-        study_results.write_values(file, {name: {"of": file.name} for name in names})
+    files = [tmp_path / f"{n}.parquet" for n in range(3)]
+    for n, runs in enumerate((("a-0", "b-0"), ("b-0", "c-0"), ("c-0",))):
+        values = {run: {"CPU": of_swap(n / 10, device="CPU")} for run in runs}
+        study_results.write_values(files[n], values)
+    study_results.write_values(files[1], study_results.read_values(files[1]))
     study.merge(files[0], files[1:])
     merged = study_results.read_values(files[0])
-    assert {name: of["of"] for name, of in merged.items()} == {
-        "a": "0.json", "b": "1.json", "c": "2.json"
-    }  # fmt: skip
-    with pytest.raises(ValueError, match=r"no file .*absent\.json"):
-        study.merge(files[0], [tmp_path / "absent.json"])
-
-
-def test_conditions_of_an_ideal_clip_have_a_row_each_with_noise_floors(tmp_path):
-    metrics = {f"satisfied/{name}": [0.8, 0.7, 0.9, 0.5] for name in study_columns.CONDITIONS}
-    metrics |= {"difference/2.1": [0.03, 0, 0, 0.01], "noise_ratio/2.1": [1.5, 0, 0, None]}
-    assert {*study_columns.CONDITIONS} == {*scene_geometry.CONDITIONS}
-    values = {f"clip_geometry-{seed}": {"scenes_conditions": metrics} for seed in range(3)}
-    lines = study_page.conditions(prose_of(tmp_path, values).results, ["clip_geometry"])
-    rows = {line.split("|")[1].split(":")[0].strip(): line for line in lines.splitlines()[2:]}
-    assert len(rows) == len(study_columns.CONDITIONS)
-    assert rows["2.1"].endswith("| 50.0 | 80.0 ±0.0 (0.030; floor 0.020) |")
-    assert rows["4.2 all"].endswith("| 50.0 | 80.0 ±0.0 |")
-
-
-def test_every_head_has_its_rows_in_the_page():
-    names = {run.name for run in study_plan.runs("d") if run.tool == "train"}
-    heads = (*study_columns.HEAD_RUNS, *study_columns.CAPTION_RUNS)
-    shown = {f"{name}{suffix}" for name in heads for suffix in ("", "_relations")}
-    assert names == shown | {"clip_mean", "hard_images_mean", "relations_mean"}
-    assert all(study_columns.label(name) != name for name in names - {"hard_images_mean"})
+    values = {run: by["CPU"].metrics[SWAP[0]][SWAP[1]].value for run, by in merged.items()}
+    assert values == {"a-0": 0.0, "b-0": 0.1, "c-0": 0.2}
+    with pytest.raises(ValueError, match=r"no file .*absent\.parquet"):
+        study.merge(files[0], [tmp_path / "absent.parquet"])
 
 
 @pytest.mark.slow
-def test_heads_of_a_study_train_on_what_other_runs_store(tmp_path, monkeypatch):
+def test_heads_train_on_what_other_runs_store(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", forks.stand_in(helpers.environment()))
     small = (
         *("--config.steps=2", "--config.batch_size=16", "--config.optimizer.warmup_steps=1"),
@@ -511,7 +409,7 @@ def test_a_study_goes_on_where_it_stopped_and_writes_its_page(tmp_path):
     shutil.rmtree(tmp_path / "clip_hues-0")
     done = run()
     assert done.returncode == 0, done.stderr
-    page = study_page.render(study_results.Results(tmp_path, 1), study_page.NOTES, "c")
+    page = "\n".join(study_page.notes(study_results.Results(tmp_path, 1), "c"))
     assert all(f"| {name} |" in page for name in ("CLIP", "CLIP-FT", "HN", "HP+HN"))
     assert (tmp_path / "hn_hues-0" / "DONE").exists()
     before = (tmp_path / "hn_hues-0" / "events.jsonl").read_text()

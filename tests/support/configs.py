@@ -15,7 +15,7 @@ from vlc_jax.tools import embed_text
 CONFIGS = sorted(
     path
     for path in (helpers.ROOT / "configs").rglob("*.py")
-    if path.name != "__init__.py" and path.parent.name != "common"
+    if path.name != "__init__.py" and "common" not in path.parts
 )
 
 
@@ -36,25 +36,9 @@ CASES += [
 # Arguments of configs beside a tokenizer file, which published vocabularies need.
 PUBLISHED = re.compile("configs/(llava|eval|pretrain)/|configs/(clip_coco|siglip_ft)|.*:data=")
 ARGUMENTS = {
-    **dict.fromkeys(  # frozen towers
-        [
-            "configs/dcsm.py:data=coco",
-            "configs/pacl.py:data=coco",
-            "configs/pacl.py:data=llava",
-            "configs/pooled.py:data=coco",
-            "configs/tflocal.py:data=coco",
-            "configs/sparc.py:data=coco",
-            "configs/sparc.py:data=llava",
-            "configs/labclip.py:data=coco",
-            "configs/leftright.py:data=coco",
-            "configs/conclip.py:data=coco",
-            "configs/clic.py:data=coco",
-            "configs/siglip_ft.py",
-            "configs/xvlm_ft.py:data=llava",
-            "configs/llava/clip_ft.py",
-        ],
-        ",weights=ViT.pt",
-    ),
+    # frozen towers
+    **dict.fromkeys((case for case in CASES if ":data=" in case), ",weights=ViT.pt"),
+    **dict.fromkeys(("configs/siglip_ft.py", "configs/llava/clip_ft.py"), ",weights=ViT.pt"),
     **dict.fromkeys(  # no language model
         ["configs/dac.py:data=coco", "configs/svlc.py:data=coco", "configs/svlc_pos.py:data=coco"],
         ",negatives=rule,weights=ViT.pt",
@@ -63,7 +47,7 @@ ARGUMENTS = {
     "configs/llava/vlm2vec.py": ",weights=llava",
     "configs/eval/all.py": ",sets=scenes+sugarcrepe,root=sets,negation=1.9",
     "configs/eval/llava.py": ",sets=whatsup_a_two_way+mmvp+winoground,root=sets",
-    "configs/negclip.py:data=coco": ",hard_images=0",  # a table has none
+    "configs/negclip.py:data=coco": ",weights=ViT.pt,hard_images=0",  # a table has none
 }
 OF_VECTORS = ("configs/llava/llm2vec.py",)  # beside a tokenizer, which they do not read
 SMALL = {"width": 16, "heads": 2, "depth": 1}

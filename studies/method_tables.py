@@ -1,0 +1,185 @@
+"""Tables of methods in README.md and docs, from configs/common/methods, published and our values.
+
+  python -m studies.method_tables
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and a test compares the pages with
+what this writes.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from studies import study_results
+from studies.study_prose import MISSING, Prose, unnested
+from vlc_jax.configs.common.methods import METHODS, ROWS, Method
+from vlc_jax.report import published
+from vlc_jax.report.table import markdown_table
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/methods.md", "docs/experiments.md")
+BLOCK = re.compile(r"<!-- table: (\w+) -->.*?<!-- end -->", re.DOTALL)
+COLUMNS = {"attributes": "attribute swap", "relations": "relation swap", "Aug": "Aug A"}
+NOT_OF_METHODS = ("vl_compo", "clip_benchmark")  # sources of all sets of many checkpoints
+HEADLINES = {  # benchmark and metric -> name; the first ones that a model has stand in the table
+    ("replace", "original_accuracy_macro"): "REPLACE",
+    ("swap", "original_accuracy"): "SWAP",
+    ("half_truths", "original_accuracy/coco"): "half-truths",
+    ("vg_relation", "accuracy_macro"): "VG-Relation",
+    ("vg_attribution", "accuracy_macro"): "VG-Attribution",
+    ("vg_attribution", "accuracy"): "VG-Attribution",
+    ("sugarcrepe", "mean_accuracy"): "SugarCrepe",
+    ("aro", "mean_accuracy"): "ARO",
+    ("sugarcrepe", "accuracy/replace_att"): "SugarCrepe replace-att",
+    ("sugarcrepe", "accuracy/swap_att"): "SugarCrepe swap-att",
+    ("whatsup_a_two_way", "accuracy/left_right"): "What'sUp A left / right",
+    ("whatsup_a_two_way", "pair_accuracy/left_right"): "pairs",
+    ("whatsup_a", "accuracy"): "What'sUp A",
+    ("whatsup_b", "accuracy"): "What'sUp B",
+    ("imagenet1k", "accuracy"): "ImageNet",
+    ("negbench", "accuracy/coco"): "NegBench COCO",
+    ("coco_retrieval", "image_to_text_r1"): "COCO R@1 of texts",
+    ("coco_retrieval", "text_to_image_r1"): "of images",
+    ("mmvp", "image_score"): "MMVP",
+}
+MOST = 2  # numbers of a cell
+ORACLES = {  # of Method.compared
+    "authors": "the authors' formulas",
+    "torch": "ours in torch",
+    "released": "ours in torch, the authors' with `as_released`",
+    "library": "its library",
+    "numpy": "numpy",
+}
+
+
+def readme(prose: Prose) -> str:
+    header = ["method", "loss or head", "config", *COLUMNS]
+    rows = [
+        [f"{method.title} ({method.paper})", method.short, _scenes_config(method), *numbers]
+        for method in METHODS.values()
+        if method.short
+        for numbers in [_numbers(method, prose)]
+    ]
+    return markdown_table(header, rows, len(header))
+
+
+def methods(prose: Prose) -> str:
+    header = ["method", "config", "loss", "published", "differs here"]
+    rows = [
+        [_link(m), f"`{m.config}`", m.loss, _published(m), m.differs]
+        for m in METHODS.values()
+        if m.differs
+    ]
+    return markdown_table(header, rows, len(header))
+
+
+def systems(prose: Prose) -> str:
+    """Every system: its rows of the papers' tables, the test of its numbers, and its run."""
+    header = ["system", "rows", "compared with", *COLUMNS]
+    rows = []
+    for method in METHODS.values():
+        oracle, _, test = method.compared.partition(": ")
+        names = [row.run for row in method.rows if row.given]
+        cells = [_link(method, "methods.md"), _code(names), f"{ORACLES[oracle]}, `{test}`"]
+        rows.append([*cells, *_numbers(method, prose)])
+    return markdown_table(header, rows, len(header))
+
+
+def papers(prose: Prose) -> str:
+    """The tables of the papers by their sets, and the runs that make their rows."""
+    runs: dict[str, str] = {}
+    for row in ROWS:
+        runs.setdefault(row.model, row.run)
+    del runs[""]  # ours
+    values: dict[tuple[str, str], list[published.Value]] = {}
+    for value in published.values():
+        if value.model in runs and value.source not in NOT_OF_METHODS:
+            values.setdefault((value.source, value.table), []).append(value)
+    merged: dict[tuple[str, str], list[dict[str, None]]] = {}  # tables and rows of the same sets
+    for (source, table), of_table in values.items():
+        sets = ", ".join(dict.fromkeys(value.benchmark for value in of_table))
+        tables, rows = merged.setdefault((source, sets), [{}, {}])
+        tables[table] = None
+        rows |= dict.fromkeys(runs[value.model] for value in of_table)
+    pretrained = {row.run for row in METHODS["clip"].rows}
+    header = ["source", "tables", "sets", "rows"]
+    cells = [
+        [published.sources()[source]["name"], "; ".join(tables), sets, ", ".join(rows)]
+        for (source, sets), (tables, rows) in merged.items()
+        if not {*rows} <= pretrained  # CLIP alone
+    ]
+    return markdown_table(header, cells, len(header))
+
+
+TABLES: dict[str, Callable[[Prose], str]] = {
+    table.__name__: table for table in (readme, methods, systems, papers)
+}
+
+
+def rewritten(page: str, prose: Prose) -> str:
+    """The page with its tables written anew."""
+
+    def written(block: re.Match[str]) -> str:
+        table = TABLES[block[1]](prose).strip()
+        return f"<!-- table: {block[1]} -->\n\n{table}\n\n<!-- end -->"
+
+    return BLOCK.sub(written, page)
+
+
+def _numbers(method: Method, prose: Prose) -> list[str]:
+    """The method's columns, in parentheses the control's; a cell without values is empty."""
+    cells = []
+    for column in COLUMNS.values():
+        cell = prose.n(next(iter(method.scenes), ""), column)
+        if method.control:
+            cell = unnested(f"{cell} ({prose.n(method.control, column)})")
+        cells.append("" if MISSING in cell else cell)
+    return cells
+
+
+def _published(method: Method) -> str:
+    """A few published numbers, in percent, of the first model that the config reproduces."""
+    rows = [row for row in method.rows if row.model]
+    rows = [row for row in rows if row.config.partition(":")[0] == method.config] or rows
+    if not rows:
+        return "–"
+    model, numbers = rows[0].model, list[str]()
+    values = published.of_model(model)
+    for (benchmark, metric), name in HEADLINES.items():
+        of = [v for v in values if (v.benchmark, v.full_metric) == (benchmark, metric)]
+        of = [value for value in of if value.protocol not in ("linear_probe", "generation")]
+        if of and len(numbers) < MOST:
+            is_rerun = published.sources()[of[0].source]["kind"] == "rerun"
+            numbers.append(f"{name} {100 * of[0].number:.1f}{' (rerun)' * is_rerun}")
+    beginning = "" if model == method.title else f"{model}: "
+    return beginning + ", ".join(numbers)
+
+
+def _link(method: Method, page: str = "") -> str:
+    """A link to the method's section of `page`, docs/methods.md itself by default."""
+    section = method.section or method.title
+    anchor = re.sub(r"[^\w -]", "", section).lower().replace(" ", "-")
+    return f"[{method.title}]({section if '.md#' in section else f'{page}#{anchor}'})"
+
+
+def _scenes_config(method: Method) -> str:
+    """The config of the run in miniature, without arguments."""
+    return f"`{next(iter(method.scenes.values())).partition(':')[0]}`"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def main() -> int:
+    docs = ROOT / "docs"
+    prose = Prose(study_results.Results(docs, 3, docs / study_results.VALUES))
+    for name in PAGES:
+        page = ROOT / name
+        page.write_text(rewritten(page.read_text(), prose))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
