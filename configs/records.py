@@ -1,4 +1,5 @@
-"""CLIP on your own images: a table of image names and captions, and the folder of the images.
+"""A new CLIP of 0.6 M parameters at 64 pixels, trained from nothing on a table of your own images.
+To finetune a published CLIP: configs/finetune.py.
 
   python -m vlc_jax.main --config configs/records.py:path=DATA/captions.jsonl --workdir runs/mine
 

@@ -71,7 +71,9 @@ def completed(config: ConfigDict) -> ConfigDict:
         theirs = saved_config(path)
     else:
         options = config.text.tokenizer_options
-        theirs = config_of_weights(path, tokenizer=options.get("path"))
+        named = config.model.variant
+        variant = None if named == default.get_config().model.variant else named
+        theirs = config_of_weights(path, tokenizer=options.get("path"), variant=variant)
     head = config.model.name.partition(":")[2]
     if head in pretrained.OF_WEIGHTS and theirs.model.name != head:
         raise UsageError(
