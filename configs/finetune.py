@@ -62,6 +62,8 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
         )
     if args.epochs < 1:
         raise ValueError(f"epochs is a whole number from 1 on; got {args.epochs}")
+    if argument and not (args.weights and args.data):
+        raise ValueError("finetune needs weights=NAME_OR_PATH and data=TABLE")
     config = default.get_config()
     images = int(records.count_images(args.data) * (1 - args.holdout))
     with config.unlocked():
@@ -106,7 +108,12 @@ def get_config(argument: arguments.Argument = None) -> ConfigDict:
 def address(weights: str) -> str:
     """The address of MODEL@TAG, a published name of open_clip; others as they are."""
     model, at, tag = weights.partition("@")
-    is_name = at and "/" not in weights and not os.path.exists(weights)
+    is_name = weights and not {"/", "\\"} & {*weights} and not os.path.exists(weights)
+    if is_name and not at:
+        raise ValueError(
+            f"weights={weights}: there is no such file or folder; a published name has its tag, "
+            "such as ViT-B-32@openai (`vlc-jax --list` has all)"
+        )
     return f"open_clip://{model}/{tag}" if is_name else weights
 
 

@@ -131,6 +131,11 @@ def check(args: SimpleNamespace) -> None:
             raise ValueError(
                 f"{name} is a whole number from 1 on, or 0 for the default; got {value}"
             )
+    if args.variant.startswith("ViT-"):
+        raise ValueError(
+            f"variant={args.variant} is a name of open_clip: --config finetune:weights="
+            f"{args.variant}@TAG,data=TABLE starts from its weights; variants: vlc-jax --list"
+        )
     if args.size < 1:
         raise ValueError(f"size is a number of pixels from 1 on; got {args.size}")
     if not 0 <= args.holdout < 1:
