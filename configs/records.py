@@ -1,4 +1,5 @@
-"""CLIP on your own images: a table of image names and captions, and the folder of the images.
+"""A new CLIP of 0.6 M parameters at 64 pixels, trained from nothing on a table of your own images.
+To finetune a published CLIP: configs/finetune.py.
 
   python -m vlc_jax.main --config configs/records.py:path=DATA/captions.jsonl --workdir runs/mine
 
@@ -130,6 +131,11 @@ def check(args: SimpleNamespace) -> None:
             raise ValueError(
                 f"{name} is a whole number from 1 on, or 0 for the default; got {value}"
             )
+    if args.variant.startswith("ViT-"):
+        raise ValueError(
+            f"variant={args.variant} is a name of open_clip: --config finetune:weights="
+            f"{args.variant}@TAG,data=TABLE starts from its weights; variants: vlc-jax --list"
+        )
     if args.size < 1:
         raise ValueError(f"size is a number of pixels from 1 on; got {args.size}")
     if not 0 <= args.holdout < 1:

@@ -208,13 +208,19 @@ def start_from(config: ConfigDict, run: str) -> None:
     path = os.path.join(run, "config.json")
     if not os.path.isfile(path):
         where = "has no config.json" if os.path.isdir(run) else "does not exist"
-        raise ValueError(f"{run} {where}: name the workdir of a run, or train one there first")
+        raise ValueError(
+            f"{run} {where}: name the workdir of a run; published weights: --config "
+            f"finetune:weights={run},data=TABLE"
+        )
     try:
         with open(path, encoding="utf-8") as file:
             saved: dict[str, Any] = json.load(file)
         saved["model"], saved["text"], saved["input"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not the config of a run ({error}); repair it") from None
+        raise ValueError(
+            f"{path} is not the config of a run ({error}); published weights: --config "
+            f"finetune:weights={run},data=TABLE"
+        ) from None
     config.init_from = run
     # of the devices, not of the model
     config.model.update({**saved["model"], "dtype": "auto", "attention": "auto"})

@@ -86,7 +86,10 @@ def read_manifest(folder: Path, written_by: str = PREPARE) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{folder} holds no {MANIFEST}; {written_by} writes one")
+        names = sorted(folder.iterdir()) if folder.is_dir() else ()
+        tables = [path for path in names if path.suffix in (".csv", ".tsv", ".jsonl", ".json")]
+        hint = f"; or name the table {tables[0]}" if tables else ""
+        raise ValueError(f"{folder} holds no {MANIFEST}; {written_by} writes one{hint}")
     index = TableIndex(path, f"manifest {FORMAT_VERSION}")
     packed = index.read(_INDEX, path.stat().st_size)
     if packed is not None:

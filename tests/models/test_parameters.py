@@ -1,5 +1,7 @@
 """The split of parameters into trained and frozen ones."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -43,6 +45,9 @@ def sizes(tree):
         (("logit_scale",), lambda path: path == ("logit_scale",)),
         (("text", "logit_scale"), lambda path: path[0] in ("text", "logit_scale")),
         ((".*/norm/.*",), lambda path: path[1:2] == ("norm",)),
+        # each tower has one block
+        (("all_but_last_0",), lambda path: any(map(re.compile("block|.*embed|pre_").match, path))),
+        (("all_but_last_1",), lambda path: any(map(re.compile(".*embed|pre_").match, path))),
     ],
 )
 def test_rules_split_and_merging_gives_all_back(params, rules, is_frozen):

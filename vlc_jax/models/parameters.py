@@ -17,6 +17,7 @@ from vlc_jax.errors import DivergedError, UsageError
 from vlc_jax.models import lora
 
 TOWERS = ("image", "text")
+_ALL_BUT_LAST = re.compile(r"all_but_last_(\d+)")
 
 
 class Parameters(NamedTuple):
@@ -24,7 +25,8 @@ class Parameters(NamedTuple):
 
     seed: seed of the initialisation.   shapes: shapes of all parameters, from jax.eval_shape.
     frozen: regexes of whole paths ("logit_scale", "text/block_[0-5]/.*"); the name of a part, such
-      as "image", matches everything below it. Frozen parameters have no gradient and no optimizer
+      as "image", matches everything below it, and all_but_last_N the embeddings and blocks of both
+      towers up to the last N blocks. Frozen parameters have no gradient and no optimizer
       state, and are not in the checkpoints.
     lora: options of an adapter (`models.lora.init`, alpha and dropout); only the adapter is trained
       then, and all parameters of the model are frozen. None: no adapter.
@@ -66,7 +68,7 @@ class Parameters(NamedTuple):
         paths = list(traverse_util.flatten_dict(self.shapes, sep="/"))
         for rule in self.frozen:
             # a tower may match nothing: one of precomputed text vectors can be without parameters
-            if rule not in TOWERS and not any(_matches(rule, path) for path in paths):
+            if rule not in TOWERS and not any(self._matches(rule, path) for path in paths):
                 raise UsageError(
                     f"config.frozen: {rule!r} matches no parameter; parts are "
                     f"{', '.join(self.shapes)}, paths begin with them: {paths[0]}"
@@ -123,7 +125,20 @@ class Parameters(NamedTuple):
         return {**models.parameter_counts(full), "trained": _size(trained)}
 
     def _is_frozen(self, path: str) -> bool:
-        return any(_matches(rule, path) for rule in self.frozen)
+        return any(self._matches(rule, path) for rule in self.frozen)
+
+    def _matches(self, rule: str, path: str) -> bool:
+        if not (match := _ALL_BUT_LAST.fullmatch(rule)):
+            return path.startswith(f"{rule}/") or re.fullmatch(rule, path) is not None
+        tower, _, name = path.partition("/")
+        parts = self.shapes[tower] if tower in TOWERS else ()
+        blocks = [each for each in parts if each.startswith("block_")]
+        number = re.match(r"block_(\d+)/", name)
+        if not blocks:
+            return False
+        if number:
+            return int(number[1]) < len(blocks) - int(match[1])
+        return "embedding" in name or name.startswith("pre_norm")
 
 
 def _size(tree: Any) -> int:
@@ -201,7 +216,3 @@ def _sum_of_hashes(bits: Any, position: Any) -> Any:
         mixed = mixed * np.uint32(factor)
         mixed = mixed ^ (mixed >> np.uint32(shift))
     return mixed.sum(dtype=np.uint32)
-
-
-def _matches(rule: str, path: str) -> bool:
-    return path.startswith(f"{rule}/") or re.fullmatch(rule, path) is not None

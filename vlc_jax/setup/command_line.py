@@ -11,6 +11,7 @@ from ml_collections import ConfigDict, config_flags
 
 from vlc_jax import losses
 from vlc_jax.errors import ExitCode, UsageError
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.commands import command_line as commands
 from vlc_jax.input_pipeline.sources import SOURCES
 from vlc_jax.input_pipeline.tokenizers import TOKENIZERS
@@ -39,6 +40,7 @@ ELSEWHERE = {
     "platform": "the environment variable JAX_PLATFORMS",
     "compilation_cache": "the environment variable JAX_COMPILATION_CACHE_DIR",
 }
+ALIASES = {"lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps"}  # of optimizer
 
 
 def config() -> ConfigDict:
@@ -90,6 +92,8 @@ def _message(error: Exception, argv: list[str]) -> str:
         name = missing.strip("'")
         if setting := ELSEWHERE.get(name):
             message += f"; it is set with {setting}"
+        if near := ALIASES.get(name):
+            message += f"; did you mean {near!r}?"
         for field, table in (("input.source", SOURCES), ("text.tokenizer", TOKENIZERS)):
             # a name in place of a field
             if name in table and f"{field.partition('.')[0]}.{name}" in " ".join(argv):
@@ -103,7 +107,10 @@ def _message(error: Exception, argv: list[str]) -> str:
     if not isinstance(error, TypeError | ValueError | OSError | flags.Error):
         raise error
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
+    hint = ""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        hint = lookup.nearest(error.flagname.lower(), flags.FLAGS) or "; --help lists the flags"
+    return " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines) + hint
 
 
 def _of_config_file(error: BaseException | None) -> str | None:

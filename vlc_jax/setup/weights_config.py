@@ -71,9 +71,11 @@ def completed(config: ConfigDict) -> ConfigDict:
         theirs = saved_config(path)
     else:
         options = config.text.tokenizer_options
-        theirs = config_of_weights(path, tokenizer=options.get("path"))
+        named = config.model.variant
+        variant = None if named == default.get_config().model.variant else named
+        theirs = config_of_weights(path, tokenizer=options.get("path"), variant=variant)
     head = config.model.name.partition(":")[2]
-    if head and theirs.model.name != head:
+    if head in pretrained.OF_WEIGHTS and theirs.model.name != head:
         raise UsageError(
             f"family={head} takes weights of {head}, but {path} has those of {theirs.model.name}: "
             "set the family of these weights, or name others"
@@ -85,12 +87,15 @@ def completed(config: ConfigDict) -> ConfigDict:
         of_model = {
             k: v for k, v in theirs.model.to_dict().items() if k not in exported_config.OF_DEVICES
         }
-        _fill(made.model, of_model, plain.model)
+        _fill(made.model, of_model | ({"name": head} if head else {}), plain.model)
         of_text = theirs.text.to_dict()
         if made.text.tokenizer not in (plain.text.tokenizer, theirs.text.tokenizer):
             del of_text["tokenizer_options"]  # which another tokenizer does not have
         _fill(made.text, of_text, plain.text)
-        _fill(made.input, {name: theirs.input[name] for name in pretrained.OF_MODEL}, plain.input)
+        of_input = {name: theirs.input[name] for name in pretrained.OF_MODEL}
+        if made.input.crop != plain.input.crop:  # random crops in training
+            of_input["eval_crop"] = data.image_transform(theirs, is_training=False).crop
+        _fill(made.input, of_input, plain.input)
     return made.lock()
 
 

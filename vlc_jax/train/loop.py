@@ -2,6 +2,7 @@
 
 import contextlib
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from vlc_jax.evaluation.benchmarks import Evaluation
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.processes.watchdog import Watchdog
-from vlc_jax.run.workdir import Workdir
+from vlc_jax.run.workdir import Workdir, is_workdir
 from vlc_jax.setup import config_of_run, init_from
 from vlc_jax.train import compiled_step
 from vlc_jax.train.batches import BatchIterator
@@ -127,6 +128,8 @@ class Run(NamedTuple):
         one_step = compiled_step.CompiledSteps(setup, self.frozen)
         step = start
         try:
+            if step == 0 and setup.origin.path and not is_workdir(Path(setup.origin.path)):
+                self.evaluate(0, state)  # published weights before the first step
             if step < steps:
                 batch = batches.next(stop, log.clock)
                 self.compile(one_step, state, batch, stop)

@@ -32,7 +32,10 @@ def find(path: Path) -> list[Path]:
         if not manifest.parent.name.startswith(_PROCESS)
     }
     if len(found) > 1:
-        names = ", ".join(str(each.relative_to(path)) for each in sorted(found))
+        runs = {each.parents[2] for each in found if each.parent.parent.name == "checkpoints"}
+        names = ", ".join(str(each.relative_to(path)) for each in sorted(runs or found)[:6])
+        if runs:
+            raise WeightsError(f"{path} is a folder of runs: name one of them, such as {names}")
         raise WeightsError(f"{path} holds {len(found)} Orbax checkpoints, name one of {names}")
     return sorted(found)
 
