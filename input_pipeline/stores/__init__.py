@@ -1,8 +1,4 @@
-"""Folders in object stores (gs://, s3://, ..., by fsspec) and local folders, with one interface.
-
-A write is atomic and visible to all readers at once. There is no rename, no append and no lock;
-locks are built from `create`, which writes only if there is no object of that name.
-"""
+"""Folders in object stores (gs://, s3://, ..., by fsspec) and local ones; files, read with care."""
 
 import errno
 import json
@@ -13,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TextIO, runtime_checkable
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 # URL scheme -> the package that fsspec needs for it.
 KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
@@ -43,46 +39,6 @@ class Object(NamedTuple):
     tag: str
 
 
-@runtime_checkable
-class Folder(Protocol):
-    """Objects below a prefix, by names relative to it ("a/b.json").
-
-    Methods raise FileNotFoundError for a missing object, OSError if the store fails.
-    """
-
-    name: str
-    # seconds between writes of one object: stores accept about one per second
-    min_pause: float
-
-    def list(self, prefix: str = "") -> dict[str, Object]: ...
-    def folders(self) -> set[str]:
-        """Names of the immediate subfolders, without listing their content."""
-        ...
-
-    def stat(self, name: str) -> Object | None:
-        """None if there is no such object."""
-        ...
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """The bytes from `start` to `stop`; None: the end."""
-        ...
-
-    def write(self, name: str, data: bytes) -> None: ...
-    def create(self, name: str, data: bytes) -> bool:
-        """Writes a new object; returns False and writes nothing if it exists."""
-        ...
-
-    def remove(self, *names: str) -> None:
-        """Removes objects; ignores missing ones."""
-        ...
-
-    def copy(self, name: str, to: str) -> None: ...
-    def upload(self, path: Path, name: str) -> None: ...
-    def download(self, name: str, path: Path) -> None: ...
-    def pieces(self, name: str) -> Iterator[bytes]: ...
-    def below(self, name: str) -> "Folder": ...
-
-
 def is_url(path: object) -> bool:
     """True for a URL such as gs://bucket/folder. Raises ValueError for an unknown scheme."""
     match = _URL.match(path) if isinstance(path, str) else None
@@ -97,22 +53,8 @@ def is_hub(path: object) -> bool:
     return is_url(path) and str(path).partition("://")[0] in HUBS
 
 
-def folder(path: str | os.PathLike[str]) -> Folder:
-    """The folder at a URL or a local path.
-
-    Raises ValueError for an address of the hub, or if the package for the URL's scheme is not
-    installed.
-    """
-    if is_hub(path):
-        raise ValueError(
-            f"{path}: repositories of the hub are copied whole, and not written to; name a local "
-            "folder here (vlc-jax export --push writes to the hub)"
-        )
-    return StoreFolder(str(path)) if is_url(path) else LocalFolder(Path(path))
-
-
 class LocalFolder:
-    """A folder of a file system, with the interface of a store."""
+    """A folder of a file system, with the methods of a StoreFolder that runs and shards need."""
 
     min_pause = 0.2
 
@@ -130,10 +72,6 @@ class LocalFolder:
                     objects[name] = self._object(path)
         return objects
 
-    def folders(self) -> set[str]:
-        paths = self.path.iterdir() if self.path.is_dir() else ()
-        return {path.name for path in paths if path.is_dir()}
-
     def stat(self, name: str) -> Object | None:
         path = self.path / name
         return self._object(path) if path.is_file() else None
@@ -143,38 +81,17 @@ class LocalFolder:
         status = path.stat()
         return Object(status.st_size, f"{status.st_mtime_ns}.{status.st_ino}")
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        with open_regular(self.path / name) as file:
-            file.seek(start)
-            return file.read(-1 if stop is None else stop - start)
+    def read(self, name: str) -> bytes:
+        return read_file(self.path / name)
 
     def write(self, name: str, data: bytes) -> None:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, data)
 
-    def create(self, name: str, data: bytes) -> bool:
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(data)
-        except FileExistsError:
-            return False
-        return True
-
     def remove(self, *names: str) -> None:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-
-    def copy(self, name: str, to: str) -> None:
-        self.write(to, self.read(name))
-
-    def upload(self, path: Path, name: str) -> None:
-        self.write(name, path.read_bytes())
-
-    def download(self, name: str, path: Path) -> None:
-        path.write_bytes(self.read(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
         with open_regular(self.path / name) as file:
@@ -263,7 +180,12 @@ def replacing(path: Path, end: str = ".partial") -> Iterator[TextIO]:
 
 
 class StoreFolder:
-    """A folder of an object store."""
+    """Objects of an object store below a URL, by names relative to it ("a/b.json").
+
+    A write is atomic and visible to all readers at once. There is no rename, no append and no lock;
+    locks are built from `create`. Methods raise FileNotFoundError for a missing object, StoreError
+    if the store fails.   min_pause: seconds between writes of one object, as stores ask for.
+    """
 
     min_pause = 1.0
 
@@ -279,6 +201,7 @@ class StoreFolder:
         return StoreFolder, (self.name,)
 
     def list(self, prefix: str = "") -> dict[str, Object]:
+        """All objects whose names start with a prefix."""
         base, _, rest = prefix.rpartition("/")
         root = self._path(base) if base else self._root
         with _errors(self.name):
@@ -289,12 +212,13 @@ class StoreFolder:
                 return {}
         skip = len(self._root) + 1
         return {
-            path[skip:]: Object(int(facts["size"]), _tag(facts))
+            path[skip:]: _object(facts)
             for path, facts in entries.items()
             if path[skip:].startswith(prefix) and len(path) > skip and facts["type"] == "file"
         }
 
     def folders(self) -> set[str]:
+        """Names of the immediate subfolders, without listing their content."""
         with _errors(self.name):
             try:
                 entries = self._files.ls(self._root, detail=True)
@@ -304,23 +228,25 @@ class StoreFolder:
         return {path.rpartition("/")[2] for path in paths}
 
     def stat(self, name: str) -> Object | None:
+        """None if there is no such object."""
         with _errors(self.name):
             try:
                 facts = self._files.info(self._path(name))
             except FileNotFoundError:
                 return None
-        return Object(int(facts["size"]), _tag(facts)) if facts["type"] == "file" else None
+        return _object(facts) if facts["type"] == "file" else None
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+    def read(self, name: str, start: int | None = None, stop: int | None = None) -> bytes:
+        """The bytes from `start` to `stop`; None: of all, to the end."""
         with _errors(self.name):
-            ends = {} if (start, stop) == (0, None) else {"start": start, "end": stop}
-            return self._files.cat_file(self._path(name), **ends)
+            return self._files.cat_file(self._path(name), start=start, end=stop)
 
     def write(self, name: str, data: bytes) -> None:
         with _errors(self.name):
             self._files.pipe_file(self._path(name), data, **self._checked)
 
     def create(self, name: str, data: bytes) -> bool:
+        """Writes a new object; returns False and writes nothing if it exists."""
         with _errors(self.name):
             try:
                 self._files.pipe_file(self._path(name), data, mode="create", **self._checked)
@@ -329,12 +255,10 @@ class StoreFolder:
         return True
 
     def remove(self, *names: str) -> None:
-        with _errors(self.name):
-            for name in names:
-                try:
-                    self._files.rm_file(self._path(name))
-                except FileNotFoundError:
-                    continue
+        """Removes objects; ignores missing ones."""
+        for name in names:
+            with _errors(self.name), suppress(FileNotFoundError):
+                self._files.rm_file(self._path(name))
 
     def copy(self, name: str, to: str) -> None:
         with _errors(self.name):
@@ -360,6 +284,23 @@ class StoreFolder:
         return f"{self._root}/{name}"
 
 
+Folder = LocalFolder | StoreFolder
+
+
+def folder(path: str | os.PathLike[str]) -> Folder:
+    """The folder at a URL or a local path.
+
+    Raises ValueError for an address of the hub, or if the package for the URL's scheme is not
+    installed.
+    """
+    if is_hub(path):
+        raise ValueError(
+            f"{path}: repositories of the hub are copied whole, and not written to; name a local "
+            "folder here (vlc-jax export --push writes to the hub)"
+        )
+    return StoreFolder(str(path)) if is_url(path) else LocalFolder(Path(path))
+
+
 def _file_system(url: str) -> tuple[Any, str]:
     import fsspec
 
@@ -378,8 +319,9 @@ def _file_system(url: str) -> tuple[Any, str]:
     return files, root.rstrip("/")
 
 
-def _tag(facts: Mapping[str, Any]) -> str:
-    return next((f"{name} {facts[name]}" for name in _TAGS if facts.get(name)), "")
+def _object(facts: Mapping[str, Any]) -> Object:
+    tag = next((f"{name} {facts[name]}" for name in _TAGS if facts.get(name)), "")
+    return Object(int(facts["size"]), tag)
 
 
 @contextmanager

@@ -5,16 +5,14 @@ Stores have no append: a file that grew is uploaded as a whole, as far as it was
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vlc_jax.input_pipeline.record import DataError, path_below
-from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.stores import StoreFolder, copies
 
 # Between two copies: a killed host loses the rows of at most this time.
 SECONDS = 30.0
-THREADS = 16
 GROWING = (".jsonl", ".log")
 # Copied last: readers that see them expect all other files.
 LAST = ("DONE", "FAILED")
@@ -26,7 +24,7 @@ class Mirror:
     includes: True for the names, relative to `local`, that are copied to the store.
     """
 
-    def __init__(self, local: Path, remote: Folder, includes: Callable[[str], bool]) -> None:
+    def __init__(self, local: Path, remote: StoreFolder, includes: Callable[[str], bool]) -> None:
         self.local, self.remote, self._includes = local, remote, includes
         # name -> identity of the local file when it was copied
         self._copied: dict[str, tuple[int, ...]] = {}
@@ -38,8 +36,8 @@ class Mirror:
         prefix: restricts the listing.
         """
         names = list(filter(includes, self.remote.list(prefix)))
-        check_names(self.remote.name, names)
-        with ThreadPoolExecutor(THREADS) as pool:
+        copies.check_names(self.remote.name, names)
+        with ThreadPoolExecutor(copies.THREADS) as pool:
             list(pool.map(self._download_file, names))
 
     def _download_file(self, name: str) -> None:
@@ -69,7 +67,7 @@ class Mirror:
 
         Raises OSError if the store fails; files copied until then are not copied again.
         """
-        with self._lock, ThreadPoolExecutor(THREADS) as pool:
+        with self._lock, ThreadPoolExecutor(copies.THREADS) as pool:
             paths = [path for path in self.local.rglob("*") if path.is_file()]
             names = {path.relative_to(self.local).as_posix(): path for path in paths}
             names = {
@@ -108,16 +106,7 @@ class Mirror:
         del self._copied[name]
 
 
-def check_names(where: str, names: Iterable[str]) -> None:
-    """Raises DataError for a name below `where` that leads out of a folder."""
-    for name in names:
-        try:
-            path_below(Path(), name.rstrip("/"))
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from None
-
-
-def download(remote: Folder, name: str, path: Path) -> None:
+def download(remote: StoreFolder, name: str, path: Path) -> None:
     """Copies a file to `path` atomically. Raises FileNotFoundError if it was removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(f".{path.name}.writing")

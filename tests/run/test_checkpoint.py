@@ -17,6 +17,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 from orbax.checkpoint._src.serialization import tensorstore_utils
 
+from tests.support.store import LocalStore
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
@@ -71,7 +72,7 @@ def flip_a_byte(folder):
     path.write_bytes(bytes(data))
 
 
-class Objects(stores.LocalFolder):
+class Objects(LocalStore):
     """A store on a disk: without folders, as where nothing is in them."""
 
     def remove(self, *names):

@@ -55,15 +55,9 @@ def test_a_file_is_copied_without_its_neighbours(store, downloads):
     assert downloads == ["table.csv"]
 
 
-def test_a_copy_that_was_removed_is_made_again(store):
-    stores.folder(store).write("a", b"1")
-    (fetch.local(store) / "a").unlink()
-    assert (fetch.refresh(store) / "a").read_bytes() == b"1"
-
-
 def test_an_interrupted_copy_goes_on_where_it_stopped(store, downloads, monkeypatch):
     there, download = stores.folder(store), mirror.download
-    monkeypatch.setattr(mirror, "THREADS", 1)
+    monkeypatch.setattr(copies, "THREADS", 1)
     for name in "abc":
         there.write(name, name.encode())
 
@@ -81,7 +75,7 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(store, downloads, monkeypa
     assert downloads == ["c"]
 
 
-def test_a_file_that_is_replaced_while_it_is_copied_is_copied_again(store, monkeypatch):
+def test_a_file_replaced_while_it_is_copied_is_copied_again(store, monkeypatch):
     stores.folder(store).write("a", b"1")
     download, failures = mirror.download, [FileNotFoundError()] * 2
 
@@ -98,13 +92,17 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_copied_again(store, monke
         fetch.refresh(store)
 
 
-def test_checkpoints_of_a_run_stay_where_they_are(store):
+@pytest.mark.parametrize(
+    "name", ["checkpoints/5/manifest.json", "lock/000001.json", fetch.STORE, copies.MANIFEST]
+)
+def test_neither_checkpoints_nor_own_files_of_a_run_are_copied(store, name):
     there = stores.folder(store)
-    for name in ("config.json", "checkpoints/5/manifest.json", "lock/000001.json"):
-        there.write(name, b"{}")
+    there.write("config.json", b"{}")
+    there.write(name, b'{"../a": []}')
     copy = fetch.local(store)
-    assert sorted(path.name for path in copy.iterdir()) == [".store", ".tags.json", "config.json"]
+    assert sorted(path.name for path in copy.iterdir()) == [".copies.json", ".store", "config.json"]
     assert (copy / fetch.STORE).read_text() == store
+    assert copies.known(copy) == {"config.json": None}
 
 
 def test_a_folder_that_is_no_copy_of_ours_cannot_name_a_store(store, tmp_path):
@@ -141,7 +139,7 @@ def test_a_full_disk_is_refused_before_anything_is_copied(store, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["../a", "b/../../a", "/a", "a" * 300, "a\0"])
-def test_an_object_whose_name_leads_out_of_its_copy_is_refused(store, monkeypatch, name, tmp_path):
+def test_an_object_whose_name_leads_out_is_refused(store, monkeypatch, name, tmp_path):
     there = type(stores.folder(store))
     monkeypatch.setattr(there, "list", lambda *_: {name: stores.Object(1, "1")})
     with pytest.raises(DataError, match=f"^{store}: a .*name"):

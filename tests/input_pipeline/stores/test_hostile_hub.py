@@ -123,6 +123,17 @@ def test_a_file_and_its_size_end_in_one_line(serve, kind, tmp_path):
                 transfer.download(f"{address}/a", tmp_path / "a", size=1000)
 
 
+def test_a_client_that_is_made_again_keeps_the_limits(serve):
+    import huggingface_hub
+
+    def call():
+        huggingface_hub.close_session()  # as after an error of the connection
+        return huggingface_hub.get_session().get(address)
+
+    with serve(HOSTILE["endless"]) as address, pytest.raises(stores.StoreError, match="more than"):
+        transfer.ask(call)
+
+
 @pytest.mark.parametrize("sha", ["../../x", "/x", "", None, 7, "0" * 39, "G" * 40])
 def test_a_commit_is_a_hash(serve, sha, tmp_path):
     with serve(json_answer({"id": "me/x", "sha": sha})), pytest.raises(stores.StoreError):

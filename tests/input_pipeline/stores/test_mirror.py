@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from vlc_jax.input_pipeline.stores import LocalFolder
+from tests.support.store import LocalStore
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 
-class Recorder(LocalFolder):
+class Recorder(LocalStore):
     """A store that fails after so many calls, and counts the bytes that reach it."""
 
     def __init__(self, path, calls=10**6):
@@ -49,7 +49,7 @@ def everything(name):
 def read_back(remote, folder):
     """All files of the store, as a run that goes on elsewhere sees them."""
     folder.mkdir()
-    Mirror(folder, LocalFolder(remote.path), everything).download(everything)
+    Mirror(folder, LocalStore(remote.path), everything).download(everything)
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
@@ -88,7 +88,7 @@ def test_a_file_that_was_cut_is_cut_in_the_store(local, remote, tmp_path):
     for row in ("a\n", "b\n", "c\n"):
         append(local / "metrics.jsonl", row)
         copies.flush()
-    LocalFolder(local).write("metrics.jsonl", b"a\n")
+    LocalStore(local).write("metrics.jsonl", b"a\n")
     copies.flush()
     append(local / "metrics.jsonl", "d\n")
     copies.flush()
@@ -122,7 +122,7 @@ def test_a_store_that_fails_gets_the_rest_later(local, remote, tmp_path):
     assert read_back(remote, tmp_path / "back") == {"metrics.jsonl": "ab"}
 
 
-def test_what_ends_a_run_is_sent_last_and_what_is_gone_is_removed(local, remote, tmp_path):
+def test_what_ends_a_run_is_sent_last_and_what_is_gone_removed(local, remote, tmp_path):
     copies = Mirror(local, remote, everything)
     (local / "FAILED").write_text("{}")
     copies.flush()

@@ -27,7 +27,8 @@ def test_what_is_written_is_read_listed_and_removed(folder):
     assert list(folder.list()) == ["c"]
 
 
-def test_folders_are_those_directly_below(folder):
+def test_folders_are_those_directly_below(store):
+    folder = stores.folder(store)
     assert folder.folders() == set()
     for name in ("a/b/c", "a/d", "e/f", "file"):
         folder.write(name, b"1")
@@ -35,7 +36,8 @@ def test_folders_are_those_directly_below(folder):
     assert folder.below("a").folders() == {"b"}
 
 
-def test_only_one_of_two_creates_an_object(folder):
+def test_only_one_of_two_creates_an_object(store):
+    folder = stores.folder(store)
     assert folder.create("lock/1", b"mine")
     assert not folder.create("lock/1", b"theirs")
     assert folder.read("lock/1") == b"mine"
@@ -50,8 +52,8 @@ def test_the_tag_of_an_object_changes_with_it(folder):
     assert folder.stat("nothing") is None
 
 
-def test_files_come_and_go_in_pieces_and_by_copies(folder, tmp_path):
-    content = bytes(range(256)) * 10
+def test_files_come_and_go_in_pieces_and_by_copies(store, tmp_path):
+    folder, content = stores.folder(store), bytes(range(256)) * 10
     (tmp_path / "file").write_bytes(content)
     folder.upload(tmp_path / "file", "a/b")
     folder.copy("a/b", "c")
@@ -61,7 +63,8 @@ def test_files_come_and_go_in_pieces_and_by_copies(folder, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\r", b"a\n", b"a\r\n", b"a\r\n--b", b"\x1f\x8b"])
-def test_content_is_kept_to_the_last_byte(folder, content, tmp_path):
+def test_content_is_kept_to_the_last_byte(store, content, tmp_path):
+    folder = stores.folder(store)
     (tmp_path / "file").write_bytes(content)
     folder.upload(tmp_path / "file", "a")
     folder.write("b", content)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.support.store import LocalStore
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import StoreError
 from vlc_jax.run.store.remote_workdir import RemoteWorkdir
@@ -13,7 +14,7 @@ from vlc_jax.run.store.remote_workdir import RemoteWorkdir
 def test_a_store_that_is_down_at_the_end_is_not_waited_for_again(
     tmp_path, monkeypatch, capsys, is_down
 ):
-    remote = stores.LocalFolder(tmp_path / "remote")
+    remote = LocalStore(tmp_path / "remote")
     monkeypatch.setenv("VLC_STORES", str(tmp_path / "stores"))
     monkeypatch.setattr(stores, "folder", lambda url: remote)
     run = RemoteWorkdir("gs://bucket/run", 0)

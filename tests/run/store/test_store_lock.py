@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from tests.support.store import LocalStore
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.stores import LocalFolder
 from vlc_jax.run.store import store_lock
 from vlc_jax.run.store.store_lock import StoreLock
 
@@ -18,7 +18,7 @@ def _quick(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    return LocalFolder(tmp_path)
+    return LocalStore(tmp_path)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import UsageError, usage_errors
-from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, folder
+from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, StoreFolder
 from vlc_jax.input_pipeline.stores.fetch import store_of
 from vlc_jax.run import workdir_files
 
@@ -43,7 +43,7 @@ def steps_of(workdir: Path) -> "LocalSteps | StoreSteps":
         url = store_of(workdir)
     if url is None:
         return LocalSteps(workdir / "checkpoints")
-    return StoreSteps(folder(f"{url}/checkpoints"))
+    return StoreSteps(StoreFolder(f"{url}/checkpoints"))
 
 
 class LocalSteps:
@@ -123,7 +123,7 @@ class LocalSteps:
 class StoreSteps:
     """Steps in a folder of an object store."""
 
-    def __init__(self, objects: Folder):
+    def __init__(self, objects: StoreFolder):
         self._objects, self.name = objects, objects.name
 
     def exists(self) -> bool:

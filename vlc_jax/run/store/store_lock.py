@@ -20,7 +20,7 @@ from typing import Any
 
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.stores import StoreFolder
 
 BEAT_SECONDS = 10.0
 # Without a rewrite for so many beats an owner is dead.
@@ -36,7 +36,7 @@ class StoreLock:
     Raises UsageError if a live job has the lock.
     """
 
-    def __init__(self, folder: Folder, on_lost: Callable[[str], None]):
+    def __init__(self, folder: StoreFolder, on_lost: Callable[[str], None]):
         self._folder, self._on_lost = folder, on_lost
         self._mine: dict[str, Any] = {
             "host": socket.gethostname(),
