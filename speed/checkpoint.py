@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 from speed import harness
 from vlc_jax import models, setup
 from vlc_jax.configs import default
-from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 from vlc_jax.setup.state import init_state, state_shapes
@@ -99,8 +99,8 @@ def cycle(
 
 
 def ours(where: str, shapes: Any) -> tuple[Save, Wait, Wait]:
-    is_store = stores.is_url(where)
-    folders = StoreSteps(stores.folder(where)) if is_store else LocalSteps(Path(where))
+    path = any_path.of(where)
+    folders = LocalSteps(path) if isinstance(path, Path) else StoreSteps(path)
     checkpoints = Checkpoints(folders, keep_last=1)
     return checkpoints.save, checkpoints.wait, lambda: checkpoints.restore(shapes)
 

@@ -26,8 +26,8 @@ _SPARE = 10**9
 class Wanted(NamedTuple):
     """A file of a copy.
 
-    size: bytes.   digest: changes whenever the content does; "": unknown, copied at each start.
-    fetch: writes it to a path and returns its sha256, or None.
+    size: bytes.   digest: changes whenever the content does.   fetch: writes it to a path and
+    returns its sha256, or None.
     """
 
     size: int
@@ -65,9 +65,7 @@ def make(
         entries = {path: entry for path, entry in before.items() if path not in gone}
 
         def is_here(path: str) -> bool:
-            digest = files[path].digest
-            facts = [digest, *_stat(folder / path)]
-            return bool(digest) and entries.get(path, [])[1:] == facts
+            return entries.get(path, [])[1:] == [files[path].digest, *_stat(folder / path)]
 
         missing = [path for path in files if not is_here(path)]
         # after an error, too: the next start does not fetch finished files again

@@ -9,11 +9,12 @@ not fit on the disk are read through the option `stage` of the source instead.
 import functools
 import os
 import shutil
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import copies, hub, mirror
+from vlc_jax.input_pipeline.stores import any_path, copies, hub, mirror
 
 STORE = ".store"  # file in the copy of a run with its URL, since checkpoints stay in the store
 # Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
@@ -89,20 +90,19 @@ def refresh(path: str | os.PathLike[str]) -> Path:
 @functools.cache
 def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     parent, _, name = url.rpartition("/")
-    folder, copy = stores.StoreFolder(parent), cache_folder(parent)
+    there, copy = any_path.StorePath(url), cache_folder(parent)
     # Objects before folders: a/b and a/b/c may both exist, and the URL of a file means the file.
-    if single := folder.stat(name):
-        wanted = {name: _wanted(folder, name, single)}
+    if single := any_path.find(there):
+        wanted = {name: _wanted(there, single)}
         copies.make(url, copy, wanted, f".{name}{copies.MANIFEST}")
         return copy / name
-    folder, copy = stores.StoreFolder(url), cache_folder(url)
-    listed = folder.list()
+    listed, copy = there.files(), cache_folder(url)
     if not listed:
         raise ValueError(f"{url}: there is no such object or folder")
     is_run = "config.json" in listed
     wanted = {
-        path: _wanted(folder, path, entry)
-        for path, entry in listed.items()
+        path: _wanted(there / path, stamp)
+        for path, stamp in listed.items()
         if not path.endswith(skip)
         and path not in (STORE, copies.MANIFEST)
         and not (is_run and path.startswith(APART))
@@ -113,13 +113,14 @@ def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     return copy
 
 
-def _wanted(folder: stores.StoreFolder, name: str, entry: stores.Object) -> copies.Wanted:
+def _wanted(there: any_path.StorePath, stamp: any_path.Stamp) -> copies.Wanted:
     # With the tag of the listing: an object that is replaced before its download has another tag at
     # the next start, which copies it again.
     def fetch(path: Path) -> None:
-        mirror.download(folder, name, path)
+        mirror.download(there, path)
 
-    return copies.Wanted(entry.size, entry.tag, fetch)
+    # without a tag a change of the content would go unnoticed: copied at each start
+    return copies.Wanted(stamp.size, stamp.tag or uuid.uuid4().hex, fetch)
 
 
 def remove(path: Path) -> None:

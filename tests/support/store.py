@@ -1,4 +1,4 @@
-"""Object stores for tests: Google Cloud Storage's protocol on loopback, and a folder."""
+"""An object store for tests: Google Cloud Storage's protocol on loopback."""
 
 import socket
 import subprocess
@@ -10,7 +10,6 @@ import uuid
 import pytest
 
 from tests.support import helpers
-from vlc_jax.input_pipeline.stores import LocalFolder
 
 
 @pytest.fixture(scope="session")
@@ -33,33 +32,6 @@ def _emulator(tmp_path_factory):
         yield address
     process.kill()
     process.wait()
-
-
-class LocalStore(LocalFolder):
-    """A folder on this disk with all methods of one in an object store."""
-
-    def folders(self):
-        paths = self.path.iterdir() if self.path.is_dir() else ()
-        return {path.name for path in paths if path.is_dir()}
-
-    def create(self, name, data):
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(data)
-        except FileExistsError:
-            return False
-        return True
-
-    def copy(self, name, to):
-        self.write(to, self.read(name))
-
-    def upload(self, path, name):
-        self.write(name, path.read_bytes())
-
-    def download(self, name, path):
-        path.write_bytes(self.read(name))
 
 
 def wait_for(address):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from tests.support.hub import forget
+from tests.support.hub import forget, tree
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.stores import fetch, hub_api
 from vlc_jax.input_pipeline.stores import hub as client
@@ -96,15 +96,12 @@ def test_files_that_another_program_has_cached_are_linked(hub, monkeypatch):
 
     commit = hub.put("me/clip", {"model.safetensors": WEIGHTS, "config.json": b"{}"})
     folder = Path(constants.HF_HUB_CACHE) / "models--me--clip"
-    for name, content in hub.commits[commit].items():
-        digest = hashlib.sha256(content).hexdigest()
-        if name.endswith(".json"):
-            digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-        (folder / "blobs").mkdir(parents=True, exist_ok=True)
-        (folder / "blobs" / digest).write_bytes(content)
-        (folder / "snapshots" / commit).mkdir(parents=True, exist_ok=True)
-        (folder / "snapshots" / commit / name).symlink_to(folder / "blobs" / digest)
-    (folder / "refs").mkdir()
+    for part in ("blobs", "refs", f"snapshots/{commit}"):
+        (folder / part).mkdir(parents=True)
+    for entry in tree(hub.commits[commit], "", True):
+        blob = folder / "blobs" / entry.get("lfs", entry)["oid"]
+        blob.write_bytes(hub.commits[commit][entry["path"]])
+        (folder / "snapshots" / commit / entry["path"]).symlink_to(blob)
     (folder / "refs" / "main").write_text(commit)
     assert huggingface_hub.try_to_load_from_cache("me/clip", "config.json")  # its layout is this
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -178,11 +175,6 @@ def test_what_is_not_there_is_one_line(hub, address, message):
     with pytest.raises(ValueError, match=message) as caught:
         fetch.local(address)
     assert "\n" not in str(caught.value)
-
-
-def test_a_repository_is_no_folder_to_write_to():
-    with pytest.raises(ValueError, match="vlc-jax export --push"):
-        stores.folder("hf://me/clip")
 
 
 def test_a_hub_that_is_away_is_a_fault_of_the_store(hub, monkeypatch):
