@@ -155,6 +155,8 @@ def test_a_copy_that_was_changed_or_removed_is_made_again(hub):
     [
         ("hf://me", "addresses of the hub are hf://OWNER/NAME"),
         ("hf://spaces/me/app", "addresses of the hub are"),
+        *((f"hf://{out}", "addresses of the hub are") for out in ("../x", "../..", "./x")),
+        ("hf://datasets/a/..", "addresses of the hub are"),
         ("hf://me/clip/../other", "no '.' or '..'"),
         ("hf://me/none", "no such repository, or it is private: set HF_TOKEN"),
         ("hf://me/gated", "its owner gives access on its page"),
