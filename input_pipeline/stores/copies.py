@@ -3,12 +3,11 @@
 import fcntl
 import json
 import os
-import queue
 import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,57 +73,37 @@ def make(
                 _fetch(name, folder, {path: files[path] for path in missing}, entries)
         finally:
             if missing or gone:
-                stores.replace(folder / manifest, json.dumps(dict(entries)).encode())
+                stores.replace(folder / manifest, json.dumps(entries).encode())
 
 
 def _fetch(
     name: str, folder: Path, files: Mapping[str, Wanted], entries: dict[str, list[Any]]
 ) -> None:
-    """Fetches files in threads, and adds the entry of each."""
-    total, copied, lock = sum(file.size for file in files.values()), 0, threading.Lock()
+    """Fetches files in threads, and adds the entry of each. Raises the first error."""
+    total, copied, errors = sum(file.size for file in files.values()), 0, []
     check_room(name, folder, total)
     print(f"copying {name}, {total / 1e6:,.1f} MB", file=sys.stderr)
 
-    def fetch(path: str) -> None:
-        nonlocal copied
+    def fetch(path: str) -> tuple[str, list[Any]] | None:
+        if errors:  # no further files
+            return None
         file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        sha256 = files[path].fetch(file)
-        with lock:
-            entries[path] = [sha256, files[path].digest, *_stat(file)]
-            copied += files[path].size
-            advance(copied // 10**6)
-
-    with progress.bar(f"copying {name}, MB", total // 10**6) as advance:
-        _for_each(fetch, [*files])
-
-
-def _for_each(do: Callable[[str], None], items: Sequence[str]) -> None:
-    """Calls `do` with each item in threads; after an error no further ones. Raises the first.
-
-    An interrupt waits for no thread, unlike one of a pool: the file of each may take an hour.
-    """
-    waiting, done = queue.SimpleQueue[str](), queue.SimpleQueue[BaseException | None]()
-    errors: list[BaseException] = []
-    for item in items:
-        waiting.put(item)
-
-    def work() -> None:
-        with suppress(queue.Empty):
-            while True:
-                item = waiting.get_nowait()
-                try:
-                    if not errors:
-                        do(item)
-                    done.put(None)
-                except BaseException as error:
-                    done.put(error)
-
-    for _ in range(min(THREADS, len(items))):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in items:
-        if error := done.get():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            sha256 = files[path].fetch(file)
+            return path, [sha256, files[path].digest, *_stat(file)]
+        except Exception as error:
             errors.append(error)
+            return None
+
+    # Its threads are daemons: an interrupt waits for none, and a file may take an hour.
+    with ThreadPool(THREADS) as pool, progress.bar(f"copying {name}, MB", total // 10**6) as show:
+        for fetched in pool.imap_unordered(fetch, files):
+            if fetched is not None:
+                path, entry = fetched
+                entries[path] = entry
+                copied += files[path].size
+                show(copied // 10**6)
     if errors:
         raise errors[0]
 

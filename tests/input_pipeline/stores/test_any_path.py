@@ -12,11 +12,10 @@ from vlc_jax.input_pipeline.stores.any_path import StorePath
 CONTENT = random.Random(0).randbytes(300_000)
 
 
-@pytest.fixture(params=["disk", "store"])
-def folder(request, tmp_path):
+@pytest.fixture(params=["tmp_path", "store"])
+def folder(request):
     """An empty folder."""
-    is_disk = request.param == "disk"
-    return any_path.of(tmp_path / "new" if is_disk else request.getfixturevalue("store"))
+    return any_path.of(request.getfixturevalue(request.param))
 
 
 @pytest.fixture

@@ -141,19 +141,21 @@ def test_a_commit_is_a_hash(serve, sha, tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_the_token_goes_to_the_hub_alone(serve):
-    seen = {}
+def test_the_token_goes_to_the_hub_alone(serve, tmp_path):
+    seen = {"hub": b"", "other": b""}
 
     def other(request, connection):
-        seen["other"] = request
+        seen["other"] += request
         json_answer([FILE])(request, connection)
 
     def hub(request, connection):
-        seen["hub"] = request
+        seen["hub"] += request
         link = f'Link: <{address}/next>; rel="next"\r\n'.encode()
         json_answer([], link)(request, connection)
 
     with listening(other) as address, serve(hub):
         assert [file.path for file in hub_api.listing(hub_api.Address("model", "me/x", COMMIT))]
+        transfer.download(f"{address}/a", tmp_path / "file", size=len(json.dumps([FILE])))
     assert b"Bearer secret" in seen["hub"]
+    assert seen["other"].count(b"GET /") == 2
     assert b"secret" not in seen["other"]

@@ -16,10 +16,8 @@ WEIGHTS = bytes(range(256)) * 20
 
 
 def names(folder):
-    return sorted(
-        path.relative_to(folder).as_posix() for path in Path(folder).rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    )  # fmt: skip
+    files = (path for path in Path(folder).rglob("[!.]*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
 def test_a_folder_has_one_format_of_weights_and_all_other_files(hub):
