@@ -18,7 +18,6 @@ from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from vlc_jax.input_pipeline import stores
 
@@ -166,8 +165,10 @@ def _before(request: Any) -> None:
     """Called before each request, of pages and after redirects, too."""
     from huggingface_hub import constants
 
+    url = request.url
+    hub = type(url)(os.environ.get("HF_ENDPOINT") or constants.ENDPOINT)
     # a page names the next one, on any host
-    if _origin(str(request.url)) != _origin(os.environ.get("HF_ENDPOINT") or constants.ENDPOINT):
+    if (url.scheme, url.host, url.port) != (hub.scheme, hub.host, hub.port):
         request.headers.pop("Authorization", None)
     if exchange := _exchange.get():
         # packed, an answer may be a thousand times as long
@@ -185,11 +186,6 @@ def _after(response: Any) -> None:
             response.headers.pop("Content-Encoding", None)
         raw = response.iter_raw
         response.iter_raw = lambda *options: exchange.counted(raw(*options))
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 @contextmanager
