@@ -51,9 +51,11 @@ def make(
     name: for messages.   files: by path in the folder.   manifest: name of the list of its copies.
     is_whole: all copies of the manifest that are not in `files` are removed.
     One process of a host copies, the others wait. Raises DataError for a path that leads out of the
-    folder, StageError if the disk is too full, and the errors of `fetch`.
+    folder or is that of a manifest, StageError if the disk is too full, and the errors of `fetch`.
     """
     check_names(name, files)
+    if ours := [path for path in files if is_manifest(path)]:
+        raise DataError(f"{name}: {ours[0]!r:.80} is the name of a list of copies; rename it")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         before = _entries(folder / manifest)
@@ -111,6 +113,12 @@ def _fetch(
 def known(folder: Path) -> dict[str, str]:
     """sha256 of the files that `make` has fetched into a folder, by path."""
     return {path: entry[0] for path, entry in _entries(folder / MANIFEST).items()}
+
+
+def is_manifest(path: str) -> bool:
+    """True for the name of a list of copies, which a stranger's file must not replace."""
+    name = path.rpartition("/")[2]
+    return name.startswith(".") and name.endswith(MANIFEST)
 
 
 def check_names(where: str, names: Iterable[str]) -> None:

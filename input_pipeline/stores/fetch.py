@@ -104,7 +104,7 @@ def _fetch(url: str, skip: tuple[str, ...]) -> Path:
         path: _wanted(there / path, stamp)
         for path, stamp in listed.items()
         if not path.endswith(skip)
-        and path not in (STORE, copies.MANIFEST)
+        and not (path == STORE or copies.is_manifest(path))
         and not (is_run and path.startswith(APART))
     }
     copies.make(url, copy, wanted, is_whole=True)

@@ -93,7 +93,8 @@ def test_a_file_replaced_while_it_is_copied_is_copied_again(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["checkpoints/5/manifest.json", "lock/000001.json", fetch.STORE, copies.MANIFEST]
+    "name",
+    ["checkpoints/5/manifest.json", "lock/1.json", fetch.STORE, ".copies.json", "a/.copies.json"],
 )
 def test_neither_checkpoints_nor_own_files_of_a_run_are_copied(store, name):
     there = any_path.of(store)
@@ -103,6 +104,9 @@ def test_neither_checkpoints_nor_own_files_of_a_run_are_copied(store, name):
     assert sorted(path.name for path in copy.iterdir()) == [".copies.json", ".store", "config.json"]
     assert (copy / fetch.STORE).read_text() == store
     assert copies.known(copy) == {"config.json": None}
+    if name.endswith(copies.MANIFEST):
+        with pytest.raises(DataError, match="the name of a list of copies"):
+            fetch.local(f"{store}/{name}")
 
 
 def test_a_folder_that_is_no_copy_of_ours_cannot_name_a_store(store, tmp_path):

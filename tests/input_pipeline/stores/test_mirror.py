@@ -77,8 +77,7 @@ def test_files_come_back_as_they_were_and_a_cut_one_cut(local, remote, tmp_path)
     copies.flush()
     append(local / "metrics.jsonl", "d\n")
     copies.flush()
-    expected = {"metrics.jsonl": "a\nd\n", "evals/a.json": "c"}
-    assert read_back(remote, tmp_path / "back") == expected
+    assert read_back(remote, tmp_path / "b") == {"metrics.jsonl": "a\nd\n", "evals/a.json": "c"}
 
 
 def test_a_run_that_goes_on_elsewhere_appends(local, remote, tmp_path):
