@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, f
 from speed import harness
 from vlc_jax import models, setup
 from vlc_jax.configs import default
-from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.run.checkpoint import Checkpoints
 from vlc_jax.run.store.step_folders import LocalSteps, StoreSteps
 from vlc_jax.setup.state import init_state, state_shapes
@@ -79,8 +79,8 @@ def cycle(manager: Manager, state: Any) -> harness.Side:
 
 
 def ours(where: str, shapes: Any) -> Manager:
-    is_store = stores.is_url(where)
-    folders = StoreSteps(stores.folder(where)) if is_store else LocalSteps(Path(where))
+    path = any_path.of(where)
+    folders = LocalSteps(path) if isinstance(path, Path) else StoreSteps(path)
     checkpoints = Checkpoints(folders, keep_last=1)
     return checkpoints.save, checkpoints.wait, lambda: checkpoints.restore(shapes)
 

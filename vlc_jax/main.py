@@ -34,6 +34,7 @@ from vlc_jax.errors import ExitCode, PeerError, UsageError
 from vlc_jax.evaluation import mode, watch
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line as reading
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.plan import plan
 from vlc_jax.run import terminal, workdir_files
 from vlc_jax.run.checkpoint import SaveError
@@ -169,7 +170,7 @@ def absolute(workdir: str) -> Path | str:
                 f"{workdir}: runs lie in local folders or at gs://, the only store where their "
                 "lock and their checkpoints are tested; data may lie at s3:// and az://, too"
             )
-        stores.folder(workdir)  # raises ValueError if the store's package is not installed
+        any_path.of(workdir)  # raises ValueError if the store's package is not installed
         return workdir
     except ValueError as error:
         print(f"Usage: --workdir {error}", file=sys.stderr)

@@ -16,7 +16,7 @@ from typing import Any
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import command_line, interrupt, parts
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import any_path, fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 # --flag=ADDRESS, NAME=ADDRESS or ADDRESS
@@ -91,7 +91,7 @@ def _local(words: Sequence[str], index: int, outputs: ExitStack) -> str:
     if _PUSH in options:
         return words[index]
     if _OUT in options:
-        stores.folder(address)  # raises ValueError for the hub, which is only read
+        any_path.of(address)  # raises ValueError for the hub, which is only read
         path = outputs.enter_context(_output(address, outputs))
     else:
         path = fetch.local(address)
@@ -120,7 +120,7 @@ def _output(address: str, outputs: ExitStack) -> Iterator[Path]:
     for old in path.iterdir():
         if is_ours(old.name):
             fetch.remove(old)
-    copies = Mirror(path, stores.folder(parent), is_ours)
+    copies = Mirror(path, any_path.StorePath(parent), is_ours)
     copies.download(is_ours, prefix=Path(name).stem)
     copies.start()
     try:

@@ -5,10 +5,9 @@ import json
 import re
 import shutil
 import sys
-import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.benchmarks.downloads import Download
@@ -72,7 +71,7 @@ def parts(root: Path, source: Download) -> list[Part]:
         options = {"size": size, "tag": tag, "expected": source.digest}
 
         def fetch(path: Path) -> str:
-            return transfer.download(source.url, path, **options, headers=_AS_IT_IS)
+            return transfer.download(source.url, path, **options)
 
         return [Part(source, source.url, size, target, fetch)]
     files = hub.wanted(hub.pinned(source.url))
@@ -85,29 +84,29 @@ def parts(root: Path, source: Download) -> list[Part]:
     ]
 
 
-# some servers compress text on the way, and then do not say how long it is
-_AS_IT_IS = {"Accept-Encoding": "identity"}
-
-
 def _ask(url: str) -> tuple[int, str]:
     """Size of a file in bytes, and a tag of its content."""
-    request = urllib.request.Request(url, headers=_AS_IT_IS, method="HEAD")
+    from huggingface_hub import get_session
+    from huggingface_hub.utils import hf_raise_for_status
 
-    def ask() -> Any:
-        with urllib.request.urlopen(request) as answer:
-            return answer.headers
+    def head() -> Mapping[str, str]:
+        answer = get_session().head(url)
+        hf_raise_for_status(answer)
+        return answer.headers
 
     try:
-        with transfer.connection_errors(url):
-            headers = transfer.limited(ask)
+        with transfer.errors(url):
+            headers = transfer.ask(head)
     except stores.StoreError as error:
-        cause = error.__cause__
-        if isinstance(cause, urllib.error.HTTPError) and cause.code in (403, 404, 410):
-            raise ValueError(f"{url}: the file is gone ({cause.code} {cause.reason})") from error
+        answer = getattr(error.__cause__, "response", None)
+        if answer is not None and answer.status_code in (403, 404, 410):
+            reason = f"{answer.status_code} {answer.reason_phrase}"
+            raise ValueError(f"{url}: the file is gone ({reason})") from error
         raise
-    if not re.fullmatch("[0-9]{1,15}", headers["Content-Length"] or ""):
+    size = headers.get("Content-Length", "")
+    if not re.fullmatch("[0-9]{1,15}", size):
         raise ValueError(f"{url}: the server does not say how large the file is")
-    return int(headers["Content-Length"]), headers["ETag"] or headers["Last-Modified"] or ""
+    return int(size), headers.get("ETag") or headers.get("Last-Modified") or ""
 
 
 def confirm(root: Path, parts: Sequence[Part], is_agreed: bool) -> bool:

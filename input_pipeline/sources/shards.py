@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vlc_jax.input_pipeline import lookup, stores
+from vlc_jax.input_pipeline import lookup
 from vlc_jax.input_pipeline.record import DataError, Record, path_below, read_caption
 from vlc_jax.input_pipeline.sources import id_index, order
 from vlc_jax.input_pipeline.sources.shard_files import ShardFiles
@@ -26,7 +26,7 @@ from vlc_jax.input_pipeline.sources.shard_table import ShardTable
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
 from vlc_jax.input_pipeline.sources.staged_shards import ReadCounts, StagedShards
 from vlc_jax.input_pipeline.sources.table_index import TableIndex
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import any_path, fetch
 from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 
 MANIFEST = "manifest.json"
@@ -211,7 +211,7 @@ class ShardsSource:
             self.fingerprint += f"/{self._caption_weights}"
         self.has_text_only = manifest["request"].get("text_only", False)
         self._folder = folder
-        shards, origin = manifest["shards"], stores.folder(path)
+        shards, origin = manifest["shards"], any_path.of(path)
         self._check_sizes(folder, origin)
         if not shards.total:
             raise DataError(f"{folder} holds no records")
@@ -228,14 +228,14 @@ class ShardsSource:
                 f"{manifest['count']}; find the damage with vlc-jax check {folder}"
             )
 
-    def _check_sizes(self, folder: Path, origin: stores.Folder) -> None:
+    def _check_sizes(self, folder: Path, origin: AnyPath) -> None:
         """Compares the sizes of some files with the manifest; the others' when they are opened."""
         shards = self.manifest["shards"]
         has_all = len(shards) <= _CHECKED
-        is_stored = isinstance(origin, stores.StoreFolder)
+        is_stored = isinstance(origin, StorePath)
         if is_stored and not has_all:
             return  # neither listed nor copied yet
-        objects = origin.list() if is_stored else None
+        objects = origin.files() if is_stored else None
         self._fetch()
         for number in range(0, len(shards), len(shards) // _CHECKED + 1):
             shard = shards[number]
@@ -302,7 +302,7 @@ def _text_versions(manifest: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _check_size(
-    folder: Path, entry: dict[str, Any], objects: Mapping[str, stores.Object] | None = None
+    folder: Path, entry: dict[str, Any], objects: Mapping[str, any_path.Stamp] | None = None
 ) -> None:
     """objects: of the store that the folder is a copy of."""
     path = folder / entry["name"]

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vlc_jax.input_pipeline.record import ShardError, StageError
-from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 GIGABYTE = 10**9
 # while other processes' unfinished copies fill the folder, for seconds
@@ -70,7 +71,7 @@ class Stage:
                 path.unlink(missing_ok=True)
         return not is_right
 
-    def copy(self, folder: Folder, shard: dict[str, Any], *, waits: bool = True) -> int:
+    def copy(self, folder: AnyPath, shard: dict[str, Any], *, waits: bool = True) -> int:
         """Copies a shard of a folder unless its copy exists; returns the number of bytes copied.
 
         A reader opens the copy and, if it is not there or not there any more, calls this again.
@@ -109,11 +110,11 @@ class Stage:
                     return 0
         return shard["bytes"]
 
-    def _fill(self, file: BinaryIO, folder: Folder, shard: dict[str, Any]) -> None:
+    def _fill(self, file: BinaryIO, folder: AnyPath, shard: dict[str, Any]) -> None:
         digest, size = hashlib.sha256(), 0
-        origin = f"{folder.name}/{shard['name']}"
+        origin = folder / shard["name"]
         try:
-            for piece in folder.pieces(shard["name"]):
+            for piece in any_path.pieces(origin):
                 digest.update(piece)
                 size += len(piece)
                 with self._local_errors(shard):
@@ -126,7 +127,7 @@ class Stage:
             raise ShardError(
                 f"shard {origin} of {size} bytes contradicts its manifest, which has "
                 f"{shard['bytes']} bytes and another sha256; find the damage with python -m "
-                f"vlc_jax.input_pipeline.commands.check {folder.name}"
+                f"vlc_jax.input_pipeline.commands.check {folder}"
             )
 
     def _reserve(self, file: BinaryIO, shard: dict[str, Any]) -> None:

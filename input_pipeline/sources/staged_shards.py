@@ -14,7 +14,7 @@ from vlc_jax.input_pipeline.sources.order import BLOCK, WINDOW
 from vlc_jax.input_pipeline.sources.shard_files import ShardFiles
 from vlc_jax.input_pipeline.sources.shard_table import ShardTable
 from vlc_jax.input_pipeline.sources.stage import GIGABYTE, Stage
-from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 _LOG = logging.getLogger(__name__)
 # Threads that copy ahead: one stream from an object store uses only a part of the network.
@@ -57,7 +57,7 @@ class StagedShards(ShardFiles):
     """
 
     def __init__(
-        self, folder: Folder, shards: ShardTable, stage: Stage, shuffle: str, counts: ReadCounts
+        self, folder: AnyPath, shards: ShardTable, stage: Stage, shuffle: str, counts: ReadCounts
     ) -> None:
         _check_limit(folder, shards, stage, shuffle)
         self._folder, self._stage, self._counts = folder, stage, counts
@@ -143,13 +143,13 @@ def _is_missing(error: Exception) -> bool:
     return "No such file or directory" in str(error)
 
 
-def _check_limit(folder: Folder, shards: ShardTable, stage: Stage, shuffle: str) -> None:
+def _check_limit(folder: AnyPath, shards: ShardTable, stage: Stage, shuffle: str) -> None:
     total = int(shards.sizes.sum())
     if stage.limit >= total:
         return
     if shuffle == "global":
         raise ValueError(
-            f"the shards of {folder.name} have {total / GIGABYTE:.3g} GB, and stage_gb is "
+            f"the shards of {folder} have {total / GIGABYTE:.3g} GB, and stage_gb is "
             f"{stage.limit / GIGABYTE:g}: a global shuffle reads all of them at a time; use "
             "shuffle='blocks' or a higher stage_gb"
         )

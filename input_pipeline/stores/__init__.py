@@ -1,29 +1,21 @@
-"""Folders in object stores (gs://, s3://, ..., by fsspec) and local folders, with one interface.
-
-A write is atomic and visible to all readers at once. There is no rename, no append and no lock;
-locks are built from `create`, which writes only if there is no object of that name.
-"""
+"""Addresses of object stores (gs://, s3://, ...) and of the hub; local files, read with care."""
 
 import errno
 import json
 import os
 import re
 import stat
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TextIO, runtime_checkable
+from typing import Any, BinaryIO, TextIO
 
 # URL scheme -> the package that fsspec needs for it.
 KINDS = {"gs": "gcsfs", "s3": "s3fs", "az": "adlfs"}
 # Schemes of the Hugging Face hub (stores.hub), whose repositories are only read.
 HUBS = ("hf", "open_clip")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
-_PIECE = 8 * 2**20  # bytes read at a time
 MAX_DEPTH = 50  # of nested lists and objects; a config has 4 to 6
-# Metadata that change with the content of an object; each store has one of them.
-_TAGS = ("generation", "etag", "ETag", "md5Hash", "content_md5", "mtime", "last_modified")
 
 
 class StoreError(OSError):
@@ -34,53 +26,6 @@ class StoreError(OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
-
-
-class Object(NamedTuple):
-    """An object in a listing.   size: bytes.   tag: changes whenever the content changes."""
-
-    size: int
-    tag: str
-
-
-@runtime_checkable
-class Folder(Protocol):
-    """Objects below a prefix, by names relative to it ("a/b.json").
-
-    Methods raise FileNotFoundError for a missing object, OSError if the store fails.
-    """
-
-    name: str
-    # seconds between writes of one object: stores accept about one per second
-    min_pause: float
-
-    def list(self, prefix: str = "") -> dict[str, Object]: ...
-    def folders(self) -> set[str]:
-        """Names of the immediate subfolders, without listing their content."""
-        ...
-
-    def stat(self, name: str) -> Object | None:
-        """None if there is no such object."""
-        ...
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """The bytes from `start` to `stop`; None: the end."""
-        ...
-
-    def write(self, name: str, data: bytes) -> None: ...
-    def create(self, name: str, data: bytes) -> bool:
-        """Writes a new object; returns False and writes nothing if it exists."""
-        ...
-
-    def remove(self, *names: str) -> None:
-        """Removes objects; ignores missing ones."""
-        ...
-
-    def copy(self, name: str, to: str) -> None: ...
-    def upload(self, path: Path, name: str) -> None: ...
-    def download(self, name: str, path: Path) -> None: ...
-    def pieces(self, name: str) -> Iterator[bytes]: ...
-    def below(self, name: str) -> "Folder": ...
 
 
 def is_url(path: object) -> bool:
@@ -95,94 +40,6 @@ def is_url(path: object) -> bool:
 def is_hub(path: object) -> bool:
     """True for an address of the hub. Raises ValueError for an unknown scheme."""
     return is_url(path) and str(path).partition("://")[0] in HUBS
-
-
-def folder(path: str | os.PathLike[str]) -> Folder:
-    """The folder at a URL or a local path.
-
-    Raises ValueError for an address of the hub, or if the package for the URL's scheme is not
-    installed.
-    """
-    if is_hub(path):
-        raise ValueError(
-            f"{path}: repositories of the hub are copied whole, and not written to; name a local "
-            "folder here (vlc-jax export --push writes to the hub)"
-        )
-    return StoreFolder(str(path)) if is_url(path) else LocalFolder(Path(path))
-
-
-class LocalFolder:
-    """A folder of a file system, with the interface of a store."""
-
-    min_pause = 0.2
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.name = str(path)
-
-    def list(self, prefix: str = "") -> dict[str, Object]:
-        objects = {}
-        for path in self.path.rglob("*"):
-            name = path.relative_to(self.path).as_posix()
-            if name.startswith(prefix) and not path.name.endswith(".writing") and path.is_file():
-                # a run in progress may have removed it since the listing
-                with suppress(FileNotFoundError):
-                    objects[name] = self._object(path)
-        return objects
-
-    def folders(self) -> set[str]:
-        paths = self.path.iterdir() if self.path.is_dir() else ()
-        return {path.name for path in paths if path.is_dir()}
-
-    def stat(self, name: str) -> Object | None:
-        path = self.path / name
-        return self._object(path) if path.is_file() else None
-
-    @staticmethod
-    def _object(path: Path) -> Object:
-        status = path.stat()
-        return Object(status.st_size, f"{status.st_mtime_ns}.{status.st_ino}")
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        with open_regular(self.path / name) as file:
-            file.seek(start)
-            return file.read(-1 if stop is None else stop - start)
-
-    def write(self, name: str, data: bytes) -> None:
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(data)
-        except FileExistsError:
-            return False
-        return True
-
-    def remove(self, *names: str) -> None:
-        for name in names:
-            (self.path / name).unlink(missing_ok=True)
-
-    def copy(self, name: str, to: str) -> None:
-        self.write(to, self.read(name))
-
-    def upload(self, path: Path, name: str) -> None:
-        self.write(name, path.read_bytes())
-
-    def download(self, name: str, path: Path) -> None:
-        path.write_bytes(self.read(name))
-
-    def pieces(self, name: str) -> Iterator[bytes]:
-        with open_regular(self.path / name) as file:
-            while piece := file.read(_PIECE):
-                yield piece
-
-    def below(self, name: str) -> "LocalFolder":
-        return LocalFolder(self.path / name)
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -260,135 +117,3 @@ def replacing(path: Path, end: str = ".partial") -> Iterator[TextIO]:
         # before the rename: a power cut must not reorder them
         os.fsync(file.fileno())
     partial.replace(path)
-
-
-class StoreFolder:
-    """A folder of an object store."""
-
-    min_pause = 1.0
-
-    def __init__(self, url: str):
-        self.name = url.rstrip("/")
-        self._files, self._root = _file_system(self.name)
-        # The store's md5 of an upload is compared with ours: gcsfs sends the bytes between
-        # multipart boundaries, which the content may contain, and appends a line break, which may
-        # merge with one of the content.
-        self._checked = {"consistency": "md5"} if self.name.startswith("gs://") else {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoreFolder, (self.name,)
-
-    def list(self, prefix: str = "") -> dict[str, Object]:
-        base, _, rest = prefix.rpartition("/")
-        root = self._path(base) if base else self._root
-        with _errors(self.name):
-            try:
-                options = {"prefix": rest} if rest else {}
-                entries = self._files.find(root, detail=True, **options)
-            except FileNotFoundError:
-                return {}
-        skip = len(self._root) + 1
-        return {
-            path[skip:]: Object(int(facts["size"]), _tag(facts))
-            for path, facts in entries.items()
-            if path[skip:].startswith(prefix) and len(path) > skip and facts["type"] == "file"
-        }
-
-    def folders(self) -> set[str]:
-        with _errors(self.name):
-            try:
-                entries = self._files.ls(self._root, detail=True)
-            except FileNotFoundError:
-                return set()
-        paths = [facts["name"].rstrip("/") for facts in entries if facts["type"] == "directory"]
-        return {path.rpartition("/")[2] for path in paths}
-
-    def stat(self, name: str) -> Object | None:
-        with _errors(self.name):
-            try:
-                facts = self._files.info(self._path(name))
-            except FileNotFoundError:
-                return None
-        return Object(int(facts["size"]), _tag(facts)) if facts["type"] == "file" else None
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        with _errors(self.name):
-            ends = {} if (start, stop) == (0, None) else {"start": start, "end": stop}
-            return self._files.cat_file(self._path(name), **ends)
-
-    def write(self, name: str, data: bytes) -> None:
-        with _errors(self.name):
-            self._files.pipe_file(self._path(name), data, **self._checked)
-
-    def create(self, name: str, data: bytes) -> bool:
-        with _errors(self.name):
-            try:
-                self._files.pipe_file(self._path(name), data, mode="create", **self._checked)
-            except FileExistsError:
-                return False
-        return True
-
-    def remove(self, *names: str) -> None:
-        with _errors(self.name):
-            for name in names:
-                try:
-                    self._files.rm_file(self._path(name))
-                except FileNotFoundError:
-                    continue
-
-    def copy(self, name: str, to: str) -> None:
-        with _errors(self.name):
-            self._files.cp_file(self._path(name), self._path(to))
-
-    def upload(self, path: Path, name: str) -> None:
-        with _errors(self.name):
-            self._files.put_file(str(path), self._path(name), **self._checked)
-
-    def download(self, name: str, path: Path) -> None:
-        with _errors(self.name):
-            self._files.get_file(self._path(name), str(path))
-
-    def pieces(self, name: str) -> Iterator[bytes]:
-        with _errors(self.name), self._files.open(self._path(name), "rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-
-    def below(self, name: str) -> "StoreFolder":
-        return StoreFolder(f"{self.name}/{name}")
-
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    import fsspec
-
-    # gcsfs hands whole objects to aiohttp, which recommends pieces
-    warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
-    kind = url.partition("://")[0]
-    for name in KINDS:
-        # Orbax lists with another file system instance, which must see other processes' writes
-        fsspec.config.conf.setdefault(name, {})["use_listings_cache"] = False
-    try:
-        files, root = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        raise ValueError(
-            f"{url}: {kind}:// needs the package {KINDS[kind]}: pip install {KINDS[kind]}"
-        ) from error
-    return files, root.rstrip("/")
-
-
-def _tag(facts: Mapping[str, Any]) -> str:
-    return next((f"{name} {facts[name]}" for name in _TAGS if facts.get(name)), "")
-
-
-@contextmanager
-def _errors(where: str) -> Iterator[None]:
-    """Context manager: converts the errors of a store's client to a StoreError with its name."""
-    try:
-        yield
-    except (FileNotFoundError, FileExistsError):
-        raise
-    except Exception as error:
-        text = str(error).strip().splitlines()
-        raise StoreError(f"{where}: {text[0] if text else type(error).__name__}") from error

@@ -7,22 +7,19 @@ not fit on the disk are read through the option `stage` of the source instead.
 """
 
 import functools
-import json
 import os
 import shutil
-import threading
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import copies, hub, mirror, progress
+from vlc_jax.input_pipeline.stores import any_path, copies, hub, mirror
 
 STORE = ".store"  # file in the copy of a run with its URL, since checkpoints stay in the store
 # Subfolders of a run that are not copied: Orbax and the lock use the store itself, and pretrain/
 # is a separate run.
 APART = ("checkpoints/", "lock/", "processes/", "pretrain/", "features/")
-_TAGS = ".tags.json"  # beside a copy: file -> tag of the object that it was copied from
 _TRIES = 3
 
 
@@ -93,27 +90,37 @@ def refresh(path: str | os.PathLike[str]) -> Path:
 @functools.cache
 def _fetch(url: str, skip: tuple[str, ...]) -> Path:
     parent, _, name = url.rpartition("/")
-    folder = stores.folder(parent)
+    there, copy = any_path.StorePath(url), cache_folder(parent)
     # Objects before folders: a/b and a/b/c may both exist, and the URL of a file means the file.
-    single = folder.stat(name)
-    if single:
-        copy = cache_folder(parent)
-        _copy_all(folder, {name: single}, copy, f".{name}{_TAGS}")
+    if single := any_path.find(there):
+        wanted = {name: _wanted(there, single)}
+        copies.make(url, copy, wanted, f".{name}{copies.MANIFEST}")
         return copy / name
-    listed = stores.folder(url).list()
+    listed, copy = there.files(), cache_folder(url)
     if not listed:
         raise ValueError(f"{url}: there is no such object or folder")
-    copy, is_run = cache_folder(url), "config.json" in listed
-    objects = {
-        path: entry
-        for path, entry in listed.items()
-        if not path.endswith(skip) and not (is_run and path.startswith(APART))
+    is_run = "config.json" in listed
+    wanted = {
+        path: _wanted(there / path, stamp)
+        for path, stamp in listed.items()
+        if not path.endswith(skip)
+        and not (path == STORE or copies.is_manifest(path))
+        and not (is_run and path.startswith(APART))
     }
-    _copy_all(stores.folder(url), objects, copy, _TAGS)
-    # last, over a copied object of that name, which could lead elsewhere
+    copies.make(url, copy, wanted, is_whole=True)
     if is_run:
         (copy / STORE).write_text(url)
     return copy
+
+
+def _wanted(there: any_path.StorePath, stamp: any_path.Stamp) -> copies.Wanted:
+    # With the tag of the listing: an object that is replaced before its download has another tag at
+    # the next start, which copies it again.
+    def fetch(path: Path) -> None:
+        mirror.download(there, path)
+
+    # without a tag a change of the content would go unnoticed: copied at each start
+    return copies.Wanted(stamp.size, stamp.tag or uuid.uuid4().hex, fetch)
 
 
 def remove(path: Path) -> None:
@@ -122,56 +129,3 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _copy_all(
-    remote: stores.Folder, objects: Mapping[str, stores.Object], copy: Path, tags_name: str
-) -> None:
-    """Copies new and changed objects; removes copies of objects that the store no longer has."""
-    mirror.check_names(remote.name, objects)
-    copy.mkdir(parents=True, exist_ok=True)
-    with copies.locked(copy):
-        journal = copy / tags_name
-        known = _read(journal)
-        # Before new files are written: an old file may be a folder by now.
-        for file in known.keys() - objects.keys():
-            (copy / file).unlink(missing_ok=True)
-        # Without a tag a change of the content would go unnoticed: copy again.
-        missing = [
-            file
-            for file, entry in objects.items()
-            if known.get(file) != entry.tag or not entry.tag or not (copy / file).is_file()
-        ]
-        total = sum(objects[file].size for file in missing)
-        copies.check_room(remote.name, copy, total)
-        done = {file: known[file] for file in objects if file in known and file not in missing}
-        copied, lock = 0, threading.Lock()
-
-        def fetch(file: str) -> None:
-            nonlocal copied
-            mirror.download(remote, file, copy / file)
-            # After the download, with the tag of the listing: if the object was replaced in
-            # between, the tag is the old object's, and the next start copies it again.
-            done[file] = objects[file].tag
-            with lock:
-                copied += objects[file].size
-                advance(copied // 10**6)
-
-        try:
-            with (
-                progress.bar(f"copying {remote.name}, MB", total // 10**6) as advance,
-                ThreadPoolExecutor(mirror.THREADS) as pool,
-            ):
-                list(pool.map(fetch, missing))
-        # after an error, too: the next start does not copy finished files again
-        finally:
-            if missing or known.keys() - objects.keys():
-                stores.LocalFolder(copy).write(tags_name, json.dumps(done).encode())
-
-
-def _read(journal: Path) -> dict[str, str]:
-    try:
-        tags = json.loads(journal.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return tags if isinstance(tags, dict) else {}

@@ -43,16 +43,14 @@ _ADDRESS = re.compile(
     r"hf://(datasets/)?((?!\.)[\w.-]+/(?!\.)[\w.-]+)(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(?:/+(.*))?"
 )
 _NAME = re.compile(r"open_clip://([^/@\s]+)/([^/@\s]+)(?:@([^/]+))?")
-_THREADS = 8
 _HASH = "#sha256="  # the end of an address with the hash of its files
 
 
 class _Copy(NamedTuple):
-    """The copy of an address: `path` in `folder`, and its files with their repositories."""
+    """The copy of an address.   sha256: of its files, by their addresses."""
 
-    folder: Path
     path: Path
-    files: list[tuple[Address, File]]
+    sha256: dict[Address, str]
 
 
 def parse(address: str) -> Address:
@@ -62,7 +60,8 @@ def parse(address: str) -> Address:
         raise ValueError(f"{address}: a sha256 has 64 hexadecimal digits; got {sha256!r}")
     if match := _NAME.fullmatch(address):
         row = open_clip_names.find(match[1], match[2])
-        return Address("model", row.repository, match[3] or "main")
+        published = f"{match[1]}/{match[2]}"
+        return Address("model", row.repository, match[3] or "main", published=published)
     match = _ADDRESS.fullmatch(address)
     if not match or match[2].split("/")[0] in ("spaces", "buckets", "datasets"):
         raise ValueError(
@@ -80,12 +79,8 @@ def parse(address: str) -> Address:
 def pinned(address: str) -> str:
     """The address with the commit that its revision names now."""
     place = parse(address)
-    commit = hub_api.commit(place)
-    bare, sha256 = _split(address)
-    end = f"{_HASH}{sha256}" if sha256 else ""
-    if match := _NAME.fullmatch(bare):
-        return f"open_clip://{match[1]}/{match[2]}@{commit}{end}"
-    return f"{place._replace(revision=commit)}{end}"
+    end = address.removeprefix(_split(address)[0])
+    return f"{place._replace(revision=hub_api.commit(place))}{end}"
 
 
 def hashed(address: str) -> str:
@@ -94,7 +89,7 @@ def hashed(address: str) -> str:
     Of one file it is the file's; of several, that of the lines which `sha256sum` prints for them,
     by their paths in the repository, in order.
     """
-    bare = _split(pinned(address))[0]
+    bare, _ = _split(pinned(address))
     return f"{bare}{_HASH}{_hash(_copied(bare))}"
 
 
@@ -110,9 +105,8 @@ def _split(address: str) -> tuple[str, str]:
     return bare, sha256
 
 
-def _hash(copy: "_Copy") -> str:
-    sha256 = copies.known(copy.folder)
-    sums = {file.path: sha256[file.path] for _, file in copy.files}
+def _hash(copy: _Copy) -> str:
+    sums = {place.path: sha256 for place, sha256 in copy.sha256.items()}
     if len(sums) == 1:
         return next(iter(sums.values()))
     lines = (f"{sums[path]}  {path}\n" for path in sorted(sums))
@@ -140,17 +134,14 @@ def local(address: str) -> Path:
 
 def has_copies(address: str) -> bool:
     """True if this machine has a copy of the repository, at any commit, or knows its name."""
-    if _NAME.fullmatch(_split(address)[0]):
-        return True  # a row of our own table
     place = parse(address)
-    return (hub_api.root() / f"{place.kind}s" / place.repository).is_dir()
+    return bool(place.published) or (hub_api.root() / place.folder).is_dir()
 
 
 def hashes(address: str) -> dict[str, str]:
     """{address of a file, with its commit: sha256} of the files that `local` copies."""
     copy = _copied(_split(pinned(address))[0])
-    sha256 = copies.known(copy.folder)
-    return {str(place._replace(path=file.path)): sha256[file.path] for place, file in copy.files}
+    return {str(place): sha256 for place, sha256 in copy.sha256.items()}
 
 
 def wanted(address: str) -> dict[str, copies.Wanted]:
@@ -172,22 +163,22 @@ def _wanted(place: Address, file: File) -> copies.Wanted:
 def _copied(address: str) -> _Copy:
     """Copies what is missing. address: with a commit, without a hash."""
     place = parse(address)
-    if match := _NAME.fullmatch(address):
-        row = open_clip_names.find(match[1], match[2])
+    if place.published:
+        row = open_clip_names.find(*place.published.split("/"))
         folder = hub_api.root() / "open_clip" / row.model / row.tag / place.revision
-        copy = _Copy(folder, folder, _of_open_clip(place, row))
+        listed = _of_open_clip(place, row)
     else:
-        folder = hub_api.root() / f"{place.kind}s" / place.repository / place.revision
+        folder = hub_api.root() / place.folder / place.revision
         listed = [(place, file) for file in chosen(place, hub_api.listing(place))]
-        copy = _Copy(folder, folder / place.path, listed)
-    if not copy.files:
+    if not listed:
         raise ValueError(f"{address} has no files")
-    files = {file.path: _wanted(where, file) for where, file in copy.files}
     with hub_api.errors(address):
-        copies.make(address, copy.folder, files, _THREADS)
-    if match:
-        _check_activation(address, row, copy.folder / _CONFIG)
-    return copy
+        copies.make(address, folder, {file.path: _wanted(where, file) for where, file in listed})
+    if place.published:
+        _check_activation(address, row, folder / _CONFIG)
+    known = copies.known(folder)
+    places = [where._replace(path=file.path, published="") for where, file in listed]
+    return _Copy(folder / place.path, {each: known[each.path] for each in places})
 
 
 def _check_activation(address: str, row: open_clip_names.Row, config: Path) -> None:

@@ -20,20 +20,42 @@ from vlc_jax.input_pipeline.stores import copies, transfer
 _FILES = 200_000  # of a repository: the hub advises against half of that
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# What to do about an error of huggingface_hub.
+_ADVICE = {
+    "GatedRepoError": "its owner gives access on its page; then set HF_TOKEN or run hf auth login",
+    "RepositoryNotFoundError": "there is no such repository, or it is private: set HF_TOKEN then",
+    "RevisionNotFoundError": "the repository has no such revision",
+}
 
 
 class Address(NamedTuple):
-    """kind: model | dataset.   repository: OWNER/NAME.   path: of a file or folder in it, or ""."""
+    """kind: model | dataset.   repository: OWNER/NAME.   path: of a file or folder in it, or "".
+
+    published: MODEL/TAG of an address of open_clip, or "".
+    """
 
     kind: str
     repository: str
     revision: str = "main"
     path: str = ""
+    published: str = ""
 
     def __str__(self) -> str:
-        folder = "datasets/" if self.kind == "dataset" else ""
         revision = self.revision if self.revision.startswith("refs/") else quote(self.revision, "")
+        if self.published:
+            return f"open_clip://{self.published}@{revision}"
+        folder = "datasets/" if self.kind == "dataset" else ""
         return f"hf://{folder}{self.repository}@{revision}" + (f"/{self.path}" if self.path else "")
+
+    @property
+    def folder(self) -> str:
+        """The folder of the repository among those of all kinds."""
+        return f"{self.kind}s/{self.repository}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Arguments of the functions of huggingface_hub."""
+        return {"repo_id": self.repository, "repo_type": self.kind, "revision": self.revision}
 
 
 class File(NamedTuple):
@@ -72,97 +94,79 @@ def check_push(repository: str) -> str:
     if not get_token():
         raise ValueError(f"hf://{name}: no token; set HF_TOKEN or run hf auth login")
     with errors(f"hf://{name}"):
-        transfer.limited(_api().whoami)
+        transfer.ask(_api().whoami)
     return name
 
 
 def commit(place: Address) -> str:
     """The commit of a revision; offline, the one that was seen last."""
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
     if _COMMIT.fullmatch(place.revision):
         return place.revision
-    record = root() / "revisions" / f"{place.kind}s" / place.repository
-    record = record / f"{quote(place.revision, '')}.txt"
-    if _is_offline():
-        theirs = _cache_of(place) / "refs" / place.revision
-        seen = next((path for path in (record, theirs) if path.is_file()), None)
-        if seen is None:
-            raise ValueError(
-                f"{place} was never fetched to this machine, and HF_HUB_OFFLINE is set: fetch it "
-                "once without"
-            )
-        return _commit(seen.read_text().strip())
-    api, options = _api(), {"repo_type": place.kind, "revision": place.revision}
+    record = root() / "revisions" / place.folder / f"{quote(place.revision, '')}.txt"
     with errors(str(place)):
-        named = _commit(transfer.limited(lambda: api.repo_info(place.repository, **options)).sha)
+        try:
+            named = _commit(transfer.ask(lambda: _api().repo_info(**place.options)).sha)
+        except OfflineModeIsEnabled:
+            for seen in (record, _cache_of(place) / "refs" / place.revision):
+                if seen.is_file():
+                    return _commit(seen.read_text().strip())
+            raise
     _keep(record, named)
     return named
 
 
 def listing(place: Address) -> list[File]:
     """The files below a path of a commit, or of the folder of a file; kept, as commits stay."""
-    record = root() / "listings" / f"{place.kind}s" / place.repository / place.revision
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    record = root() / "listings" / place.folder / place.revision
     record = record / f"{quote(place.path, '') or '-'}.json"
     if record.is_file():
         return [File(*entry) for entry in json.loads(record.read_bytes())]
-    if _is_offline():
-        files = _cached_files(place)
-        if not files:
-            raise ValueError(
-                f"{place} is not on this machine, and HF_HUB_OFFLINE is set: fetch it once without"
-            )
-        return files
     with errors(str(place)):
-        files = _checked(transfer.limited(lambda: _listed(place)))
+        try:
+            files = _checked(transfer.ask(lambda: _listed(place)))
+        except OfflineModeIsEnabled:
+            if files := _cached_files(place):
+                return files
+            raise
     _keep(record, json.dumps(files))
     return files
 
 
 def fetch(place: Address, file: File, path: Path) -> str:
     """Links or downloads a file to `path`; returns its sha256."""
+    from huggingface_hub import hf_hub_url
+
     cached = _cache_of(place) / "snapshots" / place.revision / file.path
     if cached.is_file():
         target = cached.resolve()
         # by its hash, not its name; a damaged one is downloaded
         if (sha256 := transfer.digest(target, file.digest)) is not None:
+            path.unlink(missing_ok=True)
             path.symlink_to(target)
             return sha256
-    if _is_offline():
-        raise ValueError(
-            f"{place._replace(path=file.path)} is not on this machine, and "
-            "HF_HUB_OFFLINE is set: fetch it once without"
-        )
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
-
-    where = {"repo_type": place.kind, "revision": place.revision}
-    url = hf_hub_url(place.repository, file.path, endpoint=os.environ.get("HF_ENDPOINT"), **where)
-    headers = build_hf_headers(library_name="vlc_jax")
-    return transfer.download(
-        url, path, size=file.size, tag=file.digest, expected=file.digest, headers=headers
-    )
+    url = hf_hub_url(filename=file.path, endpoint=os.environ.get("HF_ENDPOINT"), **place.options)
+    return transfer.download(url, path, size=file.size, tag=file.digest, expected=file.digest)
 
 
 @contextmanager
 def errors(address: str) -> Iterator[None]:
     """Context manager: converts errors of huggingface_hub to a ValueError or a StoreError."""
-    from huggingface_hub import errors
-
     try:
-        with transfer.connection_errors(address):
+        with transfer.errors(address):
             yield
     except stores.StoreError as error:
         cause = error.__cause__
-        if isinstance(cause, errors.GatedRepoError):
-            text = "its owner gives access on its page; then set HF_TOKEN or run hf auth login"
-        elif isinstance(cause, errors.RepositoryNotFoundError):
-            text = "there is no such repository, or it is private: set HF_TOKEN for that"
-        elif isinstance(cause, errors.RevisionNotFoundError):
-            text = "the repository has no such revision"
-        elif isinstance(cause, errors.HfHubHTTPError) and cause.response.status_code in (401, 403):
-            text = f"the hub refuses the token: {error}"
-        else:
+        advice = _ADVICE.get(type(cause).__name__)
+        status = getattr(getattr(cause, "response", None), "status_code", None)
+        if advice is None and status in (401, 403):
+            advice = f"the hub refuses the token: {error}"
+        if advice is None:
             raise
-        raise ValueError(f"{address}: {text}") from error
+        raise ValueError(f"{address}: {advice}") from error
 
 
 def root() -> Path:
@@ -208,30 +212,29 @@ def is_hidden(path: str) -> bool:
 
 
 def _listed(place: Address) -> list[File]:
-    api, folder = _api(), place.path
-    where = {"repo_type": place.kind, "revision": place.revision}
-    entries = []
+    api, folder, is_file = _api(), place.path, False
     if place.path:
-        entries = api.get_paths_info(place.repository, [place.path], **where)
+        entries = api.get_paths_info(paths=[place.path], **place.options)
         if not entries:
-            tree = api.list_repo_tree(place.repository, **where)
-            names = [entry.path for entry in itertools.islice(tree, 1_000)]
+            tree = itertools.islice(api.list_repo_tree(**place.options), 1_000)
+            names = [entry.path for entry in tree]
             raise ValueError(
                 f"{place}: no such file or folder{lookup.nearest(place.path, names)}; the "
                 f"repository has {', '.join(names[:20])}"
             )
-    is_file = bool(entries) and hasattr(entries[0], "size")
-    if is_file:
-        folder = place.path.rpartition("/")[0]
+        is_file = hasattr(entries[0], "size")
+        folder = place.path.rpartition("/")[0] if is_file else place.path
     if not (is_file and place.kind == "dataset"):
-        tree = api.list_repo_tree(place.repository, folder or None, recursive=not is_file, **where)
+        tree = api.list_repo_tree(
+            path_in_repo=folder or None, recursive=not is_file, **place.options
+        )
         entries = [*itertools.islice(tree, _FILES + 1)]
         if len(entries) > _FILES:
             raise DataError(f"it has more than {_FILES:,} files: name a folder of it")
-        entries = [entry for entry in entries if hasattr(entry, "size")]
     return [
         File(entry.path, entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id)
         for entry in entries
+        if hasattr(entry, "size")
     ]
 
 
@@ -239,8 +242,7 @@ def _cache_of(place: Address) -> Path:
     """The folder of a repository in the cache of huggingface_hub."""
     from huggingface_hub import constants
 
-    name = f"{place.kind}s--{place.repository.replace('/', '--')}"
-    return Path(constants.HF_HUB_CACHE) / name
+    return Path(constants.HF_HUB_CACHE) / place.folder.replace("/", "--")
 
 
 def _cached_files(place: Address) -> list[File]:
@@ -258,9 +260,3 @@ def _cached_files(place: Address) -> list[File]:
         for path in sorted(at.rglob("*"))
         if path.is_file()
     ]
-
-
-def _is_offline() -> bool:
-    from huggingface_hub import constants
-
-    return constants.HF_HUB_OFFLINE

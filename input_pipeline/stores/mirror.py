@@ -5,16 +5,15 @@ Stores have no append: a file that grew is uploaded as a whole, as far as it was
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vlc_jax.input_pipeline.record import DataError, path_below
-from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.stores import copies
+from vlc_jax.input_pipeline.stores.any_path import StorePath
 
 # Between two copies: a killed host loses the rows of at most this time.
 SECONDS = 30.0
-THREADS = 16
 GROWING = (".jsonl", ".log")
 # Copied last: readers that see them expect all other files.
 LAST = ("DONE", "FAILED")
@@ -26,7 +25,7 @@ class Mirror:
     includes: True for the names, relative to `local`, that are copied to the store.
     """
 
-    def __init__(self, local: Path, remote: Folder, includes: Callable[[str], bool]) -> None:
+    def __init__(self, local: Path, remote: StorePath, includes: Callable[[str], bool]) -> None:
         self.local, self.remote, self._includes = local, remote, includes
         # name -> identity of the local file when it was copied
         self._copied: dict[str, tuple[int, ...]] = {}
@@ -37,14 +36,14 @@ class Mirror:
 
         prefix: restricts the listing.
         """
-        names = list(filter(includes, self.remote.list(prefix)))
-        check_names(self.remote.name, names)
-        with ThreadPoolExecutor(THREADS) as pool:
+        names = list(filter(includes, self.remote.files(prefix)))
+        copies.check_names(str(self.remote), names)
+        with ThreadPoolExecutor(copies.THREADS) as pool:
             list(pool.map(self._download_file, names))
 
     def _download_file(self, name: str) -> None:
         path = self.local / name
-        download(self.remote, name, path)
+        download(self.remote / name, path)
         if self._includes(name):
             self._copied[name] = _identity(path)
 
@@ -69,7 +68,7 @@ class Mirror:
 
         Raises OSError if the store fails; files copied until then are not copied again.
         """
-        with self._lock, ThreadPoolExecutor(THREADS) as pool:
+        with self._lock, ThreadPoolExecutor(copies.THREADS) as pool:
             paths = [path for path in self.local.rglob("*") if path.is_file()]
             names = {path.relative_to(self.local).as_posix(): path for path in paths}
             names = {
@@ -98,30 +97,21 @@ class Mirror:
             return
         if name.endswith(GROWING):
             # Read at once: a client asks for the size first, and rows are appended meanwhile.
-            self.remote.write(name, path.read_bytes())
+            (self.remote / name).write_bytes(path.read_bytes())
         else:
-            self.remote.upload(path, name)
+            (self.remote / name).upload(path)
         self._copied[name] = identity
 
     def _remove(self, name: str) -> None:
-        self.remote.remove(name)
+        (self.remote / name).unlink()
         del self._copied[name]
 
 
-def check_names(where: str, names: Iterable[str]) -> None:
-    """Raises DataError for a name below `where` that leads out of a folder."""
-    for name in names:
-        try:
-            path_below(Path(), name.rstrip("/"))
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from None
-
-
-def download(remote: Folder, name: str, path: Path) -> None:
-    """Copies a file to `path` atomically. Raises FileNotFoundError if it was removed."""
+def download(there: StorePath, path: Path) -> None:
+    """Copies an object to `path` atomically. Raises FileNotFoundError if it was removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(f".{path.name}.writing")
-    remote.download(name, writing)
+    there.download(writing)
     writing.replace(path)
 
 

@@ -1,24 +1,23 @@
-"""Downloads of single files by HTTP: resumed where they stopped, and compared with a hash.
+"""Questions to servers and downloads of files by HTTP, through the client of huggingface_hub.
 
-A server is a stranger: `limited` ends answers that are too long or too slow, and the token of the
-hub goes to the hub alone.
+A server is a stranger: answers that are too long or too slow are ended, and the token of the hub
+goes to the hub alone. A download resumes where it stopped, and is compared with a hash.
 """
 
 import contextvars
 import dataclasses
+import functools
 import glob
 import hashlib
 import json
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from vlc_jax.input_pipeline import stores
 
@@ -29,31 +28,23 @@ _REQUESTS = 1_000  # of a question, which may have pages and retries
 # whole after the others.
 _SECONDS, _RATE, _LONGEST = 30.0, 1_000, 600.0
 _RATE_LIMIT = 330.0  # seconds in place of _SECONDS if the server asks to wait: its window, and more
+_GUARDING = threading.Lock()
 
 T = TypeVar("T")
 
 
-def download(
-    url: str,
-    path: Path,
-    *,
-    size: int,
-    tag: str = "",
-    expected: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> str:
-    """Downloads a file to `path` and returns its sha256.
+def download(url: str, path: Path, *, size: int, tag: str = "", expected: str = "") -> str:
+    """Downloads a file into an existing folder and returns its sha256.
 
     size: in bytes.   tag: changes whenever the content at the address does; a partial file of
       another tag is not continued.
     expected: the file's sha256, or git's sha1 of it; "" if neither is known.
-    headers: of the request; a token among them is not sent to the servers that it redirects to.
     Raises StoreError if the connection fails five times without a byte in between, or the content
     has another hash: a start after the first continues, one after the second downloads again.
     """
     from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     mark = hashlib.sha256(f"{url} {size} {tag}".encode()).hexdigest()[:12]
     partial = path.with_name(f".{path.name}.{mark}.partial")
     for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
@@ -61,13 +52,13 @@ def download(
             other.unlink()
     if partial.is_symlink() or not partial.is_file():  # a link elsewhere, a pipe
         partial.unlink(missing_ok=True)
-    with connection_errors(url), partial.open("ab") as file:
+    with errors(url), partial.open("ab") as file:
         if file.tell() > size:
             file.truncate(0)
         if file.tell() < size:
-            options = {"headers": dict(headers or {}), "expected_size": size}
-            options |= {"resume_size": file.tell(), "displayed_filename": path.name}
-            limited(lambda: http_get(url, file, **options), size)
+            headers = build_hf_headers(library_name="vlc_jax")
+            options = {"resume_size": file.tell(), "displayed_filename": path.name}
+            ask(lambda: http_get(url, file, headers=headers, expected_size=size, **options), size)
     sha256 = digest(partial, expected)
     if sha256 is None:
         partial.unlink()
@@ -110,12 +101,6 @@ class _Exchange:
             self.is_over = True
             raise stores.StoreError(f"{self.received:,} bytes came in {elapsed:.0f} seconds")
 
-    def request(self, request: Any) -> None:
-        """Called before each request, of pages and after redirects, too."""
-        self.requests += 1
-        if self.is_over or self.requests > _REQUESTS:
-            raise stores.StoreError(f"the answer has more than {_REQUESTS:,} pages or retries")
-
     def counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """The pieces of an answer."""
         most, received = _ANSWER if self.size is None else self.size, 0
@@ -130,9 +115,8 @@ class _Exchange:
 _exchange = contextvars.ContextVar[_Exchange | None]("exchange", default=None)
 
 
-def limited(call: Callable[[], T], size: int | None = None) -> T:
-    """The result of a function that asks a server: by `huggingface_hub`, or in another way within
-    a few seconds.
+def ask(call: Callable[[], T], size: int | None = None) -> T:
+    """The result of a function that asks a server through `huggingface_hub`.
 
     size: of the file that it downloads.   Raises StoreError if an answer is too long or too slow,
     and what the function raises.
@@ -157,28 +141,41 @@ def limited(call: Callable[[], T], size: int | None = None) -> T:
 
 
 def _guard() -> None:
-    """Adds the limits to the client of huggingface_hub, which all of its functions use."""
+    """Adds the limits to each client that huggingface_hub makes: after some errors a new one."""
     import huggingface_hub
+    from huggingface_hub.utils import _http
 
-    client = huggingface_hub.get_session()
+    with _GUARDING:
+        make = _http._GLOBAL_CLIENT_FACTORY
+        if getattr(make, "func", None) is not _guarded:
+            huggingface_hub.set_client_factory(functools.partial(_guarded, make))
+
+
+def _guarded(make: Callable[[], Any]) -> Any:
+    client = make()
     hooks = client.event_hooks
-    if _before not in hooks["request"]:
-        client.event_hooks = {
-            "request": [*hooks["request"], _before],
-            "response": [*hooks["response"], _after],
-        }
+    client.event_hooks = {
+        "request": [*hooks["request"], _before],
+        "response": [*hooks["response"], _after],
+    }
+    return client
 
 
 def _before(request: Any) -> None:
+    """Called before each request, of pages and after redirects, too."""
     from huggingface_hub import constants
 
+    url = request.url
+    hub = type(url)(os.environ.get("HF_ENDPOINT") or constants.ENDPOINT)
     # a page names the next one, on any host
-    if _origin(str(request.url)) != _origin(os.environ.get("HF_ENDPOINT") or constants.ENDPOINT):
+    if (url.scheme, url.host, url.port) != (hub.scheme, hub.host, hub.port):
         request.headers.pop("Authorization", None)
     if exchange := _exchange.get():
         # packed, an answer may be a thousand times as long
         request.headers["Accept-Encoding"] = "identity"
-        exchange.request(request)
+        exchange.requests += 1
+        if exchange.is_over or exchange.requests > _REQUESTS:
+            raise stores.StoreError(f"the answer has more than {_REQUESTS:,} pages or retries")
 
 
 def _after(response: Any) -> None:
@@ -187,30 +184,12 @@ def _after(response: Any) -> None:
             exchange.seconds = _RATE_LIMIT
         if exchange.size is None:
             response.headers.pop("Content-Encoding", None)
-        response.stream = _counted_stream(response.stream, exchange)
-
-
-def _counted_stream(stream: Any, exchange: _Exchange) -> Any:
-    # of httpx or its successor, whichever huggingface_hub has
-    base = sys.modules[type(stream).__module__.partition(".")[0]].SyncByteStream
-
-    class Counted(base):
-        def __iter__(self) -> Iterator[bytes]:
-            return exchange.counted(iter(stream))
-
-        def close(self) -> None:
-            stream.close()
-
-    return Counted()
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        raw = response.iter_raw
+        response.iter_raw = lambda *options: exchange.counted(raw(*options))
 
 
 @contextmanager
-def connection_errors(where: str) -> Iterator[None]:
+def errors(where: str) -> Iterator[None]:
     """Context manager: converts errors of the connection to a StoreError with the address."""
     from huggingface_hub import errors
 

@@ -10,9 +10,8 @@ import vlc_jax
 from tests.end_to_end.test_devices import assert_same_losses, finish, start_processes
 from tests.support import helpers
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import prepare
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import any_path, fetch
 from vlc_jax.run.workdir import Workdir
 
 STEPS = helpers.TINY + ":steps=6"
@@ -27,9 +26,9 @@ def losses(found):
 
 
 def upload(path, address):
-    there = stores.folder(address)
+    there = any_path.of(address)
     for file in (file for file in path.rglob("*") if file.is_file()):
-        there.upload(file, file.relative_to(path).as_posix())
+        (there / file.relative_to(path).as_posix()).upload(file)
 
 
 def run(*words, **options):
@@ -48,7 +47,7 @@ def test_a_run_that_is_killed_in_every_moment_of_a_save_ends_as_an_unbroken_one(
     done = run(STEPS, store, *flags)
     assert f"{store}/report.html" in done.stdout
     assert losses(rows(store, "metrics.jsonl")) == losses(helpers.rows(trained / "metrics.jsonl"))
-    there = stores.folder(store).list()
+    there = any_path.of(store).files()
     steps = {name.split("/")[1] for name in there if name.startswith("checkpoints/")}
     assert steps == {"6"}
     assert {"DONE", "config.json", "env.json", "report.html"} <= there.keys()
@@ -71,13 +70,13 @@ def make_shards(tmp_path, address, count, shard_size):
 
 def damage(there):
     """Flips a byte of the newest step; returns it and the step before."""
-    names = there.list("checkpoints/")
+    names = there.files("checkpoints/")
     steps = sorted(int(name.split("/")[1]) for name in names if name.endswith("/manifest.json"))
     state = [name for name in names if name.startswith(f"checkpoints/{steps[-1]}/state/")]
     largest = max(state, key=lambda name: names[name].size)
-    content = bytearray(there.read(largest))
+    content = bytearray((there / largest).read_bytes())
     content[len(content) // 2] ^= 1
-    there.write(largest, bytes(content))
+    (there / largest).write_bytes(bytes(content))
     return steps[-1], steps[-2]
 
 
@@ -88,11 +87,11 @@ def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_four(store, 
     _, data = make_shards(tmp_path, f"{store}/shards", count=64, shard_size=16)
     flags, ours = (*data, "--lost_seconds=20"), f"{store}/run"
     jobs = start_processes(2, 1, ours, *flags, "--config.checkpoint.every=1")
-    there = stores.folder(ours)
-    while "checkpoints/2/manifest.json" not in there.list("checkpoints/2/"):
+    there = any_path.of(ours)
+    while not (there / "checkpoints/2/manifest.json").exists():
         assert [job.poll() for job in jobs] == [None, None], jobs[0].communicate()
         time.sleep(0.1)
-    child = json.loads(there.read("processes/001.json"))["pid"]
+    child = json.loads((there / "processes/001.json").read_bytes())["pid"]
     helpers.kill(child)
     errors = [job.communicate(timeout=120)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [30, 137], errors
@@ -116,7 +115,7 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
     run(STEPS, ours, f"--config.init_from={store}/first", *data)
     assert list((tmp_path / "stage").glob("*.array_record"))
     assert not list(fetch.cache_folder(f"{store}/shards").glob("*.array_record"))
-    config = json.loads(stores.folder(ours).read("config.json"))
+    config = json.loads((any_path.of(ours) / "config.json").read_bytes())
     assert config["init_from"] == f"{store}/first"
 
     local = tmp_path / "local"
@@ -132,9 +131,10 @@ def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained,
         vlc_jax.load(ours).embed_texts(texts), vlc_jax.load(local).embed_texts(texts)
     )
 
-    stores.folder(ours).remove("evals/scenes_retrieval/6.json")
+    result = any_path.of(f"{ours}/evals/scenes_retrieval/6.json")
+    result.unlink()
     helpers.python("-m", "vlc_jax.main", "--mode", "eval", "--workdir", ours, code=0)
-    again = json.loads(stores.folder(ours).read("evals/scenes_retrieval/6.json"))
+    again = json.loads(result.read_bytes())
     path = local / "evals" / "scenes_retrieval" / "6.json"
     assert again["metrics"] == json.loads(path.read_text())["metrics"]
     helpers.python("-m", "vlc_jax.report", ours, local, "--out", tmp_path / "page", code=0)

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from tests.support.disk_store import on_disk
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import any_path
+from vlc_jax.input_pipeline.stores.any_path import StorePath
 from vlc_jax.run import checkpoint
 from vlc_jax.run.store import step_folders
 from vlc_jax.run.store.step_folders import StoreSteps
@@ -68,15 +70,11 @@ def flip_a_byte(folder):
     path.write_bytes(bytes(data))
 
 
-class Objects(stores.LocalFolder):
-    """A store on a disk: without folders, as where nothing is in them."""
-
-    def remove(self, *names):
-        super().remove(*names)
-        folders = {parent for name in names for parent in (self.path / name).parents}
-        for folder in sorted(folders, key=lambda path: -len(path.parts)):
-            if folder.is_relative_to(self.path) and folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+def store_steps(path):
+    """Steps in a store that is a folder of this disk."""
+    steps = StoreSteps(on_disk(path))
+    steps.name = str(path)  # for Orbax
+    return steps
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def folder(tmp_path):
 @pytest.fixture(params=["disk", "store"])
 def anywhere(request, tmp_path):
     """Steps that are put in place by a rename, or by a mark as in a store; both on this disk."""
-    return Folder(tmp_path if request.param == "disk" else StoreSteps(Objects(tmp_path)))
+    return Folder(tmp_path if request.param == "disk" else store_steps(tmp_path))
 
 
 def test_restores_the_newest_step_bit_for_bit_where_the_shapes_say(anywhere):
@@ -224,7 +222,7 @@ def test_a_manifest_cannot_name_a_file_outside_its_step(step, name):
     assert OUTSIDE[name] in step_folders.LocalSteps(step.parent).damage(7)
     # the same words for any folder, which may be one of a store
     if OUTSIDE[name].startswith("not"):
-        assert OUTSIDE[name] in step_folders.StoreSteps(Objects(step.parent)).damage(7)
+        assert OUTSIDE[name] in store_steps(step.parent).damage(7)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state/a", "state/unlisted", "state/link"])
@@ -236,7 +234,7 @@ def test_a_pipe_or_a_device_in_a_step_is_damage_and_is_not_waited_for(step, name
         os.mkfifo(step / name)
     assert f"{name} is not a regular file" in step_folders.LocalSteps(step.parent).damage(7)
     with pytest.raises(OSError, match="not a regular file"):
-        stores.LocalFolder(step).read(name)
+        any_path.content(step / name)
 
 
 def test_a_huge_manifest_is_damage_that_is_not_read(step):
@@ -245,7 +243,7 @@ def test_a_huge_manifest_is_damage_that_is_not_read(step):
 
 
 @pytest.mark.parametrize("name", ["0000012", "00", "9" * 200])
-@pytest.mark.parametrize("make", [step_folders.LocalSteps, lambda p: StoreSteps(Objects(p))])
+@pytest.mark.parametrize("make", [step_folders.LocalSteps, store_steps])
 def test_a_folder_that_no_save_named_is_refused_in_one_line(step, name, make):
     (step.parent / name).mkdir()
     with pytest.raises(UsageError, match=f"{name[:15]}.* not the name of a step") as caught:
@@ -261,42 +259,40 @@ def test_a_step_that_is_a_file_or_a_link_is_refused(step):
 
 def test_a_step_of_a_store_counts_once_it_is_marked_and_no_longer_than_that(tmp_path, monkeypatch):
     """Whatever call of a save or a deletion is the last one before a kill."""
-    objects = Objects(tmp_path)
-    folder = Folder(StoreSteps(objects), keep_last=1).save(3)
+    folder = Folder(store_steps(tmp_path), keep_last=1).save(3)
     (tmp_path / "3" / "manifest.json").rename(tmp_path / "mark")
     assert folder.checkpoints.steps() == []
     assert folder.restored() is None  # and what is left of it is removed
     assert not (tmp_path / "3").exists()
     folder.save(5)
 
-    def killed(name, data):
+    def killed(path, data):
         raise OSError("killed")
 
-    monkeypatch.setattr(objects, "write", killed)
+    monkeypatch.setattr(StorePath, "write_bytes", killed)
     with pytest.raises(checkpoint.SaveError):
         folder.save(7)
     assert int(folder.restored()["step"]) == 5
     monkeypatch.undo()
-    removed, remove = [], objects.remove
+    removed, unlink = [], StorePath.unlink
 
-    def killed_after_the_first(*names):
-        removed.extend(names)
-        remove(*names[:1])
+    def killed_after_the_first(path):
+        removed.append(path)
+        unlink(path)
         raise OSError("killed")
 
-    monkeypatch.setattr(objects, "remove", killed_after_the_first)
+    monkeypatch.setattr(StorePath, "unlink", killed_after_the_first)
     folder.checkpoints.folders.begin = lambda step: None
     with pytest.raises(checkpoint.SaveError):
         folder.save(9)
-    assert removed == ["5/manifest.json"]
+    assert removed == [on_disk(tmp_path / "5" / "manifest.json")]
     assert folder.checkpoints.steps() == [9]
 
 
 def test_to_name_the_steps_of_a_store_costs_nothing_for_their_files(tmp_path, monkeypatch):
-    objects = Objects(tmp_path)
-    folder = Folder(StoreSteps(objects)).save(3, 7)
+    folder = Folder(store_steps(tmp_path)).save(3, 7)
     (tmp_path / "9" / "state").mkdir(parents=True)
-    monkeypatch.setattr(objects, "list", None)  # which is asked for every file
+    monkeypatch.setattr(StorePath, "files", None)  # which is asked for every file
     assert folder.checkpoints.steps() == [3, 7]
 
 
@@ -348,7 +344,7 @@ def test_left_overs_of_any_step_are_removed_at_the_next_start_of_training(folder
     assert {path.name for path in tmp_path.iterdir()} == {"3", "7.damaged", "\u00b2"}
 
 
-@pytest.mark.parametrize("make", [Path, lambda path: StoreSteps(Objects(path))])
+@pytest.mark.parametrize("make", [Path, store_steps])
 def test_keeps_the_last_and_every_nth(tmp_path, make):
     folder = Folder(make(tmp_path), keep_last=2, keep_every=4).save(2, 4, 6, 8, 10)
     assert folder.checkpoints.steps() == [4, 8, 10]

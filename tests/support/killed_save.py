@@ -32,7 +32,7 @@ def arm(moment: str) -> None:
         kill()
 
     def removing(self, step):
-        self._objects.remove(f"{step}/manifest.json")
+        (self.path / f"{step}/manifest.json").unlink()
         kill()
 
     armed = {

@@ -15,7 +15,7 @@ from ml_collections.config_dict import placeholder
 
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores import any_path
 from vlc_jax.run.workdir import SavedConfig, not_of_this_version, saved_config
 from vlc_jax.setup.addresses import copy_of
 
@@ -75,7 +75,7 @@ def _fits(value: Any, kind: type) -> bool:
 def has_config(workdir: str) -> bool:
     """True if `workdir`, a local folder or one in an object store, has a config.json."""
     try:
-        return stores.folder(workdir).stat("config.json") is not None
+        return (any_path.of(workdir) / "config.json").is_file()
     except (ValueError, OSError):  # reported when the workdir is read
         return False
 

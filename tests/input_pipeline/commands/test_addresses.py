@@ -11,7 +11,7 @@ from vlc_jax import main
 from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import addresses, command_line, prepare
 from vlc_jax.input_pipeline.record import ShardError, StageError
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import any_path, fetch
 from vlc_jax.tools import command
 
 SCENES = ["--source", "scenes", "--split", "train", "--option", "count=30", "--size", "32"]
@@ -24,7 +24,7 @@ def words(arguments=None):
 
 
 def test_addresses_become_local_copies(store):
-    stores.folder(store).write("a.csv", b"1")
+    (any_path.of(store) / "a.csv").write_bytes(b"1")
     copy = str(fetch.cache_folder(f"{store}/a.csv"))
     given = [
         "--table",
@@ -44,24 +44,24 @@ def test_other_words_and_fields_of_a_config_are_left_alone():
 def test_prepared_shards_lie_in_the_store_and_are_not_made_twice(store, capsys):
     command = [*SCENES, "--shard-size", "10", "--out", f"{store}/shards"]
     assert prepare.main(command) == 0
-    there = stores.folder(f"{store}/shards")
-    manifest = json.loads(there.read("manifest.json"))
+    there = any_path.of(f"{store}/shards")
+    manifest = json.loads((there / "manifest.json").read_bytes())
     sizes = {shard["name"]: shard["bytes"] for shard in manifest["shards"]}
     assert len(sizes) == 3
-    assert sizes.items() <= {name: found.size for name, found in there.list().items()}.items()
-    tags = there.list()
+    assert sizes.items() <= {name: found.size for name, found in there.files().items()}.items()
+    tags = there.files()
     assert prepare.main(command) == 0
-    assert there.list() == tags
+    assert there.files() == tags
     other = [*SCENES[:-1], "40", "--shard-size", "10", "--out", f"{store}/shards"]
     assert prepare.main(other) == 2  # as in a local folder
     assert "was begun with size 32, not 40" in capsys.readouterr().err
-    assert there.list() == tags
+    assert there.files() == tags
 
 
 def test_what_is_beside_an_output_stays(store):
-    stores.folder(store).write("shards2/a", b"1")
+    (any_path.of(store) / "shards2/a").write_bytes(b"1")
     assert prepare.main([*SCENES, "--out", f"{store}/shards"]) == 0
-    assert stores.folder(store).read("shards2/a") == b"1"
+    assert (any_path.of(store) / "shards2/a").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def in_a_store(folder, store, kind):
         parquet.write_table(pyarrow.table(columns), folder / "set/a.parquet", row_group_size=5)
     for path in (folder / "set").iterdir():
         if path.is_file():
-            stores.folder(f"{store}/set").upload(path, path.name)
+            any_path.of(f"{store}/set/{path.name}").upload(path)
     if kind == "tars":
         return ["img2dataset", "--tars"]
     return ["--source", "records", "--size", "256", "--split", "all", "--option"]
@@ -283,7 +283,7 @@ def test_workers_read_and_write_a_store_in_place(tmp_path, store, kind, monkeypa
 
 def test_other_addresses_are_copied_to_this_machine_or_refused(store, monkeypatch, capsys):
     monkeypatch.setattr(parts, "engine", lambda *_: workers)
-    stores.folder(store).write("a.jsonl", b'{"image": "a.jpg", "caption": "a"}')
+    any_path.of(f"{store}/a.jsonl").write_bytes(b'{"image": "a.jpg", "caption": "a"}')
     words = ["--source", "records", "--size", "8", "--option", f"path={store}/a.jsonl"]
     words += ["--out", f"{store}/out", "--runner"]
     assert prepare.main([*words, "FlinkRunner"]) == 2
@@ -303,7 +303,7 @@ def test_a_store_that_is_away_is_no_bad_record(tmp_path, store, kind, monkeypatc
         raise stores.StoreError("away")
 
     parquet_file._group.cache_clear()
-    monkeypatch.setattr(stores.StoreFolder, "read", away)
+    monkeypatch.setattr(any_path.StorePath, "between", away)
     with pytest.raises(stores.StoreError, match="away"):
         source[0]
 

@@ -13,7 +13,6 @@ import pytest
 from tests.support import helpers
 from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.sources.stage import Stage
-from vlc_jax.input_pipeline.stores import LocalFolder
 
 SIZE = 1000
 
@@ -26,7 +25,7 @@ def make(tmp_path):
         origin = tmp_path / f"shard-{number}"
         origin.write_bytes(bytes([number]) * size)
         digest = hashlib.sha256(origin.read_bytes()).hexdigest()
-        return LocalFolder(tmp_path), {"name": origin.name, "bytes": size, "sha256": digest}
+        return tmp_path, {"name": origin.name, "bytes": size, "sha256": digest}
 
     return write
 
@@ -51,8 +50,8 @@ def test_a_copy_is_the_shard_and_is_made_once(make, tmp_path):
     stage, (folder, shard) = Stage(tmp_path / "new" / "stage", SIZE), make(1)
     assert not stage.use(shard)
     assert stage.copy(folder, shard) == SIZE
-    assert stage.path(shard).read_bytes() == folder.read(shard["name"])
-    folder.remove(shard["name"])
+    assert stage.path(shard).read_bytes() == (folder / shard["name"]).read_bytes()
+    (folder / shard["name"]).unlink()
     assert stage.copy(folder, shard) == 0
     assert stage.use(shard)
 
@@ -113,11 +112,10 @@ from pathlib import Path
 from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.sources.stage import Stage
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import LocalFolder
 stores.open_regular = lambda path: open(path, "rb")  # which waits, where a pipe is refused
 pipe = Path(sys.argv[2])
 shard = {"name": pipe.name, "bytes": int(sys.argv[3]), "sha256": sys.argv[4]}
-Stage(sys.argv[1], 10**9).copy(LocalFolder(pipe.parent), shard)
+Stage(sys.argv[1], 10**9).copy(pipe.parent, shard)
 """
 
 
@@ -141,7 +139,7 @@ def test_a_killed_copy_leaves_no_shard_and_is_made_again(make, tmp_path):
     assert (stage.folder / partial).stat().st_size == SIZE  # as long as the shard, and not it
     assert not stage.use(shard)
     assert stage.copy(folder, shard) == SIZE
-    assert stage.path(shard).read_bytes() == folder.read(shard["name"])
+    assert stage.path(shard).read_bytes() == (folder / shard["name"]).read_bytes()
     assert staged(stage, (folder, shard))
 
 

@@ -12,7 +12,6 @@ import pytest
 from array_record.python import array_record_module
 
 from tests.support.numbered import Numbered, loader, take
-from vlc_jax.input_pipeline import stores
 from vlc_jax.input_pipeline.commands import shard_writer
 from vlc_jax.input_pipeline.record import ShardError, StageError
 from vlc_jax.input_pipeline.sources import order, shard_files, shards, staged_shards
@@ -20,7 +19,7 @@ from vlc_jax.input_pipeline.sources.shard_files import ShardFiles
 from vlc_jax.input_pipeline.sources.shard_table import ShardTable
 from vlc_jax.input_pipeline.sources.shards import ShardsSource
 from vlc_jax.input_pipeline.sources.stage import Stage
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import any_path, fetch
 
 COUNT, SHARD = 30, 4  # records, and those of a shard
 
@@ -284,9 +283,9 @@ def test_a_misspelt_shuffle_is_refused(folder):
 def test_of_many_shards_in_a_store_only_the_manifest_is_copied_at_once(
     folder, store, tmp_path, monkeypatch
 ):
-    remote = stores.folder(f"{store}/shards")
+    remote = any_path.of(f"{store}/shards")
     for path in folder.iterdir():
-        remote.upload(path, path.name)
+        (remote / path.name).upload(path)
     monkeypatch.setattr(shards, "_CHECKED", 2)
     source = ShardsSource(path=f"{store}/shards", stage=tmp_path / "stage")
     copies = fetch.cache_folder(f"{store}/shards")

@@ -1,39 +1,35 @@
 """A mirror has what is mirrored, however it grew, and at every moment a state of it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from vlc_jax.input_pipeline.stores import LocalFolder
+from tests.support.disk_store import on_disk
+from vlc_jax.input_pipeline import stores
+from vlc_jax.input_pipeline.stores.any_path import StorePath
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 
 
-class Recorder(LocalFolder):
-    """A store that fails after so many calls, and counts the bytes that reach it."""
-
-    def __init__(self, path, calls=10**6):
-        super().__init__(path)
-        self.calls, self.written = calls, 0
-
-    def write(self, name, data):
-        self._count()
-        self.written += len(data)
-        super().write(name, data)
-
-    def remove(self, *names):
-        for name in names:
-            self._count()
-            super().remove(name)
-
-    def _count(self):
-        self.calls -= 1
-        if self.calls < 0:
-            raise OSError("away")
-
-
 @pytest.fixture
-def remote(tmp_path):
-    return Recorder(tmp_path / "remote")
+def remote(tmp_path, monkeypatch):
+    """A store that fails after so many `calls`, and counts the bytes that reach it."""
+    seen = SimpleNamespace(path=on_disk(tmp_path / "remote"), calls=10**6, written=0)
+
+    def counted(method):
+        def call(path, *words):
+            seen.calls -= 1
+            if seen.calls < 0:
+                raise OSError("away")
+            for word in words:
+                seen.written += len(word) if isinstance(word, bytes) else word.stat().st_size
+            return method(path, *words)
+
+        return call
+
+    for name in ("write_bytes", "upload", "unlink"):
+        monkeypatch.setattr(StorePath, name, counted(getattr(StorePath, name)))
+    return seen
 
 
 @pytest.fixture
@@ -49,7 +45,7 @@ def everything(name):
 def read_back(remote, folder):
     """All files of the store, as a run that goes on elsewhere sees them."""
     folder.mkdir()
-    Mirror(folder, LocalFolder(remote.path), everything).download(everything)
+    Mirror(folder, remote.path, everything).download(everything)
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
@@ -59,21 +55,8 @@ def append(path, text):
         file.write(text)
 
 
-def test_files_come_back_as_they_were(local, remote, tmp_path):
-    copies = Mirror(local, remote, everything)
-    (local / "evals").mkdir()
-    for number in range(4):
-        append(local / "metrics.jsonl", f"row {number}\n")
-        (local / "evals" / "a.json").write_text(f"result {number}")
-        copies.flush()
-    assert read_back(remote, tmp_path / "back") == {
-        "metrics.jsonl": "row 0\nrow 1\nrow 2\nrow 3\n",
-        "evals/a.json": "result 3",
-    }
-
-
 def test_only_changed_files_are_sent(local, remote):
-    copies = Mirror(local, remote, everything)
+    copies = Mirror(local, remote.path, everything)
     append(local / "metrics.jsonl", "x" * 1000)
     append(local / "events.jsonl", "a")
     copies.flush()
@@ -83,25 +66,27 @@ def test_only_changed_files_are_sent(local, remote):
     assert remote.written == 1003
 
 
-def test_a_file_that_was_cut_is_cut_in_the_store(local, remote, tmp_path):
-    copies = Mirror(local, remote, everything)
-    for row in ("a\n", "b\n", "c\n"):
-        append(local / "metrics.jsonl", row)
+def test_files_come_back_as_they_were_and_a_cut_one_cut(local, remote, tmp_path):
+    copies = Mirror(local, remote.path, everything)
+    (local / "evals").mkdir()
+    for row in "abc":
+        append(local / "metrics.jsonl", f"{row}\n")
+        (local / "evals" / "a.json").write_text(row)
         copies.flush()
-    LocalFolder(local).write("metrics.jsonl", b"a\n")
+    stores.replace(local / "metrics.jsonl", b"a\n")
     copies.flush()
     append(local / "metrics.jsonl", "d\n")
     copies.flush()
-    assert read_back(remote, tmp_path / "back") == {"metrics.jsonl": "a\nd\n"}
+    assert read_back(remote, tmp_path / "b") == {"metrics.jsonl": "a\nd\n", "evals/a.json": "c"}
 
 
 def test_a_run_that_goes_on_elsewhere_appends(local, remote, tmp_path):
-    first = Mirror(local, remote, everything)
+    first = Mirror(local, remote.path, everything)
     append(local / "metrics.jsonl", "a\n")
     first.close()
     other = tmp_path / "other"
     other.mkdir()
-    second = Mirror(other, remote, everything)
+    second = Mirror(other, remote.path, everything)
     second.download(everything)
     append(other / "metrics.jsonl", "b\n")
     second.close()
@@ -109,7 +94,7 @@ def test_a_run_that_goes_on_elsewhere_appends(local, remote, tmp_path):
 
 
 def test_a_store_that_fails_gets_the_rest_later(local, remote, tmp_path):
-    copies = Mirror(local, remote, everything)
+    copies = Mirror(local, remote.path, everything)
     append(local / "metrics.jsonl", "a")
     copies.flush()
     append(local / "metrics.jsonl", "b")
@@ -122,8 +107,8 @@ def test_a_store_that_fails_gets_the_rest_later(local, remote, tmp_path):
     assert read_back(remote, tmp_path / "back") == {"metrics.jsonl": "ab"}
 
 
-def test_what_ends_a_run_is_sent_last_and_what_is_gone_is_removed(local, remote, tmp_path):
-    copies = Mirror(local, remote, everything)
+def test_what_ends_a_run_is_sent_last_and_what_is_gone_removed(local, remote, tmp_path):
+    copies = Mirror(local, remote.path, everything)
     (local / "FAILED").write_text("{}")
     copies.flush()
     (local / "FAILED").unlink()
@@ -132,18 +117,18 @@ def test_what_ends_a_run_is_sent_last_and_what_is_gone_is_removed(local, remote,
     remote.calls = 1  # the removal
     with pytest.raises(OSError, match="away"):
         copies.flush()
-    assert "DONE" not in remote.list()
+    assert "DONE" not in remote.path.files()
     remote.calls = 10**6
     copies.flush()
     assert read_back(remote, tmp_path / "back").keys() == {"DONE", "a.json"}
 
 
 def test_a_mirror_leaves_the_files_of_others(local, remote):
-    remote.write("logs/host_000.log", b"theirs")
-    copies = Mirror(local, remote, lambda name: name == "logs/host_001.log")
+    (remote.path / "logs/host_000.log").write_bytes(b"theirs")
+    copies = Mirror(local, remote.path, lambda name: name == "logs/host_001.log")
     copies.download(everything)
     (local / "logs" / "host_000.log").unlink()
     (local / "config.json").write_text(json.dumps({}))
     append(local / "logs" / "host_001.log", "mine")
     copies.flush()
-    assert remote.list().keys() == {"logs/host_000.log", "logs/host_001.log"}
+    assert remote.path.files().keys() == {"logs/host_000.log", "logs/host_001.log"}

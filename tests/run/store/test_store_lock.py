@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
+from tests.support.disk_store import on_disk
 from vlc_jax.errors import UsageError
-from vlc_jax.input_pipeline.stores import LocalFolder
+from vlc_jax.input_pipeline.stores.any_path import StorePath
 from vlc_jax.run.store import store_lock
 from vlc_jax.run.store.store_lock import StoreLock
 
@@ -18,7 +19,7 @@ def _quick(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    return LocalFolder(tmp_path)
+    return on_disk(tmp_path)
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def never(message):
 
 
 def holders(folder):
-    return {name: json.loads(folder.read(name)) for name in folder.list("lock/")}
+    return {name: json.loads((folder / name).read_bytes()) for name in folder.files("lock/")}
 
 
 def test_a_living_owner_keeps_it(folder, elsewhere):
@@ -47,7 +48,7 @@ def test_a_living_owner_keeps_it(folder, elsewhere):
 def dead(folder, **facts):
     """The lock of a job that was killed."""
     left = {"host": "a", "pid": 2**30, "pid_space": "x", "start": "s", "beat": 7, "is_over": False}
-    folder.write("lock/000004.json", json.dumps(left | facts).encode())
+    (folder / "lock/000004.json").write_bytes(json.dumps(left | facts).encode())
 
 
 def test_a_dead_owner_loses_it_once_it_was_silent(folder, caplog):
@@ -93,12 +94,13 @@ def test_an_owner_that_was_away_too_long_is_told(folder):
         told.set()
 
     StoreLock(folder, lost)
-    folder.write("lock/000002.json", json.dumps({"host": "b", "pid": 3}).encode())
+    other = {"host": "b", "pid": 3}
+    (folder / "lock/000002.json").write_bytes(json.dumps(other).encode())
     assert told.wait(10)
-    assert lines[0].startswith(f"host b pid 3 took {folder.name}")
+    assert lines[0].startswith(f"host b pid 3 took {folder}")
 
 
 def test_a_create_that_was_done_and_not_answered_counts(folder, monkeypatch):
-    create = folder.create
-    monkeypatch.setattr(folder, "create", lambda *words: create(*words) and False)
+    create = StorePath.create
+    monkeypatch.setattr(StorePath, "create", lambda *words: create(*words) and False)
     StoreLock(folder, never).release()

@@ -17,7 +17,7 @@ from types import FrameType
 
 from vlc_jax.errors import ExitCode
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import fetch
+from vlc_jax.input_pipeline.stores import any_path, fetch
 from vlc_jax.run import startup, terminal
 from vlc_jax.run.processes import peers
 from vlc_jax.run.processes.preemption import FORWARDED
@@ -118,7 +118,7 @@ def _presence(workdir: Path | str, child: int) -> tuple[int, peers.Presence | No
     """
     try:
         folder = peers.folder_of(workdir)
-        names = [f"{_INDEX[child]:03d}.json"] if child in _INDEX else sorted(folder.list())
+        names = [f"{_INDEX[child]:03d}.json"] if child in _INDEX else sorted(any_path.files(folder))
     except (OSError, ValueError):  # the child reports failing storage
         return 0, None
     for name in names:

@@ -23,10 +23,12 @@ from typing import Any, NamedTuple
 
 from vlc_jax.errors import ExitCode, PeerError, UsageError
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import Folder, StoreError
+from vlc_jax.input_pipeline.stores import StoreError, any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath
 
 BEAT_SECONDS = 1.0
 STORE_BEAT_SECONDS = 5.0  # in an object store, which bills every write
+STORE_PAUSE = 1.0  # at least, between two writes of an object
 JOIN_SECONDS = 0.2  # between two beats, until all processes have started
 # threads: a store answers after about 50 ms
 READERS = 16
@@ -68,23 +70,24 @@ class Presence(NamedTuple):
     findings: Mapping[str, Any] = {}
 
 
-def folder_of(workdir: Path | str) -> Folder:
+def folder_of(workdir: Path | str) -> AnyPath:
     """The folder of the heartbeat files of a run."""
-    return stores.folder(workdir).below("processes")
+    return any_path.of(workdir) / "processes"
 
 
-def read(folder: Folder, index: int) -> Presence | None:
+def read(folder: AnyPath, index: int) -> Presence | None:
     """Heartbeat of a process; None if its file is missing or unreadable."""
     try:
-        content = stores.parse_json(folder.read(_file(index)))
+        content = stores.parse_json(any_path.content(folder / _file(index)))
         return Presence(**content)
     except (OSError, ValueError, TypeError):
         return None
 
 
-def write(folder: Folder, index: int, presence: Presence) -> None:
+def write(folder: AnyPath, index: int, presence: Presence) -> None:
     """Writes the heartbeat file of a process."""
-    folder.write(_file(index), (json.dumps(presence._asdict()) + "\n").encode())
+    content = json.dumps(presence._asdict()) + "\n"
+    any_path.write(folder / _file(index), content.encode())
 
 
 def _file(index: int) -> str:
@@ -127,7 +130,7 @@ class Peers:
         self.lost_seconds, self._workdir = lost_seconds, workdir
         self._beat = min(STORE_BEAT_SECONDS, lost_seconds / 4)
         self._beat = self._beat if stores.is_url(workdir) else BEAT_SECONDS
-        self._pause = max(JOIN_SECONDS, self.folder.min_pause)
+        self._pause = max(JOIN_SECONDS, STORE_PAUSE if stores.is_url(workdir) else 0.0)
         self._mine = Presence(uuid.uuid4().hex, 0, socket.gethostname(), os.getpid())
         self._starts: list[str] | None = None  # of all processes, once all have started
         self._silence = {i: Silence() for i in (range(count) if index == 0 else (0,))}
@@ -139,16 +142,15 @@ class Peers:
         """Starts heartbeats and watching. Raises UsageError if a live process has this index."""
         try:
             self._refuse_live_process()
-            facts = self.folder.list(f"{self.index:03d}.")  # left over from an earlier start
-            self.folder.remove(*(name for name in facts if name != _file(self.index)))
+            for name in any_path.files(self.folder, f"{self.index:03d}."):
+                if name != _file(self.index):  # facts of an earlier start
+                    (self.folder / name).unlink(missing_ok=True)
             self._write()
         except OSError as error:
             # not the user's fault: a later start may succeed
             if isinstance(error, StoreError):
                 raise
-            raise UsageError(
-                f"cannot write to {self.folder.name}: {error.strerror or error}"
-            ) from error
+            raise UsageError(f"cannot write to {self.folder}: {error.strerror or error}") from error
         threading.Thread(target=self._watch, daemon=True, name="peers").start()
         return self
 
@@ -190,12 +192,12 @@ class Peers:
                 raise PeerError(
                     f"{len(absent)} of {self.count} processes did not start within {seconds:.0f} "
                     f"s: {_listed(absent)}. All need the same --workdir, on storage that they "
-                    f"share ({self.folder.name})"
+                    f"share ({self.folder})"
                 )
             if waited - last_line >= REMIND_SECONDS:
                 last_line = waited
                 print(
-                    f"waiting for {len(absent)} of {self.count} processes in {self.folder.name}: "
+                    f"waiting for {len(absent)} of {self.count} processes in {self.folder}: "
                     f"{_listed(absent)}; {seconds - waited:.0f} s left",
                     file=sys.stderr,
                     flush=True,
@@ -227,7 +229,7 @@ class Peers:
         # through JSON, as the other processes read them
         facts = json.loads(json.dumps(facts, default=str))
         content = json.dumps({"start": self._mine.start, "facts": facts})
-        self.folder.write(f"{self.index:03d}.{name}.json", content.encode())
+        any_path.write(self.folder / f"{self.index:03d}.{name}.json", content.encode())
         if self.index == 0:
             message = self._compare(name, facts, differences)
             with self._lock:  # the watching thread writes `found`, too
@@ -378,7 +380,7 @@ def judge(
     return ExitCode.INFRASTRUCTURE, line
 
 
-def find_cause(folder: Folder, mine: Presence, lost_seconds: float) -> tuple[int, str] | None:
+def find_cause(folder: AnyPath, mine: Presence, lost_seconds: float) -> tuple[int, str] | None:
     """(exit code, message) of the process whose loss crashed this one; None if no process is lost.
 
     Crashes of others and their ExitCode.INFRASTRUCTURE are effects, not causes.
@@ -404,9 +406,9 @@ def find_cause(folder: Folder, mine: Presence, lost_seconds: float) -> tuple[int
     return None
 
 
-def _read_facts(folder: Folder, file: str, start: str) -> Any | None:
+def _read_facts(folder: AnyPath, file: str, start: str) -> Any | None:
     try:
-        content = stores.parse_json(folder.read(file))
+        content = stores.parse_json(any_path.content(folder / file))
     except (OSError, ValueError):
         return None
     return content["facts"] if content["start"] == start else None

@@ -5,8 +5,7 @@ import shutil
 import sys
 
 from vlc_jax.errors import ExitCode, UsageError
-from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import StoreError, fetch
+from vlc_jax.input_pipeline.stores import StoreError, any_path, fetch
 from vlc_jax.input_pipeline.stores.mirror import Mirror
 from vlc_jax.run.store.store_lock import StoreLock
 
@@ -22,7 +21,7 @@ class RemoteWorkdir:
         logs = f"logs/host_{index:03d}.log", f"logs/stacks_{index:03d}.txt"
         self._lock: StoreLock | None = None
         try:
-            remote = stores.folder(url)
+            remote = any_path.of(url)
             if index == 0:
                 self._lock = StoreLock(remote, _end)
             # the store has the valid files: those of a killed job here may be of another run

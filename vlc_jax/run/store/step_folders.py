@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import UsageError, usage_errors
-from vlc_jax.input_pipeline.stores import Folder, LocalFolder, StoreError, folder
+from vlc_jax.input_pipeline.stores import StoreError, any_path
+from vlc_jax.input_pipeline.stores.any_path import AnyPath, StorePath
 from vlc_jax.input_pipeline.stores.fetch import store_of
 from vlc_jax.run import workdir_files
 
@@ -43,7 +44,7 @@ def steps_of(workdir: Path) -> "LocalSteps | StoreSteps":
         url = store_of(workdir)
     if url is None:
         return LocalSteps(workdir / "checkpoints")
-    return StoreSteps(folder(f"{url}/checkpoints"))
+    return StoreSteps(StorePath(f"{url}/checkpoints"))
 
 
 class LocalSteps:
@@ -113,7 +114,7 @@ class LocalSteps:
         # Orbax also reads files that the manifest does not list, and would wait for a pipe
         for path in workdir_files.special_files(folder):
             return f"file {path.relative_to(folder)} is not a regular file"
-        return _damage(LocalFolder(folder), share, THREADS_DISK)
+        return _damage(folder, share, THREADS_DISK)
 
     def _writing(self, step: int) -> Path:
         # The dot keeps an unfinished folder out of steps(), which reads bare numbers only.
@@ -123,8 +124,8 @@ class LocalSteps:
 class StoreSteps:
     """Steps in a folder of an object store."""
 
-    def __init__(self, objects: Folder):
-        self._objects, self.name = objects, objects.name
+    def __init__(self, path: StorePath):
+        self.path, self.name = path, str(path)
 
     def exists(self) -> bool:
         return bool(self.steps())
@@ -135,12 +136,12 @@ class StoreSteps:
     def steps(self) -> list[int]:
         """Complete steps, oldest first; at most two calls of the store per step."""
         steps = self._all_steps()
-        marks = _each(lambda step: self._objects.stat(f"{step}/{MANIFEST}"), steps, THREADS_STORE)
+        marks = _each(lambda step: self._mark(step).exists(), steps, THREADS_STORE)
         return sorted(step for step, mark in zip(steps, marks, strict=True) if mark)
 
     def _all_steps(self) -> list[int]:
         """Complete and incomplete steps."""
-        names = (name for name in self._objects.folders() if name.isdecimal())
+        names = (name for name in self.path.folders() if name.isdecimal())
         return [_step(self.name, name) for name in names]
 
     def where(self, step: int) -> str:
@@ -152,14 +153,14 @@ class StoreSteps:
         self._remove_all(f"{step}/")
 
     def commit(self, step: int) -> None:
-        saved = self._objects.below(str(step))
-        names = list(saved.list())
+        saved = self.path / str(step)
+        names = list(saved.files())
         if not any(name.startswith("state/") for name in names):
-            raise StoreError(f"{saved.name} has no state after it was written")
-        self._objects.write(f"{step}/{MANIFEST}", _manifest(saved, names, THREADS_STORE))
+            raise StoreError(f"{saved} has no state after it was written")
+        self._mark(step).write_bytes(_manifest(saved, names, THREADS_STORE))
 
     def remove(self, step: int) -> None:
-        self._objects.remove(f"{step}/{MANIFEST}")
+        self._mark(step).unlink()
         self._remove_all(f"{step}/")
 
     def clean(self) -> None:
@@ -169,22 +170,24 @@ class StoreSteps:
     def set_aside(self, step: int) -> None:
         """Copies a damaged step to <step>.damaged, so that it can be saved again."""
         self._remove_all(f"{step}.damaged/")
-        for name in self._objects.list(f"{step}/"):
-            aside = f"{step}.damaged/{name.removeprefix(f'{step}/')}"
-            self._objects.copy(name, aside)
+        for name in (self.path / str(step)).files():
+            (self.path / f"{step}/{name}").copy(self.path / f"{step}.damaged/{name}")
         self.remove(step)
 
     def damage(self, step: int, share: Share = WHOLE) -> str | None:
-        return _damage(self._objects.below(str(step)), share, THREADS_STORE)
+        return _damage(self.path / str(step), share, THREADS_STORE)
 
     def _remove_all(self, prefix: str) -> None:
-        self._objects.remove(*self._objects.list(prefix))
+        for name in self.path.files(prefix):
+            (self.path / name).unlink()
+
+    def _mark(self, step: int) -> StorePath:
+        return self.path / f"{step}/{MANIFEST}"
 
 
 def write_manifest(path: Path) -> None:
     """Writes the sha256 of every file below `path` into its manifest.json, synced to disk."""
-    saved = LocalFolder(path)
-    content = _manifest(saved, saved.list(), THREADS_DISK)
+    content = _manifest(path, any_path.files(path), THREADS_DISK)
     with (path / MANIFEST).open("wb") as file:
         file.write(content)
         file.flush()
@@ -203,12 +206,12 @@ def _step(folder: str, name: str) -> int:
     return int(name)
 
 
-def _damage(saved: Folder, share: Share, threads: int) -> str | None:
+def _damage(saved: AnyPath, share: Share, threads: int) -> str | None:
     try:
-        entry = saved.stat(MANIFEST)
+        entry = any_path.find(saved / MANIFEST)
         if entry is not None and entry.size > MAX_MANIFEST_BYTES:
             return f"{MANIFEST} has {entry.size:,} bytes"
-        sums = json.loads(saved.read(MANIFEST))["sha256"]
+        sums = json.loads(any_path.content(saved / MANIFEST))["sha256"]
     # a failing store does not mean that the step is damaged
     except StoreError:
         raise
@@ -245,15 +248,15 @@ def _is_inside(name: str) -> bool:
     )
 
 
-def _manifest(saved: Folder, names: Iterable[str], threads: int) -> bytes:
+def _manifest(saved: AnyPath, names: Iterable[str], threads: int) -> bytes:
     names = sorted(names)
     sums = _each(lambda name: _sha256(saved, name), names, threads)
     return json.dumps({"sha256": dict(zip(names, sums, strict=True))}, indent=1).encode()
 
 
-def _sha256(saved: Folder, name: str) -> str:
+def _sha256(saved: AnyPath, name: str) -> str:
     digest = hashlib.sha256()
-    for piece in saved.pieces(name):
+    for piece in any_path.pieces(saved / name):
         digest.update(piece)
     return digest.hexdigest()
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from vlc_jax.errors import UsageError
 from vlc_jax.input_pipeline import stores
-from vlc_jax.input_pipeline.stores import Folder
+from vlc_jax.input_pipeline.stores.any_path import StorePath
 
 BEAT_SECONDS = 10.0
 # Without a rewrite for so many beats an owner is dead.
@@ -36,7 +36,7 @@ class StoreLock:
     Raises UsageError if a live job has the lock.
     """
 
-    def __init__(self, folder: Folder, on_lost: Callable[[str], None]):
+    def __init__(self, folder: StorePath, on_lost: Callable[[str], None]):
         self._folder, self._on_lost = folder, on_lost
         self._mine: dict[str, Any] = {
             "host": socket.gethostname(),
@@ -65,16 +65,18 @@ class StoreLock:
         if holder is not None and not holder.get("is_over"):
             self._refuse_live_owner(number, holder)
             logging.warning("recovered the lock of a job that died: %s", _name(holder))
-        created = self._folder.create(_object(number + 1), json.dumps(self._mine).encode())
+        created = self._object(number + 1).create(json.dumps(self._mine).encode())
         # A retried request whose first answer got lost is refused, although the file is ours.
         is_mine = created or (self._read(number + 1) or {}).get("start") == self._mine["start"]
         newest = max(self._numbers(), default=0)
         # another job was quicker
         if not is_mine or newest != number + 1:
             if is_mine:
-                self._folder.remove(_object(number + 1))
+                self._object(number + 1).unlink()
             self._refuse(self._read(newest) or {})
-        self._folder.remove(*(_object(old) for old in self._numbers() if old <= number))
+        for old in self._numbers():
+            if old <= number:
+                self._object(old).unlink()
         return number + 1
 
     def _refuse_live_owner(self, number: int, holder: dict[str, Any]) -> None:
@@ -83,7 +85,7 @@ class StoreLock:
         seconds = BEAT_SECONDS * SILENT_BEATS
         logging.warning(
             "%s is locked by %s; waiting %.0f s to see whether it is alive",
-            self._folder.name,
+            self._folder,
             _name(holder),
             seconds,
         )
@@ -98,7 +100,7 @@ class StoreLock:
 
     def _refuse(self, holder: dict[str, Any]) -> None:
         raise UsageError(
-            f"workdir {self._folder.name} is in use by {_name(holder)}; wait for it, stop it, or "
+            f"workdir {self._folder} is in use by {_name(holder)}; wait for it, stop it, or "
             "choose another --workdir"
         )
 
@@ -109,29 +111,27 @@ class StoreLock:
                 newest = max(self._numbers(), default=0)
                 if newest > self._number:
                     holder = _name(self._read(newest) or {})
-                    self._on_lost(f"{holder} took {self._folder.name}, which this job lost")
+                    self._on_lost(f"{holder} took {self._folder}, which this job lost")
                     return
                 self._write(beat=self._mine["beat"] + 1)
 
     def _write(self, **fields: Any) -> None:
         self._mine |= fields
-        self._folder.write(_object(self._number), json.dumps(self._mine).encode())
+        self._object(self._number).write_bytes(json.dumps(self._mine).encode())
 
     def _numbers(self) -> list[int]:
-        names = [name.removeprefix("lock/") for name in self._folder.list("lock/")]
-        stems = [name.removesuffix(".json") for name in names]
+        stems = [path.stem for path in (self._folder / "lock").iterdir()]
         return [int(stem) for stem in stems if stem.isdecimal()]
 
     def _read(self, number: int) -> dict[str, Any] | None:
         try:
-            content = stores.parse_json(self._folder.read(_object(number)))
+            content = stores.parse_json(self._object(number).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
         return content if isinstance(content, dict) else None
 
-
-def _object(number: int) -> str:
-    return f"lock/{number:06d}.json"
+    def _object(self, number: int) -> StorePath:
+        return self._folder / f"lock/{number:06d}.json"
 
 
 def _name(holder: dict[str, Any]) -> str:
