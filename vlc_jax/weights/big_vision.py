@@ -88,6 +88,14 @@ def _patches(patch_size: int) -> Codec:
 MAX_LAYERS = 1_000  # per tower; the shape of an empty array may claim any number
 
 
+def check_stack(name: str, shape: tuple[int, ...]) -> None:
+    """Raises WeightsError for an array without a reasonable axis of layers."""
+    if not shape or shape[0] > MAX_LAYERS:
+        raise WeightsError(
+            f"{name} of shape {shape} is no stack of layers (at most {MAX_LAYERS:,})"
+        )
+
+
 def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Splits stacked blocks into one array per block. Raises WeightsError without a layer axis."""
     single = {}
@@ -95,10 +103,7 @@ def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "/encoderblock/" not in name:
             single[name] = array
             continue
-        if not array.ndim or len(array) > MAX_LAYERS:
-            raise WeightsError(
-                f"{name} of shape {array.shape} is no stack of layers (at most {MAX_LAYERS:,})"
-            )
+        check_stack(name, array.shape)
         for i, layer in enumerate(array):
             single[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
     return single

@@ -43,10 +43,6 @@ class Model(NamedTuple):
     position_grid: int | None = None  # of NaFlex, side of the table of positions
 
 
-# Fields of a tower -> keys of transformers' configs.
-_KEYS = {name: huggingface_config.IMAGE[name] for name in Tower._fields}
-
-
 def hugging_face(model: Model) -> dict[str, Any]:
     """Config files of a transformers folder, {file name: JSON}.
 
@@ -65,17 +61,13 @@ def hugging_face(model: Model) -> dict[str, Any]:
         )
     kind = "siglip" if model.is_siglip else "clip"
     kind = "siglip2" if model.position_grid else kind
-    towers = {
-        part: huggingface_config.write_section(tower._asdict(), _KEYS)
-        for part, tower in (("image", model.image), ("text", model.text))
-    }
-    vision = towers["image"] | {"patch_size": model.patch_size}
-    vision |= (
+    vision = huggingface_config.IMAGE.write(model.image._asdict())
+    vision |= {"patch_size": model.patch_size} | (
         {"num_patches": model.position_grid**2}
         if model.position_grid
         else {"image_size": model.image_size}
     )
-    text = towers["text"] | {
+    text = huggingface_config.IMAGE.write(model.text._asdict()) | {
         "vocab_size": model.vocab_size,
         "max_position_embeddings": model.context_length,
         "bos_token_id": model.bos_id,

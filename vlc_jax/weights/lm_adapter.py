@@ -44,10 +44,10 @@ def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dic
         one = llava.one_name(f"{match['module']}.weight")
         parts[one, _OURS[match["part"]]] = array
     modules = {one for one, _ in parts}
-    depth, flat = range(sizes["lm"]["depth"]), {}
+    flat = {}
     for rule in llava.rules(sizes, is_fused=llava.is_fused(modules)):
-        layers = [rule.theirs[0].replace("{i}", str(layer)) for layer in depth]
-        if "{i}" not in rule.theirs[0] or not modules.intersection(layers):
+        layers = [names[0] for names in rule.names]
+        if rule.layers is None or not modules.intersection(layers):
             continue
         if missing := sorted(set(layers) - modules):
             raise WeightsError(rename.listing("layers without an adapter", missing))

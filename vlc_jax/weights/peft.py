@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, files
+from vlc_jax.weights import files
 from vlc_jax.weights.rename import Rule, expand
+from vlc_jax.weights.sections import names
 
 ATTENTION = ("query", "key", "value")  # the order of names in a transformers rule
 CONFIG, ARRAYS = "adapter_config.json", ("adapter_model.safetensors", "adapter_model.bin")
 # Settings that are read, show in the arrays or are of training; any other must be off.
-_READ = config_keys.names(
+_READ = names(
     """auto_mapping base_model_name_or_path corda_config eva_config exclude_modules inference_mode
     init_lora_weights loftq_config lora_alpha lora_dropout lora_ga_config megatron_core peft_version
     qalora_group_size r revision runtime_config target_modules task_type use_dora"""
 )
 # Others (pissa, olora, corda, loftq, lora_ga) train the adapter on a base that they changed first.
-_KEEPS_BASE = config_keys.names("true false none gaussian orthogonal eva mica")
+_KEEPS_BASE = names("true false none gaussian orthogonal eva mica")
 
 
 def settings(folder: Path) -> dict[str, Any]:
