@@ -41,7 +41,10 @@ def test_long_clip_has_the_first_20_positions_of_one_table_and_the_later_of_the_
     np.savez(tmp_path / "w.npz", **arrays)
     found, name = load(tmp_path / "w.npz", model, params)
     assert name == "openai"
-    assert weights.sizes.read(weights.read(tmp_path / "w.npz")[0]).context_length == 248
+    assert (
+        weights.sizes.read(weights.shapes_of(*weights.read(tmp_path / "w.npz"))).context_length
+        == 248
+    )
     params["text"]["position_embedding"] = JOINED
     jax.tree.map(np.testing.assert_array_equal, found, params)
     np.savez(tmp_path / "w.npz", **arrays | {"positional_embedding_res": LATER[:77]})
@@ -61,7 +64,10 @@ def test_fg_clip_reads_long_texts_by_positions_and_a_projection_of_their_own(
     arrays |= {"text_filip_projection.weight": long_projection}
     arrays |= {f"logit_scale_{name}": np.zeros(()) for name in ("finegraind", "hardneg")}
     np.savez(tmp_path / "w.npz", **arrays)
-    assert weights.sizes.read(weights.read(tmp_path / "w.npz")[0]).context_length == 77
+    assert (
+        weights.sizes.read(weights.shapes_of(*weights.read(tmp_path / "w.npz"))).context_length
+        == 77
+    )
     model = clip(context_length)[0]
     shapes = clip(context_length)[1]
     found, name = load(tmp_path / "w.npz", model, shapes)
@@ -113,7 +119,7 @@ def test_openvisions_jax_checkpoint_gives_the_model_of_open_clips_file(tmp_path,
     assert name == "openvision"
     assert found["image"]["position_embedding"].shape == (10, 8)
     jax.tree.map(np.testing.assert_array_equal, found, of_open_clip)
-    sizes = weights.sizes.read(weights.read(tmp_path, only_shapes=True)[0])
+    sizes = weights.sizes.read(weights.shapes_of(*weights.read(tmp_path, only_shapes=True)))
     assert sizes == ((8, 2), (8, 1), 4, 0, 9, 5)
     only_image = load(tmp_path, model, {"image": params["image"]})[0]
     jax.tree.map(np.testing.assert_array_equal, only_image, {"image": found["image"]})

@@ -329,7 +329,7 @@ def test_naflex_has_its_own_shapes_and_is_refused_by_a_tower_of_squares(tmp_path
     path = written(tmp_path, arrays)
     with pytest.raises(WeightsError, match=r"set config\.model\.variant to SigLIP2-B/16"):
         weights.load(path, params, ARCHITECTURE._replace(is_naflex=False))
-    assert weights.sizes.read(weights.read(path, only_shapes=True)[0]).grid == 5
+    assert weights.sizes.read(weights.shapes_of(*weights.read(path, only_shapes=True))).grid == 5
 
 
 def test_patches_that_are_no_squares_are_refused(tmp_path):

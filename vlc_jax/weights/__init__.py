@@ -48,6 +48,7 @@ __all__ = [
     "position",
     "read",
     "save",
+    "shapes_of",
     "sizes",
     "unflatten",
 ]
@@ -248,6 +249,12 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
         return (unpack(arrays) if unpack else arrays), name
     except WeightsError as error:
         raise files.naming(path, error) from error
+
+
+def shapes_of(arrays: Mapping[str, np.ndarray], name: str | None = None) -> sizes.Shapes:
+    """Shapes of our parameters in arrays of `read`, of the format `name` or the detected one."""
+    rules = FORMATS[name or detect(arrays)].rules(Architecture(1, {"image": 1, "text": 1}))
+    return sizes.Shapes(arrays, rules)
 
 
 def load(

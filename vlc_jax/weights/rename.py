@@ -279,14 +279,17 @@ def _refuse(*problems: str) -> None:
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 
 
-def expand(rules: Sequence[Rule], paths: Collection[str]) -> list[Rule]:
-    """The rules for `paths` of our tree; rules with "{i}" in both are repeated for every layer."""
+def expand(rules: Sequence[Rule], paths: Collection[str], by: str = "ours") -> list[Rule]:
+    """The rules for `paths` of our tree; rules with "{i}" in both are repeated for every layer.
+
+    by: "theirs": `paths` are names of the other format.
+    """
     expanded = []
     for rule in rules:
         if rule.layers is not None:
             expanded += [rule] if rule.ours[0] in paths else []
             continue
-        regex = re.escape(rule.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)")
+        regex = re.escape(getattr(rule, by)[0]).replace(r"\{i\}", r"(?P<i>\d+)")
         for match in filter(None, (re.fullmatch(regex, path) for path in paths)):
             layer = match.groupdict().get("i", "")
             theirs, ours = (
