@@ -97,7 +97,7 @@ def test_the_image_tower_of_paligemma_is_that_of_siglips_files(tmp_path):
     names = {name.partition("vision_tower.")[2]: x for name, x in files.read(tmp_path).items()}
     tower = {name: x for name, x in names.items() if name}
     expected = rename.flatten({"image": params["image"]})
-    rules = huggingface.siglip_rules(IMAGE["patch_size"])
+    rules = huggingface.siglip_rules()
     found = rename.load(rules, tower, dict.fromkeys(expected, ()))
     assert_same(found, expected)
 

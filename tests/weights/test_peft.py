@@ -9,7 +9,7 @@ import safetensors.numpy
 from vlc_jax import weights
 from vlc_jax.errors import WeightsError
 
-ARCHITECTURE = weights.Architecture(4, {"image": 2, "text": 2})
+ARCHITECTURE = weights.Architecture({"image": 2, "text": 2})
 CLIP, SIGLIP = (weights.FORMATS[name].rules(ARCHITECTURE) for name in ("hf_clip", "hf_siglip"))
 LAYER = "base_model.model.vision_model.encoder.layers.1.self_attn"
 

@@ -89,7 +89,7 @@ def test_pe_of_its_authors_has_a_projection_without_bias(tmp_path):
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     params = normal(shapes, 0.1)
     params["image"]["projection"]["bias"] = np.zeros(6, np.float32)
-    arrays = rename.save(openai.pe_rules(4), rename.flatten(params))
+    arrays = rename.save(openai.pe_rules(), rename.flatten(params))
     del arrays["visual.proj.bias"]
     np.savez(tmp_path / "w.npz", **arrays)
     found, name = load(tmp_path / "w.npz", model, shapes)

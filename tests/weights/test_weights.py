@@ -114,7 +114,7 @@ FAMILY = {
     "xvlm": "xvlm",
 }
 # is_naflex is read for its formats alone
-ARCHITECTURE = Architecture(4, {"image": 4, "text": 4}, is_naflex=True)
+ARCHITECTURE = Architecture({"image": 4, "text": 4}, is_naflex=True)
 
 
 @functools.cache

@@ -5,17 +5,13 @@ from vlc_jax.weights.openai import dense, norm, packed
 from vlc_jax.weights.rename import Rule, rule
 
 
-def rules(patch_size: int) -> list[Rule]:
+def rules() -> list[Rule]:
     """Rules of the image tower, the Q-Former and the projector, by the names of transformers."""
     image, text = "vision_model.embeddings", "qformer.embeddings"
     return [
         rule(f"{image}.class_embedding", "image/class_embedding", rename.LEADING_ONES),
         rule(f"{image}.position_embedding", "image/position_embedding", rename.LEADING_ONE),
-        rule(
-            f"{image}.patch_embedding.weight",
-            "image/patch_embedding/kernel",
-            rename.convolution(patch_size),
-        ),
+        rule(f"{image}.patch_embedding.weight", "image/patch_embedding/kernel", rename.PATCHES),
         rule(f"{image}.patch_embedding.bias", "image/patch_embedding/bias"),
         *_image_block("vision_model.encoder.layers.{i}", "image/block_{i}"),
         *norm("vision_model.post_layernorm", "image/norm"),

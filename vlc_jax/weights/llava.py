@@ -69,11 +69,10 @@ def _image_rules(sizes: Mapping[str, Any]) -> list[Rule]:
     kind = sizes["kind"]
     if kind == "qwen3_vl":
         return qwen3_vl.rules(sizes)
-    patch_size = sizes["image"]["patch_size"]
     if kind == "instructblip":
-        return instructblip.rules(patch_size)
+        return instructblip.rules()
     is_siglip = kind in ("paligemma", "gemma3")
-    tower = (huggingface.siglip_rules if is_siglip else huggingface.clip_rules)(patch_size)
+    tower = huggingface.siglip_rules() if is_siglip else huggingface.clip_rules()
     return [r for r in tower if r.is_of("image") and r.ours != ("image/projection/kernel",)]
 
 

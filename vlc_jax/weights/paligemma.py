@@ -111,7 +111,7 @@ def read_sizes(path: str | Path) -> dict[str, Any]:
 
 def rules(sizes: Mapping[str, Any]) -> list[Rule]:
     """Rules of the names in `Arrays`."""
-    image, layers = sizes["image"], range(sizes["lm"]["depth"])
+    layers = range(sizes["lm"]["depth"])
     theirs, ours = "llm/layers_{i}", "lm/blocks"
     key_value = [f"{ours}/{name}/kernel" for name in ("key", "value")]
     gate_up = [f"{ours}/{name}/kernel" for name in ("gate", "up")]
@@ -129,7 +129,7 @@ def rules(sizes: Mapping[str, Any]) -> list[Rule]:
         rule(f"{theirs}/mlp/linear", f"{ours}/down/kernel"),
     ]
     return [
-        *big_vision.tower_rules("img", image["heads"], image["patch_size"]),
+        *big_vision.tower_rules("img", sizes["image"]["heads"]),
         *big_vision.dense("img/head", "projector/linear"),
         rule("llm/embedder/input_embedding", "lm/token_embedding/embedding"),
         rule("llm/final_norm/scale", "lm/norm/scale"),

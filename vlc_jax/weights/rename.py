@@ -5,6 +5,7 @@ layer. Its `Codec` converts the arrays in both directions without loss, so that 
 import and export.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -75,17 +76,17 @@ def stacked(count: int) -> Codec:
     )
 
 
-def convolution(patch: int) -> Codec:
-    """Codec of a torch convolution (outputs, 3, patch, patch) and our patch embedding matrix.
-
-    Our rows are ordered (row, column, channel), as models/vit flattens a patch.
-    """
-    return _one(
-        lambda x: x.transpose(2, 3, 1, 0).reshape(-1, x.shape[0]),
-        lambda x: x.reshape(patch, patch, 3, -1).transpose(3, 2, 0, 1),
-    )
+def unflattened(kernel: np.ndarray) -> np.ndarray:
+    """A patch embedding matrix as (row, column, channel, width), as models/vit flattens a patch."""
+    side = math.isqrt(len(kernel) // 3)
+    return kernel.reshape(side, side, 3, -1)
 
 
+# A torch convolution (outputs, 3, rows, columns), of which ours is a patch embedding matrix.
+PATCHES = _one(
+    lambda x: x.transpose(2, 3, 1, 0).reshape(-1, x.shape[0]),
+    lambda x: unflattened(x).transpose(3, 2, 0, 1),
+)
 # A torch convolution (outputs, inputs, rows, columns); ours is (rows, columns, inputs, outputs).
 CONVOLUTION = _one(lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1))
 # A torch convolution of 1 x 1, of which ours is a matrix (inputs, outputs).
