@@ -3,17 +3,10 @@
 import pytest
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import (
-    flamingo,
-    huggingface_config,
-    llava_sizes,
-    lm_config,
-    open_clip_config,
-    sections,
-)
+from vlc_jax.weights import huggingface_config, llava_sizes, lm_config, open_clip_config, sections
 from vlc_jax.weights.sections import Key, Section
 
-MODULES = (flamingo, huggingface_config, llava_sizes, lm_config, open_clip_config)
+MODULES = (huggingface_config, llava_sizes, lm_config, open_clip_config)
 # all sections of the library, by the name of their table
 SECTIONS = {
     **{

@@ -16,13 +16,12 @@ from vlc_jax.models import llava as models
 from vlc_jax.setup import weights_compatibility
 from vlc_jax.weights import files as weights_files
 from vlc_jax.weights import flamingo, llava, metadata, paligemma
+from vlc_jax.weights.llava_sizes import FAMILIES
 
 # Key of config.json in an exported folder (tools/llava_folder.py), ignored by other programs: the
 # prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}, or
 # {"tokenizer": name} of a run whose prompt is not that of a conversation.
 PROMPT = "vlc_jax"
-# Interpolation of images by `kind` of the sizes, if no processor's file has one.
-INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear", "instructblip": "bicubic"}
 # Folder of the Q-Former's tokenizer in InstructBLIP's.
 INSTRUCTION = "qformer_tokenizer"
 
@@ -67,7 +66,7 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
             " and no conversations, which LLaVA's prompt would change: load the run itself"
         )
     folder = path if path.is_dir() else path.parent
-    kind, added = sizes["kind"], flamingo.TOKENS.get(sizes["kind"], ())
+    kind, added = sizes["kind"], FAMILIES[sizes["kind"]].tokens
     if kind == flamingo.OPEN_FLAMINGO:
         folder = weights_files.beside(folder, flamingo.LANGUAGE)
     files = _tokenizer_files(Path(tokenizer or folder))
@@ -172,12 +171,8 @@ def _pixels(path: Path, sizes: Mapping[str, Any], written: Mapping[str, Any]) ->
     centre (its image_aspect_ratio); SigLIP towers squash.
     Raises UsageError for a size that contradicts the image tower, and for unknown moments.
     """
-    kind, side = sizes["kind"], sizes["image"]["image_size"]
-    pixels: dict[str, Any] = {"image_size": side, "crop": "centre"}
-    if kind in INTERPOLATIONS:
-        moments = "clip" if kind == "instructblip" else "siglip"
-        pixels |= {"crop": "none", "normalisation": moments}
-        pixels["interpolation"] = INTERPOLATIONS[kind]
+    side = sizes["image"]["image_size"]
+    pixels: dict[str, Any] = {"image_size": side, **FAMILIES[sizes["kind"]].pixels}
     if path.is_file():  # big_vision's format, whose resize is bilinear
         return pixels | {"interpolation": "bilinear"}
     values = metadata.read(path, metadata.PROCESSORS)
@@ -250,7 +245,7 @@ def _check_vocabulary(files: Path, vocabulary: DecoderTokenizer, sizes: Mapping[
     added tokens would have other ids: the embeddings are as many as its tokens, or some more."""
     kind, count, vocab = sizes["kind"], vocabulary.vocab_size, sizes["lm"]["vocab"]
     is_other = count != vocab if kind == flamingo.OPEN_FLAMINGO else count > vocab
-    if kind in flamingo.TOKENS and is_other:
+    if kind in flamingo.KINDS and is_other:
         raise UsageError(
             f"{files} has {count} tokens with those that {kind} adds, and the weights have {vocab} "
             "embeddings: name the tokenizer of their language model with tokenizer=..."
@@ -260,7 +255,7 @@ def _check_vocabulary(files: Path, vocabulary: DecoderTokenizer, sizes: Mapping[
 def _prefix(vocabulary: DecoderTokenizer, template: prompts.Template, kind: str) -> tuple[int, ...]:
     """Ids of the start token, if there is one, and of the template's text before the image; in
     Flamingo also of the token <image>."""
-    if kind in flamingo.TOKENS:  # MPT's tokenizer adds no start token
+    if kind in flamingo.KINDS:  # MPT's tokenizer adds no start token
         return (vocabulary.id_of(prompts.IMAGE),)
     before = vocabulary.encode(template.text.partition(prompts.IMAGE)[0])
     start = vocabulary.start_token

@@ -1,4 +1,4 @@
-"""Weights of MPT, Otter and OpenFlamingo: their config.json -> sizes, names and renaming rules.
+"""Weights of MPT, Otter and OpenFlamingo: names and renaming rules.
 
 Otter is a folder of Hugging Face. OpenFlamingo's `checkpoint.pt` holds only what was trained: the
 resampler, the cross attention and the token embeddings. The rest is read from a folder of MPT and
@@ -16,18 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import files, huggingface_config, llava_sizes, rename
+from vlc_jax.weights import files, huggingface_config, rename
 from vlc_jax.weights.openai import norm
 from vlc_jax.weights.rename import Rule, rule
-from vlc_jax.weights.sections import Key, Section, mapping
+from vlc_jax.weights.sections import mapping
 
-MPT, OTTER, OPEN_FLAMINGO = "mpt", "otter", "open_flamingo"
+KINDS = OTTER, OPEN_FLAMINGO = "otter", "open_flamingo"
 CHECKPOINT, LANGUAGE, VISION = "checkpoint.pt", "lang_encoder_path", "clip_vision_encoder_path"
-# Tokens that the authors' code adds to MPT's vocabulary, in this order.
-TOKENS = {
-    OTTER: ("<|endofchunk|>", "<image>", "<answer>", "<PAD>"),
-    OPEN_FLAMINGO: ("<|endofchunk|>", "<image>", "<PAD>"),
-}
+# Tokens that Otter's code adds to MPT's vocabulary, in this order.
+TOKENS = ("<|endofchunk|>", "<image>", "<answer>", "<PAD>")
 # Regular expressions of prefixes -> common prefix, see llava.one_name. In OpenFlamingo the parts of
 # a block of the resampler are 0 and 1, and feed_forward is ff.
 NAMES = (
@@ -45,94 +42,29 @@ NAMES = (
     (r"(lang_encoder\.)?transformer\.wte\.", "lm.embed_tokens."),
     (r"(lang_encoder\.)?transformer\.norm_f\.", "lm.norm."),
 )
-_MPT = Section(
-    {
-        "vocab": Key("vocab_size", 50_368),
-        "width": Key("d_model", 2048),
-        "depth": Key("n_layers", 24, range(1, huggingface_config.MAX_DEPTH + 1)),
-        "heads": Key("n_heads", 16),
-        "mlp_width": Key("expansion_ratio", 4),
-        "epsilon": Key("layer_norm_epsilon", 1e-5),
-    },
-    fixed={
-        "no_bias": (True,),
-        "norm_type": ("low_precision_layernorm", "layernorm"),
-        "logit_scale": (),
-        "pruned_heads": ({},),
-        "tie_word_embeddings": (True,),
-    },
-    constant={
-        "scaling": None,
-        "activation": "gelu",
-        "is_tied": True,
-        "is_centred": True,
-        "is_gated": False,
-    },
-    shown=("attn_config",),
-)
-_ATTENTION = Section(
-    {"alibi": Key("alibi_bias_max", 8.0)},
-    fixed={
-        "alibi": (True,),
-        "attn_type": ("multihead_attention",),
-        "attn_uses_sequence_id": (False,),
-        "clip_qkv": (),
-        "prefix_lm": (False,),
-        "qk_ln": (False,),
-        "softmax_scale": (),
-    },
-)
-_TOP = Section({"cross_every": Key("cross_attn_every_n_layers", 4)}, shown=(LANGUAGE, VISION))
-# of Otter for videos, and not merged
-_OTTER = _TOP.but(fixed={"max_num_frames": (), "lora_config": ()})
-_TOWER = llava_sizes.CLIP.but(  # defaults of transformers' CLIPVisionConfig
-    fixed={"pruned_heads": ({},)},
-    hidden_size=768,
-    intermediate_size=3072,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    patch_size=32,
-    image_size=224,
-)
 
 
-def read(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Sizes of a folder of MPT, Otter or OpenFlamingo, as `llava_sizes.read` gives them.
+def with_parts(config: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """config.json of an OpenFlamingo with the sections that Otter's has, from the files of its
+    parts, and the names of these files.
 
-    Raises WeightsError for another architecture, and for a missing file that the sizes come from.
+    Raises WeightsError for a part, or the checkpoint, that is missing.
     """
-    kind = config["model_type"]
-    if kind == MPT:
-        return {"family": MPT, "lm": _language_model(config, "config.json")}
-    top = (_OTTER if kind == OTTER else _TOP).read(config, "config.json")
-    if kind == OTTER:
-        text, where = config.get("text_config"), "config.json, text_config"
-        vision = config.get("vision_config")
-    else:
-        text = files.read_json(files.beside(folder, LANGUAGE) / "config.json")
-        where = f"{config[LANGUAGE]}/config.json"
-        vision = files.read_json(files.beside(folder, VISION) / "config.json")
-        vision = huggingface_config.section(vision, "vision_config") or vision
-    text = mapping(text, where)
-    if (theirs := text.get("model_type")) != MPT:
-        raise WeightsError(f"{where} is of {str(theirs)[:50]!r}; only MPT is supported here")
-    lm, image = _language_model(text, where), _TOWER.read(vision, "vision_config")
-    if top["cross_every"] > lm["depth"]:
-        raise WeightsError(
-            f"cross_attn_every_n_layers is 1 to {lm['depth']}; got {top['cross_every']}"
-        )
-    if kind == OPEN_FLAMINGO:
-        lm["vocab"] = _vocabulary(folder)
-    lm |= top | {"cross_width": image["width"]}
-    more = {"image": image, "layer": -1, "image_id": None, "select": "patch"}
-    return {"family": MPT, "kind": kind, "lm": lm, **more}
+    text, vision = (files.beside(folder, key) / "config.json" for key in (LANGUAGE, VISION))
+    places = {"text_config": str(text), "vision_config": str(vision)}
+    text = {**mapping(files.read_json(text), str(text)), "vocab_size": _rows(folder)}
+    vision = mapping(files.read_json(vision), str(vision))
+    vision = huggingface_config.section(vision, "vision_config") or vision
+    return {**config, "text_config": text, "vision_config": vision}, places
 
 
-def _language_model(text: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Fields of models.lm.Decoder."""
-    fields = _MPT.read(text, where)
-    attention = _ATTENTION.read(text.get("attn_config"), f"{where}, attn_config")
-    return {**fields, "mlp_width": fields["mlp_width"] * fields["width"], **attention}
+def _rows(folder: Path) -> int:
+    """Rows of the embedding matrix of an OpenFlamingo, to which its tokens were added."""
+    arrays = files.read(folder / CHECKPOINT, only_shapes=True)
+    name = "lang_encoder.transformer.wte.weight"
+    if name not in arrays:
+        raise WeightsError(f"{CHECKPOINT} has no {name}: no OpenFlamingo over MPT")
+    return arrays[name].shape[0]
 
 
 def with_frozen(trained: Mapping[str, Any], frozen: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,15 +73,6 @@ def with_frozen(trained: Mapping[str, Any], frozen: Mapping[str, Any]) -> dict[s
     if twice := sorted(trained.keys() & frozen.keys() - {"lm.embed_tokens.weight"}):
         raise WeightsError(rename.listing("in both, checkpoint and language model", twice))
     return {**frozen, **trained}
-
-
-def _vocabulary(folder: Path) -> int:
-    """Rows of the embedding matrix of an OpenFlamingo, to which its tokens were added."""
-    arrays = files.read(folder / CHECKPOINT, only_shapes=True)
-    name = "lang_encoder.transformer.wte.weight"
-    if name not in arrays:
-        raise WeightsError(f"{CHECKPOINT} has no {name}: no OpenFlamingo over MPT")
-    return arrays[name].shape[0]
 
 
 def _matrix(theirs: str, ours: str) -> Rule:

@@ -16,18 +16,8 @@ import numpy as np
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import (
-    files,
-    flamingo,
-    gguf,
-    huggingface,
-    instructblip,
-    llava_sizes,
-    paligemma,
-    qwen3_vl,
-    rename,
-)
-from vlc_jax.weights.openai import dense
+from vlc_jax.weights import files, flamingo, gguf, llava_sizes, paligemma, rename
+from vlc_jax.weights.lm_config import MPT
 from vlc_jax.weights.rename import Codec, Rule, rule
 
 _NAMES = (  # regular expressions of prefixes -> common prefix; the first match is used
@@ -54,10 +44,9 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
 
     is_fused: query, key and value are one matrix, and so are gate and up (Phi-3).
     """
-    is_mpt = sizes["family"] == flamingo.MPT
+    family, is_mpt = llava_sizes.FAMILIES.get(sizes.get("kind", "")), sizes["family"] == MPT
     return [
-        *(_image_rules(sizes) if "image" in sizes else ()),
-        *_PROJECTORS.get(sizes.get("kind", ""), ()),
+        *((*family.rules(sizes), *family.projector) if family else ()),
         rule("lm.embed_tokens.weight", "lm/token_embedding/embedding"),
         *(flamingo.blocks(sizes) if is_mpt else _blocks(sizes, is_fused)),
         rule("lm.norm.weight", "lm/norm/scale"),
@@ -65,31 +54,6 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
     ]
 
 
-def _image_rules(sizes: Mapping[str, Any]) -> list[Rule]:
-    kind = sizes["kind"]
-    if kind == "qwen3_vl":
-        return qwen3_vl.rules(sizes)
-    if kind == "instructblip":
-        return instructblip.rules()
-    is_siglip = kind in ("paligemma", "gemma3")
-    tower = huggingface.siglip_rules() if is_siglip else huggingface.clip_rules()
-    return [r for r in tower if r.is_of("image") and r.ours != ("image/projection/kernel",)]
-
-
-# By kind; the others are among the rules of the image tower.
-_PROJECTORS = {
-    "llava": [
-        *dense("projector.linear_1", "projector/first"),
-        *dense("projector.linear_2", "projector/second"),
-    ],
-    "paligemma": dense("projector.linear", "projector/linear"),
-    "gemma3": [
-        rule("projector.mm_soft_emb_norm.weight", "projector/norm/scale"),
-        # a bare parameter (inputs, outputs), no Linear: not transposed
-        rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
-    ],
-    **dict.fromkeys(flamingo.TOKENS, flamingo.RESAMPLER),
-}
 # Norms of a block, by the family of the language model: theirs -> ours
 _NORMS = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
 _QWEN3_NORMS = {"self_attn.q_norm": "query_norm", "self_attn.k_norm": "key_norm", **_NORMS}
@@ -153,11 +117,10 @@ def read_sizes(folder: str | Path) -> dict[str, Any]:
         return paligemma.read_sizes(folder)
     path = config_file(folder)
     try:
-        config = read_config(folder)
-        kind = config.get("model_type") if isinstance(config, dict) else None
-        if kind in (flamingo.MPT, *flamingo.TOKENS):
-            return flamingo.read(config, Path(folder))
-        return llava_sizes.read(config)
+        config, places = read_config(folder), None
+        if isinstance(config, dict) and config.get("model_type") == flamingo.OPEN_FLAMINGO:
+            config, places = flamingo.with_parts(config, Path(folder))
+        return llava_sizes.read(config, places=places)
     except WeightsError as error:
         raise files.naming(path, error) from error
 
@@ -284,7 +247,7 @@ def save(
     The saved image tower has only the blocks in `params`, and its last hidden state is selected.
     Raises WeightsError for parameters that the format has no name for, for MPT and Qwen3-VL.
     """
-    if sizes["family"] in (flamingo.MPT, "qwen3_vl_text"):
+    if sizes["family"] in (MPT, "qwen3_vl_text"):
         raise WeightsError("MPT, Otter, OpenFlamingo and Qwen3-VL are read, and not written")
     folder, flat = Path(folder), rename.flatten(params)
     folder.mkdir(parents=True, exist_ok=True)

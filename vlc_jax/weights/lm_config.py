@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights.huggingface_config import transformer
+from vlc_jax.weights.huggingface_config import MAX_DEPTH, transformer
 from vlc_jax.weights.sections import Key, Section, mapping, names
 
+MPT = "mpt"
 _SWITCHES = ("attention_bias", "mlp_bias", "use_bidirectional_attention")
 # Sections by model_type, with the defaults of transformers' classes.
 LLAMA = Section(
@@ -103,6 +104,44 @@ FAMILIES = {
         rope_theta=5e5,
     ),
 }
+# MPT, whose blocks and positions (ALiBi) are others.
+_MPT = Section(
+    {
+        "vocab": Key("vocab_size", 50_368),
+        "width": Key("d_model", 2048),
+        "depth": Key("n_layers", 24, range(1, MAX_DEPTH + 1)),
+        "heads": Key("n_heads", 16),
+        "mlp_width": Key("expansion_ratio", 4),
+        "epsilon": Key("layer_norm_epsilon", 1e-5),
+    },
+    fixed={
+        "no_bias": (True,),
+        "norm_type": ("low_precision_layernorm", "layernorm"),
+        "logit_scale": (),
+        "pruned_heads": ({},),
+        "tie_word_embeddings": (True,),
+    },
+    constant={
+        "scaling": None,
+        "activation": "gelu",
+        "is_tied": True,
+        "is_centred": True,
+        "is_gated": False,
+    },
+    shown=("attn_config",),
+)
+_MPT_ATTENTION = Section(
+    {"alibi": Key("alibi_bias_max", 8.0)},
+    fixed={
+        "alibi": (True,),
+        "attn_type": ("multihead_attention",),
+        "attn_uses_sequence_id": (False,),
+        "clip_qkv": (),
+        "prefix_lm": (False,),
+        "qk_ln": (False,),
+        "softmax_scale": (),
+    },
+)
 # Sections of rotary frequencies, by the kind of their scaling. su: the older name of longrope.
 _ROPE = Section(
     fixed={"partial_rotary_factor": (1.0,)},
@@ -135,9 +174,13 @@ def read(
 ) -> dict[str, Any]:
     """Fields of models.lm.Decoder of a config.json, or of its text_config.
 
-    family: a key of FAMILIES.   where, others: as in Section.read.
+    family: MPT, or a key of FAMILIES.   where, others: as in Section.read.
     Raises WeightsError for a decoder that models.lm does not support.
     """
+    if family == MPT:
+        fields = _MPT.read(text, where)
+        attention = _MPT_ATTENTION.read(text.get("attn_config"), f"{where}, attn_config")
+        return {**fields, "mlp_width": fields["mlp_width"] * fields["width"], **attention}
     if family not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise WeightsError(
