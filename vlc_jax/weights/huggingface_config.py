@@ -156,7 +156,7 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
     "Gemma3ImageProcessor": _SIGLIP_PIXELS | {"resample": 2},
     "Siglip2ImageProcessor": {"resample": 2, **_HALF},
 }
-_PIXELS = Section(
+PIXELS = Section(
     {
         "mean": Key("image_mean", ()),
         "std": Key("image_std", ()),
@@ -177,7 +177,7 @@ _PIXELS = Section(
     ),
 )
 _NAFLEX_PATCH = 16  # of the published models and the default of the processor
-_NAFLEX = _PIXELS.but(
+_NAFLEX = PIXELS.but(
     {"patches": Key("max_num_patches", 256)}, fixed={"patch_size": (_NAFLEX_PATCH,)}
 )
 
@@ -194,7 +194,7 @@ def processor(config: Any, file: str) -> dict[str, Any]:
     name = config.get("image_processor_type") or config.get("feature_extractor_type")
     kind = str(name).removesuffix("Fast").removesuffix("Pil")
     is_naflex, values = kind == "Siglip2ImageProcessor", {**_PROCESSORS.get(kind, {}), **config}
-    metadata = (_NAFLEX if is_naflex else _PIXELS).read(values, file)
+    metadata = (_NAFLEX if is_naflex else PIXELS).read(values, file)
     factor = Key("rescale_factor", 1 / 255).read(values, file)
     if abs(255 * factor - 1) > 1e-3:
         raise WeightsError(f"{file}: rescale_factor is {factor}; only 1/255 is supported")

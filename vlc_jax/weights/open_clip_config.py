@@ -87,7 +87,7 @@ _MODEL = Section(
     fixed={"multimodal_cfg": ()},
     shown=("embed_dim", "text_cfg", "vision_cfg"),
 )
-_PIXELS = Section(
+PIXELS = Section(
     {
         "mean": Key("mean", ()),
         "std": Key("std", ()),
@@ -110,7 +110,7 @@ def model(config: Any, file: str) -> dict[str, Any]:
     metadata = {
         **_image(image, is_quick, f"{file}, vision_cfg"),
         **_text(text, is_quick, f"{file}, text_cfg"),
-        **_PIXELS.read(pixels, f"{file}, preprocess_cfg"),
+        **PIXELS.read(pixels, f"{file}, preprocess_cfg"),
     }
     size = pixels.get("size", image.get("image_size"))
     if size is not None:

@@ -69,6 +69,27 @@ class Arrays(Mapping[str, np.ndarray]):
         return len(self._places)
 
 
+_MHA = f"{_BLOCK}/MultiHeadDotProductAttention_0"
+# Key of config.json -> array, number of its axes, and the axis of this length.
+_TEXT_SIZES = {
+    "vocab_size": ("llm/embedder/input_embedding", 2, 0),
+    "hidden_size": ("llm/embedder/input_embedding", 2, 1),
+    "num_hidden_layers": (f"{_ATTENTION}/q_einsum/w", 4, 0),
+    "num_attention_heads": (f"{_ATTENTION}/q_einsum/w", 4, 1),
+    "head_dim": (f"{_ATTENTION}/q_einsum/w", 4, 3),
+    "num_key_value_heads": (f"{_ATTENTION}/kv_einsum/w", 5, 2),
+    "intermediate_size": ("llm/layers/mlp/linear", 3, 1),
+}
+_IMAGE_SIZES = {
+    "hidden_size": ("img/embedding/kernel", 4, 3),
+    "patch_size": ("img/embedding/kernel", 4, 0),
+    "image_size": ("img/pos_embedding", 3, 1),  # in patches of the whole image
+    "num_hidden_layers": (f"{_MHA}/query/kernel", 4, 0),
+    "num_attention_heads": (f"{_MHA}/query/kernel", 4, 2),
+    "intermediate_size": (f"{_BLOCK}/MlpBlock_0/Dense_0/bias", 2, 1),
+}
+
+
 def read_sizes(path: str | Path) -> dict[str, Any]:
     """Architecture of a file from the shapes of its arrays, see `llava_sizes.read`.
 
@@ -76,37 +97,25 @@ def read_sizes(path: str | Path) -> dict[str, Any]:
     files. Raises WeightsError for a file of another model.
     """
     shapes = {name: shape for name, (_, shape) in _names(Path(path)).items()}
-    try:
-        patch_size, _, _, width = shapes["img/embedding/kernel"]
-        _, patches, _ = shapes["img/pos_embedding"]
-        blocks, _, heads, _ = shapes[f"{_BLOCK}/MultiHeadDotProductAttention_0/query/kernel"]
-        _, mlp_width = shapes[f"{_BLOCK}/MlpBlock_0/Dense_0/bias"]
-        vocab, lm_width = shapes["llm/embedder/input_embedding"]
-        depth, lm_heads, _, head = shapes[f"{_ATTENTION}/q_einsum/w"]
-        _, _, kv_heads, _, _ = shapes[f"{_ATTENTION}/kv_einsum/w"]
-        _, lm_mlp_width, _ = shapes["llm/layers/mlp/linear"]
-    except (KeyError, ValueError) as error:
-        raise WeightsError(f"{path} is no PaliGemma of big_vision: {error!r}") from error
-    text = {
-        "model_type": "gemma",
-        "vocab_size": vocab,
-        "hidden_size": lm_width,
-        "num_hidden_layers": depth,
-        "num_attention_heads": lm_heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head,
-        "intermediate_size": lm_mlp_width,
-    }
-    vision = {
-        "hidden_size": width,
-        "num_hidden_layers": blocks,
-        "num_attention_heads": heads,
-        "intermediate_size": mlp_width,
-        "image_size": math.isqrt(patches) * patch_size,
-        "patch_size": patch_size,
-    }
-    config = {"model_type": "paligemma", "text_config": text, "vision_config": vision}
-    return llava_sizes.read({**config, "image_token_index": vocab})
+
+    def length(name: str, axes: int, axis: int) -> int:
+        if len(shapes.get(name, ())) != axes:
+            found = shapes.get(name, "missing")
+            raise WeightsError(f"{path} is no PaliGemma of big_vision: {name} is {found}")
+        return shapes[name][axis]
+
+    text = {key: length(*place) for key, place in _TEXT_SIZES.items()}
+    vision = {key: length(*place) for key, place in _IMAGE_SIZES.items()}
+    vision["image_size"] = math.isqrt(vision["image_size"]) * vision["patch_size"]
+    return llava_sizes.read(
+        {
+            "model_type": "paligemma",
+            "text_config": {"model_type": "gemma", **text},
+            "vision_config": vision,
+            "image_token_index": text["vocab_size"],
+        },
+        str(path),
+    )
 
 
 def rules(sizes: Mapping[str, Any]) -> list[Rule]:
