@@ -3,7 +3,14 @@
 import pytest
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import huggingface_config, llava_sizes, lm_config, open_clip_config, sections
+from vlc_jax.weights import (
+    gguf,
+    huggingface_config,
+    llava_sizes,
+    lm_config,
+    open_clip_config,
+    sections,
+)
 from vlc_jax.weights.sections import Key, Section
 
 MODULES = (huggingface_config, llava_sizes, lm_config, open_clip_config)
@@ -15,6 +22,7 @@ SECTIONS = {
         for name, value in vars(module).items()
         if isinstance(value, Section)
     },
+    "gguf": Section(gguf._CONFIG),
     **lm_config.FAMILIES,
     **{f"rope {kind}": section for kind, section in lm_config._ROPES.items()},
     **{f"{kind} beside": family.top for kind, family in llava_sizes.FAMILIES.items()},
@@ -80,16 +88,11 @@ def test_hostile_values_are_refused_or_read_as_their_kind(name, caplog):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (Key("a", 3), True),
-        (Key("a", 3), 0),
-        (Key("a"), -1),
-        (Key("a", 1.5), True),
-        (Key("a", 1.5), -0.1),
-        (Key("a", True), 1),
-        (Key("a", -2, range(-5, 0)), [-2]),
-        (Key("a", -2, range(-5, 0)), -6),
-        (Key("a", "b", {"b": "c"}), ["b"]),
-        (Key("a", "b", {"b": "c"}), "c"),
+        *((Key("a", 3), value) for value in (True, 0)),
+        *((Key("a", 1.5), value) for value in (True, -0.1)),
+        *((Key("a", True), value) for value in (1, "true")),
+        *((Key("a", -2, range(-5, 0)), value) for value in ([-2], -6)),
+        *((Key("a", "b", {"b": "c"}), value) for value in (["b"], "c")),
     ],
 )
 def test_a_value_of_another_kind_is_refused(key, value):
