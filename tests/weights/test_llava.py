@@ -178,7 +178,7 @@ LAYER = "model.layers.1.mlp.up_proj.weight"
             lambda a: a.update({LAYER.replace("1", "7"): a.pop(LAYER)}),
             "1 not in the file.*layers.1.*no parameter.*layers.7",
         ),
-        (lambda a: a.update({LAYER: a[LAYER].T.copy()}), r"up_proj.weight gives .*\(24, 16\)"),
+        (lambda a: a.update({LAYER: a[LAYER].T.copy()}), r"up_proj.weight gives .*\(3, 24, 16\)"),
         (lambda a: a.update({LAYER: a[LAYER] / 0}), "up_proj.weight is not finite"),
         (lambda a: a.update({LAYER.removeprefix("model."): a[LAYER]}), "are the same parameter"),
     ],

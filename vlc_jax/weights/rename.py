@@ -177,27 +177,22 @@ def _parameters(
 ) -> dict[str, np.ndarray]:
     """The parameters of a rule, layers stacked on axis 0."""
     made: dict[str, np.ndarray] = {}
+    stack = () if rule.layers is None else (len(rule.layers),)
     for index, names in enumerate(rule.names):
         parts = convert(rule.codec.load, names[0], [arrays[name] for name in names])
         for path, part in zip(rule.ours, parts, strict=True):
-            if shapes is not None:
-                _check(names[0], path, part, shapes[path][rule.layers is not None :])
+            shape = (*stack, *part.shape)
+            if shapes is not None and shape != shapes[path]:
+                raise WeightsError(f"{names[0]} gives {path} {shape} instead of {shapes[path]}")
+            if shapes is not None and not np.isfinite(part).all():
+                raise WeightsError(f"{names[0]} is not finite")
             if path not in made:
-                stack = () if rule.layers is None else (len(rule.layers),)
-                made[path] = np.empty((*stack, *part.shape), dtype or part.dtype)
+                made[path] = np.empty(shape, dtype or part.dtype)
             # a copy: codecs return views, which would keep all arrays of the file in memory. A
             # float64 beyond float32's range becomes infinity, which `check_values` reports.
             with np.errstate(over="ignore"):
                 made[path][... if rule.layers is None else index] = part
     return made
-
-
-def _check(name: str, path: str, part: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Raises WeightsError for another shape, NaN and infinity."""
-    if part.shape != shape:
-        raise WeightsError(f"{name} gives {path} {part.shape} instead of {shape}")
-    if not np.isfinite(part).all():
-        raise WeightsError(f"{name} is not finite")
 
 
 def convert(

@@ -57,8 +57,8 @@ HARMLESS = names(
 )
 
 
-def _is_number(value: Any, least: float = -1e9) -> bool:
-    return type(value) in (int, float) and least <= value < 1e9  # no NaN either
+def _is_number(value: Any, least: float = -1e20) -> bool:
+    return type(value) in (int, float) and least <= value < 1e20  # no NaN either
 
 
 def _is_whole(value: Any) -> bool:
@@ -102,13 +102,14 @@ class Key(NamedTuple):
             is_coded = isinstance(self.values, Mapping) and value in self.values
             return self.values[value] if is_coded else value
         if self.values is not None:
-            if not isinstance(value, str | int) or value not in self.values:
-                raise _unsupported(where, name, value, _listed(self.values))
+            kinds = (int,) if isinstance(self.values, range) else (int, str, bool)
+            if type(value) not in kinds or value not in self.values:
+                raise _unsupported(where, name, value, f"{_listed(self.values)} is supported")
             return self.values[value] if isinstance(self.values, Mapping) else value
         kind = self.default if isinstance(self.default, type) else type(self.default)
         words, is_one = _KINDS[kind]
         if not is_one(value):
-            raise _unsupported(where, name, value, words)
+            raise _unsupported(where, name, value, f"{words} is supported")
         return kind(value) if kind in (float, tuple) else value
 
     def write(self, value: Any) -> Any:
@@ -141,7 +142,8 @@ class Section(NamedTuple):
         content = mapping(content, where)
         for key, supported in self.fixed.items():
             if (value := content.get(key)) is not None and value not in supported:
-                raise _unsupported(where, key, value, _listed(supported))
+                rule = f"{_listed(supported)} is supported, and another value would change the "
+                raise _unsupported(where, key, value, f"{rule}features without an error")
         if unknown := sorted(content.keys() - {*self.keys, *HARMLESS, *others}):
             _warn(
                 f"{where} has keys that are not known here and are ignored: "
@@ -191,15 +193,13 @@ def square_root(number: int, key: str, where: str) -> int:
     """The root of the number under a key. Raises WeightsError for a number that is no square."""
     side = math.isqrt(number)
     if side**2 != number:
-        raise _unsupported(where, key, number, "a square, such as 256, 576 and 1024,")
+        rule = "a square, such as 256, 576 and 1024, is supported"
+        raise _unsupported(where, key, number, rule)
     return side
 
 
-def _unsupported(where: str, key: str, value: Any, supported: str) -> WeightsError:
-    return WeightsError(
-        f"{where}: {key} is {_shown(value)}; only {supported} is supported, and another value "
-        "would change the features without an error"
-    )
+def _unsupported(where: str, key: str, value: Any, rule: str) -> WeightsError:
+    return WeightsError(f"{where}: {key} is {_shown(value)}; only {rule}")
 
 
 def _listed(values: Collection[Any]) -> str:
