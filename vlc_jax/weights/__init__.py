@@ -107,6 +107,7 @@ _BIG_VISION_SCAN = (
     "params/img/MAPHead_0/probe",
     "params/img/Transformer/encoderblock/LayerNorm_0/scale",
 )
+_NAFLEX = partial(big_vision.rules, patches=naflex.FLAX_PATCHES, positions=naflex.POSITIONS)
 _TEXT = "text.token_embedding.weight"
 _SIGLIP = ("vision_model.head.probe", "text_model.head.weight")
 
@@ -148,11 +149,7 @@ FORMATS: dict[str, Format] = {
         huggingface.clip_rules,
     ),
     "hf_siglip2_naflex": Format(
-        _SIGLIP,
-        huggingface.siglip_rules,
-        unpack=naflex.from_hugging_face,
-        pack=naflex.to_hugging_face,
-        matrix=naflex.HUGGING_FACE,
+        _SIGLIP, partial(huggingface.siglip_rules, naflex.TORCH_PATCHES), matrix=naflex.HUGGING_FACE
     ),
     "hf_siglip": Format(_SIGLIP, huggingface.siglip_rules),
     "hf_dinov2": Format(
@@ -177,20 +174,13 @@ FORMATS: dict[str, Format] = {
     "xvlm": Format(xvlm.NAMES, xvlm.rules, xvlm.IGNORED, unpack=xvlm.unpacked),
     "big_vision_naflex_scan": Format(
         _BIG_VISION_SCAN,
-        big_vision.rules,
-        unpack=lambda arrays: naflex.from_big_vision(big_vision.unstacked(arrays)),
-        pack=lambda arrays: big_vision.stacked(naflex.to_big_vision(arrays)),
+        _NAFLEX,
+        unpack=big_vision.unstacked,
+        pack=big_vision.stacked,
         matrix=naflex.BIG_VISION,
         reads=("heads",),
     ),
-    "big_vision_naflex": Format(
-        _BIG_VISION,
-        big_vision.rules,
-        unpack=naflex.from_big_vision,
-        pack=naflex.to_big_vision,
-        matrix=naflex.BIG_VISION,
-        reads=("heads",),
-    ),
+    "big_vision_naflex": Format(_BIG_VISION, _NAFLEX, matrix=naflex.BIG_VISION, reads=("heads",)),
     "big_vision_scan": Format(
         _BIG_VISION_SCAN,
         big_vision.rules,

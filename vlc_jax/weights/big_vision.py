@@ -18,12 +18,18 @@ from vlc_jax.weights.rename import Codec, Rule, rule
 _PATCHES = Codec(lambda x: (x.reshape(-1, x.shape[-1]),), lambda x: (rename.unflattened(x),))
 
 
-def rules(heads: Mapping[str, int]) -> list[Rule]:
-    """Rules of SigLIP; heads: attention heads of each tower, {"image": ..., "text": ...}."""
+def rules(
+    heads: Mapping[str, int], patches: Codec = _PATCHES, positions: Codec = rename.LEADING_ONE
+) -> list[Rule]:
+    """Rules of SigLIP.
+
+    heads: attention heads of each tower, {"image": ..., "text": ...}.   patches, positions: of the
+    image tower, others in NaFlex.
+    """
     image, text = "params/img", "params/txt"
     pool = f"{image}/MAPHead_0"
     return [
-        *tower_rules(image, heads["image"]),
+        *tower_rules(image, heads["image"], patches, positions),
         # MAP head: attention pooling with a learned query (the probe), then a residual MLP.
         rule(f"{pool}/probe", "image/pooling/probe", rename.LEADING_ONE),
         *_attention(pool, "image/pooling/attention", heads["image"]),
@@ -69,12 +75,14 @@ def openvision_rules(sincos: Callable[[], np.ndarray] | None) -> list[Rule]:
     ]
 
 
-def tower_rules(image: str, heads: int) -> list[Rule]:
+def tower_rules(
+    image: str, heads: int, patches: Codec = _PATCHES, positions: Codec = rename.LEADING_ONE
+) -> list[Rule]:
     """Rules of the image tower `image` without its pooling."""
     return [
-        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", _PATCHES),
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", patches),
         rule(f"{image}/embedding/bias", "image/patch_embedding/bias"),
-        rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
+        rule(f"{image}/pos_embedding", "image/position_embedding", positions),
         *_blocks(f"{image}/Transformer", "image/block_{i}", heads),
         *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
     ]

@@ -3,7 +3,7 @@ Dinov2Model (with registers too)."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.openai import attention, dense, norm, separate
-from vlc_jax.weights.rename import Rule, rule
+from vlc_jax.weights.rename import Codec, Rule, rule
 
 DINOV2_IGNORED = (r"embeddings\.mask_token",)  # read in pretraining only
 
@@ -21,10 +21,10 @@ def _blocks(theirs: str, ours: str) -> list[Rule]:
     ]
 
 
-def _embeddings() -> list[Rule]:
+def _embeddings(patches: Codec) -> list[Rule]:
     image, text = "vision_model.embeddings", "text_model.embeddings"
     return [
-        rule(f"{image}.patch_embedding.weight", "image/patch_embedding/kernel", rename.PATCHES),
+        rule(f"{image}.patch_embedding.weight", "image/patch_embedding/kernel", patches),
         rule(f"{image}.position_embedding.weight", "image/position_embedding"),
         rule(f"{text}.token_embedding.weight", "text/token_embedding/embedding"),
         rule(f"{text}.position_embedding.weight", "text/position_embedding"),
@@ -38,7 +38,7 @@ def _embeddings() -> list[Rule]:
 def clip_rules() -> list[Rule]:
     """Rules of CLIPModel; "pre_layrnorm" is spelled like this in transformers."""
     return [
-        *_embeddings(),
+        *_embeddings(rename.PATCHES),
         rule("vision_model.embeddings.class_embedding", "image/class_embedding"),
         *norm("vision_model.pre_layrnorm", "image/pre_norm"),
         rule("visual_projection.weight", "image/projection/kernel", rename.TRANSPOSED),
@@ -47,11 +47,11 @@ def clip_rules() -> list[Rule]:
     ]
 
 
-def siglip_rules() -> list[Rule]:
-    """Rules of SiglipModel, also the class of SigLIP 2 of fixed resolution."""
+def siglip_rules(patches: Codec = rename.PATCHES) -> list[Rule]:
+    """Rules of SiglipModel, also the class of SigLIP 2 of fixed resolution; patches: of NaFlex."""
     head, pooling = "vision_model.head", "image/pooling"
     return [
-        *_embeddings(),
+        *_embeddings(patches),
         rule("vision_model.embeddings.patch_embedding.bias", "image/patch_embedding/bias"),
         rule(f"{head}.probe", f"{pooling}/probe", rename.LEADING_ONE),
         # Only the pooling is a torch.nn.MultiheadAttention, so only its projections are packed.
