@@ -97,7 +97,7 @@ def test_options_that_its_files_determine_are_refused(folder, given):
         config_of_weights(folder, **given)
 
 
-def test_a_config_chooses_the_score_and_may_not_contradict_the_files(folder):
+def test_a_config_chooses_the_score_but_may_not_contradict_files(folder):
     config = config_of(folder, scores="itc")
     setup = resolve(config, "eval")
     assert setup.model.head.reads_pooled == (True, True)
@@ -126,7 +126,7 @@ def count(model):
     return sum(x.size for x in jax.tree.leaves(shapes))
 
 
-def test_published_sizes_of_blip_have_the_parameters_of_its_class():
+def test_published_sizes_of_blip_have_parameters_of_its_class():
     image = {"patch_size": 16, "patch_bias": True, "pre_norm": False, "projection": None}
     for variant, total in (("B/16", 223_744_258), ("L/14", 446_128_642)):
         model = models.build(
@@ -209,7 +209,7 @@ def test_a_text_encoder_that_never_sees_an_image_is_no_xvlm(tmp_path, file):
 
 
 @pytest.mark.parametrize(("window", "total"), [(7, 213_824_186), (12, 213_959_546)])
-def test_published_sizes_of_xvlm_have_the_parameters_of_its_parts(window, total):
+def test_published_sizes_of_xvlm_have_parameters_of_its_parts(window, total):
     """Of transformers' SwinModel and BertModel without poolers, and of the authors' layers."""
     image = {"window": window, "projection": None}
     ids = {**IDS, "vocab_size": 30_522}

@@ -63,7 +63,7 @@ def write_weights(folder):
 
 
 @pytest.mark.slow
-def test_a_folder_is_read_by_the_names_of_its_arrays_and_scores_pictures_of_any_shape(tmp_path):
+def test_a_folder_is_read_and_scores_pictures_of_any_shape(tmp_path):
     sizes, expected, shapes, arrays = write_weights(tmp_path)
     file = tmp_path / "model.safetensors"
     found = llava.load(tmp_path, sizes, shapes)
@@ -138,7 +138,7 @@ def test_options_that_its_config_determines_are_refused(tmp_path, given):
     assert weights_config.config_of_weights(tmp_path, family="qwen3_vl").model.name == "qwen3_vl"
 
 
-def test_other_tokenizers_pixels_and_uses_of_an_instruction_are_refused(tmp_path):
+def test_other_tokenizers_pixels_and_instructions_are_refused(tmp_path):
     write(tmp_path, words=WORDS[:3])
     with pytest.raises(UsageError, match=r"no token '<\|vision_start\|>': name Qwen's"):
         qwen3_vl_config.config_of_qwen3_vl(tmp_path)

@@ -154,7 +154,7 @@ def test_host_memory_is_that_of_one_stacked_array(tmp_path, torch_save, suffix):
     assert_same(weights.load(tmp_path, sizes, shapes), params)
 
 
-def test_a_changed_number_in_a_torch_archive_is_found_as_it_is_read(tmp_path, torch_save):
+def test_a_changed_number_in_a_torch_archive_is_found(tmp_path, torch_save):
     path = torch_save(
         {"a": tensor(np.arange(1000, dtype=np.float32)), "b": tensor(np.ones(2, np.int8))}
     )

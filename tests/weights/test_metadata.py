@@ -58,7 +58,7 @@ def test_an_exported_folder_says_what_the_model_had(tmp_path, describe, model):
     }
 
 
-def test_what_hugging_face_leaves_out_is_the_default_of_its_class(tmp_path):
+def test_what_hugging_face_leaves_out_is_its_class_default(tmp_path):
     """As SigLIP 2 of fixed resolution is published: model_type siglip, Gemma's vocabulary."""
     values = write(
         tmp_path, config={"model_type": "siglip", "text_config": {"vocab_size": 256_000}}
@@ -166,7 +166,7 @@ def test_every_fact_has_a_field_of_the_config(tmp_path):
     assert values.keys() == metadata.FIELDS.keys()
 
 
-def test_a_single_file_of_any_name_says_nothing_about_its_neighbours(tmp_path):
+def test_a_file_of_any_name_does_not_own_the_files_beside_it(tmp_path):
     write(tmp_path, config={"model_type": "clip"})
     assert metadata.read(tmp_path / "model.safetensors")
     assert metadata.read(tmp_path / "epoch_3.pt") == {}
@@ -207,7 +207,7 @@ def test_a_processor_inside_another_is_read_and_wins(tmp_path):
     assert write(tmp_path, processor_config=older) == READ | {"interpolation": "bicubic"}
 
 
-def test_a_processor_that_is_only_named_has_the_pixels_of_its_class(tmp_path):
+def test_a_processor_only_named_has_the_pixels_of_its_class(tmp_path):
     values = write(tmp_path, preprocessor_config={"feature_extractor_type": "CLIPFeatureExtractor"})
     assert (values["crop"], values["interpolation"]) == ("centre", "bicubic")
     assert values["mean"][0] == pytest.approx(0.4815, abs=1e-4)
@@ -265,7 +265,7 @@ def test_an_older_section_replaces_that_of_clip(tmp_path, kind, older, activatio
 @pytest.mark.parametrize(
     ("change", "pixels"), [({}, 256), ({"max_num_patches": 576, "patch_size": 16}, 384)]
 )
-def test_naflex_has_as_many_patches_as_a_square_of_its_image_size(tmp_path, change, pixels, caplog):
+def test_naflex_has_the_patches_of_a_square_of_its_image_size(tmp_path, change, pixels, caplog):
     processor = {"image_processor_type": "Siglip2ImageProcessor", "do_convert_rgb": True, **change}
     config = {"model_type": "siglip2", "vision_config": {"num_patches": 256, "patch_size": 16}}
     found = write(tmp_path, preprocessor_config=processor, config=config)

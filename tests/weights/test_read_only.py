@@ -34,7 +34,7 @@ def load(path, model, params):
     return weights.load(path, params, architecture(model))
 
 
-def test_long_clip_has_the_first_20_positions_of_one_table_and_the_later_of_the_other(tmp_path):
+def test_long_clip_has_positions_in_two_tables(tmp_path):
     model, params = clip(248)
     arrays = weights.save(params, "openai", architecture(model))
     arrays |= {"positional_embedding": FIRST, "positional_embedding_res": LATER}
@@ -53,9 +53,7 @@ def test_long_clip_has_the_first_20_positions_of_one_table_and_the_later_of_the_
 
 
 @pytest.mark.parametrize("context_length", [77, 248])
-def test_fg_clip_reads_long_texts_by_positions_and_a_projection_of_their_own(
-    tmp_path, context_length
-):
+def test_fg_clip_has_positions_and_projection_of_long_texts(tmp_path, context_length):
     model, params = clip(77)
     arrays = weights.save(params, "hf_clip", architecture(model))
     positions = "text_model.embeddings.position_embedding"
@@ -109,7 +107,7 @@ def openvision():
 
 
 @pytest.mark.parametrize("heads", [None, 2])
-def test_openvisions_jax_checkpoint_gives_the_model_of_open_clips_file(tmp_path, heads):
+def test_openvisions_jax_checkpoint_equals_open_clips_file(tmp_path, heads):
     model, params = openvision()
     arrays = weights.save(params, "openai", architecture(model))
     np.savez(tmp_path / "open_clip.npz", **arrays)
@@ -125,7 +123,7 @@ def test_openvisions_jax_checkpoint_gives_the_model_of_open_clips_file(tmp_path,
     jax.tree.map(np.testing.assert_array_equal, only_image, {"image": found["image"]})
 
 
-def test_positions_of_openvisions_jax_checkpoint_are_those_of_the_models_grid(tmp_path):
+def test_openvisions_jax_checkpoint_has_the_models_positions(tmp_path):
     model, params = openvision()
     arrays = weights.save(params, "openai", architecture(model))
     write_orbax(tmp_path, flax_tree(arrays))
@@ -141,7 +139,7 @@ def test_positions_of_openvisions_jax_checkpoint_are_those_of_the_models_grid(tm
     np.testing.assert_array_equal(table[1:], vit.sincos2d(5, 8))
 
 
-def test_an_orbax_folder_that_is_damaged_or_one_of_several_is_refused(tmp_path):
+def test_a_damaged_or_ambiguous_orbax_folder_is_refused(tmp_path):
     model, params = openvision()
     arrays = weights.save(params, "openai", architecture(model))
     tree = flax_tree(arrays)
