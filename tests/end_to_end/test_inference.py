@@ -432,7 +432,7 @@ def test_sizes_are_read_from_every_format(variant, name, tmp_path):
         arrays, found = weights.read(tmp_path / "w.npz", only_shapes=True)
         assert found == name
     positions = 514 if "roberta" in variant else 7
-    assert weights.sizes.read(arrays) == ((24, 3), (16, 2), 16, 3, 50, positions)
+    assert weights.sizes.read(weights.shapes_of(arrays)) == ((24, 3), (16, 2), 16, 3, 50, positions)
 
 
 def write_bert(folder, start, end, pad):
@@ -588,7 +588,7 @@ def test_sizes_of_a_resnet_are_read(tmp_path):
     params = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes)
     arrays = weights.save(params, "openai_resnet", architecture(model))
     assert weights.detect(arrays) == "openai_resnet"
-    assert weights.sizes.read(arrays) == ((4, 5), (16, 2), 32, 3, 50, 7)
+    assert weights.sizes.read(weights.shapes_of(arrays)) == ((4, 5), (16, 2), 32, 3, 50, 7)
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def write_llm2clip(folder, width=LM["width"]):
     rng = np.random.default_rng(3)
     params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), dict(shapes))
     own = rename.save(llm2clip.adapter_rules(), rename.flatten({"text": params["params"]}))
-    (image,) = (r for r in huggingface.clip_rules(14) if r.ours == ("image/class_embedding",))
+    (image,) = (r for r in huggingface.clip_rules() if r.ours == ("image/class_embedding",))
     folder.mkdir()
     arrays = {**own, image.theirs[0]: np.zeros(3, np.float32)}
     safetensors.numpy.save_file(arrays, folder / "model.safetensors")

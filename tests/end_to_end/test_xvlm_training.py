@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 import pytest
 from PIL import Image
 
-from tests.setup.test_xvlm_config import IDS, WORDS, arrays_of
+from tests.setup.test_blip_config import IDS, WORDS, xvlm_arrays
 from tests.support import helpers, miniature, small_models
 from tests.support.training import train
 from vlc_jax import weights
@@ -22,7 +22,7 @@ def config(tmp_path_factory):
     """The recipe with a tiny model; of eight entries two have the same image."""
     folder = tmp_path_factory.mktemp("xvlm")
     small_models.write_tokenizer(folder, WORDS, "[UNK]")
-    np.savez(folder / "xvlm.npz", **arrays_of((1, 1, 1, 1), **ENCODER))
+    np.savez(folder / "xvlm.npz", **xvlm_arrays((1, 1, 1, 1), **ENCODER))
     rng, talks = np.random.default_rng(0), []
     for number in range(8):
         name, text = f"{number % 7}.png", " ".join(rng.choice(WORDS[4:], 4))

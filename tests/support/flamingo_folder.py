@@ -14,8 +14,8 @@ import safetensors.numpy
 
 from tests.support import plain_llava, small_models
 from vlc_jax.models import llava, lm
-from vlc_jax.weights import flamingo, rename
 from vlc_jax.weights import llava as weights
+from vlc_jax.weights import rename
 
 TEXT = {"model_type": "mpt", "d_model": 16, "n_heads": 4, "n_layers": 4, "vocab_size": 30,
         "attn_config": {"alibi": True}}  # fmt: skip
@@ -65,18 +65,8 @@ def write(folder: Path, scale: float = 0.6) -> tuple[tuple[Any, Any, lm.Decoder]
 
 def arrays(params: Any, sizes: dict[str, Any]) -> dict[str, np.ndarray]:
     """The parameters in Otter's names."""
-    flat, found = rename.flatten(params), {}
-    for rule in weights.rules(sizes, is_fused=False):
-        is_stack = "{i}" in rule.theirs[0] and "{i}" not in rule.ours[0]
-        if rule.ours == ("lm/head",):
-            continue
-        parts = flamingo.layers(rule, sizes) if is_stack else [None]
-        for index, layer in enumerate(parts):
-            for each in [rule] if is_stack else rename.expand([rule], flat):
-                ours = [flat[path][index] if is_stack else flat[path] for path in each.ours]
-                for name, x in zip(each.theirs, each.codec.save(*ours), strict=True):
-                    found[_theirs(name.replace("{i}", str(layer)))] = np.ascontiguousarray(x)
-    return found
+    saved = rename.saved(weights.rules(sizes, is_fused=False), rename.flatten(params))
+    return {_theirs(name): array for name, array in saved}
 
 
 def _theirs(name: str) -> str:

@@ -31,6 +31,7 @@ LM = small_models.LM | {"vocab": 30, "depth": 2}
 SIZES = {
     "family": "llama",
     "lm": LM,
+    "kind": "llava",
     "image": small_models.IMAGE,
     "layer": -2,
     "image_id": IMAGE_ID,

@@ -11,8 +11,8 @@ from vlc_jax.weights import big_vision, rename
 
 def arrays(params: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Names there, without "params/" -> arrays, of our parameters {image, projector, lm}."""
-    image, heads = sizes["image"], sizes["lm"]["heads"]
-    rules = big_vision.tower_rules("img", image["heads"], image["patch_size"])
+    heads = sizes["lm"]["heads"]
+    rules = big_vision.tower_rules("img", sizes["image"]["heads"])
     rules += big_vision.dense("img/head", "projector/linear")
     tower = {"image": params["image"], "projector": params["projector"]}
     found = big_vision.stacked(rename.save(rules, rename.flatten(tower)))

@@ -85,14 +85,8 @@ CHANGED = {
     "scaled frequencies": ({"llama.rope.scaling.type": "yarn"}, "scaled RoPE frequencies"),
     "experts": ({"llama.expert_count": 8}, "experts"),
     "half a head rotated": ({"llama.rope.dimension_count": 2}, "partial_rotary_factor"),
-    "heads per layer": ({"llama.attention.head_count": [4, 4, 2]}, "head_count"),
-    "half a head": ({"llama.attention.head_count": 0.5}, "head_count is a positive number"),
-    "a width in words": ({"llama.attention.key_length": "a"}, "key_length is a positive number"),
-    "a base in words": ({"llama.rope.freq_base": "a"}, "freq_base is a positive number; got 'a'"),
-    "an endless epsilon": (
-        {"llama.attention.layer_norm_rms_epsilon": float("nan")},
-        "epsilon is a positive number; got nan",
-    ),
+    "heads per layer": ({"llama.attention.head_count": [4, 4, 2]}, "head_count is .*; only a"),
+    "a width in words": ({"llama.attention.key_length": "a"}, "key_length is 'a'; only a whole"),
 }
 
 

@@ -293,32 +293,16 @@ CONFIGS = {
         "not UTF-8": b"\xff",
         "a list as type": {"model_type": [["clip"]]},
         "a long type": {"model_type": "x" * 5_000},
-        "a text as tower": {"model_type": "clip", "vision_config": "x"},
-        "a list as activation": {"model_type": "clip", "text_config": {"hidden_act": [1]}},
-        "a number as activation": {"model_type": "clip", "text_config": {"hidden_act": 5}},
-        "a text as epsilon": {"model_type": "clip", "text_config": {"layer_norm_eps": "x"}},
         "no number as epsilon": '{"model_type": "clip", "text_config": {"layer_norm_eps": NaN}}',
-        "a huge context": {
-            "model_type": "clip",
-            "text_config": {"max_position_embeddings": 10**30},
-        },
-        "a vocabulary below zero": {"model_type": "clip", "text_config": {"vocab_size": -1}},
     },
     "preprocessor_config.json": {
         "a list": [1],
         "one mean": {"image_mean": [0.5]},
-        "a number as mean": {"image_mean": 0.5},
-        "texts as deviation": {"image_std": ["a", "b", "c"]},
         "no size": {"size": None},
     },
     "open_clip_config.json": {
         "no towers": {"model_cfg": {}},
-        "a text as tower": {"model_cfg": {"vision_cfg": "x", "text_cfg": []}},
         "a number as name": {"model_cfg": {"vision_cfg": {"timm_model_name": 1}, "text_cfg": {}}},
-        "a list as interpolation": {
-            "model_cfg": {"vision_cfg": {}, "text_cfg": {}},
-            "preprocess_cfg": {"interpolation": [1]},
-        },
     },
     "tokenizer_config.json": {
         "a number as token": {"eos_token": {"content": 5}},
@@ -379,7 +363,7 @@ def test_sizes_are_read_off_arrays_of_the_right_axes_only(key):
     arrays = weights.save(test_weights.parameters("clip"), "openai", test_weights.ARCHITECTURE)
     for shape in ((), (5,), (0, 5, 5, 5)):
         with pytest.raises(WeightsError, match="has shape"):
-            weights.sizes.read({**arrays, key: np.zeros(shape)})
+            weights.sizes.read(weights.shapes_of({**arrays, key: np.zeros(shape)}))
 
 
 def test_numbers_beyond_float32_are_infinite(tmp_path):

@@ -58,7 +58,7 @@ def test_an_exported_folder_says_what_the_model_had(tmp_path, describe, model):
     }
 
 
-def test_what_hugging_face_leaves_out_is_the_default_of_its_class(tmp_path):
+def test_what_hugging_face_leaves_out_is_its_class_default(tmp_path):
     """As SigLIP 2 of fixed resolution is published: model_type siglip, Gemma's vocabulary."""
     values = write(
         tmp_path, config={"model_type": "siglip", "text_config": {"vocab_size": 256_000}}
@@ -166,19 +166,12 @@ def test_every_fact_has_a_field_of_the_config(tmp_path):
     assert values.keys() == metadata.FIELDS.keys()
 
 
-def test_a_single_file_of_any_name_says_nothing_about_its_neighbours(tmp_path):
+def test_a_file_of_any_name_does_not_own_the_files_beside_it(tmp_path):
     write(tmp_path, config={"model_type": "clip"})
     assert metadata.read(tmp_path / "model.safetensors")
     assert metadata.read(tmp_path / "epoch_3.pt") == {}
     assert metadata.folder(tmp_path / "epoch_3.pt") is None
     assert metadata.folder(tmp_path / "pytorch_model.bin") == tmp_path == metadata.folder(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"model_type": "clip", "text_config": 3}'])
-def test_a_damaged_file_is_named(tmp_path, content):
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(WeightsError, match=r"config\.json is damaged"):
-        metadata.read(tmp_path)
 
 
 def test_a_config_of_another_kind_of_model_is_refused(tmp_path):
@@ -214,7 +207,7 @@ def test_a_processor_inside_another_is_read_and_wins(tmp_path):
     assert write(tmp_path, processor_config=older) == READ | {"interpolation": "bicubic"}
 
 
-def test_a_processor_that_is_only_named_has_the_pixels_of_its_class(tmp_path):
+def test_a_processor_only_named_has_the_pixels_of_its_class(tmp_path):
     values = write(tmp_path, preprocessor_config={"feature_extractor_type": "CLIPFeatureExtractor"})
     assert (values["crop"], values["interpolation"]) == ("centre", "bicubic")
     assert values["mean"][0] == pytest.approx(0.4815, abs=1e-4)
@@ -225,25 +218,16 @@ def test_a_processor_that_is_only_named_has_the_pixels_of_its_class(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"do_normalize": False}, "do_normalize is False; only True is supported"),
-        ({"do_resize": False}, "do_resize is False; only True"),
-        ({"do_rescale": False}, "do_rescale is False; only True"),
         ({"rescale_factor": 1 / 127.5}, "rescale_factor is 0.0078.*; only 1/255"),
-        ({"resample": 1}, r"resample is 1 \(lanczos\); only 2 \(bilinear\) and 3"),
+        ({"resample": 1}, r"resample is 1; only 2 \(bilinear\) or 3 \(bicubic\)"),
         ({"size": {"shortest_edge": 288}}, "resized to 288 and cropped to 224 x 224; only equal"),
         ({"crop_size": {"height": 224, "width": 200}}, "cropped to 224 x 200; only equal"),
         ({"do_center_crop": False}, "shortest_edge 224 without do_center_crop"),
         ({"size": {"longest_edge": 224}}, "size has longest_edge 224; only shortest_edge"),
         ({"size": {"height": 224, "width": 256}}, "size has height 224, width 256; only"),
-        ({"crop_pct": 0.875}, "crop_pct is 0.875; only 1.0"),
-        ({"do_pan_and_scan": True}, "do_pan_and_scan is True; only False"),
         (
             {"image_processor_type": "Siglip2ImageProcessorFast", "max_num_patches": 300},
-            "max_num_patches is 300; only squares are supported",
-        ),
-        (
-            {"image_processor_type": "Siglip2ImageProcessor", "patch_size": 14},
-            "patch_size is 14; only 16",
+            "max_num_patches is 300; only a square",
         ),
     ],
 )
@@ -279,22 +263,9 @@ def test_an_older_section_replaces_that_of_clip(tmp_path, kind, older, activatio
 
 
 @pytest.mark.parametrize(
-    ("kind", "section", "switch", "message"),
-    [
-        ("siglip", "vision_config", {"vision_use_head": False}, "vision_use_head is False"),
-        ("clip", "text_config", {"pruned_heads": {"1": [0]}}, "pruned_heads is dict"),
-        ("siglip2", "vision_config", {"vision_use_head": False}, "vision_use_head is False"),
-    ],
-)
-def test_a_switch_of_hugging_face_is_refused_by_name(tmp_path, kind, section, switch, message):
-    with pytest.raises(WeightsError, match=rf"config\.json.*{message}"):
-        write(tmp_path, config={"model_type": kind, section: switch})
-
-
-@pytest.mark.parametrize(
     ("change", "pixels"), [({}, 256), ({"max_num_patches": 576, "patch_size": 16}, 384)]
 )
-def test_naflex_has_as_many_patches_as_a_square_of_its_image_size(tmp_path, change, pixels, caplog):
+def test_naflex_has_the_patches_of_a_square_of_its_image_size(tmp_path, change, pixels, caplog):
     processor = {"image_processor_type": "Siglip2ImageProcessor", "do_convert_rgb": True, **change}
     config = {"model_type": "siglip2", "vision_config": {"num_patches": 256, "patch_size": 16}}
     found = write(tmp_path, preprocessor_config=processor, config=config)
@@ -325,18 +296,10 @@ VISION = {"width": 64, "layers": 2, "patch_size": 8, "head_width": 16}
         ("vision_cfg", {"no_ln_pre": True, "final_ln_after_pool": True, "pool_type": "tok"}),
         ("vision_cfg", {"final_ln_after_pool": True}),
         ("vision_cfg", {"pool_type": "avg"}),
-        ("vision_cfg", {"attentional_pool": "parallel"}),
-        ("vision_cfg", {"ls_init_value": 1e-4}),
-        ("vision_cfg", {"pos_embed_type": "none"}),
-        ("vision_cfg", {"scaled_cosine_attn": True}),
         ("vision_cfg", {"timm_model_name": "eva02_base_patch16_clip_224", "timm_pool": "avg"}),
         ("vision_cfg", {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "avg"}),
-        ("text_cfg", {"embed_cls": True}),
-        ("text_cfg", {"pool_type": "first"}),
         ("text_cfg", {"hf_model_name": "google/mt5-base"}),
         ("text_cfg", {"act_kwargs": {"approximate": "other"}}),
-        ("preprocess_cfg", {"resize_mode": "longest"}),
-        ("preprocess_cfg", {"interpolation": "random"}),
         ("model_cfg", {"multimodal_cfg": {"width": 512}}),
     ],
 )

@@ -85,20 +85,19 @@ BLOCK = "img/Transformer/encoderblock/LayerNorm_0/scale"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda a: a.update(other=a[NAME]), "1 in the file, but no parameter.*: other"),
-        (lambda a: a.pop(NAME), f"1 not in the file: {NAME}"),
-        (lambda a: a.update({NAME: a[NAME][1:]}), r"q_einsum/w gives lm/blocks/query.*\(2, 16, 24"),
-        (lambda a: a.update({NAME: a[NAME][0]}), r"q_einsum/w has shape \(4, 16, 6\)"),
-        (lambda a: a.update({NAME: a[NAME] / 0}), "q_einsum/w is not finite"),
-        (lambda a: a.update({BLOCK: a[BLOCK][1:]}), "1 parameters without an array: image/block_2"),
-        (lambda a: a.update({BLOCK: a[BLOCK][[0, 1, 2, 2]]}), r"image/block_3.*instead of None"),
+        (lambda a: a.pop(NAME), "3 not in the file: llm/layers_0/attn/q_einsum"),
+        (lambda a: a.update({NAME: a[NAME][1:]}), "1 not in the file: llm/layers_2/attn/q_einsum"),
+        (lambda a: a.update({NAME: a[NAME][0]}), "no parameter of this model: llm/layers_3/attn"),
+        (lambda a: a.update({BLOCK: a[BLOCK][1:]}), "not in the file: img/.*block_2/"),
+        (
+            lambda a: a.update({BLOCK: a[BLOCK][[0, 1, 2, 2]]}),
+            "no parameter of this model: img/.*block_3/",
+        ),
         (lambda a: a.update({NAME: a[NAME].astype(np.int32)}), "one array has dtype int32"),
         (lambda a: a.update({f"params/{NAME}": a[NAME]}), "holds a parameter twice"),
     ],
-    ids=["leftover", "missing", "layer", "axis", "infinite", "block", "block_3", "int", "twice"],
+    ids=["missing", "layer", "axis", "block", "block_3", "int", "twice"],
 )
-@pytest.mark.filterwarnings("ignore:divide by zero")
-@pytest.mark.filterwarnings("ignore:invalid value")
 def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
     shapes, params = drawn()
     arrays = theirs.arrays(params, SIZES)

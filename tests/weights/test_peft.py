@@ -9,7 +9,7 @@ import safetensors.numpy
 from vlc_jax import weights
 from vlc_jax.errors import WeightsError
 
-ARCHITECTURE = weights.Architecture(4, {"image": 2, "text": 2})
+ARCHITECTURE = weights.Architecture({"image": 2, "text": 2})
 CLIP, SIGLIP = (weights.FORMATS[name].rules(ARCHITECTURE) for name in ("hf_clip", "hf_siglip"))
 LAYER = "base_model.model.vision_model.encoder.layers.1.self_attn"
 
@@ -87,8 +87,8 @@ def write(folder, *, without="", **settings):
 @pytest.mark.parametrize("init", [True, False, None, "gaussian", "orthogonal", "eva", "mica"])
 def test_an_adapter_of_an_unchanged_base_is_read(init, tmp_path):
     off = {"modules_to_save": None, "new_option": False, "rank_pattern": {}, "qalora_group_size": 8}
-    config, arrays = weights.peft.read(write(tmp_path, init_lora_weights=init, **off))
-    assert (config["r"], config["lora_alpha"], len(arrays)) == (3, 8, 3)
+    config, modules = weights.peft.read(write(tmp_path, init_lora_weights=init, **off))
+    assert (config["r"], config["lora_alpha"], len(modules["text_projection"])) == (3, 8, 3)
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_an_adapter_of_an_unchanged_base_is_read(init, tmp_path):
         ({"layer_replication": [[0, 2]]}, "layer_replication="),
         ({"new_option": True}, "new_option=True of an adapter is not supported"),
         ({"r": 4}, "has r 4, .* the shape"),
-        ({"lora_alpha": "8"}, "lora_alpha is a number; got '8'"),
-        ({"use_dora": False}, "missing or left over"),
-        ({"without": "magnitude_vector"}, "missing or left over"),
-        ({"without": "lora_B.weight"}, "missing or left over"),
+        ({"lora_alpha": "8"}, "lora_alpha is '8'; only a number"),
+        ({"use_dora": False}, "text_projection has A, B, magnitude_vector; only .* A, B is"),
+        ({"without": "magnitude_vector"}, "has A, B; only a module with A, B, magnitude_vector"),
+        ({"without": "lora_B.weight"}, "has A, magnitude_vector; only"),
     ],
     ids=str,
 )

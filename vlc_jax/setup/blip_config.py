@@ -1,22 +1,24 @@
-"""Configs for weights of BLIP: the authors' checkpoints and folders of transformers."""
+"""Configs for weights of BLIP and X-VLM, which score by ITM: the authors' checkpoints, and BLIP's
+folders of transformers."""
 
 import logging
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from vlc_jax import weights
 from vlc_jax.configs import default
 from vlc_jax.errors import UsageError, WeightsError, usage_errors
 from vlc_jax.input_pipeline.tokenizers.hugging_face import open_hf
+from vlc_jax.weights import xvlm
+from vlc_jax.weights.sizes import Shapes
 
-FORMATS = ("blip", "hf_blip")
-CONTEXT_LENGTH = 35  # of the authors' finetuning and evaluation
+FORMATS, XVLM = ("blip", "hf_blip"), "xvlm"
+# Tokens of a text in the authors' finetuning and evaluation.
+BLIP_LENGTH, XVLM_LENGTH = 35, 40
 # BERT's files name no end token.
 TOKENS = {"eos_token": "[SEP]", "pad_token": "[PAD]"}
 # The authors' heads are 64 wide and their epsilons timm's and BERT's. Folders have their own.
@@ -24,39 +26,95 @@ _HEAD_WIDTH, _EPSILON = 64, 1e-6
 
 
 def config_of_blip(
-    path: str | Path,
-    arrays: Mapping[str, np.ndarray],
-    tokenizer: str | None = None,
-    image_size: int | None = None,
+    path: str | Path, shapes: Shapes, tokenizer: str | None = None, image_size: int | None = None
 ) -> ConfigDict:
-    """The evaluation config for weights of BLIP, which scores by ITM.
+    """The evaluation config for weights of BLIP.
 
-    arrays: of `weights.read`, or their placeholders.   tokenizer: tokenizer.json of
-    bert-base-uncased or its folder, by default the folder of the weights.   image_size: by default
-    that of the files.
+    shapes: of the arrays in `path`.   tokenizer: tokenizer.json of bert-base-uncased or its folder,
+    by default the folder of the weights.   image_size: by default that of the files.
     Raises UsageError without a tokenizer, WeightsError for arrays that are no BLIP's.
     """
     metadata = weights.metadata.read(path)
-    image, text = _image(arrays, metadata), text_encoder(arrays, metadata)
-    grid = math.isqrt(len(array(arrays, r".*(pos_embed|position_embedding)")[0]) - 1)
-    config = base(path, tokenizer, text.pop("vocab_size"), CONTEXT_LENGTH)
+    width, patch_size = shapes.patches()
+    config = _config(path, shapes, tokenizer, BLIP_LENGTH, metadata)
     with config.unlocked():
-        config.input.image_size = image_size or grid * image["patch_size"]
+        grid = math.isqrt(shapes("image/position_embedding")[0] - 1)
+        config.input.image_size = image_size or grid * patch_size
         config.input.interpolation = metadata.get("interpolation", "bicubic")
         config.model.update({"name": "blip", "variant": "B/16"})
-        config.model.image = ConfigDict(image)
-        projection = len(array(arrays, r"(model\.)?text_proj\.weight"))
-        config.model.head = ConfigDict(
-            {"encoder": text, "projection": projection, "match_id": _match_id(config)}
+        # a ViT without CLIP's first norm, with a bias of its patches
+        config.model.image = ConfigDict(
+            {
+                "width": width,
+                "depth": len(shapes.indices(r"image/block_(\d+)/")),
+                "heads": metadata.get("image_heads", width // _HEAD_WIDTH),
+                "mlp_width": shapes("image/block_0/mlp/up/kernel")[1],
+                "patch_size": patch_size,
+                "patch_bias": True,
+                "pre_norm": False,
+                "projection": None,
+                "activation": metadata.get("image_activation", "gelu"),
+                "epsilon": metadata.get("image_epsilon", _EPSILON),
+            }
         )
+        config.model.head.match_id = _match_id(config)
     return config
 
 
-def base(
-    path: str | Path, tokenizer: str | None, vocab_size: int, context_length: int
+def config_of_xvlm(
+    path: str | Path, shapes: Shapes, tokenizer: str | None = None, image_size: int | None = None
 ) -> ConfigDict:
-    """Config that BLIP and X-VLM share: pixels, and ids of BERT, which the head reads."""
-    config = default.get_config()
+    """The evaluation config for weights of X-VLM.
+
+    shapes, tokenizer: as in `config_of_blip`.   image_size: by default that of one window in the
+    last stage, as the authors have it: 224 for windows of 7, 384 for windows of 12.
+    Raises UsageError without a tokenizer, WeightsError for arrays that are no X-VLM's.
+    """
+    config = _config(path, shapes, tokenizer, XVLM_LENGTH, {})
+    cross = shapes.indices(r"head/bert/block_(\d+)/cross/")
+    if not cross:
+        raise WeightsError(f"{path} has no cross attention in its text encoder; X-VLM has")
+    stages = shapes.indices(r"image/stage_(\d+)_block_")
+    blocks = [shapes.indices(rf"image/stage_{stage}_block_(\d+)/") for stage in stages]
+    rows, heads = shapes("image/stage_1_block_0/attention/position_bias")
+    window, patch_size = (math.isqrt(rows) + 1) // 2, xvlm.PATCH * 2 ** (len(stages) - 1)
+    with config.unlocked():
+        config.input.image_size = image_size or window * patch_size
+        config.model.update({"name": "xvlm", "variant": "Swin-B/32"})
+        config.model.image = ConfigDict(
+            {
+                "width": shapes.patches()[0],
+                "stages": tuple(map(len, blocks)),
+                "heads": heads,
+                "window": window,
+                "patch_size": patch_size,
+                "projection": None,
+            }
+        )
+        config.model.head.encoder.cross = tuple(cross)
+    return config
+
+
+def _config(
+    path: str | Path,
+    shapes: Shapes,
+    tokenizer: str | None,
+    context_length: int,
+    metadata: Mapping[str, Any],
+) -> ConfigDict:
+    """The config but for the image tower: pixels, and ids of BERT, which the head reads."""
+    bert, config = "head/bert", default.get_config()
+    vocab_size, width = shapes(f"{bert}/token_embedding/embedding")
+    encoder = {
+        "positions": shapes(f"{bert}/position_embedding/embedding")[0],
+        "width": width,
+        "depth": len(shapes.indices(rf"{bert}/block_(\d+)/")),
+        "heads": metadata.get("text_heads", width // _HEAD_WIDTH),
+        "mlp_width": shapes(f"{bert}/block_0/mlp/up/kernel")[1],
+        "activation": metadata.get("text_activation", "gelu"),
+        "epsilon": metadata.get("text_epsilon", 1e-12),
+    }
+    projection = shapes("head/text_projection/kernel")[1]
     with config.unlocked():
         config.init_from = str(path)
         config.input.crop, config.input.normalisation = "none", "clip"
@@ -64,6 +122,7 @@ def base(
         config.text.tokenizer, config.text.context_length = "hf", context_length
         config.text.tokenizer_options = ConfigDict({"path": _tokenizer(path, tokenizer), **TOKENS})
         config.model.text_tower, config.model.vocab_size = False, vocab_size
+        config.model.head = ConfigDict({"encoder": encoder, "projection": projection})
         config.evals = ConfigDict()
     return config
 
@@ -81,61 +140,6 @@ def _match_id(config: ConfigDict) -> int | None:
         "(config.model.head.match_id=None)", token, path,
     )  # fmt: skip
     return None
-
-
-def _image(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the image tower: a ViT without CLIP's first norm, with a bias of its patches."""
-    width, _, patch, _ = array(arrays, r".*patch_embed(\.proj|ding)\.weight", axes=4).shape
-    block = r"(model\.visual_encoder\.blocks|vision_model\.encoder\.layers)\.(\d+)\."
-    return {
-        "width": width,
-        "depth": len(indices(arrays, block)),
-        "heads": metadata.get("image_heads", width // _HEAD_WIDTH),
-        "mlp_width": len(array(arrays, block.replace(r"\d+", "0") + r"mlp\.fc1\.weight")),
-        "patch_size": patch,
-        "patch_bias": True,
-        "pre_norm": False,
-        "projection": None,
-        "activation": metadata.get("image_activation", "gelu"),
-        "epsilon": metadata.get("image_epsilon", _EPSILON),
-    }
-
-
-def text_encoder(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the text encoder, and vocab_size."""
-    rows, width = array(
-        arrays, r"(model\.)?text_encoder\.embeddings\.word_embeddings\.weight"
-    ).shape
-    block = r"(?:model\.)?text_encoder\.encoder\.layer\.(\d+)\."
-    return {
-        "vocab_size": rows,
-        "positions": len(
-            array(arrays, r"(model\.)?text_encoder\.embeddings\.position_embeddings\.weight")
-        ),
-        "width": width,
-        "depth": len(indices(arrays, block)),
-        "heads": metadata.get("text_heads", width // _HEAD_WIDTH),
-        "mlp_width": len(
-            array(arrays, block.replace(r"\d+", "0") + r"intermediate\.dense\.weight")
-        ),
-        "activation": metadata.get("text_activation", "gelu"),
-        "epsilon": metadata.get("text_epsilon", 1e-12),
-    }
-
-
-def indices(arrays: Mapping[str, np.ndarray], block: str) -> set[str]:
-    """Indices in the names that begin like `block`, whose last group they are."""
-    matches = (re.match(block, name) for name in arrays)
-    return {match[match.lastindex] for match in matches if match}
-
-
-def array(arrays: Mapping[str, np.ndarray], pattern: str, axes: int = 2) -> np.ndarray:
-    """The one array named like `pattern`. Raises WeightsError for several, none, or other axes."""
-    names = [name for name in arrays if re.fullmatch(pattern, name)]
-    names = [name for name in names if "_m." not in name]  # of momentum encoders
-    if len(names) != 1 or arrays[names[0]].ndim < axes:
-        raise WeightsError(f"the weights have {len(names)} arrays of {axes} axes named {pattern}")
-    return arrays[names[0]]
 
 
 def _tokenizer(path: str | Path, tokenizer: str | None) -> str:

@@ -34,10 +34,10 @@ def merged(
 
     Raises WeightsError for adapters that `peft.read` refuses, and for arrays of no matrix.
     """
-    config, arrays = weights.peft.read(path)
+    config, parts = weights.peft.read(path)
     form = weights.read(base_of(path), only_shapes=True)[1]
     rules = weights.FORMATS[form].rules(architecture)
-    adapters = weights.peft.load(arrays, list(lora.matrices(params)), rules)
+    adapters = weights.peft.load(parts, list(lora.matrices(params)), rules)
     flat = {f"{name}/{part}": x for name, parts in adapters.items() for part, x in parts.items()}
     trained = {lora.LORA: traverse_util.unflatten_dict(flat, sep="/")}
     trees = jax.tree.map(jnp.asarray, (params, trained))

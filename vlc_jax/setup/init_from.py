@@ -414,7 +414,6 @@ def architecture(model: nn.Module) -> weights.Architecture:
     """Properties of a model that readers of weights need besides its shapes."""
     image = model.image
     return weights.Architecture(
-        patch_size=image.patch_size or 0,
         heads={"image": image.heads, "text": getattr(model.text, "heads", 1)},
         may_cut_text=weights_compatibility.may_cut_text(model),
         logit_bias=model.logit_bias_init,

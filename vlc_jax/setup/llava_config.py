@@ -16,13 +16,12 @@ from vlc_jax.models import llava as models
 from vlc_jax.setup import weights_compatibility
 from vlc_jax.weights import files as weights_files
 from vlc_jax.weights import flamingo, llava, metadata, paligemma
+from vlc_jax.weights.llava_sizes import FAMILIES
 
 # Key of config.json in an exported folder (tools/llava_folder.py), ignored by other programs: the
 # prompt of the run, {"prefix": text or token ids before the image, "tokenizer_options": {...}}, or
 # {"tokenizer": name} of a run whose prompt is not that of a conversation.
 PROMPT = "vlc_jax"
-# Interpolation of images by `kind` of the sizes, if no processor's file has one.
-INTERPOLATIONS = {"paligemma": "bicubic", "gemma3": "bilinear", "instructblip": "bicubic"}
 # Folder of the Q-Former's tokenizer in InstructBLIP's.
 INSTRUCTION = "qformer_tokenizer"
 
@@ -59,28 +58,29 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
     captioner without a prompt.
     """
     sizes, path = llava.read_sizes(path), Path(path)
-    exported = _exported_prompt(path)
+    written = json_of(path)
+    exported = written.get(PROMPT)
     if exported is not None and "prefix" not in exported:
         raise UsageError(
             f"{path} was exported from a captioner with the tokenizer {exported.get('tokenizer')!r}"
             " and no conversations, which LLaVA's prompt would change: load the run itself"
         )
     folder = path if path.is_dir() else path.parent
-    kind, added = sizes.get("kind", "llava"), flamingo.TOKENS.get(sizes.get("kind"), ())
+    kind, added = sizes["kind"], FAMILIES[sizes["kind"]].tokens
     if kind == flamingo.OPEN_FLAMINGO:
         folder = weights_files.beside(folder, flamingo.LANGUAGE)
     files = _tokenizer_files(Path(tokenizer or folder))
     vocabulary = DecoderTokenizer(files, added)
     _check_vocabulary(files, vocabulary, sizes)
-    template = prompts.TEMPLATES[_template(path, sizes, vocabulary)]
+    template = prompts.TEMPLATES[_template(written, sizes, vocabulary)]
     config = default.get_config()
     with config.unlocked():
         config.init_from = str(path)
-        config.input.update(_pixels(path, sizes))
+        config.input.update(_pixels(path, sizes, written))
         config.text.tokenizer, config.text.context_length = "conversation", 128
         config.text.tokenizer_options = ConfigDict(
             _tokenizer(files, vocabulary, template)
-            | _image_token(path, kind, vocabulary)
+            | _image_token(written, kind, vocabulary)
             | ({"added_tokens": added, "pad_token": added[-1]} if added else {})
         )
         variant = "SigLIP-SO400M/14-224" if kind in ("paligemma", "gemma3") else "L/14"
@@ -102,7 +102,8 @@ def config_of_llava(path: str | Path, tokenizer: str | None = None) -> ConfigDic
         )
         if kind == "instructblip":
             _set_instruction(config, sizes, files, vocabulary)
-        _set_exported_prompt(config, path)
+        if exported is not None:
+            _set_exported_prompt(config, exported)
     return config
 
 
@@ -131,16 +132,8 @@ def _set_instruction(
     options.start_token = declared or vocabulary.start_token or ""
 
 
-def _exported_prompt(path: Path) -> dict[str, Any] | None:
-    """PROMPT in the config.json of an exported folder; None in other weights."""
-    return json.loads((path / "config.json").read_text()).get(PROMPT) if path.is_dir() else None
-
-
-def _set_exported_prompt(config: ConfigDict, path: Path) -> None:
+def _set_exported_prompt(config: ConfigDict, exported: Mapping[str, Any]) -> None:
     """Sets prefix and tokenizer options from PROMPT in an exported folder's config.json."""
-    exported = _exported_prompt(path)
-    if exported is None:
-        return
     prefix = exported["prefix"]
     prefix = prefix if isinstance(prefix, str) else tuple(prefix)
     config.model.head = ConfigDict({**config.model.head, "prefix": prefix})
@@ -171,19 +164,15 @@ def _tokenizer_files(path: Path) -> Path:
     return path
 
 
-def _pixels(path: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def _pixels(path: Path, sizes: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of config.input: size, crop, normalisation and interpolation.
 
     They are those of the processor's file. Without one, LLaVA pads images to a square or crops the
     centre (its image_aspect_ratio); SigLIP towers squash.
     Raises UsageError for a size that contradicts the image tower, and for unknown moments.
     """
-    kind, side = sizes.get("kind", "llava"), sizes["image"]["image_size"]
-    pixels: dict[str, Any] = {"image_size": side, "crop": "centre"}
-    if kind in INTERPOLATIONS:
-        moments = "clip" if kind == "instructblip" else "siglip"
-        pixels |= {"crop": "none", "normalisation": moments}
-        pixels["interpolation"] = INTERPOLATIONS[kind]
+    side = sizes["image"]["image_size"]
+    pixels: dict[str, Any] = {"image_size": side, **FAMILIES[sizes["kind"]].pixels}
     if path.is_file():  # big_vision's format, whose resize is bilinear
         return pixels | {"interpolation": "bilinear"}
     values = metadata.read(path, metadata.PROCESSORS)
@@ -196,21 +185,22 @@ def _pixels(path: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
             f"{path}: the processor's images have {pixels['image_size']} pixels, the image tower "
             f"of config.json {side}: correct one of the files"
         )
-    if json.loads((path / "config.json").read_text("utf-8")).get("image_aspect_ratio") == "pad":
+    if written.get("image_aspect_ratio") == "pad":
         pixels["crop"] = "pad"
     return pixels
 
 
-def _template(path: Path, sizes: Mapping[str, Any], vocabulary: DecoderTokenizer) -> str:
+def _template(
+    written: Mapping[str, Any], sizes: Mapping[str, Any], vocabulary: DecoderTokenizer
+) -> str:
     """Name of a checkpoint's prompt template."""
-    if "kind" in sizes:
+    if sizes["kind"] != "llava":
         return {"gemma3": "gemma_3"}.get(sizes["kind"], sizes["kind"])
     if sizes["family"] == "phi3":
         return "phi_3_v"
     if "<|eot_id|>" in vocabulary:
         return "llama_3_v"
-    config = json.loads((path / "config.json").read_text())
-    return "llava_v1" if "mm_vision_tower" in config else "llava_hf"
+    return "llava_v1" if "mm_vision_tower" in written else "llava_hf"
 
 
 def _tokenizer(
@@ -237,24 +227,25 @@ def _padding(files: Path, vocabulary: DecoderTokenizer) -> dict[str, str]:
     return {} if name is not None and name in vocabulary else {"pad_token": "<unk>"}
 
 
-def _image_token(path: Path, kind: str, vocabulary: DecoderTokenizer) -> dict[str, str]:
+def _image_token(
+    written: Mapping[str, Any], kind: str, vocabulary: DecoderTokenizer
+) -> dict[str, str]:
     """Tokenizer option for a folder of Hugging Face's LLaVA, {} for the other kinds.
 
     Its processor tokenizes a prompt with the image token in it. The other kinds have a special
     token behind the image, which separates it from the text either way.
     """
-    if kind != "llava" or prompts.IMAGE not in vocabulary:
-        return {}
-    is_authors = "mm_vision_tower" in json.loads((path / "config.json").read_text())
-    return {} if is_authors else {"image_token": prompts.IMAGE}
+    is_hugging_face = kind == "llava" and "mm_vision_tower" not in written
+    is_one = is_hugging_face and prompts.IMAGE in vocabulary
+    return {"image_token": prompts.IMAGE} if is_one else {}
 
 
 def _check_vocabulary(files: Path, vocabulary: DecoderTokenizer, sizes: Mapping[str, Any]) -> None:
     """Raises UsageError for another tokenizer than that of Otter's or OpenFlamingo's MPT, whose
     added tokens would have other ids: the embeddings are as many as its tokens, or some more."""
-    kind, count, vocab = sizes.get("kind"), vocabulary.vocab_size, sizes["lm"]["vocab"]
+    kind, count, vocab = sizes["kind"], vocabulary.vocab_size, sizes["lm"]["vocab"]
     is_other = count != vocab if kind == flamingo.OPEN_FLAMINGO else count > vocab
-    if kind in flamingo.TOKENS and is_other:
+    if kind in flamingo.KINDS and is_other:
         raise UsageError(
             f"{files} has {count} tokens with those that {kind} adds, and the weights have {vocab} "
             "embeddings: name the tokenizer of their language model with tokenizer=..."
@@ -264,7 +255,7 @@ def _check_vocabulary(files: Path, vocabulary: DecoderTokenizer, sizes: Mapping[
 def _prefix(vocabulary: DecoderTokenizer, template: prompts.Template, kind: str) -> tuple[int, ...]:
     """Ids of the start token, if there is one, and of the template's text before the image; in
     Flamingo also of the token <image>."""
-    if kind in flamingo.TOKENS:  # MPT's tokenizer adds no start token
+    if kind in flamingo.KINDS:  # MPT's tokenizer adds no start token
         return (vocabulary.id_of(prompts.IMAGE),)
     before = vocabulary.encode(template.text.partition(prompts.IMAGE)[0])
     start = vocabulary.start_token

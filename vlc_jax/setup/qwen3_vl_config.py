@@ -10,14 +10,14 @@ from vlc_jax.configs.common import pretrained
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 from vlc_jax.setup import llava_config
-from vlc_jax.weights import files, llava, qwen3_vl
+from vlc_jax.weights import files, llava
 
 OURS = pretrained.QWEN3_VL
 
 
 def is_qwen3_vl(path: str | Path) -> bool:
     """True for a folder of Hugging Face with Qwen3-VL, by its config.json."""
-    return llava_config.json_of(path).get("model_type") == qwen3_vl.KIND
+    return llava_config.json_of(path).get("model_type") == "qwen3_vl"
 
 
 def before(instruction: str) -> str:

@@ -130,7 +130,7 @@ def sizes(model: nn.Module) -> dict[str, int]:
 
 def _sizes_of_file(path: str | Path) -> dict[str, int]:
     try:
-        values = weights.sizes.read(weights.read(path)[0])
+        values = weights.sizes.read(weights.shapes_of(*weights.read(path)))
     except WeightsError:
         return {}
     sizes_ = {"patch size": values.patch_size}

@@ -24,7 +24,6 @@ from vlc_jax.setup import (
     llava_config,
     qwen3_vl_config,
     weights_compatibility,
-    xvlm_config,
 )
 
 # Family of `pretrained.FAMILIES` -> variant families with its preprocessing.
@@ -162,10 +161,12 @@ def config_of_weights(
     arrays, format_ = weights.read(path, only_shapes=True)  # init_from reads and checks the values
     if format_ in blip_config.FORMATS:
         _refuse(path, "a BLIP, whose folder or file", given, "blip")
-        return blip_config.config_of_blip(path, arrays, tokenizer, image_size)
-    if format_ == xvlm_config.FORMAT:
+        shapes = weights.shapes_of(arrays, format_)
+        return blip_config.config_of_blip(path, shapes, tokenizer, image_size)
+    if format_ == blip_config.XVLM:
         _refuse(path, "an X-VLM, whose checkpoint", given, "xvlm")
-        return xvlm_config.config_of_xvlm(path, arrays, tokenizer, image_size)
+        shapes = weights.shapes_of(arrays, format_)
+        return blip_config.config_of_xvlm(path, shapes, tokenizer, image_size)
     if format_ == "hf_llm2clip":
         raise UsageError(
             f"{path} is an LLM2CLIP, whose texts are vectors of a language model: compute them by "
@@ -186,7 +187,7 @@ def _of_towers(
 
     given: family, variant, activation and context_length where the user says them, else None.
     """
-    sizes = weights.sizes.read(arrays)
+    sizes = weights.sizes.read(weights.shapes_of(arrays, format_))
     family = given["family"] or _family(format_, sizes, arrays)
     known("family of weights", family, pretrained.FAMILIES)
     variant = given["variant"] or _variant(path, sizes, family, format_)

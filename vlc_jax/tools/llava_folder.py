@@ -56,7 +56,11 @@ def sizes(setup: Setup, workdir: Path) -> dict[str, Any]:
         name = "Gemma" if decoder.unit_offset else "MPT"
         raise WeightsError(f"no LLaVA has the language model of {workdir}, {name}")
     family = "mistral" if decoder.window else "llama"
-    base = _base(setup.origin.path) or {"family": family, "image_id": decoder.vocab}
+    base = _base(setup.origin.path) or {
+        "family": family,
+        "kind": "llava",
+        "image_id": decoder.vocab,
+    }
     image_id, vocab = base["image_id"], decoder.vocab
     if not 0 <= image_id < vocab:  # transformers embeds the id before it inserts image tokens
         image_id, vocab = vocab, -(-(vocab + 1) // VOCAB_MULTIPLE) * VOCAB_MULTIPLE

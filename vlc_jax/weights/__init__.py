@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ __all__ = [
     "position",
     "read",
     "save",
+    "shapes_of",
     "sizes",
     "unflatten",
 ]
@@ -56,7 +58,6 @@ __all__ = [
 class Architecture(NamedTuple):
     """Properties of a model that the shapes of its parameters do not show."""
 
-    patch_size: int
     heads: dict[str, int]  # of "image" and "text"
     may_cut_text: bool = False  # causal with end-of-text pooling: later positions are never read
     # start of the bias of models with one, for weights of CLIP, which have none; None: no bias
@@ -72,146 +73,127 @@ class Format(NamedTuple):
     """A weights format.
 
     names: array names that identify the format; a file must have them all.
-    rules: renaming rules for a model.
-    ignored: regular expressions of names in its files that are no parameters.
+    make: makes renaming rules, of the fields of Architecture that `reads` names.
+    ignored: regular expressions of names in its files that are no parameters, beside BUFFERS.
     matrix: a name of which the array has two axes, where another format has a convolution.
     unpack, pack: arrays of a file -> arrays with the names of `rules`, and back; None: identity.
     """
 
     names: tuple[str, ...]
-    rules: Callable[[Architecture], list[Rule]]
+    make: Callable[..., list[Rule]]
     ignored: tuple[str, ...] = ()
     unpack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
     pack: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
     matrix: str | None = None
+    reads: tuple[str, ...] = ()
+
+    def rules(self, architecture: Architecture) -> list[Rule]:
+        """Renaming rules for a model."""
+        return self.make(**{name: getattr(architecture, name) for name in self.reads})
 
 
+# Buffers and settings in TorchScript archives and state dicts that are no parameters.
+# num_batches_tracked: torch's counter of training batches, which no ResNet reads.
+BUFFERS = (
+    r".*attn_mask",
+    r".*\.(position|token_type)_ids",
+    "input_resolution",
+    "context_length",
+    "vocab_size",
+    r"visual\..*\.num_batches_tracked",
+)
 _BIG_VISION = ("params/img/MAPHead_0/probe", "params/txt/Embed_0/embedding")
 _BIG_VISION_SCAN = (
     "params/img/MAPHead_0/probe",
     "params/img/Transformer/encoderblock/LayerNorm_0/scale",
 )
+_NAFLEX = partial(big_vision.rules, patches=naflex.FLAX_PATCHES, positions=naflex.POSITIONS)
+_TEXT = "text.token_embedding.weight"
+_SIGLIP = ("vision_model.head.probe", "text_model.head.weight")
 
 # Order matters: `detect` returns the first format whose names are all in the file.
 FORMATS: dict[str, Format] = {
     "openai_resnet": Format(
-        ("visual.layer1.0.conv1.weight", "token_embedding.weight"),
-        lambda a: openai.resnet_rules(a.patch_size),
-        openai.IGNORED,
+        ("visual.layer1.0.conv1.weight", "token_embedding.weight"), openai.resnet_rules
     ),
     "pe": Format(
         ("visual.attn_pool.probe", "visual.conv1.weight", "token_embedding.weight"),
-        lambda a: openai.pe_rules(a.patch_size),
-        openai.IGNORED,
+        openai.pe_rules,
         unpack=openai.with_projection_bias,
     ),
-    "open_clip": Format(
-        ("visual.conv1.weight", "text.token_embedding.weight"),
-        lambda a: openai.rules(a.patch_size, "text."),
-        openai.IGNORED,
-    ),
+    "open_clip": Format(("visual.conv1.weight", _TEXT), partial(openai.rules, "text.")),
     "openai": Format(
-        ("visual.conv1.weight", "token_embedding.weight"),
-        lambda a: openai.rules(a.patch_size),
-        openai.IGNORED,
-        unpack=long_clip.one_table,
+        ("visual.conv1.weight", "token_embedding.weight"), openai.rules, unpack=long_clip.one_table
     ),
     "open_clip_roberta": Format(
         ("visual.conv1.weight", "text.transformer.embeddings.word_embeddings.weight"),
-        lambda a: open_clip.roberta_rules(a.patch_size),
-        open_clip.ROBERTA_IGNORED,
+        open_clip.roberta_rules,
     ),
     "open_clip_pe": Format(
-        ("visual.trunk.attn_pool.latent", "visual.trunk.norm_pre.weight"),
-        lambda a: open_clip.pe_rules(a.patch_size),
-        openai.IGNORED,
+        ("visual.trunk.attn_pool.latent", "visual.trunk.norm_pre.weight"), open_clip.pe_rules
     ),
-    "open_clip_siglip": Format(
-        ("visual.trunk.attn_pool.latent", "text.token_embedding.weight"),
-        lambda a: open_clip.siglip_rules(a.patch_size),
-        openai.IGNORED,
-    ),
+    "open_clip_siglip": Format(("visual.trunk.attn_pool.latent", _TEXT), open_clip.siglip_rules),
     "open_clip_eva02": Format(
-        ("visual.trunk.blocks.0.mlp.fc1_g.weight", "text.token_embedding.weight"),
-        lambda a: open_clip.eva02_rules(a.patch_size),
-        openai.IGNORED,
+        ("visual.trunk.blocks.0.mlp.fc1_g.weight", _TEXT), open_clip.eva02_rules
     ),
-    "open_clip_eva01": Format(
-        ("visual.trunk.blocks.0.attn.q_bias", "text.token_embedding.weight"),
-        lambda a: open_clip.eva01_rules(a.patch_size),
-        openai.IGNORED,
-    ),
+    "open_clip_eva01": Format(("visual.trunk.blocks.0.attn.q_bias", _TEXT), open_clip.eva01_rules),
     "hf_fg_clip": Format(
         long_clip.NAMES,
-        lambda a: long_clip.rules(a.patch_size, a.context_length),
+        long_clip.rules,
         long_clip.IGNORED,
         unpack=long_clip.with_long_table,
+        reads=("context_length",),
     ),
     "hf_clip": Format(
         ("vision_model.embeddings.class_embedding", "text_projection.weight"),
-        lambda a: huggingface.clip_rules(a.patch_size),
-        huggingface.IGNORED,
+        huggingface.clip_rules,
     ),
     "hf_siglip2_naflex": Format(
-        ("vision_model.head.probe", "text_model.head.weight"),
-        lambda a: huggingface.siglip_rules(a.patch_size),
-        huggingface.IGNORED,
-        unpack=naflex.from_hugging_face,
-        pack=naflex.to_hugging_face,
-        matrix=naflex.HUGGING_FACE,
+        _SIGLIP, partial(huggingface.siglip_rules, naflex.TORCH_PATCHES), matrix=naflex.HUGGING_FACE
     ),
-    "hf_siglip": Format(
-        ("vision_model.head.probe", "text_model.head.weight"),
-        lambda a: huggingface.siglip_rules(a.patch_size),
-        huggingface.IGNORED,
-    ),
+    "hf_siglip": Format(_SIGLIP, huggingface.siglip_rules),
     "hf_dinov2": Format(
         ("embeddings.cls_token", "encoder.layer.0.mlp.fc1.weight"),
-        lambda a: huggingface.dinov2_mlp_rules(a.patch_size),
+        huggingface.dinov2_mlp_rules,
         huggingface.DINOV2_IGNORED,
     ),
     "hf_dinov2_swiglu": Format(
         ("embeddings.cls_token", "encoder.layer.0.mlp.weights_in.weight"),
-        lambda a: huggingface.dinov2_swiglu_rules(a.patch_size),
+        huggingface.dinov2_swiglu_rules,
         huggingface.DINOV2_IGNORED,
     ),
-    "hf_llm2clip": Format(
-        llm2clip.NAMES, lambda a: llm2clip.rules(a.patch_size), huggingface.IGNORED
-    ),
-    "blip": Format(blip.AUTHORS, lambda a: blip.rules(a.patch_size, is_authors=True), blip.IGNORED),
+    "hf_llm2clip": Format(llm2clip.NAMES, llm2clip.rules),
+    "blip": Format(blip.AUTHORS, partial(blip.rules, is_authors=True), blip.IGNORED),
     "hf_blip": Format(
         blip.HUGGING_FACE,
-        lambda a: blip.rules(a.patch_size, is_authors=False),
+        partial(blip.rules, is_authors=False),
         blip.IGNORED,
         unpack=blip.with_temperature,
         pack=blip.without_temperature,
     ),
-    "xvlm": Format(xvlm.NAMES, lambda _: xvlm.rules(), xvlm.IGNORED, unpack=xvlm.unpacked),
+    "xvlm": Format(xvlm.NAMES, xvlm.rules, xvlm.IGNORED, unpack=xvlm.unpacked),
     "big_vision_naflex_scan": Format(
         _BIG_VISION_SCAN,
-        lambda a: big_vision.rules(a.heads, a.patch_size),
-        unpack=lambda arrays: naflex.from_big_vision(big_vision.unstacked(arrays)),
-        pack=lambda arrays: big_vision.stacked(naflex.to_big_vision(arrays)),
-        matrix=naflex.BIG_VISION,
-    ),
-    "big_vision_naflex": Format(
-        _BIG_VISION,
-        lambda a: big_vision.rules(a.heads, a.patch_size),
-        unpack=naflex.from_big_vision,
-        pack=naflex.to_big_vision,
-        matrix=naflex.BIG_VISION,
-    ),
-    "big_vision_scan": Format(
-        _BIG_VISION_SCAN,
-        lambda a: big_vision.rules(a.heads, a.patch_size),
+        _NAFLEX,
         unpack=big_vision.unstacked,
         pack=big_vision.stacked,
+        matrix=naflex.BIG_VISION,
+        reads=("heads",),
     ),
-    "big_vision": Format(_BIG_VISION, lambda a: big_vision.rules(a.heads, a.patch_size)),
+    "big_vision_naflex": Format(_BIG_VISION, _NAFLEX, matrix=naflex.BIG_VISION, reads=("heads",)),
+    "big_vision_scan": Format(
+        _BIG_VISION_SCAN,
+        big_vision.rules,
+        unpack=big_vision.unstacked,
+        pack=big_vision.stacked,
+        reads=("heads",),
+    ),
+    "big_vision": Format(_BIG_VISION, big_vision.rules, reads=("heads",)),
     "openvision": Format(
         ("params/img/cls", "params/txt/Embed_0/embedding"),
-        lambda a: big_vision.openvision_rules(a.patch_size, a.sincos),
+        big_vision.openvision_rules,
         (r"params/txt_decoder/.*",),  # the captioner of the training
+        reads=("sincos",),
     ),
 }
 
@@ -250,6 +232,12 @@ def read(path: str | Path, *, only_shapes: bool = False) -> tuple[dict[str, np.n
         raise files.naming(path, error) from error
 
 
+def shapes_of(arrays: Mapping[str, np.ndarray], name: str | None = None) -> sizes.Shapes:
+    """Shapes of our parameters in arrays of `read`, of the format `name` or the detected one."""
+    rules = FORMATS[name or detect(arrays)].rules(Architecture({"image": 1, "text": 1}))
+    return sizes.Shapes(arrays, rules)
+
+
 def load(
     path: str | Path, shapes: Mapping[str, Any], architecture: Architecture, *, is_cut: bool = False
 ) -> tuple[dict[str, Any], str]:
@@ -269,7 +257,8 @@ def load(
                 "weights of SigLIP 2 NaFlex, whose images have any aspect ratio: set "
                 "config.model.variant to SigLIP2-B/16-naflex or SigLIP2-SO400M/16-naflex"
             )
-        rules, ignored = FORMATS[name].rules(architecture), FORMATS[name].ignored
+        rules = FORMATS[name].rules(architecture)
+        ignored = (*BUFFERS, *FORMATS[name].ignored)
         biases = [theirs for r in rules if r.ours == (_BIAS,) for theirs in r.theirs]
         has_bias = any(bias in arrays for bias in biases)
         if "text" in shapes:

@@ -14,13 +14,22 @@ from vlc_jax.errors import WeightsError
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Codec, Rule, rule
 
+# A flax convolution is (row, column, channel, width), our matrix without a transpose.
+_PATCHES = Codec(lambda x: (x.reshape(-1, x.shape[-1]),), lambda x: (rename.unflattened(x),))
 
-def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
-    """Rules of SigLIP; heads: attention heads of each tower, {"image": ..., "text": ...}."""
+
+def rules(
+    heads: Mapping[str, int], patches: Codec = _PATCHES, positions: Codec = rename.LEADING_ONE
+) -> list[Rule]:
+    """Rules of SigLIP.
+
+    heads: attention heads of each tower, {"image": ..., "text": ...}.   patches, positions: of the
+    image tower, others in NaFlex.
+    """
     image, text = "params/img", "params/txt"
     pool = f"{image}/MAPHead_0"
     return [
-        *tower_rules(image, heads["image"], patch_size),
+        *tower_rules(image, heads["image"], patches, positions),
         # MAP head: attention pooling with a learned query (the probe), then a residual MLP.
         rule(f"{pool}/probe", "image/pooling/probe", rename.LEADING_ONE),
         *_attention(pool, "image/pooling/attention", heads["image"]),
@@ -37,22 +46,22 @@ def rules(heads: dict[str, int], patch_size: int) -> list[Rule]:
     ]
 
 
-def openvision_rules(patch_size: int, positions: Callable[[], np.ndarray] | None) -> list[Rule]:
+def openvision_rules(sincos: Callable[[], np.ndarray] | None) -> list[Rule]:
     """Rules of OpenVision (Li et al. 2025, arXiv:2505.04601).
 
-    positions: the table of the image tower without the class token. The authors' model computes it
-    (sine and cosine) and its checkpoints lack it; the class token has the position 0.
+    sincos: makes the image tower's table of positions without the class token. The authors' model
+    computes it and its checkpoints lack it; the class token has the position 0.
     """
     image, text = "params/img", "params/txt"
 
     def with_positions(cls: np.ndarray) -> tuple[np.ndarray, ...]:
-        table = positions() if positions else np.zeros((0, cls.shape[-1]), np.float32)
+        table = sincos() if sincos else np.zeros((0, cls.shape[-1]), np.float32)
         return cls.squeeze((0, 1)), np.concatenate([np.zeros_like(table[:1]), table])
 
     cls = Codec(with_positions, lambda cls, _: (cls[None, None],))
     return [
         rule(f"{image}/cls", ["image/class_embedding", "image/position_embedding"], cls),
-        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", _patches(patch_size)),
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", _PATCHES),
         *_blocks(f"{image}/Transformer", "image/block_{i}", None),
         *_norm(f"{image}/encoder_norm", "image/norm"),
         rule(f"{image}/head/kernel", "image/projection/kernel"),
@@ -66,26 +75,28 @@ def openvision_rules(patch_size: int, positions: Callable[[], np.ndarray] | None
     ]
 
 
-def tower_rules(image: str, heads: int, patch_size: int) -> list[Rule]:
+def tower_rules(
+    image: str, heads: int, patches: Codec = _PATCHES, positions: Codec = rename.LEADING_ONE
+) -> list[Rule]:
     """Rules of the image tower `image` without its pooling."""
     return [
-        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", _patches(patch_size)),
+        rule(f"{image}/embedding/kernel", "image/patch_embedding/kernel", patches),
         rule(f"{image}/embedding/bias", "image/patch_embedding/bias"),
-        rule(f"{image}/pos_embedding", "image/position_embedding", rename.LEADING_ONE),
+        rule(f"{image}/pos_embedding", "image/position_embedding", positions),
         *_blocks(f"{image}/Transformer", "image/block_{i}", heads),
         *_norm(f"{image}/Transformer/encoder_norm", "image/norm"),
     ]
 
 
-def _patches(patch_size: int) -> Codec:
-    """A flax convolution is (row, column, channel, width), our matrix without a transpose."""
-    return Codec(
-        lambda x: (x.reshape(-1, x.shape[-1]),),
-        lambda x: (x.reshape(patch_size, patch_size, 3, -1),),
-    )
-
-
 MAX_LAYERS = 1_000  # per tower; the shape of an empty array may claim any number
+
+
+def check_stack(name: str, shape: tuple[int, ...]) -> None:
+    """Raises WeightsError for an array without a reasonable axis of layers."""
+    if not shape or shape[0] > MAX_LAYERS:
+        raise WeightsError(
+            f"{name} of shape {shape} is no stack of layers (at most {MAX_LAYERS:,})"
+        )
 
 
 def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -95,10 +106,7 @@ def unstacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "/encoderblock/" not in name:
             single[name] = array
             continue
-        if not array.ndim or len(array) > MAX_LAYERS:
-            raise WeightsError(
-                f"{name} of shape {array.shape} is no stack of layers (at most {MAX_LAYERS:,})"
-            )
+        check_stack(name, array.shape)
         for i, layer in enumerate(array):
             single[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = layer
     return single

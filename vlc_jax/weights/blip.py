@@ -16,7 +16,6 @@ from vlc_jax.weights.rename import Codec, Rule, rule
 AUTHORS = ("model.visual_encoder.patch_embed.proj.weight", "model.itm_head.weight")
 HUGGING_FACE = ("vision_model.embeddings.class_embedding", "itm_head.weight")
 IGNORED = (
-    r".*\.position_ids",
     r"model\.\w+_m\..*",
     r"model\.text_decoder\..*",
     r"model\.(image_queue|text_queue|idx_queue|queue_ptr|ptr_queue)",
@@ -52,11 +51,11 @@ _AS_SCALE = Codec(
 )
 
 
-def rules(patch_size: int, *, is_authors: bool) -> list[Rule]:
+def rules(*, is_authors: bool) -> list[Rule]:
     """Rules of both forms, whose image towers have other names."""
     names, prefix = (_AUTHORS_TOWER, "model.") if is_authors else (_HUGGING_FACE_TOWER, "")
     return [
-        *_image_tower(names, rename.convolution(patch_size)),
+        *_image_tower(names),
         *bert.rules(f"{prefix}text_encoder.", "head/bert"),
         *dense(f"{prefix}vision_proj", "head/image_projection"),
         *dense(f"{prefix}text_proj", "head/text_projection"),
@@ -80,12 +79,12 @@ def without_temperature(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarra
     return {name: array for name, array in arrays.items() if name != _TEMPERATURE}
 
 
-def _image_tower(names: Mapping[str, str], convolution: Codec) -> list[Rule]:
+def _image_tower(names: Mapping[str, str]) -> list[Rule]:
     theirs, ours = names["block"] + ".{i}.", "image/block_{i}"
     return [
         rule(names["class"], "image/class_embedding", rename.LEADING_ONES),
         rule(names["positions"], "image/position_embedding", rename.LEADING_ONE),
-        rule(f"{names['patches']}.weight", "image/patch_embedding/kernel", convolution),
+        rule(f"{names['patches']}.weight", "image/patch_embedding/kernel", rename.PATCHES),
         rule(f"{names['patches']}.bias", "image/patch_embedding/bias"),
         *norm(f"{theirs}{names['norm']}1", f"{ours}/attention_norm"),
         *packed(f"{theirs}{names['attention']}.qkv.", f"{ours}/attention"),

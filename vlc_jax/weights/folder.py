@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import huggingface_config
+from vlc_jax.weights import huggingface_config, open_clip_config
 
 
 class Tower(NamedTuple):
@@ -43,10 +43,6 @@ class Model(NamedTuple):
     position_grid: int | None = None  # of NaFlex, side of the table of positions
 
 
-# Fields of a tower -> keys of transformers' configs.
-_KEYS = {name: huggingface_config.IMAGE[name] for name in Tower._fields}
-
-
 def hugging_face(model: Model) -> dict[str, Any]:
     """Config files of a transformers folder, {file name: JSON}.
 
@@ -65,17 +61,13 @@ def hugging_face(model: Model) -> dict[str, Any]:
         )
     kind = "siglip" if model.is_siglip else "clip"
     kind = "siglip2" if model.position_grid else kind
-    towers = {
-        part: huggingface_config.write_section(tower._asdict(), _KEYS)
-        for part, tower in (("image", model.image), ("text", model.text))
-    }
-    vision = towers["image"] | {"patch_size": model.patch_size}
-    vision |= (
+    vision = huggingface_config.IMAGE.write(model.image._asdict())
+    vision |= {"patch_size": model.patch_size} | (
         {"num_patches": model.position_grid**2}
         if model.position_grid
         else {"image_size": model.image_size}
     )
-    text = towers["text"] | {
+    text = huggingface_config.IMAGE.write(model.text._asdict()) | {
         "vocab_size": model.vocab_size,
         "max_position_embeddings": model.context_length,
         "bos_token_id": model.bos_id,
@@ -110,12 +102,10 @@ def _check_crop(model: Model) -> None:
 def _processor(model: Model) -> dict[str, Any]:
     common = {
         "do_resize": True,
-        "resample": {"bilinear": 2, "bicubic": 3}[model.interpolation],  # Pillow's numbers
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": list(model.mean),
-        "image_std": list(model.std),
+        **huggingface_config.PIXELS.write(model._asdict()),
     }
     side = model.image_size
     square = {"height": side, "width": side}
@@ -152,6 +142,7 @@ def open_clip(model: Model) -> dict[str, Any]:
     activations |= set() if model.is_eva else {model.image.activation}
     if len(activations) > 1 or "gelu_tanh" in activations:
         raise WeightsError(f"open_clip has quick_gelu or gelu for both towers; got {activations}")
+    crop = "none" if model.crop == "none" else "centre_torchvision"
     config = {
         "model_cfg": {
             "embed_dim": model.embed,
@@ -160,12 +151,7 @@ def open_clip(model: Model) -> dict[str, Any]:
             "vision_cfg": _eva(model) if model.is_eva else _transformer(model),
             "text_cfg": _roberta(model) if model.roberta else _texts(model),
         },
-        "preprocess_cfg": {
-            "mean": list(model.mean),
-            "std": list(model.std),
-            "interpolation": model.interpolation,
-            "resize_mode": "squash" if model.crop == "none" else "shortest",
-        },
+        "preprocess_cfg": open_clip_config.PIXELS.write({**model._asdict(), "crop": crop}),
     }
     return {"open_clip_config.json": config}
 

@@ -15,6 +15,7 @@ import numpy as np
 from vlc_jax.errors import WeightsError
 from vlc_jax.input_pipeline.stores import gguf
 from vlc_jax.weights import sizes
+from vlc_jax.weights.sections import Key
 
 SUFFIX = ".gguf"
 _NAMES = {  # theirs -> Hugging Face's; "{i}" is the index of a layer
@@ -36,15 +37,21 @@ _NAMES = {  # theirs -> Hugging Face's; "{i}" is the index of a layer
         }.items()
     },
 }
-_ROTATED = {"self_attn.q_proj.weight": "head_count", "self_attn.k_proj.weight": "head_count_kv"}
-_CONFIG = {  # of config.json -> key of the metadata, without "llama."
-    "max_position_embeddings": "context_length",
-    "hidden_size": "embedding_length",
-    "num_hidden_layers": "block_count",
-    "intermediate_size": "feed_forward_length",
-    "num_attention_heads": "attention.head_count",
-    "num_key_value_heads": "attention.head_count_kv",
-    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+_HEADS = "llama.attention.head_count"
+_CONFIG = {  # key of config.json -> key of the metadata; a list has one number per layer
+    "max_position_embeddings": Key("llama.context_length", int),
+    "hidden_size": Key("llama.embedding_length", int),
+    "num_hidden_layers": Key("llama.block_count", int),
+    "intermediate_size": Key("llama.feed_forward_length", int),
+    "num_attention_heads": Key(_HEADS, int),
+    "num_key_value_heads": Key(f"{_HEADS}_kv", int, other=_HEADS),
+    "rms_norm_eps": Key("llama.attention.layer_norm_rms_epsilon", float),
+    "rope_theta": Key("llama.rope.freq_base", 1e4),
+}
+# weights whose rows are rotated -> number of their heads
+_ROTATED = {
+    "self_attn.q_proj.weight": _CONFIG["num_attention_heads"],
+    "self_attn.k_proj.weight": _CONFIG["num_key_value_heads"],
 }
 
 
@@ -111,9 +118,9 @@ class Arrays(Mapping[str, np.ndarray]):
         kind = KINDS[array.kind]
         packed = self._bytes[array.offset : array.offset + _size(array)].reshape(-1, kind.size)
         values = kind.unpack(packed).reshape(array.shape)
-        for suffix, count in _ROTATED.items():
+        for suffix, key in _ROTATED.items():
             if name.endswith(suffix):
-                heads = _get(self._path, self._metadata, f"attention.{count}")
+                heads = key.read(self._metadata, str(self._path))
                 if values.ndim != 2 or len(values) % (2 * heads):
                     raise self._error(name, f"of shape {array.shape} is no {heads} even heads")
                 return _half_split(values, heads)
@@ -153,17 +160,17 @@ def config(path: str | Path) -> dict[str, Any]:
     embedding = header.arrays.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise WeightsError(f"{path} has no matrix token_embd.weight")
-    fields = {name: _get(path, values, key) for name, key in _CONFIG.items()}
+    fields = {name: key.read(values, str(path)) for name, key in _CONFIG.items()}
     head = fields["hidden_size"] // fields["num_attention_heads"]
-    head = _get(path, values, "attention.key_length", head)
+    head = Key("llama.attention.key_length", head).read(values, str(path))
+    rotated = Key("llama.rope.dimension_count", head).read(values, str(path))
     ends = [values.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot")]
     return {
         "model_type": "llama",
         **fields,
         "vocab_size": embedding.shape[0],
         "head_dim": head,
-        "partial_rotary_factor": _get(path, values, "rope.dimension_count", head) / head,
-        "rope_theta": _get(path, values, "rope.freq_base", 10_000.0),
+        "partial_rotary_factor": rotated / head,
         "tie_word_embeddings": "output.weight" not in header.arrays,
         "eos_token_id": sorted({end for end in ends if end is not None}) or None,
     }
@@ -174,17 +181,6 @@ def _header(path: str | Path) -> gguf.Header:
         return gguf.read_header(path)
     except ValueError as error:
         raise WeightsError(str(error)) from error
-
-
-def _get(path: str | Path, metadata: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """A number of the architecture; a file may have one per layer, which no decoder here has."""
-    if key.endswith("_kv"):
-        default = metadata.get("llama.attention.head_count")
-    value = metadata.get(f"llama.{key}", default)
-    kinds = (int, float) if key.endswith(("epsilon", "freq_base")) else (int,)
-    if type(value) not in kinds or not 0 < value < 2**31:
-        raise WeightsError(f"{path}: llama.{key} is a positive number; got {value!r:.50}")
-    return value
 
 
 def _size(array: gguf.Stored) -> int:

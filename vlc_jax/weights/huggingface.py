@@ -3,9 +3,8 @@ Dinov2Model (with registers too)."""
 
 from vlc_jax.weights import rename
 from vlc_jax.weights.openai import attention, dense, norm, separate
-from vlc_jax.weights.rename import Rule, rule
+from vlc_jax.weights.rename import Codec, Rule, rule
 
-IGNORED = (r".*\.position_ids",)  # a buffer 0, 1, 2, ... in older files
 DINOV2_IGNORED = (r"embeddings\.mask_token",)  # read in pretraining only
 
 
@@ -22,9 +21,8 @@ def _blocks(theirs: str, ours: str) -> list[Rule]:
     ]
 
 
-def _embeddings(patch_size: int) -> list[Rule]:
+def _embeddings(patches: Codec) -> list[Rule]:
     image, text = "vision_model.embeddings", "text_model.embeddings"
-    patches = rename.convolution(patch_size)
     return [
         rule(f"{image}.patch_embedding.weight", "image/patch_embedding/kernel", patches),
         rule(f"{image}.position_embedding.weight", "image/position_embedding"),
@@ -37,10 +35,10 @@ def _embeddings(patch_size: int) -> list[Rule]:
     ]
 
 
-def clip_rules(patch_size: int) -> list[Rule]:
+def clip_rules() -> list[Rule]:
     """Rules of CLIPModel; "pre_layrnorm" is spelled like this in transformers."""
     return [
-        *_embeddings(patch_size),
+        *_embeddings(rename.PATCHES),
         rule("vision_model.embeddings.class_embedding", "image/class_embedding"),
         *norm("vision_model.pre_layrnorm", "image/pre_norm"),
         rule("visual_projection.weight", "image/projection/kernel", rename.TRANSPOSED),
@@ -49,11 +47,11 @@ def clip_rules(patch_size: int) -> list[Rule]:
     ]
 
 
-def siglip_rules(patch_size: int) -> list[Rule]:
-    """Rules of SiglipModel, also the class of SigLIP 2 of fixed resolution."""
+def siglip_rules(patches: Codec = rename.PATCHES) -> list[Rule]:
+    """Rules of SiglipModel, also the class of SigLIP 2 of fixed resolution; patches: of NaFlex."""
     head, pooling = "vision_model.head", "image/pooling"
     return [
-        *_embeddings(patch_size),
+        *_embeddings(patches),
         rule("vision_model.embeddings.patch_embedding.bias", "image/patch_embedding/bias"),
         rule(f"{head}.probe", f"{pooling}/probe", rename.LEADING_ONE),
         # Only the pooling is a torch.nn.MultiheadAttention, so only its projections are packed.
@@ -67,13 +65,13 @@ def siglip_rules(patch_size: int) -> list[Rule]:
     ]
 
 
-def _dinov2_rules(patch_size: int) -> list[Rule]:
+def _dinov2_rules() -> list[Rule]:
     """Rules without the MLPs."""
     block, ours, embeddings = "encoder.layer.{i}", "image/block_{i}", "embeddings"
     projections = [f"{block}.attention.attention.{part}" for part in ("query", "key", "value")]
     patches = f"{embeddings}.patch_embeddings.projection"
     return [
-        rule(f"{patches}.weight", "image/patch_embedding/kernel", rename.convolution(patch_size)),
+        rule(f"{patches}.weight", "image/patch_embedding/kernel", rename.PATCHES),
         rule(f"{patches}.bias", "image/patch_embedding/bias"),
         rule(f"{embeddings}.cls_token", "image/class_embedding", rename.LEADING_ONES),
         rule(f"{embeddings}.register_tokens", "image/register_tokens", rename.LEADING_ONE),
@@ -88,24 +86,24 @@ def _dinov2_rules(patch_size: int) -> list[Rule]:
     ]
 
 
-def dinov2_mlp_rules(patch_size: int) -> list[Rule]:
+def dinov2_mlp_rules() -> list[Rule]:
     """Rules of Dinov2Model and Dinov2WithRegistersModel, S, B and L."""
     theirs, ours = "encoder.layer.{i}.mlp", "image/block_{i}/mlp"
     return [
-        *_dinov2_rules(patch_size),
+        *_dinov2_rules(),
         *dense(f"{theirs}.fc1", f"{ours}/up"),
         *dense(f"{theirs}.fc2", f"{ours}/down"),
     ]
 
 
-def dinov2_swiglu_rules(patch_size: int) -> list[Rule]:
+def dinov2_swiglu_rules() -> list[Rule]:
     """Rules of g, whose MLPs are SwiGLUs: the gate is the first half of a joint matrix."""
     theirs, ours = "encoder.layer.{i}.mlp", "image/block_{i}/mlp"
     kernels, biases = (
         [f"{ours}/{part}/{kind}" for part in ("gate", "up")] for kind in ("kernel", "bias")
     )
     return [
-        *_dinov2_rules(patch_size),
+        *_dinov2_rules(),
         rule(f"{theirs}.weights_in.weight", kernels, rename.stacked(2)),
         rule(f"{theirs}.weights_in.bias", biases, rename.STACKED_BIAS),
         *dense(f"{theirs}.weights_out", f"{ours}/down"),

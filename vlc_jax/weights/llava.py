@@ -8,7 +8,7 @@ projector, lm}, where the layers of `lm` are stacked. One stacked array at a tim
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,9 @@ import numpy as np
 import safetensors.numpy
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import (
-    files,
-    flamingo,
-    gguf,
-    huggingface,
-    instructblip,
-    llava_sizes,
-    paligemma,
-    qwen3_vl,
-    rename,
-)
-from vlc_jax.weights.openai import dense
+from vlc_jax.weights import files, flamingo, gguf, llava_sizes, paligemma, rename
+from vlc_jax.weights.lm_config import MPT
 from vlc_jax.weights.rename import Codec, Rule, rule
-
-Put = Callable[[str, np.ndarray], Any]
 
 _NAMES = (  # regular expressions of prefixes -> common prefix; the first match is used
     (r"(model\.)?vision_tower\.(vision_tower\.)?(vision_model\.)?", "vision_model."),
@@ -46,7 +34,7 @@ _NAMES = (  # regular expressions of prefixes -> common prefix; the first match 
 )
 # buffers, and SigLIP's pooling, which no language model reads
 _IGNORED = (r".*\.position_ids", r".*\.rotary_emb\.inv_freq", r"vision_model\.head\..*")
-_TOWERS = ("vision_model.", "visual.")  # common prefixes of image towers
+_TOWERS = ("vision_model.", "visual.", "img/")  # common prefixes of image towers
 # The rest of a whole CLIP, from which only the image tower is taken.
 _OTHER_TOWER = r"text_model\..*|text_projection\..*|visual_projection\..*|logit_scale"
 
@@ -56,41 +44,16 @@ def rules(sizes: Mapping[str, Any], *, is_fused: bool) -> list[Rule]:
 
     is_fused: query, key and value are one matrix, and so are gate and up (Phi-3).
     """
-    image: list[Rule] = []
-    if sizes.get("kind") == instructblip.KIND:
-        image = instructblip.rules(sizes["image"]["patch_size"])
-    elif sizes.get("kind") == qwen3_vl.KIND:
-        image = qwen3_vl.rules(sizes)
-    elif "image" in sizes:
-        is_siglip = sizes.get("kind") in ("paligemma", "gemma3")
-        make = huggingface.siglip_rules if is_siglip else huggingface.clip_rules
-        tower = make(sizes["image"]["patch_size"])
-        image = [r for r in tower if r.is_of("image") and r.ours != ("image/projection/kernel",)]
+    family, is_mpt = llava_sizes.FAMILIES.get(sizes.get("kind", "")), sizes["family"] == MPT
     return [
-        *image,
-        *_PROJECTORS[sizes.get("kind", "llava")],
+        *((*family.rules(sizes), *family.projector) if family else ()),
         rule("lm.embed_tokens.weight", "lm/token_embedding/embedding"),
-        *(flamingo.blocks(sizes) if sizes["family"] == flamingo.MPT else _blocks(sizes, is_fused)),
+        *(flamingo.blocks(sizes) if is_mpt else _blocks(sizes, is_fused)),
         rule("lm.norm.weight", "lm/norm/scale"),
         rule("lm.lm_head.weight", "lm/head", rename.TRANSPOSED),
     ]
 
 
-_PROJECTORS = {
-    "llava": [
-        *dense("projector.linear_1", "projector/first"),
-        *dense("projector.linear_2", "projector/second"),
-    ],
-    "paligemma": dense("projector.linear", "projector/linear"),
-    "gemma3": [
-        rule("projector.mm_soft_emb_norm.weight", "projector/norm/scale"),
-        # a bare parameter (inputs, outputs), no Linear: not transposed
-        rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
-    ],
-    instructblip.KIND: [],  # among those of its image tower
-    qwen3_vl.KIND: [],  # the same
-    **dict.fromkeys(flamingo.TOKENS, flamingo.RESAMPLER),
-}
 # Norms of a block, by the family of the language model: theirs -> ours
 _NORMS = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
 _QWEN3_NORMS = {"self_attn.q_norm": "query_norm", "self_attn.k_norm": "key_norm", **_NORMS}
@@ -102,12 +65,12 @@ _GEMMA3_NORMS = {
     "pre_feedforward_layernorm": "mlp_norm",
     "post_feedforward_layernorm": "mlp_post_norm",
 }
+_NORMS_OF = {"gemma3_text": _GEMMA3_NORMS, "qwen3_vl_text": _QWEN3_NORMS}
 
 
 def _blocks(sizes: Mapping[str, Any], is_fused: bool) -> list[Rule]:
     theirs, ours = "lm.layers.{i}", "lm/blocks"
-    families = {"gemma3_text": _GEMMA3_NORMS, qwen3_vl.TEXT: _QWEN3_NORMS}
-    lm, norms = sizes["lm"], families.get(sizes["family"], _NORMS)
+    lm, norms = sizes["lm"], _NORMS_OF.get(sizes["family"], _NORMS)
 
     def matrix(name: str, path: str) -> Rule:
         return rule(f"{theirs}.{name}.weight", f"{ours}/{path}/kernel", rename.TRANSPOSED)
@@ -126,12 +89,13 @@ def _blocks(sizes: Mapping[str, Any], is_fused: bool) -> list[Rule]:
         projections = {"query": "q", "key": "k", "value": "v"}
         inner = [matrix(f"self_attn.{x}_proj", path) for path, x in projections.items()]
         inner += [matrix(f"mlp.{x}_proj", x) for x in ("gate", "up")]
-    return [
+    blocks = [
         *(rule(f"{theirs}.{x}.weight", f"{ours}/{path}/scale") for x, path in norms.items()),
         *inner,
         matrix("self_attn.o_proj", "out"),
         matrix("mlp.down_proj", "down"),
     ]
+    return [each._replace(layers=range(lm["depth"])) for each in blocks]
 
 
 def _rows(counts: Sequence[int]) -> Codec:
@@ -153,13 +117,10 @@ def read_sizes(folder: str | Path) -> dict[str, Any]:
         return paligemma.read_sizes(folder)
     path = config_file(folder)
     try:
-        config = read_config(folder)
-        kind = config.get("model_type") if isinstance(config, dict) else None
-        if kind in (flamingo.MPT, *flamingo.TOKENS):
-            return flamingo.read(config, Path(folder))
-        return llava_sizes.read(config)
-    except (KeyError, TypeError) as error:
-        raise WeightsError(f"{path} is incomplete: {error!r}") from error
+        config, places = read_config(folder), None
+        if isinstance(config, dict) and config.get("model_type") == flamingo.OPEN_FLAMINGO:
+            config, places = flamingo.with_parts(config, Path(folder))
+        return llava_sizes.read(config, places=places)
     except WeightsError as error:
         raise files.naming(path, error) from error
 
@@ -181,7 +142,7 @@ def load(
     sizes: Mapping[str, Any],
     shapes: Mapping[str, Any],
     *,
-    put: Put | None = None,
+    put: rename.Put | None = None,
     dtype: Any = None,
 ) -> dict[str, Any]:
     """Parameters of a folder, of PaliGemma's `.npz` or of a GGUF file, a tree like `shapes`.
@@ -195,33 +156,43 @@ def load(
     Strict: raises WeightsError for names left over or missing, a missing layer, other shapes, NaN
     and infinity.
     """
-    if Path(folder).suffix == ".npz":
-        return paligemma.load(folder, sizes, shapes, put=put, dtype=dtype)
     folder, is_part = Path(folder), sizes.get("kind") == flamingo.OPEN_FLAMINGO
-    arrays = files.open_arrays(folder / flamingo.CHECKPOINT if is_part else folder)
+    is_npz = folder.suffix == ".npz"
     try:
+        source = folder / flamingo.CHECKPOINT if is_part else folder
+        arrays = paligemma.Arrays(folder) if is_npz else files.open_arrays(source)
         named = _named(arrays, sizes)
         if is_part:
             named = flamingo.with_frozen(named, _frozen(folder, flamingo.LANGUAGE, sizes))
         if "image" in shapes and not any(name.startswith(_TOWERS) for name in named):
             key = flamingo.VISION if is_part else "mm_vision_tower"
             named |= _frozen(folder, key, sizes, _OTHER_TOWER)
-        used = [r for r in rules(sizes, is_fused=is_fused(named)) if _is_wanted(r, shapes)]
-        flat_shapes = rename.flatten(shapes)
-        expanded = _expand(used, flat_shapes, sizes)
-        _check_names(expanded, named, flat_shapes)
-        params = {}
-        for rule_, layers in expanded:
-            for path, array in _arrays_of(rule_, layers, named, flat_shapes, dtype):
-                params[path] = array if put is None else put(path, array)
-                # else it stays in memory while the next one is built
-                del array
+        used = paligemma.rules(sizes) if is_npz else rules(sizes, is_fused=is_fused(named))
+        expected = {path: tuple(x.shape) for path, x in rename.flatten(shapes).items()}
+        params = rename.load(used, _Named(named), expected, put=put, dtype=dtype, is_exact=True)
         return rename.unflatten(params)
     except WeightsError as error:
         raise files.naming(folder, error) from error
 
 
 Named = dict[str, tuple[Mapping[str, np.ndarray], str]]  # common name -> (file, name in the file)
+
+
+class _Named(Mapping[str, np.ndarray]):
+    """The arrays by their common names, read at access."""
+
+    def __init__(self, places: Named) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        arrays, name = self._places[name]
+        return arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def _named(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any], unused: str = "") -> Named:
@@ -265,68 +236,6 @@ def is_fused(names: Iterable[str]) -> bool:
     return any(name.endswith(".qkv_proj.weight") for name in names)
 
 
-def _is_wanted(rule_: Rule, shapes: Mapping[str, Any]) -> bool:
-    return any(rule_.is_of(part) for part in shapes) and (
-        rule_.ours != ("lm/head",) or "head" in shapes["lm"]
-    )
-
-
-Expanded = list[tuple[Rule, range | None]]
-
-
-def _expand(used: Sequence[Rule], shapes: Mapping[str, Any], sizes: Mapping[str, Any]) -> Expanded:
-    """Rules of single arrays (layers None), and rules of stacked arrays with their layers."""
-    expanded: Expanded = []
-    for rule_ in used:
-        if "{i}" in rule_.theirs[0] and "{i}" not in rule_.ours[0]:
-            expanded.append((rule_, flamingo.layers(rule_, sizes)))
-        else:
-            expanded += [(each, None) for each in rename.expand([rule_], shapes)]
-    return expanded
-
-
-def _theirs(rule_: Rule, layer: int | None) -> list[str]:
-    return [name if layer is None else name.replace("{i}", str(layer)) for name in rule_.theirs]
-
-
-def _check_names(expanded: Expanded, named: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
-    expected = {
-        name
-        for rule_, layers in expanded
-        for layer in (layers or (None,))
-        for name in _theirs(rule_, layer)
-    }
-    nameless = shapes.keys() - {path for rule_, _ in expanded for path in rule_.ours}
-    rename.check_complete(expected, named.keys(), nameless)
-
-
-def _arrays_of(
-    rule_: Rule, layers: range | None, named: Named, shapes: Mapping[str, Any], dtype: Any
-) -> Iterator[tuple[str, np.ndarray]]:
-    """The parameters of one rule, layers stacked on axis 0."""
-    stacks: dict[str, np.ndarray] = {}
-    for index, layer in enumerate(layers or (None,)):
-        names = _theirs(rule_, layer)
-        sources = [named[name][0][named[name][1]] for name in names]
-        parts = rename.convert(rule_.codec.load, names[0], sources)
-        for path, part in zip(rule_.ours, parts, strict=True):
-            shape = tuple(shapes[path].shape)
-            if part.shape != (shape if layer is None else shape[1:]):
-                raise WeightsError(
-                    f"{names[0]} gives {path} {part.shape} instead of "
-                    f"{shape if layer is None else shape[1:]}"
-                )
-            if not np.isfinite(part).all():
-                raise WeightsError(f"{names[0]} is not finite")
-            if path not in stacks:
-                stacks[path] = np.empty(shape, dtype or part.dtype)
-            stacks[path][... if layer is None else index] = part
-    # pop: an array that was moved to a device is freed before the next one
-    while stacks:
-        path = next(iter(stacks))
-        yield path, stacks.pop(path)
-
-
 def save(
     params: Mapping[str, Any],
     sizes: Mapping[str, Any],
@@ -338,7 +247,7 @@ def save(
     The saved image tower has only the blocks in `params`, and its last hidden state is selected.
     Raises WeightsError for parameters that the format has no name for, for MPT and Qwen3-VL.
     """
-    if sizes["family"] in (flamingo.MPT, qwen3_vl.TEXT):
+    if sizes["family"] in (MPT, "qwen3_vl_text"):
         raise WeightsError("MPT, Otter, OpenFlamingo and Qwen3-VL are read, and not written")
     folder, flat = Path(folder), rename.flatten(params)
     folder.mkdir(parents=True, exist_ok=True)
@@ -370,26 +279,14 @@ def _their_arrays(
     prefixes = {"lm.": "model.", "lm.lm_head.": "lm_head."}
     if "image" in sizes:
         prefixes = {"lm.": "language_model.model.", "lm.lm_head.": "language_model.lm_head."}
-        if sizes.get("kind") == instructblip.KIND:
+        if sizes["kind"] == "instructblip":
             prefixes[""] = ""
         else:
             prefixes["vision_model."] = "vision_tower.vision_model."
             prefixes["projector."] = "multi_modal_projector."
-    used = [
-        r
-        for r in rules(sizes, is_fused=sizes["family"] == "phi3")
-        if r.ours[0] in flat or "{i}" in r.ours[0]
-    ]
-    expanded = _expand(used, flat, sizes)
-    if nameless := sorted(flat.keys() - {path for r, _ in expanded for path in r.ours}):
-        raise WeightsError(rename.listing("parameters that this format has no name for", nameless))
-    for rule_, layers in expanded:
-        ours = [np.asarray(flat[path]) for path in rule_.ours]
-        for layer in layers or (None,):
-            results = rule_.codec.save(*(x if layer is None else x[layer] for x in ours))
-            for name, result in zip(_theirs(rule_, layer), results, strict=True):
-                prefix = max((p for p in prefixes if name.startswith(p)), key=len)
-                yield prefixes[prefix] + name.removeprefix(prefix), np.ascontiguousarray(result)
+    for name, array in rename.saved(rules(sizes, is_fused=sizes["family"] == "phi3"), flat):
+        prefix = max((p for p in prefixes if name.startswith(p)), key=len)
+        yield prefixes[prefix] + name.removeprefix(prefix), array
 
 
 def _shards(

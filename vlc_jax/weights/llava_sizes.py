@@ -1,155 +1,324 @@
-"""config.json of LLaVA's relatives and of language models alone <-> sizes of models.llava.
+"""config.json of language models, alone or with an image tower <-> sizes of models.llava.
 
 Of Hugging Face's folders, and of those that LLaVA's own code writes. The sizes are plain values.
 """
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import config_keys, huggingface_config, instructblip, lm_config, qwen3_vl
+from vlc_jax.weights import flamingo, huggingface, instructblip, lm_config, qwen3_vl
+from vlc_jax.weights.huggingface_config import IMAGE, MAX_DEPTH, activation, transformer
+from vlc_jax.weights.openai import dense
+from vlc_jax.weights.rename import Rule, rule
+from vlc_jax.weights.sections import Key, Section, mapping, square_root
 
-_CLIP_L14 = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "patch_size": 14,
-    "image_size": 224,
-}
-# Image towers of LLaVA's own folders (mm_vision_tower), as Hugging Face's vision_config.
-TOWERS = {
-    "openai/clip-vit-large-patch14": _CLIP_L14,
-    "openai/clip-vit-large-patch14-336": {**_CLIP_L14, "image_size": 336},
-}
-# What a vision_config leaves out. For CLIP: the tower that LlavaConfig has without a vision_config,
-# not CLIPVisionConfig's own defaults, which are those of B/32.
-_TOWER_DEFAULTS = {
-    "clip": {**_CLIP_L14, "image_size": 336, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
-    "siglip": {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "patch_size": 16,
-        "image_size": 224,
-        "hidden_act": "gelu_pytorch_tanh",
-        "layer_norm_eps": 1e-6,
-    },
-}
-# Fields of the image tower that differ from CLIP's; the pooling is not used.
-_SIGLIP_TOWER = {"pre_norm": False, "patch_bias": True, "pooling": "mean"}
+_LAYERS = range(-MAX_DEPTH, 0)
 SELECT = {"default": "patch", "full": "cls_patch", "cls": "cls"}  # "cls" is ours, and LLaVA forks'
-_READ = config_keys.names(
-    """image_token_id image_token_index mm_tokens_per_image multimodal_projector_bias
-    projector_hidden_act text_config tie_word_embeddings vision_config vision_feature_layer
-    vision_feature_select_strategy"""
+_CLIP = IMAGE.but(fixed={"model_type": ("clip_vision_model",)})._replace(shown=("vision_use_head",))
+_CLIP_B32 = _CLIP.but(  # as CLIPVisionConfig has them
+    fixed={"pruned_heads": ({},)},
+    hidden_size=768,
+    intermediate_size=3072,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    patch_size=32,
+    image_size=224,
 )
-_HARMLESS = config_keys.names(
-    """_vocab_size boi_token_id boi_token_index eoi_token_id eoi_token_index hidden_size
-    ignore_index image_seq_length vlc_jax vocab_size"""
+_SIGLIP = _CLIP_B32.but(
+    fixed={"model_type": ("siglip_vision_model",)},
+    # differs from CLIP's; the pooling is not used
+    constant={"pre_norm": False, "patch_bias": True, "pooling": "mean"},
+    patch_size=16,
+    hidden_act="gelu_pytorch_tanh",
+    layer_norm_eps=1e-6,
 )
-_TOWER_HARMLESS = config_keys.names("num_image_tokens num_positions vision_use_head")
-_ORIGINAL_READ = config_keys.names(
-    """image_aspect_ratio mm_projector_type mm_vision_select_feature mm_vision_select_layer
-    mm_vision_tower vision_config"""
+# Hugging Face stores a bias of keys, which is 0.
+_EVA = _CLIP.but(
+    fixed={"model_type": ("instructblip_vision_model",), "qkv_bias": (True,)},
+    constant={"pre_norm": False, "patch_bias": True, "pooling": "cls"},
+    hidden_size=1408,
+    intermediate_size=6144,
+    num_hidden_layers=39,
+    image_size=224,
+    hidden_act="gelu",
+    layer_norm_eps=1e-6,
 )
-_ORIGINAL_FIXED = {
-    "image_aspect_ratio": ("pad", "square"),
-    "mm_patch_merge_type": ("flat",),
-    "mm_resampler_type": (),
-    "mm_use_im_start_end": (False,),
-    "s2": (False,),
+_QWEN3 = Section(
+    {
+        "width": Key("hidden_size", 1152),
+        "depth": Key("depth", 27, range(1, MAX_DEPTH + 1)),
+        "heads": Key("num_heads", 16),
+        "mlp_width": Key("intermediate_size", 4304),
+        "out_width": Key("out_hidden_size", 3584),
+        "deepstack": Key("deepstack_visual_indexes", (8, 16, 24)),
+        "position_grid": Key("num_position_embeddings", 2304),
+    },
+    fixed={
+        "hidden_act": ("gelu_pytorch_tanh",),
+        "in_channels": (3,),
+        "patch_size": (16,),
+        "spatial_merge_size": (2,),
+        "temporal_patch_size": (2,),
+    },
+    shown=("rope_parameters",),
+)
+_QWEN3_ROPE = Section(fixed={"rope_theta": (1e4,), "rope_type": ("axial", "default")})
+_QFORMER = Section(
+    {
+        "vocab_size": Key("vocab_size", 30_522),
+        "positions": Key("max_position_embeddings", 512),
+        **transformer(768, 12, 12, 3072),
+        "cross_every": Key("cross_attention_frequency", 2),
+        "activation": activation("gelu"),
+        "epsilon": Key("layer_norm_eps", 1e-12),
+    },
+    fixed={"position_embedding_type": ("absolute",)},
+)
+
+
+def _image(rules: Callable[[], list[Rule]]) -> Callable[[Mapping[str, Any]], list[Rule]]:
+    """Rules of the image tower among those of two towers."""
+    return lambda _: [
+        r for r in rules() if r.is_of("image") and r.ours != ("image/projection/kernel",)
+    ]
+
+
+class Family(NamedTuple):
+    """Language models with an image tower, by the model_type of their config.json.
+
+    name: their class in transformers, without its suffix.   top, vision: sections of config.json,
+    at its top and of the image tower.   rules: of the image tower, of sizes.   projector: rules.
+    image_id: the image token, where a file leaves it out.   pixels: fields of config.input, where
+    no processor's file has them.   tokens: those that the authors' code adds to the vocabulary.
+    written: further keys that our folders have, of sizes.
+    """
+
+    name: str
+    top: Section
+    vision: Section = _CLIP
+    rules: Callable[[Mapping[str, Any]], list[Rule]] = _image(huggingface.clip_rules)
+    projector: tuple[Rule, ...] = ()
+    image_id: int | None = None
+    pixels: Mapping[str, str] = {"crop": "centre"}
+    tokens: tuple[str, ...] = ()
+    written: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda sizes: {}
+
+
+_TOP = Section(
+    {"image_id": Key("image_token_index", other="image_token_id")},
+    constant={"layer": -1, "select": "patch"},
+)
+_OVER_SIGLIP = _TOP.but({"is_tied": Key("tie_word_embeddings", True)})
+_SIGLIP_RULES = _image(huggingface.siglip_rules)
+_SQUASHED = {"crop": "none", "normalisation": "siglip"}
+_FLAMINGO = Section(
+    {"cross_every": Key("cross_attn_every_n_layers", 4)},
+    fixed={"max_num_frames": (), "lora_config": ()},  # of Otter for videos, and not merged
+    constant={"layer": -1, "select": "patch", "image_id": None},
+    shown=(flamingo.LANGUAGE, flamingo.VISION),
+)
+_OTTER = Family("Otter", _FLAMINGO, _CLIP_B32, projector=(*flamingo.RESAMPLER,))
+FAMILIES: dict[str, Family] = {
+    "llava": Family(
+        "Llava",
+        _TOP.but(
+            {
+                "layer": Key("vision_feature_layer", -2, _LAYERS),
+                "select": Key("vision_feature_select_strategy", "default", SELECT),
+                "is_tied": Key("tie_word_embeddings", False),
+            },
+            fixed={
+                "projector_hidden_act": ("gelu",),
+                "multimodal_projector_bias": (True,),
+                "image_aspect_ratio": ("pad", "square"),  # of our exports
+            },
+        ),
+        projector=(
+            *dense("projector.linear_1", "projector/first"),
+            *dense("projector.linear_2", "projector/second"),
+        ),
+        image_id=32_000,
+        written=lambda sizes: {
+            "projector_hidden_act": "gelu",
+            "image_seq_length": (sizes["image"]["image_size"] // sizes["image"]["patch_size"]) ** 2
+            + (sizes["select"] == "cls_patch"),
+        },
+    ),
+    "paligemma": Family(
+        "PaliGemma",
+        _OVER_SIGLIP,
+        _SIGLIP,
+        _SIGLIP_RULES,
+        (*dense("projector.linear", "projector/linear"),),
+        image_id=256_000,
+        pixels=_SQUASHED | {"interpolation": "bicubic"},
+        written=lambda sizes: dict.fromkeys(
+            ("projection_dim", "hidden_size"), sizes["lm"]["width"]
+        ),
+    ),
+    "gemma3": Family(
+        "Gemma3",
+        _OVER_SIGLIP.but({"side": Key("mm_tokens_per_image", 256)}),
+        _SIGLIP,
+        _SIGLIP_RULES,
+        (
+            rule("projector.mm_soft_emb_norm.weight", "projector/norm/scale"),
+            # a bare parameter (inputs, outputs), no Linear: not transposed
+            rule("projector.mm_input_projection_weight", "projector/linear/kernel"),
+        ),
+        image_id=262_144,
+        pixels=_SQUASHED | {"interpolation": "bilinear"},
+        written=lambda sizes: {"mm_tokens_per_image": sizes["side"] ** 2},
+    ),
+    "instructblip": Family(
+        "InstructBlip",
+        _TOP.but(
+            {"queries": Key("num_query_tokens", 32)},
+            fixed={"use_decoder_only_language_model": (True,)},
+            constant={"select": "cls_patch"},
+        ),
+        _EVA,
+        lambda _: instructblip.rules(),
+        pixels={"crop": "none", "normalisation": "clip", "interpolation": "bicubic"},
+        written=lambda sizes: {
+            "num_query_tokens": sizes["qformer"]["queries"],
+            "qformer_config": {
+                "model_type": "instructblip_qformer",
+                **_QFORMER.write(sizes["qformer"]),
+                "encoder_hidden_size": sizes["image"]["width"],
+            },
+        },
+    ),
+    "qwen3_vl": Family("Qwen3VL", _TOP, _QWEN3, qwen3_vl.rules, image_id=151_655),
+    "otter": _OTTER._replace(tokens=flamingo.TOKENS),
+    "open_flamingo": _OTTER._replace(tokens=tuple(x for x in flamingo.TOKENS if x != "<answer>")),
 }
-# mm_use_im_patch_token: a further token of the vocabulary, in no prompt
-_ORIGINAL_HARMLESS = config_keys.names(
-    """freeze_mm_mlp_adapter freeze_mm_vision_resampler image_crop_resolution image_grid_pinpoints
-    image_split_resolution mm_hidden_size mm_projector_lr mm_use_im_patch_token mm_vision_tower_lr
-    tokenizer_model_max_length tokenizer_padding_side tune_mm_mlp_adapter tune_mm_vision_resampler
-    unfreeze_mm_vision_tower use_mm_proj vlc_jax"""
-)
+# Image towers of LLaVA's own folders (mm_vision_tower) -> vision_config.
+TOWERS = {
+    "openai/clip-vit-large-patch14": {"image_size": 224},
+    "openai/clip-vit-large-patch14-336": {},
+}
 SENTINEL = -200  # of LLaVA's own code: the id of an image in a tokenised prompt
+# mm_use_im_patch_token: a further token of the vocabulary, in no prompt
+_ORIGINAL = Section(
+    {
+        "layer": Key("mm_vision_select_layer", -2, _LAYERS),
+        "select": Key("mm_vision_select_feature", "patch", {x: x for x in SELECT.values()}),
+    },
+    fixed={
+        "image_aspect_ratio": ("pad", "square"),
+        "mm_patch_merge_type": ("flat",),
+        "mm_projector_type": ("mlp2x_gelu",),
+        "mm_resampler_type": (),
+        "mm_use_im_start_end": (False,),
+        "s2": (False,),
+    },
+    constant={"kind": "llava", "image_id": SENTINEL},
+    shown=("mm_vision_tower",),
+)
+_ORIGINAL_FAMILIES = {"phi": "phi3", "mistral": "mistral", "gemma": "gemma"}
+_BIDIRECTIONAL = "use_bidirectional_attention"
 
 
-def read(config: Mapping[str, Any]) -> dict[str, Any]:
-    """{"family", "lm"} of a language model; for LLaVA also {"image", "layer", "image_id",
-    "select"}, for PaliGemma, Gemma 3 and InstructBLIP `kind` (models.llava.KINDS), for Gemma 3
-    `side`, for InstructBLIP `qformer`.
+def read(
+    config: Any, where: str = "config.json", places: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """{"family", "lm"} of a language model; with an image tower also {"kind", "image", "layer",
+    "image_id", "select"}, for Gemma 3 `side`, for InstructBLIP `qformer`.
 
     lm, image: fields of models.lm.Decoder and of the image tower, with the `depth` of the
-    file; layer: the selected hidden state.
+    file; kind: of models.llava.KINDS; layer: the selected hidden state.
+    where, places: names of the file, and of the files of its sections if they have their own.
     Raises WeightsError for models that models.lm and models.llava do not support.
     """
+    config, places = mapping(config, where), places or {}
     if "mm_projector_type" in config or "mm_vision_tower" in config:
-        return _original(config)
-    text, kind = config.get("text_config", config), _text(config, "model_type", "")
-    if not isinstance(text, Mapping):
-        raise WeightsError(f"text_config holds the fields of a language model; got {text!r}")
+        return _original(config, where)
+    kind = Key("model_type", "").read(config, where)
+    text, where_text = config, where
+    if "text_config" in config:
+        where_text = places.get("text_config", f"{where}, text_config")
+        text = mapping(config["text_config"], where_text)
     if kind == "paligemma":  # Hugging Face sets the flag, and means bidirectional prompts only
-        lm_config.require(text, "use_bidirectional_attention", True)
-        text = {**text, "use_bidirectional_attention": None}
-    family = _text(text, "model_type", "llama")
-    fields = lm_config.read(text, family)
-    config_keys.check(
-        text,
-        "config.json" if text is config else "config.json, text_config",
-        read=lm_config.READ,
-        fixed={},
-        harmless=config_keys.TRANSFORMERS | lm_config.HARMLESS,
-    )
-    sizes = {"family": family, "lm": fields}
-    if kind == instructblip.KIND:
-        return sizes | instructblip.read(config)
-    if kind == qwen3_vl.KIND:
-        return sizes | qwen3_vl.read(config, fields)
-    if kind in (*_IMAGE_IDS, "llava"):
-        harmless = config_keys.TRANSFORMERS | _HARMLESS
-        fixed = {"image_aspect_ratio": _ORIGINAL_FIXED["image_aspect_ratio"]}  # of our exports
-        config_keys.check(config, "config.json", read=_READ, fixed=fixed, harmless=harmless)
-    if kind in _IMAGE_IDS:
-        return sizes | _over_siglip(config, fields)
-    if kind != "llava":
-        return sizes
-    lm_config.require(config, "projector_hidden_act", "gelu")
-    lm_config.require(config, "multimodal_projector_bias", True)
-    if config.get("tie_word_embeddings"):
-        fields["is_tied"] = True
-    strategy = config.get("vision_feature_select_strategy", "default")
-    if strategy not in SELECT:
-        raise WeightsError(
-            f"vision_feature_select_strategy {strategy!r} is unknown; known are {', '.join(SELECT)}"
-        )
-    return sizes | {
-        "image": image_tower(config.get("vision_config", {})),
-        "layer": _layer(config, "vision_feature_layer"),
-        "image_id": config.get("image_token_index", config.get("image_token_id", 32_000)),
-        "select": SELECT[strategy],
-    }
-
-
-def _layer(config: Mapping[str, Any], name: str) -> int:
-    layer = config.get(name, -2)
-    if not isinstance(layer, int):
-        raise WeightsError(f"config.json has {name} {layer}; only one layer is supported")
-    return layer
-
-
-# Image token of PaliGemma and Gemma 3 if config.json omits it, by model_type.
-_IMAGE_IDS = {"paligemma": 256_000, "gemma3": 262_144}
-
-
-def _over_siglip(config: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    kind, image = config["model_type"], image_tower(config.get("vision_config", {}), "siglip")
-    fields["is_tied"] = config.get("tie_word_embeddings", True)
-    token = config.get("image_token_index", config.get("image_token_id", _IMAGE_IDS[kind]))
-    sizes = {"kind": kind, "image": image | _SIGLIP_TOWER, "layer": -1}
-    sizes |= {"image_id": token, "select": "patch"}
-    if kind == "gemma3":
-        count = config.get("mm_tokens_per_image", 256)
-        sizes["side"] = math.isqrt(count)
-        lm_config.require({"mm_tokens_per_image": count}, "mm_tokens_per_image", sizes["side"] ** 2)
+        flag = Key(_BIDIRECTIONAL, True, {True: None}).read(text, where_text)
+        text = {**text, _BIDIRECTIONAL: flag}
+    family = Key("model_type", "llama").read(text, where_text)
+    if kind in flamingo.KINDS and family != lm_config.MPT:
+        raise WeightsError(f"{where_text} is of {family[:50]!r}; only MPT is supported here")
+    lm = lm_config.read(text, family, where_text)
+    if kind not in FAMILIES:
+        return {"family": family, "lm": lm}
+    where_image = places.get("vision_config", f"{where}, vision_config")
+    image = FAMILIES[kind].vision.read(config.get("vision_config"), where_image)
+    sizes = {"family": family, "kind": kind, "lm": lm, "image": image}
+    sizes |= FAMILIES[kind].top.read(config, where, ("qformer_config",))
+    if sizes["image_id"] is None:
+        sizes["image_id"] = FAMILIES[kind].image_id
+    _complete(sizes, config, where, where_image)
     return sizes
+
+
+def _complete(sizes: dict[str, Any], config: Mapping[str, Any], where: str, of_image: str) -> None:
+    """Sets what a family has beside the common sizes. Raises WeightsError for parts that do not
+    fit each other."""
+    kind, lm, image = sizes["kind"], sizes["lm"], sizes["image"]
+    if "is_tied" in sizes:
+        is_tied = sizes.pop("is_tied")
+        lm["is_tied"] = is_tied or (kind == "llava" and lm["is_tied"])
+    if "side" in sizes:
+        sizes["side"] = square_root(sizes["side"], "mm_tokens_per_image", where)
+    if "queries" in sizes:
+        reader = _QFORMER.read(config.get("qformer_config"), f"{where}, qformer_config")
+        sizes["qformer"] = {"queries": sizes.pop("queries"), **reader}
+    if "cross_every" in sizes:
+        every = sizes.pop("cross_every")
+        if every > lm["depth"]:
+            raise WeightsError(
+                f"{where}: cross_attn_every_n_layers is 1 to {lm['depth']}; got {every}"
+            )
+        lm |= {"cross_every": every, "cross_width": image["width"]}
+    if kind == "qwen3_vl":
+        rope = mapping(config.get("vision_config"), of_image).get("rope_parameters")
+        _QWEN3_ROPE.read(rope, f"{of_image}, rope_parameters")
+        grid = square_root(image["position_grid"], "num_position_embeddings", of_image)
+        image["position_grid"] = grid
+        _check_qwen3(image, lm, of_image)
+
+
+def _check_qwen3(image: Mapping[str, Any], lm: Mapping[str, Any], where: str) -> None:
+    """Raises WeightsError for an image tower that models.qwen3_vl does not support."""
+    deepstack = image["deepstack"]
+    if list(deepstack) != sorted({*deepstack} & {*range(image["depth"])}):
+        raise WeightsError(
+            f"{where}: deepstack_visual_indexes are ascending blocks of {image['depth']}; got "
+            f"{deepstack}"
+        )
+    if image["out_width"] != lm["width"] or len(deepstack) > lm["depth"]:
+        raise WeightsError(
+            f"{where}: out_hidden_size {image['out_width']} is the width of the decoder, "
+            f"{lm['width']}, and its {lm['depth']} blocks are as many as deepstack_visual_indexes "
+            "or more"
+        )
+
+
+def _original(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Sizes of a folder written by LLaVA's own code, where the image tower is only a name."""
+    names = f"{config.get('model_type')} {config.get('architectures')}".lower()
+    family = next((ours for name, ours in _ORIGINAL_FAMILIES.items() if name in names), "llama")
+    tower, vision = config.get("mm_vision_tower"), config.get("vision_config")
+    if vision is None and tower not in [*TOWERS]:
+        raise WeightsError(
+            f"{where}: mm_vision_tower {tower!r} is unknown; known: {', '.join(TOWERS)}. For "
+            'another CLIP tower, add its config.json to this one as "vision_config"'
+        )
+    vision = TOWERS[tower] if vision is None else vision
+    return {
+        **_ORIGINAL.read(config, where, lm_config.FAMILIES[family].keys),
+        "family": family,
+        "lm": lm_config.read(config, family, where, _ORIGINAL.keys),
+        "image": _CLIP.read(vision, f"{where}, vision_config"),
+    }
 
 
 def write(sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,95 +327,16 @@ def write(sizes: Mapping[str, Any]) -> dict[str, Any]:
     if "image" not in sizes:
         name = sizes["family"].removesuffix("_text").capitalize()
         return text | {"architectures": [f"{name}ForCausalLM"]}
-    image, kind = sizes["image"], sizes.get("kind")
-    if kind == instructblip.KIND:
-        return instructblip.write(sizes, text)
-    if kind is not None:
-        return _write_over_siglip(sizes, text)
-    side = image["image_size"] // image["patch_size"]
-    strategy = next(theirs for theirs, ours in SELECT.items() if ours == sizes["select"])
+    family = FAMILIES[sizes["kind"]]
+    vision = family.vision.write(sizes["image"])
+    if family.vision is _SIGLIP:
+        vision["vision_use_head"] = False  # its arrays are not written
     return {
-        "architectures": ["LlavaForConditionalGeneration"],
-        "model_type": "llava",
-        "text_config": text,
-        "vision_config": {
-            "model_type": "clip_vision_model",
-            **huggingface_config.write_section(image, huggingface_config.IMAGE),
-        },
-        "vision_feature_layer": sizes["layer"],
-        "vision_feature_select_strategy": strategy,
-        "image_token_index": sizes["image_id"],
-        "image_seq_length": side**2 + (strategy == "full"),
-        "projector_hidden_act": "gelu",
-        "tie_word_embeddings": sizes["lm"]["is_tied"],
-    }
-
-
-def _write_over_siglip(sizes: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
-    vision = huggingface_config.write_section(sizes["image"], huggingface_config.IMAGE)
-    width, is_paligemma = sizes["lm"]["width"], sizes["kind"] == "paligemma"
-    more = {"projection_dim": width, "hidden_size": width}
-    return {
-        "architectures": [f"{'PaliGemma' if is_paligemma else 'Gemma3'}ForConditionalGeneration"],
+        "architectures": [f"{family.name}ForConditionalGeneration"],
         "model_type": sizes["kind"],
         "text_config": text,
-        "vision_config": {"model_type": "siglip_vision_model", **vision, "vision_use_head": False},
-        "image_token_index": sizes["image_id"],
+        "vision_config": {"model_type": family.vision.fixed["model_type"][0], **vision},
         "tie_word_embeddings": sizes["lm"]["is_tied"],
-        **(more if is_paligemma else {"mm_tokens_per_image": sizes["side"] ** 2}),
-    }
-
-
-def _text(config: Mapping[str, Any], name: str, default: str) -> str:
-    """A field that is a text; `default` where it is missing."""
-    value = config.get(name, default)
-    if not isinstance(value, str):
-        raise WeightsError(f"{name} is a text, such as 'llama'; got {str(value)[:50]}")
-    return value
-
-
-def image_tower(vision: Mapping[str, Any], kind: str = "clip") -> dict[str, Any]:
-    """Fields of the image tower of a vision_config. Raises WeightsError for one of another kind."""
-    if not isinstance(vision, Mapping):
-        raise WeightsError(f"vision_config holds the fields of an image tower; got {vision!r}")
-    config_keys.check(
-        vision,
-        "config.json, vision_config",
-        read=huggingface_config.TOWER,
-        fixed={},
-        harmless=config_keys.TRANSFORMERS | _TOWER_HARMLESS,
-    )
-    filled = {**_TOWER_DEFAULTS[kind], **vision}
-    lm_config.require(filled, "model_type", f"{kind}_vision_model")
-    fields = {ours: filled[theirs] for ours, theirs in huggingface_config.IMAGE.items()}
-    activation = fields["activation"]
-    return fields | {"activation": huggingface_config.ACTIVATIONS.get(activation, activation)}
-
-
-def _original(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a folder written by LLaVA's own code, where the image tower is only a name."""
-    lm_config.require(config, "mm_projector_type", "mlp2x_gelu")
-    config_keys.check(
-        config,
-        "config.json",
-        read=_ORIGINAL_READ | lm_config.READ,
-        fixed=_ORIGINAL_FIXED,
-        harmless=config_keys.TRANSFORMERS | _ORIGINAL_HARMLESS | lm_config.HARMLESS,
-    )
-    names = f"{config.get('model_type')} {config.get('architectures')}".lower()
-    family = next((name for name in ("phi", "mistral", "gemma") if name in names), "llama")
-    family = {"phi": "phi3"}.get(family, family)
-    tower = config.get("mm_vision_tower")
-    if tower not in TOWERS and "vision_config" not in config:
-        raise WeightsError(
-            f"mm_vision_tower {tower!r} is unknown; known: {', '.join(TOWERS)}. For another CLIP "
-            'tower, add its config.json to this one as "vision_config"'
-        )
-    return {
-        "family": family,
-        "lm": lm_config.read(config, family),
-        "image": image_tower(config.get("vision_config") or TOWERS[tower]),
-        "layer": _layer(config, "mm_vision_select_layer"),
-        "image_id": SENTINEL,
-        "select": config.get("mm_vision_select_feature", "patch"),
+        **family.top.write(sizes),
+        **family.written(sizes),
     }

@@ -19,9 +19,9 @@ ADAPTER = "text_adapter.adaptor"
 NAMES = ("vision_model.embeddings.class_embedding", f"{ADAPTER}.{BLOCKS + 1}.weight")
 
 
-def rules(patch_size: int) -> list[Rule]:
+def rules() -> list[Rule]:
     """Rules of the whole model."""
-    image = [each for each in huggingface.clip_rules(patch_size) if each.is_of("image")]
+    image = [each for each in huggingface.clip_rules() if each.is_of("image")]
     return [*image, *adapter_rules(), rule("logit_scale", "logit_scale", rename.SCALAR)]
 
 

@@ -1,6 +1,5 @@
 """LoRA and DoRA adapters of a language model, or of LLaVA, in the format of Hugging Face's PEFT."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,6 @@ import numpy as np
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.weights import files, llava, peft, rename
-from vlc_jax.weights.rename import Rule
-
-_PART = re.compile(r"(?P<module>.*)\.lora_(?P<part>A|B|magnitude_vector)(\.default)?(\.weight)?")
-_OURS = {"A": "a", "B": "b", "magnitude_vector": "magnitude"}
 
 
 def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
@@ -24,51 +19,19 @@ def load(folder: str | Path, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], 
     Raises WeightsError for adapters of unknown modules, of some layers only, or of other kinds.
     """
     folder = Path(folder)
-    config, arrays = peft.read(folder)
+    config, parts = peft.read(folder)
+    is_fused = any(module.endswith(".qkv_proj") for module in parts)
+    rules = [r for r in llava.rules(sizes, is_fused=is_fused) if r.layers is not None]
     try:
-        flat = _adapters(arrays, sizes)
+        names = [path for rule in rules for path in rule.ours]
+        adapters = rename.flatten(peft.load(parts, names, rules, llava.one_name))
+        flat = {f"lora/{path}": array for path, array in adapters.items()}
         others = folder / "non_lora_trainables.bin"
         if others.exists():
             flat |= _projector(files.read(others), sizes)
         return rename.unflatten(flat), float(config["lora_alpha"])
     except (WeightsError, ValueError) as error:
         raise files.naming(folder, error) from error
-
-
-def _adapters(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    parts = {}
-    for name, array in arrays.items():
-        match = _PART.fullmatch(name.removeprefix("base_model.model."))
-        if not match:
-            raise WeightsError(f"{name} is no part of an adapter")
-        one = llava.one_name(f"{match['module']}.weight")
-        parts[one, _OURS[match["part"]]] = array
-    modules = {one for one, _ in parts}
-    depth, flat = range(sizes["lm"]["depth"]), {}
-    for rule in llava.rules(sizes, is_fused=llava.is_fused(modules)):
-        layers = [rule.theirs[0].replace("{i}", str(layer)) for layer in depth]
-        if "{i}" not in rule.theirs[0] or not modules.intersection(layers):
-            continue
-        if missing := sorted(set(layers) - modules):
-            raise WeightsError(rename.listing("layers without an adapter", missing))
-        modules -= set(layers)
-        has_magnitude = (layers[0], "magnitude") in parts
-        for part in ("a", "b", "magnitude") if has_magnitude else ("a", "b"):
-            stacks = zip(*(_of_layer(rule, part, parts[one, part]) for one in layers), strict=True)
-            for path, stack in zip(rule.ours, stacks, strict=True):
-                flat[f"lora/{path}/{part}"] = np.stack(stack)
-    if modules:
-        raise WeightsError(rename.listing("adapters of no matrix of this model", sorted(modules)))
-    return flat
-
-
-def _of_layer(rule: Rule, part: str, array: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Splits a part of a module's adapter into the matrices of ours that form the module."""
-    if part == "a":
-        return (array.T,) * len(rule.ours)
-    if part == "b":
-        return rule.codec.load(array)
-    return tuple(column[0] for column in rule.codec.load(array.reshape(-1, 1)))
 
 
 def _projector(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -23,7 +23,6 @@ _LONG_TEXT = (_LONG, "text_filip_projection.weight")
 SHORT = 77  # tokens
 # the way of reading that is not used, and scales of losses on regions and hard negatives
 IGNORED = (
-    *huggingface.IGNORED,
     *(name.replace(".", r"\.") for name in (*_SHORT_TEXT, *_LONG_TEXT)),
     r"logit_scale_(finegraind|hardneg)",
 )
@@ -53,7 +52,7 @@ def with_long_table(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return joined
 
 
-def rules(patch_size: int, context_length: int) -> list[Rule]:
+def rules(context_length: int) -> list[Rule]:
     """Rules of FG-CLIP for a model of long texts, if its context is longer than SHORT, else of
     short ones."""
     positions, projection = _LONG_TEXT if context_length > SHORT else _SHORT_TEXT
@@ -61,4 +60,4 @@ def rules(patch_size: int, context_length: int) -> list[Rule]:
         "text/position_embedding": rule(positions, "text/position_embedding"),
         "text/projection/kernel": rule(projection, "text/projection/kernel", rename.TRANSPOSED),
     }
-    return [ours.get(each.ours[0], each) for each in huggingface.clip_rules(patch_size)]
+    return [ours.get(each.ours[0], each) for each in huggingface.clip_rules()]

@@ -5,13 +5,14 @@ changed published results). The values in the files beside the weights are there
 the config before anything runs.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from vlc_jax.errors import WeightsError
 from vlc_jax.input_pipeline.stores import hub
 from vlc_jax.weights import files, huggingface_config, open_clip_config
+from vlc_jax.weights.sections import Key
 
 # Metadata key -> the config field with the same meaning; {} is the name of the tokenizer.
 FIELDS = {
@@ -62,34 +63,11 @@ def read(path: str | Path, names: Collection[str] | None = None) -> dict[str, An
     return metadata
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) < 1e9  # no NaN either
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and 0 < value < 1e9
-
-
-# Keys of FIELDS with other values than strings -> whether a value is valid.
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("image_epsilon", "text_epsilon"), lambda x: _is_number(x) and x >= 0),
-    **dict.fromkeys(("mean", "std"), lambda x: len(x) == 3 and all(map(_is_number, x))),
-    **dict.fromkeys(("context_length", "vocab_size", "image_size"), _is_size),
-    **dict.fromkeys(("image_heads", "text_heads"), _is_size),
-    "eos_id": lambda x: isinstance(x, int) and 0 <= x < 1e9,
-    **dict.fromkeys(
-        ("lower_case", "strips_punctuation", "is_causal"), lambda x: isinstance(x, bool)
-    ),
-}
-
-
 def _checked(metadata: dict[str, Any], file: Path) -> dict[str, Any]:
-    """`metadata` unchanged. Raises WeightsError for values of a wrong type."""
-    for key, value in metadata.items():
-        if not _CHECKS.get(key, lambda x: isinstance(x, str) and len(x) < 100)(value):
-            # only the type of a list or dict: repr fails on deep nesting
-            summary = repr(value)[:50] if isinstance(value, int | float | str) else type(value)
-            raise WeightsError(f"{file}: {key} cannot be {summary}")
+    """`metadata` unchanged. Raises WeightsError for moments of other than three channels."""
+    for key in {"mean", "std"} & metadata.keys():
+        if len(metadata[key]) != 3:
+            raise WeightsError(f"{file}: {key} is of {len(metadata[key])} channels; only 3 are")
     return metadata
 
 
@@ -107,15 +85,15 @@ def folder(path: str | Path) -> Path | None:
 
 def _tokenizer(config: Mapping[str, Any], file: str) -> dict[str, Any]:
     metadata = dict(_CLEANING.get(str(config.get("tokenizer_class")).removesuffix("Fast"), {}))
-    if "padding_side" in config:
-        metadata["padding_side"] = config["padding_side"]
+    if side := Key("padding_side", "").read(config, file):
+        metadata["padding_side"] = side
     return metadata | _special_tokens(config, file)
 
 
 def _special_tokens(config: Mapping[str, Any], file: str) -> dict[str, Any]:
-    del file
     tokens = {key: config[key] for key in ("eos_token", "pad_token") if config.get(key)}
-    return {k: v["content"] if isinstance(v, Mapping) else v for k, v in tokens.items()}
+    texts = {k: v["content"] if isinstance(v, Mapping) else v for k, v in tokens.items()}
+    return {key: Key(key, str).read(texts, file) for key in texts}
 
 
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")  # files of pixels

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights.rename import Codec
 
 HUGGING_FACE = "vision_model.embeddings.patch_embedding.weight"
-BIG_VISION, _GRID = "params/img/embedding/kernel", "params/img/pos_embedding"
+BIG_VISION = "params/img/embedding/kernel"
 TIMM = "visual.trunk.embeds.proj.weight"  # of timm's NaFlexVit, which is not read
 FORMATS = ("hf_siglip2_naflex", "big_vision_naflex", "big_vision_naflex_scan")
 
@@ -23,45 +24,26 @@ def check_names(arrays: Mapping[str, np.ndarray]) -> None:
         )
 
 
-def from_hugging_face(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays with the names and shapes of a SiglipModel. Raises WeightsError for other patches."""
-    matrix = arrays[HUGGING_FACE]
-    side = _patch_size(matrix, HUGGING_FACE, axis=1)
-    kernel = np.moveaxis(matrix.reshape(len(matrix), side, side, 3), 3, 1)
-    return {**arrays, HUGGING_FACE: kernel}
+def _of_squares(matrix: np.ndarray) -> tuple[np.ndarray]:
+    numbers = len(matrix)
+    side = math.isqrt(numbers // 3)
+    if 3 * side**2 != numbers or not side:
+        raise ValueError(f"{numbers} numbers are no square patch of 3 colours")
+    return (matrix,)
 
 
-def to_hugging_face(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inverse of `from_hugging_face`."""
-    kernel = arrays[HUGGING_FACE]
-    matrix = np.ascontiguousarray(np.moveaxis(kernel, 1, 3).reshape(len(kernel), -1))
-    return {**arrays, HUGGING_FACE: matrix}
+def _table(grid: np.ndarray) -> tuple[np.ndarray]:
+    if grid.ndim != 3 or grid.shape[0] != grid.shape[1]:
+        raise ValueError("positions of NaFlex are a square grid (side, side, width)")
+    return (grid.reshape(-1, grid.shape[2]),)
 
 
-def from_big_vision(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays with the shapes of other SigLIPs. Raises WeightsError for others than NaFlex's."""
-    matrix, grid = arrays[BIG_VISION], arrays.get(_GRID)
-    side = _patch_size(matrix, BIG_VISION, axis=0)
-    if grid is None or grid.ndim != 3 or grid.shape[0] != grid.shape[1]:
-        found = None if grid is None else grid.shape
-        raise WeightsError(f"{_GRID} of NaFlex is a square grid (side, side, width); got {found}")
-    table = grid.reshape(1, -1, grid.shape[2])
-    return {**arrays, BIG_VISION: matrix.reshape(side, side, 3, -1), _GRID: table}
+def _grid(table: np.ndarray) -> tuple[np.ndarray]:
+    side = math.isqrt(len(table))
+    return (table.reshape(side, side, -1),)
 
 
-def to_big_vision(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inverse of `from_big_vision`."""
-    kernel, table = arrays[BIG_VISION], arrays[_GRID]
-    side = math.isqrt(table.shape[1])
-    matrix = kernel.reshape(-1, kernel.shape[-1])
-    return {**arrays, BIG_VISION: matrix, _GRID: table.reshape(side, side, -1)}
-
-
-def _patch_size(matrix: np.ndarray, name: str, axis: int) -> int:
-    values = matrix.shape[axis]
-    side = math.isqrt(values // 3)
-    if 3 * side**2 != values or not side:
-        raise WeightsError(
-            f"{name} has shape {matrix.shape}: {values} numbers are no square patch of 3 colours"
-        )
-    return side
+# A torch Linear and a flax kernel over the numbers of a patch (row, column, channel), as ours.
+TORCH_PATCHES = Codec(lambda x: _of_squares(x.T), lambda x: (x.T,))
+FLAX_PATCHES = Codec(_of_squares, lambda x: (x,))
+POSITIONS = Codec(_table, _grid)

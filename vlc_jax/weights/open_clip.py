@@ -9,10 +9,10 @@ from vlc_jax.weights.openai import dense, norm
 from vlc_jax.weights.rename import Rule, rule
 
 
-def siglip_rules(patch_size: int) -> list[Rule]:
+def siglip_rules() -> list[Rule]:
     """Rules of SigLIP, and of SigLIP 2 of fixed resolution."""
     return [
-        *_attention_pooled(patch_size),
+        *_attention_pooled(),
         *openai.text_tower("text."),
         *dense("text.text_projection", "text/projection"),
         rule("logit_scale", "logit_scale", rename.SCALAR),
@@ -20,17 +20,17 @@ def siglip_rules(patch_size: int) -> list[Rule]:
     ]
 
 
-def pe_rules(patch_size: int) -> list[Rule]:
+def pe_rules() -> list[Rule]:
     """Rules of PE-Core; its rotary table is a buffer, not in the file."""
-    return [*_attention_pooled(patch_size), *_projected()]
+    return [*_attention_pooled(), *_projected()]
 
 
-def _attention_pooled(patch_size: int) -> list[Rule]:
+def _attention_pooled() -> list[Rule]:
     """Rules of timm's image towers with attention pooling."""
     block, pool = "visual.trunk.blocks.{i}", "visual.trunk.attn_pool"
     ours, pooling = "image/block_{i}", "image/pooling"
     return [
-        *_image_tower(patch_size),
+        *_image_tower(),
         *openai.packed(f"{block}.attn.qkv.", f"{ours}/attention"),
         *dense(f"{block}.mlp.fc1", f"{ours}/mlp/up"),
         rule(f"{pool}.latent", f"{pooling}/probe", rename.LEADING_ONE),
@@ -43,13 +43,13 @@ def _attention_pooled(patch_size: int) -> list[Rule]:
     ]
 
 
-def eva02_rules(patch_size: int) -> list[Rule]:
+def eva02_rules() -> list[Rule]:
     """Rules of EVA02-CLIP, B and L; its rotary table is a buffer, not in the file."""
     block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
     kernels = rename.query_key_value(f"{ours}/attention", "kernel")
     parts = tuple(f"{block}.attn.{part}_proj.weight" for part in "qkv")
     return [
-        *_eva(patch_size),
+        *_eva(),
         rule(parts, kernels, rename.SEPARATE_WEIGHT),
         # EVA's keys have no bias (it would add the same to all logits of a query).
         rule(f"{block}.attn.q_proj.bias", f"{ours}/attention/query/bias"),
@@ -63,12 +63,12 @@ def eva02_rules(patch_size: int) -> list[Rule]:
     ]
 
 
-def eva01_rules(patch_size: int) -> list[Rule]:
+def eva01_rules() -> list[Rule]:
     """Rules of EVA01-CLIP g, and of EVA02-CLIP E, whose blocks have the same names."""
     block, ours = "visual.trunk.blocks.{i}", "image/block_{i}"
     kernels = rename.query_key_value(f"{ours}/attention", "kernel")
     return [
-        *_eva(patch_size),
+        *_eva(),
         rule(f"{block}.attn.qkv.weight", kernels, rename.PACKED_WEIGHT),
         rule(f"{block}.attn.q_bias", f"{ours}/attention/query/bias"),
         rule(f"{block}.attn.v_bias", f"{ours}/attention/value_bias"),
@@ -76,10 +76,10 @@ def eva01_rules(patch_size: int) -> list[Rule]:
     ]
 
 
-def roberta_rules(patch_size: int) -> list[Rule]:
+def roberta_rules() -> list[Rule]:
     """Rules of CLIP with RoBERTa or XLM-RoBERTa as the text tower (HFTextEncoder)."""
     return [
-        *(each for each in openai.rules(patch_size) if not each.is_of("text")),
+        *(each for each in openai.rules() if not each.is_of("text")),
         *bert.rules("text.transformer.", "text/encoder"),
         *dense("text.transformer.pooler.dense", "text/pooler"),
         rule("text.proj.weight", "text/projection/kernel", rename.TRANSPOSED),
@@ -89,12 +89,11 @@ def roberta_rules(patch_size: int) -> list[Rule]:
 
 
 # Buffers of older transformers.
-ROBERTA_IGNORED = (*openai.IGNORED, r"text\.transformer\.embeddings\.(position|token_type)_ids")
 
 
-def _eva(patch_size: int) -> list[Rule]:
+def _eva() -> list[Rule]:
     """Rules that all EVA models share."""
-    return [*_image_tower(patch_size), *_projected()]
+    return [*_image_tower(), *_projected()]
 
 
 def _projected() -> list[Rule]:
@@ -108,12 +107,11 @@ def _projected() -> list[Rule]:
     ]
 
 
-def _image_tower(patch_size: int) -> list[Rule]:
+def _image_tower() -> list[Rule]:
     """Rules that timm's VisionTransformer and Eva share."""
     trunk, block, ours = "visual.trunk", "visual.trunk.blocks.{i}", "image/block_{i}"
-    patches = rename.convolution(patch_size)
     return [
-        rule(f"{trunk}.patch_embed.proj.weight", "image/patch_embedding/kernel", patches),
+        rule(f"{trunk}.patch_embed.proj.weight", "image/patch_embedding/kernel", rename.PATCHES),
         rule(f"{trunk}.patch_embed.proj.bias", "image/patch_embedding/bias"),
         rule(f"{trunk}.cls_token", "image/class_embedding", rename.LEADING_ONES),
         rule(f"{trunk}.pos_embed", "image/position_embedding", rename.LEADING_ONE),

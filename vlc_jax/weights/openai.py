@@ -7,16 +7,6 @@ import numpy as np
 from vlc_jax.weights import rename
 from vlc_jax.weights.rename import Rule, rule
 
-# Buffers and settings in OpenAI's TorchScript archives and state dicts that are no parameters.
-# num_batches_tracked: torch's counter of training batches, which no ResNet reads.
-IGNORED = (
-    r".*attn_mask",
-    "input_resolution",
-    "context_length",
-    "vocab_size",
-    r"visual\..*\.num_batches_tracked",
-)
-
 
 def norm(theirs: str, ours: str) -> list[Rule]:
     """Rules of a layer norm."""
@@ -75,12 +65,12 @@ def text_tower(prefix: str = "") -> list[Rule]:
     ]
 
 
-def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
+def rules(text_prefix: str = "") -> list[Rule]:
     """Rules of CLIP with a ViT; text_prefix: "text." in open_clip's custom-text models."""
     return [
         rule("visual.class_embedding", "image/class_embedding"),
         rule("visual.positional_embedding", "image/position_embedding"),
-        rule("visual.conv1.weight", "image/patch_embedding/kernel", rename.convolution(patch_size)),
+        rule("visual.conv1.weight", "image/patch_embedding/kernel", rename.PATCHES),
         *norm("visual.ln_pre", "image/pre_norm"),
         *blocks("visual.transformer.resblocks.{i}", "image/block_{i}"),
         *norm("visual.ln_post", "image/norm"),
@@ -93,11 +83,11 @@ def rules(patch_size: int, text_prefix: str = "") -> list[Rule]:
 _PROJECTION, _ZERO = "visual.proj", "visual.proj.bias"
 
 
-def pe_rules(patch_size: int) -> list[Rule]:
+def pe_rules() -> list[Rule]:
     """Rules of PE-Core as its authors publish it: OpenAI's names, and attention pooling."""
     pool, ours = "visual.attn_pool", "image/pooling"
     return [
-        *rules(patch_size),
+        *rules(),
         rule(_ZERO, "image/projection/bias"),
         rule(f"{pool}.probe", f"{ours}/probe", rename.LEADING_ONE),
         *attention(f"{pool}.attn", f"{ours}/attention"),
@@ -122,9 +112,8 @@ def _text_and_scale(prefix: str = "") -> list[Rule]:
     ]
 
 
-def resnet_rules(patch_size: int) -> list[Rule]:
+def resnet_rules() -> list[Rule]:
     """Rules of CLIP with a ResNet."""
-    del patch_size
     pool = "visual.attnpool"
     rules = [
         rule(f"{pool}.positional_embedding", "image/position_embedding"),

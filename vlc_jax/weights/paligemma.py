@@ -1,63 +1,22 @@
-"""PaliGemma's weights in big_vision's files: `.npz`, names joined by "/", layers stacked.
-
-Only one array of the file and its parameters are in host memory at a time.
-"""
+"""PaliGemma's weights in big_vision's files: `.npz`, names joined by "/", layers stacked."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from vlc_jax.errors import WeightsError
-from vlc_jax.weights import big_vision, llava_sizes, npz, rename
+from vlc_jax.weights import big_vision, llava_sizes, npz
+from vlc_jax.weights.rename import Codec, Rule, rule
 
 _BLOCK = "img/Transformer/encoderblock"
 _ATTENTION = "llm/layers/attn"
 _MARKERS = {"img/head/kernel", "llm/embedder/input_embedding"}  # names of no other model's file
-
-Load = Callable[..., tuple[np.ndarray, ...]]
-
-
-class _Row(NamedTuple):
-    """Names in the file, our paths, and the conversion from file arrays to ours.
-
-    A path with "{i}" stands for every layer, and `load` gets one layer at a time.
-    """
-
-    theirs: tuple[str, ...]
-    ours: tuple[str, ...]
-    load: Load
-
-
-def _inputs_first(x: np.ndarray) -> np.ndarray:
-    """(layers, heads, width, head) -> (layers, width, heads * head)."""
-    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
-
-
-# Gemma: name in the file -> our paths below "lm", and the conversion of its array.
-_GEMMA: dict[str, tuple[tuple[str, ...], Load]] = {
-    "llm/embedder/input_embedding": (("token_embedding/embedding",), lambda x: (x,)),
-    "llm/final_norm/scale": (("norm/scale",), lambda x: (x,)),
-    "llm/layers/pre_attention_norm/scale": (("blocks/attention_norm/scale",), lambda x: (x,)),
-    "llm/layers/pre_ffw_norm/scale": (("blocks/mlp_norm/scale",), lambda x: (x,)),
-    f"{_ATTENTION}/q_einsum/w": (("blocks/query/kernel",), lambda x: (_inputs_first(x),)),
-    f"{_ATTENTION}/kv_einsum/w": (
-        ("blocks/key/kernel", "blocks/value/kernel"),
-        lambda x: (_inputs_first(x[:, 0]), _inputs_first(x[:, 1])),
-    ),
-    f"{_ATTENTION}/attn_vec_einsum/w": (
-        ("blocks/out/kernel",),
-        lambda x: (x.reshape(len(x), -1, x.shape[-1]),),
-    ),
-    "llm/layers/mlp/gating_einsum": (
-        ("blocks/gate/kernel", "blocks/up/kernel"),
-        lambda x: (x[:, 0], x[:, 1]),
-    ),
-    "llm/layers/mlp/linear": (("blocks/down/kernel",), lambda x: (x,)),
-}
+_STACK = re.compile(rf"({_BLOCK}|llm/layers)/(.*)")  # names of arrays with an axis of layers
 
 
 def is_paligemma(path: str | Path) -> bool:
@@ -75,6 +34,62 @@ def _names(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     return names
 
 
+class Arrays(Mapping[str, np.ndarray]):
+    """The arrays of a file, read at access; a layer of a stack at a time, as "llm/layers_3/...".
+
+    At most two stacks of layers are in memory: keys and values, which one rule reads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._stacks = path, dict[str, np.ndarray]()
+        self._places: dict[str, tuple[str, int | None]] = {}  # name -> (in the file, layer)
+        for name, (whole, shape) in _names(path).items():
+            match = _STACK.fullmatch(name)
+            if match is None:
+                self._places[name] = whole, None
+                continue
+            big_vision.check_stack(name, shape)
+            places = {f"{match[1]}_{i}/{match[2]}": (whole, i) for i in range(shape[0])}
+            self._places |= places
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        whole, layer = self._places[name]
+        if layer is None:
+            return _recovered(npz.read_one(self._path, whole))
+        if whole not in self._stacks:
+            while len(self._stacks) > 1:
+                del self._stacks[next(iter(self._stacks))]
+            self._stacks[whole] = _recovered(npz.read_one(self._path, whole))
+        return self._stacks[whole][layer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+_MHA = f"{_BLOCK}/MultiHeadDotProductAttention_0"
+# Key of config.json -> array, number of its axes, and the axis of this length.
+_TEXT_SIZES = {
+    "vocab_size": ("llm/embedder/input_embedding", 2, 0),
+    "hidden_size": ("llm/embedder/input_embedding", 2, 1),
+    "num_hidden_layers": (f"{_ATTENTION}/q_einsum/w", 4, 0),
+    "num_attention_heads": (f"{_ATTENTION}/q_einsum/w", 4, 1),
+    "head_dim": (f"{_ATTENTION}/q_einsum/w", 4, 3),
+    "num_key_value_heads": (f"{_ATTENTION}/kv_einsum/w", 5, 2),
+    "intermediate_size": ("llm/layers/mlp/linear", 3, 1),
+}
+_IMAGE_SIZES = {
+    "hidden_size": ("img/embedding/kernel", 4, 3),
+    "patch_size": ("img/embedding/kernel", 4, 0),
+    "image_size": ("img/pos_embedding", 3, 1),  # in patches of the whole image
+    "num_hidden_layers": (f"{_MHA}/query/kernel", 4, 0),
+    "num_attention_heads": (f"{_MHA}/query/kernel", 4, 2),
+    "intermediate_size": (f"{_BLOCK}/MlpBlock_0/Dense_0/bias", 2, 1),
+}
+
+
 def read_sizes(path: str | Path) -> dict[str, Any]:
     """Architecture of a file from the shapes of its arrays, see `llava_sizes.read`.
 
@@ -82,99 +97,67 @@ def read_sizes(path: str | Path) -> dict[str, Any]:
     files. Raises WeightsError for a file of another model.
     """
     shapes = {name: shape for name, (_, shape) in _names(Path(path)).items()}
-    try:
-        patch_size, _, _, width = shapes["img/embedding/kernel"]
-        _, patches, _ = shapes["img/pos_embedding"]
-        blocks, _, heads, _ = shapes[f"{_BLOCK}/MultiHeadDotProductAttention_0/query/kernel"]
-        _, mlp_width = shapes[f"{_BLOCK}/MlpBlock_0/Dense_0/bias"]
-        vocab, lm_width = shapes["llm/embedder/input_embedding"]
-        depth, lm_heads, _, head = shapes[f"{_ATTENTION}/q_einsum/w"]
-        _, _, kv_heads, _, _ = shapes[f"{_ATTENTION}/kv_einsum/w"]
-        _, lm_mlp_width, _ = shapes["llm/layers/mlp/linear"]
-    except (KeyError, ValueError) as error:
-        raise WeightsError(f"{path} is no PaliGemma of big_vision: {error!r}") from error
-    text = {
-        "model_type": "gemma",
-        "vocab_size": vocab,
-        "hidden_size": lm_width,
-        "num_hidden_layers": depth,
-        "num_attention_heads": lm_heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head,
-        "intermediate_size": lm_mlp_width,
-    }
-    vision = {
-        "hidden_size": width,
-        "num_hidden_layers": blocks,
-        "num_attention_heads": heads,
-        "intermediate_size": mlp_width,
-        "image_size": math.isqrt(patches) * patch_size,
-        "patch_size": patch_size,
-    }
-    config = {"model_type": "paligemma", "text_config": text, "vision_config": vision}
-    return llava_sizes.read({**config, "image_token_index": vocab})
+
+    def length(name: str, axes: int, axis: int) -> int:
+        if len(shapes.get(name, ())) != axes:
+            found = shapes.get(name, "missing")
+            raise WeightsError(f"{path} is no PaliGemma of big_vision: {name} is {found}")
+        return shapes[name][axis]
+
+    text = {key: length(*place) for key, place in _TEXT_SIZES.items()}
+    vision = {key: length(*place) for key, place in _IMAGE_SIZES.items()}
+    vision["image_size"] = math.isqrt(vision["image_size"]) * vision["patch_size"]
+    return llava_sizes.read(
+        {
+            "model_type": "paligemma",
+            "text_config": {"model_type": "gemma", **text},
+            "vision_config": vision,
+            "image_token_index": text["vocab_size"],
+        },
+        str(path),
+    )
 
 
-def load(
-    path: str | Path,
-    sizes: Mapping[str, Any],
-    shapes: Mapping[str, Any],
-    *,
-    put: Callable[[str, np.ndarray], Any] | None = None,
-    dtype: Any = None,
-) -> dict[str, Any]:
-    """Parameters of a file, with the arguments and errors of `llava.load`."""
-    path, params = Path(path), {}
-    expected = {name: tuple(x.shape) for name, x in rename.flatten(shapes).items()}
-    stored = {name: whole for name, (whole, _) in _names(path).items()}
-    try:
-        rows = [row for row in _rows(sizes) if row.ours[0].split("/")[0] in shapes]
-        rename.check_complete([name for row in rows for name in row.theirs], stored)
-        for row in rows:
-            for target, array in _parameters(row, path, stored, expected):
-                if not np.isfinite(array).all():
-                    raise WeightsError(f"{row.theirs[0]} is not finite")
-                # a copy: a view would keep the whole array of the file in memory
-                array = np.array(array, dtype or array.dtype, order="C")
-                params[target] = array if put is None else put(target, array)
-                del array
-        if missing := sorted(expected.keys() - params.keys()):
-            raise WeightsError(rename.listing("parameters without an array", missing))
-        return rename.unflatten(params)
-    except WeightsError as error:
-        raise WeightsError(f"{path}: {error}") from error
-
-
-def _rows(sizes: Mapping[str, Any]) -> list[_Row]:
-    image = sizes["image"]
-    tower = big_vision.tower_rules("img", image["heads"], image["patch_size"])
-    rules = [*tower, *big_vision.dense("img/head", "projector/linear")]
-    rows = [
-        _Row(tuple(x.replace("block_{i}", "block") for x in theirs), ours, codec.load)
-        for theirs, ours, codec in rules
+def rules(sizes: Mapping[str, Any]) -> list[Rule]:
+    """Rules of the names in `Arrays`."""
+    layers = range(sizes["lm"]["depth"])
+    theirs, ours = "llm/layers_{i}", "lm/blocks"
+    key_value = [f"{ours}/{name}/kernel" for name in ("key", "value")]
+    gate_up = [f"{ours}/{name}/kernel" for name in ("gate", "up")]
+    blocks = [
+        rule(f"{theirs}/pre_attention_norm/scale", f"{ours}/attention_norm/scale"),
+        rule(f"{theirs}/pre_ffw_norm/scale", f"{ours}/mlp_norm/scale"),
+        rule(f"{theirs}/attn/q_einsum/w", f"{ours}/query/kernel", _read(lambda x: [_joined(x)])),
+        rule(f"{theirs}/attn/kv_einsum/w", key_value, _read(lambda x: map(_joined, x))),
+        rule(
+            f"{theirs}/attn/attn_vec_einsum/w",
+            f"{ours}/out/kernel",
+            _read(lambda x: [x.reshape(-1, x.shape[-1])]),
+        ),
+        rule(f"{theirs}/mlp/gating_einsum", gate_up, _read(tuple)),
+        rule(f"{theirs}/mlp/linear", f"{ours}/down/kernel"),
     ]
-    for name, (paths, make) in _GEMMA.items():
-        rows.append(_Row((name,), tuple(f"lm/{path}" for path in paths), make))
-    return rows
+    return [
+        *big_vision.tower_rules("img", sizes["image"]["heads"]),
+        *big_vision.dense("img/head", "projector/linear"),
+        rule("llm/embedder/input_embedding", "lm/token_embedding/embedding"),
+        rule("llm/final_norm/scale", "lm/norm/scale"),
+        *(each._replace(layers=layers) for each in blocks),
+    ]
 
 
-def _parameters(
-    row: _Row, path: Path, stored: Mapping[str, str], expected: Mapping[str, tuple[int, ...]]
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields (path, array) of our parameters of a row."""
-    sources = [_recovered(npz.read_one(path, stored[name])) for name in row.theirs]
-    is_stack = "{i}" in row.ours[0]
-    for layer in range(sources[0].shape[0] if is_stack and sources[0].ndim else 1):
-        parts = rename.convert(
-            row.load, row.theirs[0], [x[layer] if is_stack else x for x in sources]
-        )
-        for target, part in zip(row.ours, parts, strict=True):
-            target = target.replace("{i}", str(layer))
-            if part.shape != expected.get(target):
-                raise WeightsError(
-                    f"{row.theirs[0]} gives {target} {part.shape} instead of {expected.get(target)}"
-                )
-            yield target, part
+def _joined(x: np.ndarray) -> np.ndarray:
+    """(heads, width, head) -> (width, heads * head)."""
+    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
+
+
+def _read(load: Any) -> Codec:
+    """The codec of a conversion that has no inverse here."""
+
+    def save(*_: np.ndarray) -> tuple[np.ndarray, ...]:
+        raise WeightsError("PaliGemma is not written in big_vision's format")
+
+    return Codec(lambda x: tuple(load(x)), save)
 
 
 def _recovered(array: np.ndarray) -> np.ndarray:

@@ -5,14 +5,16 @@ layer. Its `Codec` converts the arrays in both directions without loss, so that 
 import and export.
 """
 
+import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vlc_jax.errors import WeightsError
 
+Put = Callable[[str, np.ndarray], Any]
 SHOWN = 5  # names in an error message; the rest are counted
 
 
@@ -74,17 +76,17 @@ def stacked(count: int) -> Codec:
     )
 
 
-def convolution(patch: int) -> Codec:
-    """Codec of a torch convolution (outputs, 3, patch, patch) and our patch embedding matrix.
-
-    Our rows are ordered (row, column, channel), as models/vit flattens a patch.
-    """
-    return _one(
-        lambda x: x.transpose(2, 3, 1, 0).reshape(-1, x.shape[0]),
-        lambda x: x.reshape(patch, patch, 3, -1).transpose(3, 2, 0, 1),
-    )
+def unflattened(kernel: np.ndarray) -> np.ndarray:
+    """A patch embedding matrix as (row, column, channel, width), as models/vit flattens a patch."""
+    side = math.isqrt(len(kernel) // 3)
+    return kernel.reshape(side, side, 3, -1)
 
 
+# A torch convolution (outputs, 3, rows, columns), of which ours is a patch embedding matrix.
+PATCHES = _one(
+    lambda x: x.transpose(2, 3, 1, 0).reshape(-1, x.shape[0]),
+    lambda x: unflattened(x).transpose(3, 2, 0, 1),
+)
 # A torch convolution (outputs, inputs, rows, columns); ours is (rows, columns, inputs, outputs).
 CONVOLUTION = _one(lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1))
 # A torch convolution of 1 x 1, of which ours is a matrix (inputs, outputs).
@@ -97,21 +99,37 @@ def query_key_value(attention: str, kind: str) -> tuple[str, str]:
 
 
 class Rule(NamedTuple):
-    """Array names of the other format and the paths of our tree with the same values."""
+    """Array names of the other format and the paths of our tree with the same values.
+
+    layers: indices of the layers that our arrays stack on axis 0; "{i}" is then in `theirs` alone.
+    """
 
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
     codec: Codec = SAME
+    layers: range | None = None
 
     def is_of(self, part: str) -> bool:
         """True if all parameters of the rule belong to `part` of our tree, such as "image"."""
         return all(path.startswith(f"{part}/") for path in self.ours)
 
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """Names in the other format, of each layer of a stack."""
+        if self.layers is None:
+            return [self.theirs]
+        return [tuple(name.replace("{i}", str(i)) for name in self.theirs) for i in self.layers]
 
-def rule(theirs: str | Sequence[str], ours: str | Sequence[str], codec: Codec = SAME) -> Rule:
+
+def rule(
+    theirs: str | Sequence[str],
+    ours: str | Sequence[str],
+    codec: Codec = SAME,
+    layers: range | None = None,
+) -> Rule:
     """A Rule; a string stands for a tuple of one name."""
     as_tuple = [(x,) if isinstance(x, str) else tuple(x) for x in (theirs, ours)]
-    return Rule(*as_tuple, codec)
+    return Rule(*as_tuple, codec, layers)
 
 
 def load(
@@ -119,15 +137,21 @@ def load(
     arrays: Mapping[str, np.ndarray],
     shapes: Mapping[str, tuple[int, ...]],
     ignored: Sequence[str] = (),
-) -> dict[str, np.ndarray]:
-    """Our flat parameters, {path: float32 array}, with exactly the paths of `shapes`.
+    *,
+    put: Put | None = None,
+    dtype: Any = np.float32,
+    is_exact: bool = False,
+) -> dict[str, Any]:
+    """Our flat parameters, {path: array}, with exactly the paths of `shapes`, made one by one.
 
-    Arrays have the shapes of the file; `check_values` compares them with the model's shapes.
     ignored: regular expressions of whole names in the file that are no parameters.
-    Raises WeightsError with the names of leftover or missing arrays.
+    put: moves each parameter to its devices: (path, array) -> the value of the result.
+    dtype: of all parameters; None: as in the file.   is_exact: arrays must have the shapes of
+    `shapes` and be finite; else they have the shapes of the file, for `check_values`.
+    Raises WeightsError with the names of leftover or missing arrays, and of those that do not fit.
     """
     used = expand(rules, shapes)
-    expected = {name for rule in used for name in rule.theirs}
+    expected = {name for rule in used for names in rule.names for name in names}
     present = [
         name
         for name in arrays
@@ -137,14 +161,38 @@ def load(
     check_complete(expected, present, nameless)
     params = {}
     for rule in used:
-        sources = [arrays[name] for name in rule.theirs]
-        params |= dict(
-            zip(rule.ours, convert(rule.codec.load, rule.theirs[0], sources), strict=True)
-        )
-    # Copies: codecs return views, which would keep all arrays of the file in memory. A float64
-    # beyond float32's range becomes infinity, which `check_values` reports.
-    with np.errstate(over="ignore"):
-        return {path: np.array(x, dtype=np.float32, order="C") for path, x in params.items()}
+        made = _parameters(rule, arrays, shapes if is_exact else None, dtype)
+        # pop: an array that was moved to a device is freed before the next one
+        while made:
+            path = next(iter(made))
+            params[path] = made.pop(path) if put is None else put(path, made.pop(path))
+    return params
+
+
+def _parameters(
+    rule: Rule,
+    arrays: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    dtype: Any,
+) -> dict[str, np.ndarray]:
+    """The parameters of a rule, layers stacked on axis 0."""
+    made: dict[str, np.ndarray] = {}
+    stack = () if rule.layers is None else (len(rule.layers),)
+    for index, names in enumerate(rule.names):
+        parts = convert(rule.codec.load, names[0], [arrays[name] for name in names])
+        for path, part in zip(rule.ours, parts, strict=True):
+            shape = (*stack, *part.shape)
+            if shapes is not None and shape != shapes[path]:
+                raise WeightsError(f"{names[0]} gives {path} {shape} instead of {shapes[path]}")
+            if shapes is not None and not np.isfinite(part).all():
+                raise WeightsError(f"{names[0]} is not finite")
+            if path not in made:
+                made[path] = np.empty(shape, dtype or part.dtype)
+            # a copy: codecs return views, which would keep all arrays of the file in memory. A
+            # float64 beyond float32's range becomes infinity, which `check_values` reports.
+            with np.errstate(over="ignore"):
+                made[path][... if rule.layers is None else index] = part
+    return made
 
 
 def convert(
@@ -162,18 +210,23 @@ def save(rules: Sequence[Rule], params: Mapping[str, np.ndarray]) -> dict[str, n
 
     Raises WeightsError for parameters that the format has no name for.
     """
+    return dict(saved(rules, params))
+
+
+def saved(
+    rules: Sequence[Rule], params: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields names and arrays of `save`."""
     used = expand(rules, params)
     named = {path for rule in used for path in rule.ours}
-    problem = listing(
-        "parameters that this format has no name for", [p for p in params if p not in named]
-    )
-    if problem:
-        raise WeightsError(problem)
-    arrays = {}
+    if nameless := [path for path in params if path not in named]:
+        raise WeightsError(listing("parameters that this format has no name for", nameless))
     for rule in used:
-        results = rule.codec.save(*(np.asarray(params[path]) for path in rule.ours))
-        arrays |= dict(zip(rule.theirs, results, strict=True))
-    return {name: np.array(x, order="C") for name, x in arrays.items()}
+        ours = [np.asarray(params[path]) for path in rule.ours]
+        for index, names in enumerate(rule.names):
+            parts = ours if rule.layers is None else [x[index] for x in ours]
+            for name, array in zip(names, rule.codec.save(*parts), strict=True):
+                yield name, np.array(array, order="C")
 
 
 def names(rules: Iterable[Rule]) -> list[str]:
@@ -222,11 +275,17 @@ def _refuse(*problems: str) -> None:
         raise WeightsError("the weights do not fit the model: " + "; ".join(filter(None, problems)))
 
 
-def expand(rules: Sequence[Rule], paths: Iterable[str]) -> list[Rule]:
-    """The rules for `paths` of our tree; rules with "{i}" are repeated for every layer."""
+def expand(rules: Sequence[Rule], paths: Collection[str], by: str = "ours") -> list[Rule]:
+    """The rules for `paths` of our tree; rules with "{i}" in both are repeated for every layer.
+
+    by: "theirs": `paths` are names of the other format.
+    """
     expanded = []
     for rule in rules:
-        regex = re.escape(rule.ours[0]).replace(r"\{i\}", r"(?P<i>\d+)")
+        if rule.layers is not None:
+            expanded += [rule] if rule.ours[0] in paths else []
+            continue
+        regex = re.escape(getattr(rule, by)[0]).replace(r"\{i\}", r"(?P<i>\d+)")
         for match in filter(None, (re.fullmatch(regex, path) for path in paths)):
             layer = match.groupdict().get("i", "")
             theirs, ours = (

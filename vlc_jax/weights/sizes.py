@@ -1,4 +1,4 @@
-"""Sizes of both towers, from the names and shapes of their weights."""
+"""Shapes of our parameters in the arrays of a file, and the sizes of both towers."""
 
 import math
 import re
@@ -8,33 +8,55 @@ from typing import NamedTuple
 import numpy as np
 
 from vlc_jax.errors import WeightsError
+from vlc_jax.weights import rename
 
 FLOAT32 = np.dtype(np.float32)
 
-# Array that determines a size -> its names in the formats of `weights.FORMATS`.
-_ARRAYS = {
-    "patches": r"visual\.conv1\.weight|visual\.trunk\.patch_embed\.proj\.weight"
-    r"|vision_model\.embeddings\.patch_embedding\.weight|params/img/embedding/kernel"
-    r"|embeddings\.patch_embeddings\.projection\.weight",
-    "grid": r"visual\.(attnpool\.)?positional_embedding|visual\.trunk\.pos_embed"
-    r"|vision_model\.embeddings\.position_embedding\.weight|params/img/pos_embedding"
-    r"|embeddings\.position_embeddings",
-    "tokens": r"(text\.)?token_embedding\.weight"
-    r"|text\.transformer\.embeddings\.word_embeddings\.weight"
-    r"|text_model\.embeddings\.token_embedding\.weight|params/txt/Embed_0/embedding",
-    "context": r"(text\.)?positional_embedding"
-    r"|text\.transformer\.embeddings\.position_embeddings\.weight"
-    r"|text_model\.embeddings\.position_embedding\.weight|params/txt/pos_embedding",
-}
-_AXES = {"patches": 4, "grid": 2, "tokens": 2, "context": 2}  # minimum number of axes
-_BLOCKS = {
-    "image": r"(visual\.(transformer\.resblocks|trunk\.blocks)|vision_model\.encoder\.layers)"
-    r"\.(?P<index>\d+)\..*|params/img/Transformer/encoderblock_(?P<flax>\d+)/.*"
-    r"|visual\.layer(?P<stage>\d\.\d+)\..*|encoder\.layer\.(?P<dinov2>\d+)\..*",
-    "text": r"((text\.)?transformer\.(resblocks|encoder\.layer)|text_model\.encoder\.layers)"
-    r"\.(?P<index>\d+)\..*"
-    r"|params/txt/(Encoder_0|Transformer)/encoderblock_(?P<flax>\d+)/.*",
-}
+
+def placeholder(shape: Sequence[int], dtype: np.dtype = FLOAT32) -> np.ndarray:
+    """An array of this shape without memory of its own: all elements are the same zero.
+
+    Raises ValueError for a shape that no array can have.
+    """
+    try:
+        return np.broadcast_to(np.zeros((), dtype), tuple(shape))
+    except OverflowError as error:
+        raise ValueError(f"no array has the shape {shape}") from error
+
+
+class Shapes:
+    """Shapes of our parameters in arrays, or in their placeholders, by the rules of a format."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], rules: Sequence[rename.Rule]) -> None:
+        self._arrays, found = arrays, rename.expand(rules, arrays, "theirs")
+        self._paths = [path for rule in found for path in rule.ours]
+        self._rules = {rule.ours[0]: rule for rule in found if len(rule.ours) == 1}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._rules
+
+    def __call__(self, path: str, axes: int = 2) -> tuple[int, ...]:
+        """Shape of a parameter of so many axes that is one array in the file.
+
+        Raises WeightsError for another shape and a missing array.
+        """
+        if path not in self._rules:
+            raise WeightsError(f"the weights have no array of {path}")
+        name, codec = self._rules[path].theirs[0], self._rules[path].codec
+        (part,) = rename.convert(codec.load, name, [self._arrays[name]])
+        if part.ndim != axes or 0 in part.shape:
+            raise WeightsError(f"{name} has shape {self._arrays[name].shape}")
+        return part.shape
+
+    def indices(self, pattern: str) -> list[int]:
+        """The numbers in a group of `pattern`, at the beginning of a path."""
+        matches = (re.match(pattern, path) for path in self._paths)
+        return sorted({int(match[1]) for match in matches if match})
+
+    def patches(self) -> tuple[int, int]:
+        """Width of the image tower and size of its patches."""
+        rows, width = self("image/patch_embedding/kernel")
+        return width, math.isqrt(rows // 3)
 
 
 class Sizes(NamedTuple):
@@ -55,49 +77,24 @@ class Sizes(NamedTuple):
     context_length: int
 
 
-def placeholder(shape: Sequence[int], dtype: np.dtype = FLOAT32) -> np.ndarray:
-    """An array of this shape without memory of its own: all elements are the same zero.
-
-    Raises ValueError for a shape that no array can have.
-    """
-    try:
-        return np.broadcast_to(np.zeros((), dtype), tuple(shape))
-    except OverflowError as error:
-        raise ValueError(f"no array has the shape {shape}") from error
-
-
-def read(arrays: Mapping[str, np.ndarray]) -> Sizes:
-    """The sizes of weights in a format of `weights.FORMATS`. Raises WeightsError for others."""
-    shapes, has_text = {}, "embeddings.cls_token" not in arrays  # else DINOv2
-    for key, pattern in _ARRAYS.items():
-        if key in ("tokens", "context") and not has_text:
-            shapes[key] = (0, 0)
-            continue
-        if key == "grid" and "params/img/cls" in arrays:
-            shapes[key] = (0, 0)
-            continue
-        matches = [array.shape for name, array in arrays.items() if re.fullmatch(pattern, name)]
-        if len(matches) != 1:
-            raise WeightsError(f"the weights have {len(matches)} arrays named like {pattern}")
-        if len(matches[0]) < _AXES[key] or 0 in matches[0]:
-            raise WeightsError(f"the array named like {pattern} has shape {matches[0]}")
-        shapes[key] = matches[0]
-    patches, is_flax = shapes["patches"], any(name.startswith("params/") for name in arrays)
-    width, patch_size = (patches[-1], patches[0]) if is_flax else (patches[0], patches[-1])
-    if "visual.layer1.0.conv1.weight" in arrays:  # the first convolution has half the width
-        width, patch_size = 2 * width, 32
-    depths = {part: _depth(arrays, pattern) for part, pattern in _BLOCKS.items()}
-    return Sizes(
-        image=(width, depths["image"]),
-        text=(shapes["tokens"][1], depths["text"]) if has_text else (),
-        patch_size=patch_size,
-        # a class token does not change the integer root
-        grid=math.isqrt(shapes["grid"][-2]),
-        vocab_size=shapes["tokens"][0],
-        context_length=shapes["context"][-2],
-    )
-
-
-def _depth(arrays: Mapping[str, np.ndarray], pattern: str) -> int:
-    matches = (re.fullmatch(pattern, name) for name in arrays)
-    return len({next(filter(None, match.groupdict().values())) for match in matches if match})
+def read(shapes: Shapes) -> Sizes:
+    """The sizes of weights with a text tower, or of DINOv2. Raises WeightsError for others."""
+    if "image/stem_0/kernel" in shapes:  # of a ResNet, whose first convolution has half the width
+        width, patch_size = 2 * shapes("image/stem_0/kernel", 4)[-1], 32
+        stages = [shapes.indices(rf"image/stage_{i}_block_(\d+)/") for i in range(1, 5)]
+        depth = sum(map(len, stages))
+    else:
+        width, patch_size = shapes.patches()
+        depth = len(shapes.indices(r"image/block_(\d+)/"))
+    positions = "image/position_embedding"
+    # a class token does not change the integer root
+    grid = math.isqrt(shapes(positions)[0]) if positions in shapes else 0
+    image = (width, depth)
+    if "image/register_tokens" in shapes or "image/block_0/mlp_scale" in shapes:  # DINOv2
+        return Sizes(image, (), patch_size, grid, 0, 0)
+    is_roberta = "text/encoder/token_embedding/embedding" in shapes
+    text, table = ("text/encoder", "/embedding") if is_roberta else ("text", "")
+    vocab_size, text_width = shapes(f"{text}/token_embedding/embedding")
+    context_length = shapes(f"{text}/position_embedding{table}")[0]
+    depth = len(shapes.indices(rf"{text}/block_(\d+)/"))
+    return Sizes(image, (text_width, depth), patch_size, grid, vocab_size, context_length)

@@ -15,7 +15,7 @@ from vlc_jax.weights.rename import Rule, rule
 
 NAMES = ("model.vision_encoder.patch_embed.proj.weight", "model.itm_head.3.weight")
 IGNORED = (
-    r"model\..*\.(position_ids|relative_position_index|attn_mask)",
+    r"model\..*\.relative_position_index",
     r"model\.(bbox_head|text_encoder\.cls)\..*",
     r"(optimizer|lr_scheduler|config)\..*",
 )
@@ -33,9 +33,9 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def rules() -> list[Rule]:
     """Rules of the model."""
-    theirs, convolution = "model.vision_encoder", rename.convolution(PATCH)
+    theirs = "model.vision_encoder"
     made = [
-        rule(f"{theirs}.patch_embed.proj.weight", "image/patch_embedding/kernel", convolution),
+        rule(f"{theirs}.patch_embed.proj.weight", "image/patch_embedding/kernel", rename.PATCHES),
         rule(f"{theirs}.patch_embed.proj.bias", "image/patch_embedding/bias"),
         *norm(f"{theirs}.patch_embed.norm", "image/patch_norm"),
         *norm(f"{theirs}.norm", "image/norm"),
