@@ -9,7 +9,8 @@ from studies import study_results
 from studies.paper_rows import PAPERS, Row
 from vlc_jax.configs.common import classification
 from vlc_jax.report import published, read_workdir
-from vlc_jax.report.table import markdown_table, percent
+from vlc_jax.report.table import percent
+from vlc_jax.report.to_markdown import markdown_table
 
 # Values of other kinds than a model's score on a set.
 ZERO_SHOT = "{}_zero_shot"  # name of the run that classifies the images of another

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from studies import study_columns, study_results
 from studies.study_columns import Column
 from studies.study_results import Results
-from vlc_jax.report.table import markdown_table
+from vlc_jax.report.to_markdown import markdown_table
 
 ATTRIBUTES, NEGATION, RETRIEVAL = (
     study_columns.HEADS[0],

@@ -24,7 +24,7 @@ from studies import (
 )
 from studies.study_results import VALUES, Results, cell, measure, percent, signed
 from vlc_jax.report import published
-from vlc_jax.report.table import markdown_table
+from vlc_jax.report.to_markdown import markdown_table
 
 # each from the template NAME.jinja beside this file
 ANSWERS, NOTES = "results.md", "lab_notes.md"

@@ -8,7 +8,8 @@ import rich.measure
 from tests.report.pages import assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import compare, page, read_workdir
+from vlc_jax.report import compare, page, read_workdir, to_markdown, to_terminal
+from vlc_jax.report.blocks import Table
 
 
 def metric(low, high, value=None, **more):
@@ -29,6 +30,10 @@ def result(name="b", protocol="choice", step=5, metrics=None, **more):
 def of(*runs):
     """Each run's results by benchmark, as `compare.newest_results` gives them."""
     return [{one["benchmark"]: one for one in results} for results in runs]
+
+
+def terminal_table(names, runs):
+    return to_terminal.to_rich(compare.to_table(names, compare.lines(runs), is_narrow=True))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,9 @@ def test_a_run_without_the_benchmark_has_no_number_and_the_first_one_none_to_com
     assert line.rows[0] is None
     assert [line.verdict(place) for place in range(3)] == ["", "", ""]
     assert line.difference(2) is None
-    assert "| – | **55.0** 50.0–60.0 | **92.5** 90.0–95.0 |" in compare.to_markdown("abc", [line])
+    assert "| – | **55.0** 50.0–60.0 | **92.5** 90.0–95.0 |" in to_markdown.table(
+        compare.to_table("abc", [line])
+    )
 
 
 def test_differences_are_in_points_with_their_mark():
@@ -174,7 +181,7 @@ def test_a_run_that_comes_first_is_one_field_unless_it_differs(tmp_path):
 def test_terminal_table_cuts_no_number_however_many_runs():
     names = [f"run_{n}" for n in range(6)]
     runs = of(*([result("scenes_held_attribute_swap"), triplet("a")] for _ in names))
-    shown = compare.to_rich(names, compare.lines(runs))
+    shown = terminal_table(names, runs)
     console = rich.console.Console(file=io.StringIO(), width=300)
     width = rich.measure.Measurement.get(console, console.options, shown).minimum
     console = rich.console.Console(file=io.StringIO(), width=width)
@@ -209,7 +216,7 @@ def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(
 def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
     runs = of([result()], [result(metrics={"accuracy": metric(0.8, 0.9)})])
     console = rich.console.Console(file=io.StringIO(), width=80)
-    console.print(compare.to_rich(["clip", "[b]hn"], compare.lines(runs)))
+    console.print(terminal_table(["clip", "[b]hn"], runs))
     text = " ".join(console.file.getvalue().split())
     assert "clip [b]hn" in text
     assert "b 50.0 55.0 50.0–60.0 85.0▲ 80.0–90.0" in text
@@ -302,7 +309,7 @@ def test_what_ran_says_where_a_run_started_and_when_it_was_evaluated(tmp_path):
     found = page._overview(run, {"b": result(), "c": result("c", step=1500)})
     assert found["Evaluated at step"] == "5, 1,500"
     assert found["Started from"] == "runs/clip"
-    runs = [read_workdir.Run(tmp_path / "a"), run]
-    rows = dict(page.comparison_context(runs)["overview"])
-    assert list(rows) == ["Workdir", "Status", "Started from"]
-    assert rows["Started from"] == ["", "runs/clip"]
+    content = page.comparison_page([read_workdir.Run(tmp_path / "a"), run], ())
+    (ran,) = (block for block in content if isinstance(block, Table) and block.header[0] == "")
+    assert [name.text for name, *_ in ran.rows] == ["Workdir", "Status", "Started from"]
+    assert ran.rows[2][1:] == ["–", "runs/clip"]

@@ -13,11 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich.measure
-import rich.table
-
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, table
+from vlc_jax.report import compare, paired, read_workdir, table, to_terminal
 from vlc_jax.report import published as published_values
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
@@ -82,7 +79,7 @@ def print_table(
     beside = [*beside, *(published_values.add(published, results) if published else [])]
     published_values.add_human(results)
     if rows := table.rows(results):
-        _print(table.to_rich(rows), is_whole=True)
+        to_terminal.print_table(table.to_table(rows))
     for sentence in (*table.notes(results), *beside):
         command_line.console().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
@@ -91,7 +88,7 @@ def print_mixtures(path: Path) -> None:
     """Prints the headline metrics of every interpolation of weights in a workdir (WiSE-FT)."""
     rows = [row for rows in table.mixed(read_workdir.mixtures(path)) for row in rows]
     if rows:
-        _print(table.to_rich(rows), is_whole=True)
+        to_terminal.print_table(table.to_table(rows))
 
 
 def write_comparison(
@@ -157,9 +154,9 @@ def print_comparison(
     names, results = compare.names(paths), compare.newest_results(runs)
     console = command_line.console()
     if lines := compare.lines(results):
-        _print(compare.to_rich(names, lines))
+        to_terminal.print_table(compare.to_table(names, lines, is_narrow=True))
         if differences := paired.lines(runs):
-            _print(paired.to_rich(names, differences), is_whole=True)
+            to_terminal.print_table(paired.to_table(names, differences))
     else:
         console.print("No benchmark has been evaluated yet.")
     for sentence in compare.stale(names, results):
@@ -171,24 +168,6 @@ def print_comparison(
         console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
     for sentence in beside:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print(output: rich.table.Table, is_whole: bool = False) -> None:
-    """Prints a table at the width of the terminal, or wider if its longest words need it.
-
-    is_whole: or wider if its lines need it; columns beyond 80 characters would cut numbers.
-    """
-    console = command_line.console()
-    # A console narrower than its longest words would cut them; within its own width the measure of
-    # a table is never larger.
-    options = console.options.update(width=1000)
-    needed = rich.measure.Measurement.get(console, options, output)
-    width = max(needed.maximum if is_whole else needed.minimum, console.width)
-    if width == needed.minimum:
-        for column in output.columns:
-            # Rich shares the little space unevenly, and cuts the last column
-            column.width = column.min_width
-    command_line.console(width).print(output)
 
 
 def _add(runs: Sequence[read_workdir.Run], published: str, train: "Training | None") -> list[str]:

@@ -7,14 +7,17 @@ one list and a case is a list with indices into it (`collect`).
 import base64
 import io
 import json
+import string
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, display, page, table
+from vlc_jax.report import compare, display, table, to_html
+from vlc_jax.report.blocks import Block, Details, Text
 from vlc_jax.report.read_workdir import (
     NoCasesError,
     Run,
@@ -26,6 +29,7 @@ from vlc_jax.report.read_workdir import (
 )
 from vlc_jax.run import workdir_files
 
+FOLDER = Path(__file__).parent
 MAX_SIDE = 320  # pixels; larger images are scaled down
 # significant digits of a score: the page displays four, and more would double its size
 DIGITS = 5
@@ -38,14 +42,19 @@ def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> 
     Raises NoCasesError as `collect`.
     """
     data = collect(runs, benchmarks)
-    context = {
-        "names": data["runs"],
-        "notes": data["notes"],
-        "css": "".join((page.FOLDER / name).read_text() for name in ("report.css", "cases.css")),
-        "script": (page.FOLDER / "cases.js").read_text(),
-        "data": to_script(data),
-    }
-    text = page.environment().get_template("cases.html.jinja").render(context)
+    page, css, report_css, script = (
+        FOLDER.joinpath(name).read_text()
+        for name in ("cases.html", "cases.css", "report.css", "cases.js")
+    )
+    text = string.Template(page).substitute(
+        title=escape(", ".join(data["runs"])),
+        names=escape(" and ".join(data["runs"])),
+        style=report_css + css,
+        orders=_orders(data["runs"]),
+        notes=to_html.render(_notes(data["notes"])),
+        data=to_script(data),
+        script=script,
+    )
     folder.mkdir(parents=True, exist_ok=True)
     workdir_files.replace(folder / "cases.html", text)
     return folder / "cases.html"
@@ -88,6 +97,20 @@ def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, An
         )
     data.notes += [note for run in runs for note in run.notes if ".scores.jsonl" in note]
     return data.as_json()
+
+
+def _orders(names: Sequence[str]) -> str:
+    """Options of the order of cases, as HTML."""
+    labels = [f"most wrong first: {name}" for name in names]
+    labels = labels if len(names) > 1 else ["most wrong first"]
+    return "\n".join(
+        f'<option value="{k}">{escape(label)}</option>' for k, label in enumerate(labels)
+    )
+
+
+def _notes(notes: Sequence[str]) -> list[Block]:
+    title = f"{len(notes)} {'note' if len(notes) == 1 else 'notes'}"
+    return [Details(title, list(map(Text, notes)))] if notes else []
 
 
 def to_script(data: dict[str, Any]) -> str:

@@ -1,10 +1,13 @@
 """Example cases of a benchmark for the report: images with scored captions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vlc_jax.report.read_workdir import Example, score_matrix
+
+if TYPE_CHECKING:
+    from vlc_jax.report.plot import Picture
 
 PER_BENCHMARK = 4  # right and wrong cases mixed
 
@@ -30,6 +33,20 @@ class ScoredImage(NamedTuple):
     is_right: bool
     question: str = ""
     answer: str = ""
+
+
+class Case(NamedTuple):
+    """An example on a page. maps: the figure of its patch maps, if it has any."""
+
+    name: str
+    groups: Sequence[str]
+    images: Sequence[ScoredImage]
+    maps: "Picture | None" = None
+
+    @property
+    def is_right(self) -> bool:
+        """True if all of its images are right."""
+        return all(image.is_right for image in self.images)
 
 
 def choose(examples: list[Example]) -> list[Example]:

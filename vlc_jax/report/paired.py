@@ -9,10 +9,9 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-import rich.table
-import rich.text
 
 from vlc_jax.report import compare, display, table
+from vlc_jax.report.blocks import Table
 from vlc_jax.report.read_workdir import Run, score_rows
 
 Z = NormalDist().inv_cdf(0.975)  # of a two-sided 95 % interval
@@ -176,18 +175,9 @@ def lines(runs: Sequence[Run]) -> list[Line]:
     return differences
 
 
-def to_rich(names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
-    """Table for a terminal."""
-    made = table.terminal_table(HEADER, 3, legend(names))
-    for row in cells(names, lines):
-        made.add_row(*map(rich.text.Text, row))
-    return made
-
-
-def to_markdown(names: Sequence[str], lines: Sequence[Line]) -> str:
-    """Table in Markdown; "" without a line."""
-    rows = (map(table.markdown_cell, row) for row in cells(names, lines))
-    return table.markdown_table(HEADER, rows, 3) if lines else ""
+def to_table(names: Sequence[str], lines: Sequence[Line]) -> Table:
+    """Table of the differences."""
+    return Table(HEADER, [*cells(names, lines)], 3, caption=legend(names))
 
 
 def legend(names: Sequence[str]) -> str:

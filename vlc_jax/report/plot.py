@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from vlc_jax.report import table
+from vlc_jax.report.compare import RUNS
 from vlc_jax.run import workdir_files
 
 THEME = {  # CSS variable -> light value, also used in files; report.css has the dark values
@@ -32,7 +33,6 @@ THEME = {  # CSS variable -> light value, also used in files; report.css has the
     "green": "#17744d",
     "purple": "#7a3aa8",
 }
-RUNS = ("blue", "orange", "green", "purple", "red", "ink")  # of THEME
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 # verdict -> colour

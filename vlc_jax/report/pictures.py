@@ -1,0 +1,132 @@
+"""The figures of the pages: which bars and curves of runs are drawn, and what they are called."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vlc_jax.report import compare, plot, table
+from vlc_jax.report.compare import Line
+from vlc_jax.report.read_workdir import Evaluation, Run
+
+CURVES = {  # metric -> title, options of plot.curves
+    "train/loss": ("Loss", {}),
+    "train/grad_norm": ("Gradient norm", {"is_log": True}),
+    "train/learning_rate": ("Learning rate", {}),
+    "train/logit_scale": ("Logit scale", {}),
+    "perf/examples_per_s": ("Examples per second", {"is_from_zero": True}),
+    "perf/mfu": ("Model FLOPs utilisation", {"is_fraction": True, "is_from_zero": True}),
+    "perf/data_wait_fraction": (
+        "Time waiting for data",
+        {"is_fraction": True, "is_from_zero": True},
+    ),
+    "perf/memory_gb": ("Memory, GB", {"is_from_zero": True}),
+}
+
+
+def headline_bars(headlines: Sequence[table.Row]) -> list[plot.Picture]:
+    """Bar chart of the headline metrics of a run, with a remark beside those at chance or below."""
+    rows = [[row] for row in headlines if row.unit == "fraction"]
+    if not rows:
+        return []
+    words = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
+    remarks = [[words.get(row.verdict, "")] for (row,) in rows]
+    title = f"Benchmarks: {_marks(headlines)}"
+    title += "; diamond: paper" if table.has_paper(headlines) else ""
+    return [plot.bars("benchmarks", title, [""], rows, remarks)]
+
+
+def comparison_bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
+    """Bar charts of headline metrics; benchmarks with `Display.by_group` have a separate figure."""
+    fractions = [line for line in headlines if line.any_row.unit == "fraction"]
+    triplets = [line for line in fractions if line.any_row.display.by_group]
+    others = [line for line in fractions if line not in triplets]
+    titles = {
+        "benchmarks": ("Benchmarks", others),
+        "triplets": ("Hard negatives and hard positives", triplets),
+    }
+    return [_bars(name, title, names, lines) for name, (title, lines) in titles.items() if lines]
+
+
+def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
+    """Bar charts of the groups of cases, one per benchmark."""
+    pictures = []
+    for benchmark in dict.fromkeys(line.benchmark for line in lines):
+        same = [line for line in lines if line.benchmark == benchmark]
+        title = f"{same[0].name}, group by group"
+        pictures.append(_bars(f"groups_{benchmark}", title, names, same))
+    return pictures
+
+
+def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
+    """Bar chart of lines, with the symbols of the table."""
+    indices = range(len(names))
+    symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
+    rows = [row for line in lines for row in line.rows if row]
+    title = f"{title}: {_marks(rows)}; ▲▼ against {names[0]}"
+    title += "; diamond: paper" if compare.has_paper(lines) else ""
+    return plot.bars(name, title, names, [line.rows for line in lines], symbols)
+
+
+def _marks(rows: Sequence[table.Row]) -> str:
+    """Meaning of the marks in a bar chart of rows."""
+    # short: the titles of comparisons go on with the name of a run
+    if any(row.blind is not None for row in rows):
+        return "95 % interval, chance (line), blind (dotted)"
+    return "value, 95 % interval, chance (upright line)"
+
+
+def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:
+    """Training curves, one panel per metric that any run has logged.
+
+    A single run has marks where it was resumed, and its loss a second axis in units of ln(batch).
+    """
+    pictures = []
+    for metric, (title, options) in CURVES.items():
+        curves = []
+        for name, run in zip(names, runs, strict=True):
+            rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
+            curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
+        # ln(batch) and resumes of several runs would cross in one panel
+        if len(runs) == 1:
+            options = options | {"resumes": _resumes(runs[0])}
+            if metric == "train/loss":
+                options["ln_batch"] = _ln_batch(runs[0].metrics)
+        panel = plot.curves(metric.replace("/", "_"), title, curves, **options)
+        pictures += [panel] if panel else []
+    return pictures
+
+
+def _resumes(run: Run) -> list[int]:
+    steps = [row.get("step") for row in run.events if row.get("event") == "resume"]
+    return [step for step in steps if isinstance(step, int)]
+
+
+def _ln_batch(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Logarithm of the batch size, the InfoNCE of uniform scores; None if it was not logged."""
+    for row in reversed(rows):
+        loss, relative = row.get("train/loss"), row.get("train/loss_over_log_batch")
+        if all(isinstance(each, int | float) and each > 0 for each in (loss, relative)):
+            return loss / relative
+    return None
+
+
+def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
+    """Headline metric over steps of each benchmark with several evaluations."""
+    pictures = []
+    for evaluation in evaluations:
+        rows = [row for result in evaluation.results for row in table.headlines([result])[:1]]
+        if len(rows) > 1 and rows[-1].unit == "fraction":
+            steps = [row.step for row in rows]
+            name = f"eval_{evaluation.name}"
+            pictures.append(plot.along(name, "step", steps, rows, rows[-1].label))
+    return pictures
+
+
+def mixture_curves(run: Run) -> list[plot.Picture]:
+    """Headline metrics over alpha, the weight of this run in interpolated weights."""
+    pictures = []
+    for rows in table.mixed(run.mixtures):
+        if len(rows) == len(run.mixtures) > 1 and rows[-1].unit == "fraction":
+            metric, _, _ = rows[-1].label.partition(": alpha")
+            name = f"mixture_{rows[-1].benchmark}_{len(pictures)}"
+            pictures.append(plot.along(name, "alpha", list(run.mixtures), rows, metric))
+    return pictures
