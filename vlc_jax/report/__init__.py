@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, table, to_terminal
+from vlc_jax.report import compare, paired, read_workdir, summary, table, to_terminal
 from vlc_jax.report import published as published_values
+from vlc_jax.report.blocks import Table
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 
@@ -61,7 +62,8 @@ def write(
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    return page.write(run, beside)
+    title = f"{run.path.resolve().name} · {summary.status(run)['word']}"
+    return page.write(run.path, "report", title, [*page.run_page(run, beside)])
 
 
 def print_table(
@@ -78,17 +80,16 @@ def print_table(
     results = [*results]
     beside = [*beside, *(published_values.add(published, results) if published else [])]
     published_values.add_human(results)
-    if rows := table.rows(results):
-        to_terminal.print_table(table.to_table(rows))
-    for sentence in (*table.notes(results), *beside):
-        command_line.console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+    rows = table.rows(results)
+    tables = [table.to_table(rows)] if rows else []
+    to_terminal.show(*tables, *table.notes(results), *beside)
 
 
 def print_mixtures(path: Path) -> None:
     """Prints the headline metrics of every interpolation of weights in a workdir (WiSE-FT)."""
     rows = [row for rows in table.mixed(read_workdir.mixtures(path)) for row in rows]
     if rows:
-        to_terminal.print_table(table.to_table(rows))
+        to_terminal.show(table.to_table(rows))
 
 
 def write_comparison(
@@ -117,7 +118,11 @@ def write_comparison(
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    return page.write_comparison(runs, folder or paths[0].resolve().parent, beside)
+    title, content = (
+        f"{', '.join(compare.names(paths))}: comparison",
+        page.comparison_page(runs, beside),
+    )
+    return page.write(folder or paths[0].resolve().parent, "comparison", title, [*content])
 
 
 def write_cases(
@@ -152,22 +157,12 @@ def print_comparison(
     runs = _read_all(paths)
     beside = _add(runs, published, train)
     names, results = compare.names(paths), compare.newest_results(runs)
-    console = command_line.console()
+    tables: list[Table | str] = ["No benchmark has been evaluated yet."]
     if lines := compare.lines(results):
-        to_terminal.print_table(compare.to_table(names, lines, is_narrow=True))
-        if differences := paired.lines(runs):
-            to_terminal.print_table(paired.to_table(names, differences))
-    else:
-        console.print("No benchmark has been evaluated yet.")
-    for sentence in compare.stale(names, results):
-        console.print(sentence, markup=False)
-    fields: dict[str, list[str]] = {}
-    for benchmark, field, _ in compare.other_cases(results):
-        fields.setdefault(benchmark, []).append(field)
-    for benchmark, differing in fields.items():
-        console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
-    for sentence in beside:
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        tables = [compare.to_table(names, lines, is_narrow=True)]
+        differences = paired.lines(runs)
+        tables += [paired.to_table(names, differences)] if differences else []
+    to_terminal.show(*tables, *compare.stale(names, results), *compare.not_same(results), *beside)
 
 
 def _add(runs: Sequence[read_workdir.Run], published: str, train: "Training | None") -> list[str]:

@@ -7,7 +7,6 @@ one list and a case is a list with indices into it (`collect`).
 import base64
 import io
 import json
-import string
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -29,7 +28,6 @@ from vlc_jax.report.read_workdir import (
 )
 from vlc_jax.run import workdir_files
 
-FOLDER = Path(__file__).parent
 MAX_SIDE = 320  # pixels; larger images are scaled down
 # significant digits of a score: the page displays four, and more would double its size
 DIGITS = 5
@@ -42,18 +40,15 @@ def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> 
     Raises NoCasesError as `collect`.
     """
     data = collect(runs, benchmarks)
-    page, css, report_css, script = (
-        FOLDER.joinpath(name).read_text()
-        for name in ("cases.html", "cases.css", "report.css", "cases.js")
-    )
-    text = string.Template(page).substitute(
+    text = to_html.fill(
+        "cases.html",
         title=escape(", ".join(data["runs"])),
         names=escape(" and ".join(data["runs"])),
-        style=report_css + css,
+        style=to_html.read("report.css") + to_html.read("cases.css"),
         orders=_orders(data["runs"]),
         notes=to_html.render(_notes(data["notes"])),
         data=to_script(data),
-        script=script,
+        script=to_html.read("cases.js"),
     )
     folder.mkdir(parents=True, exist_ok=True)
     workdir_files.replace(folder / "cases.html", text)

@@ -180,6 +180,14 @@ def other_cases(
     return differing
 
 
+def not_same(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[str]:
+    """`other_cases` as a sentence per benchmark."""
+    fields: dict[str, list[str]] = {}
+    for benchmark, field, _ in other_cases(results):
+        fields.setdefault(benchmark, []).append(field)
+    return [f"≠ {name}: not the same {', '.join(differing)}" for name, differing in fields.items()]
+
+
 def stale(run_names: Sequence[str], results: Sequence[Mapping[str, dict[str, Any]]]) -> list[str]:
     """Sentences about results of older steps than others of the same run."""
     sentences = []
@@ -263,7 +271,7 @@ def swatch(index: int) -> Span:
 def _cell(line: Line, index: int, is_narrow: bool) -> Content:
     row, verdict = line.rows[index], line.verdict(index)
     if row is None:
-        return "–"
+        return Span("–")
     remark = difference_text(line, index)
     if is_narrow:
         remark = SYMBOLS[verdict]

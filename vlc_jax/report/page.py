@@ -41,24 +41,7 @@ BANDS = "Band: 95 % interval. Dashed: chance."
 INSTALL = "pip install -r requirements.lock && pip install --no-deps -e ."
 
 
-def write(run: Run, beside: Sequence[str] = ()) -> Path:
-    """Writes report.html, report.md and the figures of a run; returns the path of report.html.
-
-    beside: sentences about published values (`published.add`).
-    """
-    title = f"{run.path.resolve().name} · {summary.status(run)['word']}"
-    return _write(run.path, "report", title, [*run_page(run, beside)])
-
-
-def write_comparison(runs: Sequence[Run], folder: Path, beside: Sequence[str] = ()) -> Path:
-    """Writes comparison.html, comparison.md and their figures into `folder`; returns the path of
-    comparison.html.
-    """
-    title = f"{', '.join(compare.names([run.path for run in runs]))}: comparison"
-    return _write(folder, "comparison", title, [*comparison_page(runs, beside)])
-
-
-def _write(folder: Path, name: str, title: str, content: Sequence[Block]) -> Path:
+def write(folder: Path, name: str, title: str, content: Sequence[Block]) -> Path:
     """Writes `name`.html, `name`.md and the figures under `name`/ into `folder`; returns the path
     of the HTML page."""
     workdir_files.without_link(folder / name).mkdir(parents=True, exist_ok=True)

@@ -17,18 +17,8 @@ from vlc_jax.report.read_workdir import Run, score_rows
 Z = NormalDist().inv_cdf(0.975)  # of a two-sided 95 % interval
 POWER = NormalDist().inv_cdf(0.8)
 # − first: difference to the first run; visible: `Difference.detectable`
-HEADER = [
-    "benchmark",
-    "metric",
-    "run",
-    "− first",
-    "95 %",
-    "p",
-    "only first",
-    "only it",
-    "n",
-    "visible",
-]
+HEADER = ("benchmark", "metric", "run", "− first", "95 %", "p")
+HEADER += ("only first", "only it", "n", "visible")
 
 
 class Difference(NamedTuple):

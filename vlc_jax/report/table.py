@@ -172,6 +172,7 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
 
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "blind": "", "": ""}
 BLIND = "◇"
+SCALE = "0 – 100 %"  # of gauges
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
     "▼ worse than chance. Ties count as errors, unless a note says otherwise."
@@ -212,9 +213,10 @@ def to_table(rows: Sequence[Row]) -> Table:
     paper = ["paper", "− paper"] if has_paper(rows) else []
     nulls = nulls_of(rows)
     # short: a terminal has 80 columns
-    header = ["benchmark", "metric", "value", "95 %", *paper, "", "chance", *nulls, "n", "ties"]
+    header = ["benchmark", "metric", "value", "95 %", *paper, SCALE, "chance", *nulls, "n", "ties"]
     cells = []
     for row in rows:
+        sign = SIGNS[row.verdict]
         published = [number(row, row.paper), paper_difference(row)] if paper else []
         shown = [
             Span(row.name, "code"),
@@ -223,7 +225,7 @@ def to_table(rows: Sequence[Row]) -> Table:
             interval(row),
             *published,
             Gauge(row) if row.unit == "fraction" else "",
-            Span(f"{SIGNS[row.verdict]}{number(row, row.chance)}", row.verdict),
+            Span(f"{sign}{number(row, row.chance)}", row.verdict if sign else ""),
             *(_null(row, name) for name in nulls),
             "–" if row.count is None else f"{row.count:,}",
             percent(row.ties),
@@ -232,11 +234,11 @@ def to_table(rows: Sequence[Row]) -> Table:
     return Table(header, cells, 2, "results", f"{LEGEND}{null_legend(rows)}")
 
 
-def _null(row: Row, name: str) -> Span:
+def _null(row: Row, name: str) -> Span | str:
     """Cell of a column of NULLS; a blind score that is not exceeded has its mark."""
     is_marked = name == "blind" and row.verdict == "blind"
     text = number(row, getattr(row, name))
-    return Span(f"{BLIND} {text}", "blind") if is_marked else Span(text)
+    return Span(f"{BLIND} {text}", "blind") if is_marked else text
 
 
 def number(row: Row, value: float | None) -> str:

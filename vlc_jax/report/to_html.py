@@ -1,6 +1,7 @@
 """HTML of blocks: pages that need no other file and no network, styled by report.css."""
 
 import base64
+import string
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -9,32 +10,24 @@ from vlc_jax.report import blocks
 from vlc_jax.report.blocks import plain
 from vlc_jax.report.examples import Case, Option, ScoredImage
 
-STYLE = Path(__file__).with_name("report.css")
+FOLDER = Path(__file__).parent
 TAGS = {"bold": "b", "code": "code"}  # other words of styles are classes
 SMALL = 128  # pixels up to which an image is enlarged without blur
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<main>
-{content}
-<footer class="muted">Written by <code>vlc-jax report</code>; needs no other file.</footer>
-</main>
-</body>
-</html>
-"""
 
 
 def page(title: str, content: Iterable[blocks.Block]) -> str:
     """A page with its style."""
-    return PAGE.format(title=escape(title), style=STYLE.read_text(), content=render(content))
+    return fill("page.html", title=escape(title), style=read("report.css"), content=render(content))
+
+
+def fill(name: str, **parts: str) -> str:
+    """The file `name` of this folder with HTML in place of its $names."""
+    return string.Template(read(name)).substitute(parts)
+
+
+def read(name: str) -> str:
+    """A file of this folder."""
+    return (FOLDER / name).read_text("utf-8")
 
 
 def render(content: Iterable[blocks.Block]) -> str:
@@ -52,7 +45,7 @@ def _block(block: blocks.Block) -> str:
             return _tag("p", _inline(content), style)
         case blocks.Table():
             note = _tag("p", escape(block.caption), "muted") if block.caption else ""
-            return _tag("div", _tag("table", _rows(block), block.style), "scroll") + note
+            return note + _tag("div", _tag("table", _rows(block), block.style), "scroll")
         case blocks.Figures(pictures, style):
             kind = "scroll wide" if style == "wide" else f"figures {style}"
             return _tag("div", "\n".join(_tag("figure", each.svg) for each in pictures), kind)
@@ -118,7 +111,7 @@ def _cell(table: blocks.Table, k: int, cell: blocks.Content) -> str:
         return _tag("td", _inline(cell))
     style = "of-gauge" if isinstance(cell, blocks.Gauge) else "right"
     # on a phone the name of a column stands before its value
-    style += " none" if plain(cell) == "–" else ""
+    style += " none" if cell == "–" else ""
     return _tag("td", _inline(cell), style, plain(table.header[k]))
 
 

@@ -12,7 +12,16 @@ STYLES = {"at": "yellow", "below": "red", "blind": "magenta"}  # others have non
 STYLES |= {"better": "green", "worse": "red", "other-cases": "yellow"}
 
 
-def print_table(table: Table) -> None:
+def show(*parts: Table | str) -> None:
+    """Prints tables and sentences."""
+    for part in parts:
+        if isinstance(part, Table):
+            _print(part)
+        else:
+            command_line.console().print(part, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(table: Table) -> None:
     """Prints a table at the width of the terminal, or wider if its lines need it: cut at 80
     characters, numbers would be lost. In tables of runs the cells are wrapped first."""
     output, console = to_rich(table), command_line.console()
