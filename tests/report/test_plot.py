@@ -24,8 +24,8 @@ def bars(*rows):
 PICTURES = {
     "curve": lambda: curve("c", "Loss", [1, 2, 3], [3.0, float("nan"), 1.0], resumes=[2]),
     "long": lambda: curve("l", "Norm", range(5000), np.exp(-np.arange(5000) / 500).tolist(),
-                          is_log=True, ln_batch=0.5),
-    "zero": lambda: curve("z", "Wait", [1, 2], [0, 0], is_fraction=True, is_from_zero=True),
+                          axis="log", ln_batch=0.5),
+    "zero": lambda: curve("z", "Wait", [1, 2], [0, 0], axis="percent zero"),
     "steps": lambda: plot.along(
         "s", "step", [5, 9], [row(0.5, 0.4, 0.6), row(0.6, None, None, 9)], "accuracy"
     ),
@@ -37,10 +37,10 @@ PICTURES = {
         [["", ""], ["▼", "≠"]],
     ),
     "curves of runs": lambda: plot.curves(
-        "c", "Loss", [("_a", [], []), ("b$c$", range(100), np.ones(100).tolist())], is_log=True
+        "c", "Loss", [("_a", [], []), ("b$c$", range(100), np.ones(100).tolist())], axis="log"
     ),
     "many": lambda: plot.curves(
-        "m", "Loss", [(f"{n}", [1, 2], [n, n]) for n in range(9)], is_from_zero=True
+        "m", "Loss", [(f"{n}", [1, 2], [n, n]) for n in range(9)], axis="zero"
     ),
 }  # fmt: skip
 TEXTS = {  # texts of a figure

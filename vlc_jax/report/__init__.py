@@ -118,11 +118,9 @@ def write_comparison(
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    title, content = (
-        f"{', '.join(compare.names(paths))}: comparison",
-        page.comparison_page(runs, beside),
-    )
-    return page.write(folder or paths[0].resolve().parent, "comparison", title, [*content])
+    title = f"{', '.join(compare.names(paths))}: comparison"
+    content = [*page.comparison_page(runs, beside)]
+    return page.write(folder or paths[0].resolve().parent, "comparison", title, content)
 
 
 def write_cases(
@@ -168,11 +166,11 @@ def print_comparison(
 def _add(runs: Sequence[read_workdir.Run], published: str, train: "Training | None") -> list[str]:
     """Adds published values of people and of a model, and groups of bindings, to the newest results
     of all runs; of the last two only those that are given."""
-    of_runs = [[one.newest for one in run.evaluations] for run in runs]
-    results = [each for of_run in of_runs for each in of_run]
+    by_run = [[one.newest for one in run.evaluations] for run in runs]
+    results = [each for newest in by_run for each in newest]
     published_values.add_human(results)
     sentences = published_values.add(published, results) if published else []
-    added = [_split(run, of_run, train) for run, of_run in zip(runs, of_runs, strict=True)]
+    added = [_split(run, newest, train) for run, newest in zip(runs, by_run, strict=True)]
     return [*sentences, *dict.fromkeys(sentence for each in added for sentence in each)]
 
 

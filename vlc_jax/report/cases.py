@@ -73,14 +73,14 @@ def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, An
     Raises NoCasesError.
     """
     results = compare.newest_results(runs)
-    known = list(dict.fromkeys(name for of_run in results for name in of_run))
+    known = list(dict.fromkeys(name for run_results in results for name in run_results))
     for name in benchmarks:
         if name not in known:
             listed = ", ".join(known) or "none"
             raise NoCasesError(f"no benchmark {name!r} has been evaluated; there are: {listed}")
     data = _Data(compare.names([run.path for run in runs]))
     for name in benchmarks or known:
-        sides = [of_run.get(name) for of_run in results]
+        sides = [run_results.get(name) for run_results in results]
         if None not in sides and not compare.same_cases(sides[0], sides[-1]):
             data.notes.append(f"{name}: not the same cases in both runs; {data.runs[0]} is shown")
             sides[1] = None

@@ -108,8 +108,8 @@ def score_interval(
         root = np.sqrt(np.maximum(0, b**2 + 8 * count * losses * d * (1 - d)))
         variance = (root - b) / (2 * count) + d * (1 - d)  # twice the share of losses, plus
         squares = np.sum(sums**2) - 2 * d * np.sum(sums * sizes) + d**2 * np.sum(sizes**2)
-        of_cases = gains + losses - 2 * d * (gains - losses) + d**2 * count
-        effect = np.maximum(1, squares / np.where(of_cases > 0, of_cases, 1))
+        case_squares = gains + losses - 2 * d * (gains - losses) + d**2 * count
+        effect = np.maximum(1, squares / np.where(case_squares > 0, case_squares, 1))
         return count * (value - d) ** 2 <= Z**2 * effect * variance
 
     ends = []

@@ -7,18 +7,15 @@ from vlc_jax.report import compare, plot, table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Evaluation, Run
 
-CURVES = {  # metric -> title, options of plot.curves
-    "train/loss": ("Loss", {}),
-    "train/grad_norm": ("Gradient norm", {"is_log": True}),
-    "train/learning_rate": ("Learning rate", {}),
-    "train/logit_scale": ("Logit scale", {}),
-    "perf/examples_per_s": ("Examples per second", {"is_from_zero": True}),
-    "perf/mfu": ("Model FLOPs utilisation", {"is_fraction": True, "is_from_zero": True}),
-    "perf/data_wait_fraction": (
-        "Time waiting for data",
-        {"is_fraction": True, "is_from_zero": True},
-    ),
-    "perf/memory_gb": ("Memory, GB", {"is_from_zero": True}),
+CURVES = {  # metric -> title, axis of plot.curves
+    "train/loss": ("Loss", ""),
+    "train/grad_norm": ("Gradient norm", "log"),
+    "train/learning_rate": ("Learning rate", ""),
+    "train/logit_scale": ("Logit scale", ""),
+    "perf/examples_per_s": ("Examples per second", "zero"),
+    "perf/mfu": ("Model FLOPs utilisation", "percent zero"),
+    "perf/data_wait_fraction": ("Time waiting for data", "percent zero"),
+    "perf/memory_gb": ("Memory, GB", "zero"),
 }
 
 
@@ -80,17 +77,17 @@ def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Pict
     A single run has marks where it was resumed, and its loss a second axis in units of ln(batch).
     """
     pictures = []
-    for metric, (title, options) in CURVES.items():
-        curves = []
+    for metric, (title, axis) in CURVES.items():
+        curves, options = [], {}
         for name, run in zip(names, runs, strict=True):
             rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
             curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
         # ln(batch) and resumes of several runs would cross in one panel
         if len(runs) == 1:
-            options = options | {"resumes": _resumes(runs[0])}
-            if metric == "train/loss":
-                options["ln_batch"] = _ln_batch(runs[0].metrics)
-        panel = plot.curves(metric.replace("/", "_"), title, curves, **options)
+            is_loss = metric == "train/loss"
+            ln_batch = _ln_batch(runs[0].metrics) if is_loss else None
+            options = {"resumes": _resumes(runs[0]), "ln_batch": ln_batch}
+        panel = plot.curves(metric.replace("/", "_"), title, curves, axis=axis, **options)
         pictures += [panel] if panel else []
     return pictures
 
