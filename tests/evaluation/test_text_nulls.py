@@ -135,15 +135,15 @@ def test_nulls_are_kept_beside_features_and_a_damaged_file_is_computed_again(
 ):
     chosen = setup(root)
     benchmark = chosen.read()
-    first = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    first = text_nulls.case_credits(benchmark, chosen, tmp_path / "nulls")
     (file,) = (tmp_path / "nulls").iterdir()
     monkeypatch.setattr(nulls, "case_credits", None)
-    again = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    again = text_nulls.case_credits(benchmark, chosen, tmp_path / "nulls")
     monkeypatch.undo()
     for name in ("blind", "ceiling"):
         assert np.array_equal(again["accuracy"][name], first["accuracy"][name])
     file.write_bytes(file.read_bytes()[:-20])
-    again = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    again = text_nulls.case_credits(benchmark, chosen, tmp_path / "nulls")
     assert np.array_equal(again["accuracy"]["blind"], first["accuracy"]["blind"])
 
 
@@ -158,7 +158,7 @@ def test_nulls_are_kept_beside_features_and_a_damaged_file_is_computed_again(
 def test_no_nulls_where_no_texts_are_compared(name, options):
     chosen = data.benchmark("benchmark", name, options)
     benchmark = READERS[name](**chosen.reader_options)
-    assert text_nulls.of_cases(benchmark, chosen) == {}
+    assert text_nulls.case_credits(benchmark, chosen) == {}
 
 
 def test_texts_of_pairs_cancel(monkeypatch):
@@ -166,7 +166,7 @@ def test_texts_of_pairs_cancel(monkeypatch):
     monkeypatch.setattr("vlc_jax.input_pipeline.hard_texts.blind.option_scores", None)
     name = next(n for n in READERS if n.startswith("scenes") and protocol_of(n) == "pairs")
     chosen = data.benchmark("benchmark", name, {"count": 60})
-    credits = text_nulls.of_cases(chosen.read(), chosen)
+    credits = text_nulls.case_credits(chosen.read(), chosen)
     assert list(credits["pair_accuracy"]) == ["ceiling"]
 
 

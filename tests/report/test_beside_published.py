@@ -184,7 +184,7 @@ def test_bars_carry_the_papers_value_as_a_mark(monkeypatch):
         return real(name, title, description, size, painted)
 
     monkeypatch.setattr(plot, "draw", draw)
-    (picture,) = pictures.comparison_bars(["a", "b"], compared())
+    picture = pictures._bars("b", "Benchmarks", ["a", "b"], compared())
     marks = {line.get_xdata()[0] for line in drawn if line.get_fillstyle() == "none"}
     assert sorted(marks) == [0.217, 0.496, 0.605]
     assert picture.title.endswith("diamond: paper")

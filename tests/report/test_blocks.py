@@ -2,6 +2,7 @@
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 import rich.console
@@ -11,6 +12,7 @@ from tests.report.pages import Page
 from vlc_jax.report import blocks, to_html, to_markdown, to_terminal
 from vlc_jax.report.examples import Case, Option, ScoredImage
 from vlc_jax.report.plot import Picture
+from vlc_jax.report.table import Row
 
 HOSTILE = (
     "</p><script>alert(1)</script>",
@@ -46,6 +48,7 @@ def page(text, style, file):
 
 @pytest.fixture
 def file(tmp_path):
+    (tmp_path / "report").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "a b(c).png")
     return tmp_path / "a b(c).png"
 
@@ -63,8 +66,7 @@ def test_no_text_becomes_a_mark_of_the_page(text, style, file):
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_a_mark_of_markdown(text, style, file):
-    place = to_markdown.Place(file.parent, "report")
-    markdown = to_markdown.render(page(text, style, file), place)
+    markdown = to_markdown.render(page(text, style, file), file.parent / "report")
     fenced = re.search(r"^(`{3,})\n(.*?)\n\1$", markdown, re.DOTALL | re.MULTILINE)
     assert fenced[2] == text
     rest = markdown.replace(fenced[0], "")
@@ -79,16 +81,16 @@ def test_no_text_becomes_a_mark_of_markdown(text, style, file):
 
 
 def test_code_with_fences_has_a_longer_fence():
-    text = to_markdown.render([blocks.Text("a\n````\nb", "pre")], to_markdown.Place(None, ""))
+    text = to_markdown.render([blocks.Text("a\n````\nb", "pre")], Path())
     assert text == "`````\na\n````\nb\n`````"
 
 
 def test_long_details_are_left_out_of_markdown_and_gauges_of_texts():
-    gauge = blocks.Gauge(None)
-    table = blocks.Table(["name", "", "n"], [["a", gauge, "1"], ["b", "", "2"]], 1)
+    row = Row("a", "choice", "m", 0.5, 0.4, 0.6, 0.5, 9, 0.0, "fraction", 5)
+    table = blocks.Table(["name", "n"], [["a", blocks.Span("1", gauge=row)], ["b", "2"]])
     details = blocks.Details("Long", [blocks.Text("x")], is_long=True)
-    place = to_markdown.Place(None, "")
-    assert to_markdown.render([details, table], place).splitlines() == [
+    assert to_html.render([table]).count('class="gauge at"') == 1
+    assert to_markdown.render([details, table], Path()).splitlines() == [
         "| name | n |", "|---|---:|", "| a | 1 |", "| b | 2 |",
     ]  # fmt: skip
     console = rich.console.Console(file=io.StringIO(), width=40)

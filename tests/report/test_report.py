@@ -152,7 +152,7 @@ def test_values_of_unexpected_kinds_do_no_harm(tmp_path, write_json):
     (tmp_path / "metrics.jsonl").write_text(row)
     report.write(tmp_path)
     assert "Exit code ? at step 1" in text_of(tmp_path)[0]
-    assert "<pre>a 1</pre>" in text_of(tmp_path)[0]
+    assert "\na 1</pre>" in text_of(tmp_path)[0]
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -165,7 +165,7 @@ def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, writ
     assert "| `gone` | \\[1\\] | – |" in markdown
     assert "| `seed` |" not in markdown
     report.write(path, path)
-    assert "The config is the default one." in text_of(path)[1]
+    assert "No field." in text_of(path)[1]
     write_json(tmp_path / "other.json", {"optimizer": {"learning_rate": 0.5}})
     report.write(path, tmp_path / "other.json")
     assert "| `optimizer.learning_rate` | 0.5 | 0.001 |" in text_of(path)[1]

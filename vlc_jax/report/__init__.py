@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, summary, table, to_terminal
+from vlc_jax.report import compare, paired, read_workdir, table, to_terminal
 from vlc_jax.report import published as published_values
 from vlc_jax.report.blocks import Table
 from vlc_jax.report.published import UnknownModelError
@@ -62,8 +62,7 @@ def write(
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    title = f"{run.path.resolve().name} · {summary.status(run)['word']}"
-    return page.write(run.path, "report", title, [*page.run_page(run, beside)])
+    return page.write([run], run.path, "report", beside)
 
 
 def print_table(
@@ -118,9 +117,7 @@ def write_comparison(
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    title = f"{', '.join(compare.names(paths))}: comparison"
-    content = [*page.comparison_page(runs, beside)]
-    return page.write(folder or paths[0].resolve().parent, "comparison", title, content)
+    return page.write(runs, folder or paths[0].resolve().parent, "comparison", beside)
 
 
 def write_cases(

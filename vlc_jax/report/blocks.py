@@ -4,31 +4,22 @@ Texts are from data, and each renderer escapes them for its form. A further form
 CSV or LaTeX, is one more renderer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:  # a table on a terminal needs no matplotlib
-    from vlc_jax.report.examples import Case
-    from vlc_jax.report.plot import Picture
-    from vlc_jax.report.table import Row
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
-    """A piece of text. style: words of report.css, such as "bold", "code" or a verdict."""
+    """A piece of text. style: words of report.css, such as "bold", "code" or a verdict.
+
+    gauge: a row of results (`table.Row`) that HTML also draws, on a scale from 0 to 1.
+    """
 
     text: str
     style: str = ""
+    gauge: Any = None
 
 
-class Gauge(NamedTuple):
-    """A value on a scale from 0 to 1, drawn in HTML only."""
-
-    row: "Row"
-    text: str = ""
-    style: str = ""
-
-
-Content = str | Span | Gauge | list[str | Span]
+Content = str | Span | list[str | Span]
 BREAK = Span(" ", "break")  # of a line; a space where there is no room for lines
 
 
@@ -61,16 +52,16 @@ class Table(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Pictures; style: "wide", one below the other, "small", or "" in between."""
+    """Pictures (`plot.Picture`); style: "wide", one below the other, "small", or "" in between."""
 
-    pictures: "Sequence[Picture]"
+    pictures: Sequence[Any]
     style: str = ""
 
 
 class Cases(NamedTuple):
-    """Cases of a benchmark: images with scored captions."""
+    """Cases of a benchmark (`examples.Case`): images with scored captions."""
 
-    cases: "Sequence[Case]"
+    cases: Sequence[Any]
 
 
 class Details(NamedTuple):
@@ -84,7 +75,7 @@ class Details(NamedTuple):
 Block = Heading | Text | Table | Figures | Cases | Details
 
 
-def spans(content: Content) -> list[Span | Gauge]:
+def spans(content: Content) -> list[Span]:
     """The pieces of a text."""
     parts = content if isinstance(content, list) else [content]
     return [Span(part) if isinstance(part, str) else part for part in parts]
@@ -93,20 +84,3 @@ def spans(content: Content) -> list[Span | Gauge]:
 def plain(content: Content) -> str:
     """A text without its styles."""
     return "".join(span.text for span in spans(content))
-
-
-def without_gauges(table: Table) -> Table:
-    """The table without columns that are drawn."""
-    drawn = {k for row in table.rows for k, cell in enumerate(row) if isinstance(cell, Gauge)}
-    all_rows = (table.header, *table.rows)
-    header, *rows = ([cell for k, cell in enumerate(row) if k not in drawn] for row in all_rows)
-    return table._replace(header=header, rows=rows)
-
-
-def pictures(blocks: "Iterable[Block]") -> "Iterator[Picture]":
-    """The pictures of a page."""
-    for block in blocks:
-        if isinstance(block, Figures):
-            yield from block.pictures
-        elif isinstance(block, Cases):
-            yield from (case.maps for case in block.cases if case.maps)

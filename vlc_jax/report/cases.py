@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
 from vlc_jax.report import compare, display, table, to_html
-from vlc_jax.report.blocks import Block, Details, Text
+from vlc_jax.report.blocks import Details, Text
 from vlc_jax.report.read_workdir import (
     NoCasesError,
     Run,
@@ -40,13 +40,15 @@ def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> 
     Raises NoCasesError as `collect`.
     """
     data = collect(runs, benchmarks)
+    names = [escape(name) for name in data["runs"]]
+    orders = (f'<option value="{k}">most wrong first: {x}</option>' for k, x in enumerate(names))
+    notes = Details(f"Notes: {len(data['notes'])}", [Text(note) for note in data["notes"]])
     text = to_html.fill(
         "cases.html",
-        title=escape(", ".join(data["runs"])),
-        names=escape(" and ".join(data["runs"])),
+        names=" and ".join(names),
         style=to_html.read("report.css") + to_html.read("cases.css"),
-        orders=_orders(data["runs"]),
-        notes=to_html.render(_notes(data["notes"])),
+        orders="\n".join(orders),
+        notes=to_html.render([notes] if data["notes"] else []),
         data=to_script(data),
         script=to_html.read("cases.js"),
     )
@@ -92,20 +94,6 @@ def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, An
         )
     data.notes += [note for run in runs for note in run.notes if ".scores.jsonl" in note]
     return data.as_json()
-
-
-def _orders(names: Sequence[str]) -> str:
-    """Options of the order of cases, as HTML."""
-    labels = [f"most wrong first: {name}" for name in names]
-    labels = labels if len(names) > 1 else ["most wrong first"]
-    return "\n".join(
-        f'<option value="{k}">{escape(label)}</option>' for k, label in enumerate(labels)
-    )
-
-
-def _notes(notes: Sequence[str]) -> list[Block]:
-    title = f"{len(notes)} {'note' if len(notes) == 1 else 'notes'}"
-    return [Details(title, list(map(Text, notes)))] if notes else []
 
 
 def to_script(data: dict[str, Any]) -> str:

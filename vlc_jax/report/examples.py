@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vlc_jax.report.read_workdir import Example, score_matrix
-
-if TYPE_CHECKING:
-    from vlc_jax.report.plot import Picture
 
 PER_BENCHMARK = 4  # right and wrong cases mixed
 
@@ -36,12 +33,12 @@ class ScoredImage(NamedTuple):
 
 
 class Case(NamedTuple):
-    """An example on a page. maps: the figure of its patch maps, if it has any."""
+    """An example on a page. maps: the `plot.Picture` of its patch maps, if it has any."""
 
     name: str
     groups: Sequence[str]
     images: Sequence[ScoredImage]
-    maps: "Picture | None" = None
+    maps: Any = None
 
     @property
     def is_right(self) -> bool:

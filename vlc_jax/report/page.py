@@ -1,6 +1,6 @@
-"""The pages of `vlc-jax report`: of one run, and of a comparison of several, in HTML and Markdown.
+"""The pages of `vlc-jax report`, of one run or of a comparison of several, in HTML and Markdown.
 
-Each is one sequence of blocks, which both renderers read.
+A page is one sequence of blocks, which both renderers read.
 """
 
 import shlex
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from vlc_jax.report import (
-    blocks,
     compare,
     examples,
     paired,
@@ -32,6 +31,7 @@ from vlc_jax.report.blocks import (
     Span,
     Table,
     Text,
+    plain,
 )
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 from vlc_jax.run import workdir_files
@@ -41,68 +41,74 @@ BANDS = "Band: 95 % interval. Dashed: chance."
 INSTALL = "pip install -r requirements.lock && pip install --no-deps -e ."
 
 
-def write(folder: Path, name: str, title: str, content: Sequence[Block]) -> Path:
+def write(runs: Sequence[Run], folder: Path, name: str, beside: Sequence[str] = ()) -> Path:
     """Writes `name`.html, `name`.md and the figures under `name`/ into `folder`; returns the path
-    of the HTML page."""
+    of the HTML page.
+
+    beside: sentences about published values (`published.add`).
+    """
+    content = [*blocks(runs, beside)]
     workdir_files.without_link(folder / name).mkdir(parents=True, exist_ok=True)
-    for picture in blocks.pictures(content):
-        picture.write(folder / name)
-    markdown = to_markdown.render(content, to_markdown.Place(folder, name))
     # a browser never loads half a page; HTML last: it exists only if all else was written
+    markdown = to_markdown.render(content, folder / name)
     workdir_files.replace(folder / f"{name}.md", f"{markdown}\n")
-    workdir_files.replace(folder / f"{name}.html", to_html.page(title, content))
+    html = to_html.page(plain(content[0].content), content)
+    workdir_files.replace(folder / f"{name}.html", html)
     return folder / f"{name}.html"
 
 
-def run_page(run: Run, beside: Sequence[str]) -> Iterator[Block]:
-    """The page of one run."""
-    status = summary.status(run)
-    yield Heading([run.path.resolve().name, " ", _pill(status)], 1)
-    yield Text(status["text"], "reason" if status["kind"] == "failed" else "muted")
+def blocks(runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
+    """The page of one run, or of a comparison of several."""
+    names, results = compare.names([run.path for run in runs]), compare.newest_results(runs)
+    run, is_alone = runs[0], len(runs) == 1
+    yield Heading(names[0] if is_alone else f"Comparison of {', '.join(names)}", 1)
+    for name, status in zip(compare.run_headers(names), map(summary.status, runs), strict=True):
+        pill = Span(status["word"], f"pill {status['kind']}")
+        sentence = [*([] if is_alone else [*name, " "]), pill, f" {status['text']}"]
+        yield Text(sentence, "reason" if status["kind"] == "failed" else "")
+    yield from _other_cases(names, results)
     yield Heading("Benchmarks")
-    yield from _benchmarks(run, beside)
+    if not any(results):
+        yield Text("No benchmark has been evaluated yet.")
+    elif is_alone:
+        yield from _results(run, beside)
+    else:
+        yield from _compared(names, runs, beside)
+    yield from _configs(names, runs)
     yield Heading("What ran")
-    command, commit = (str(summary.command(run.env.get(name))) for name in ("command", "commit"))
-    if command:
-        yield Text(command, "pre")
-    yield _facts(summary.overview(run))
-    yield from _config(run)
-    yield Heading("Training")
-    yield from _training([""], [run], "Dotted verticals: the run was resumed there.")
-    if curves := pictures.evaluation_curves(run.evaluations):
-        yield Heading("Benchmarks during training")
-        yield Figures(curves, "small")
-        yield Text(BANDS, "muted")
-    yield from _mixtures(run)
-    yield from _examples(run)
-    yield Heading("What happened")
-    yield from _events(run)
-    yield from _notes(run.notes)
-    yield Heading("How to reproduce")
-    if not command:
-        yield Text("The command was not recorded (env.json).")
-        return
-    checkout = f"git checkout {commit.removesuffix('-dirty')}\n" if commit else ""
-    yield Text(f"{checkout}{INSTALL}\n{command}", "pre")
-    if commit.endswith("-dirty"):
-        yield Text("The working tree had changes that are in no commit.", "bad")
-    yield Text(
-        "Use a new --workdir: the same one would be continued. The order of the data depends on "
-        "the seed and the step only.",
-        "muted",
-    )
+    columns = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
+    ran = [(name, *values) for name, values in summary.side_by_side(columns) if any(values)]
+    yield _texts([] if is_alone else ["", *compare.run_headers(names)], ran)
+    if is_alone:
+        yield from _recorded(run)
+    yield from _training(names, runs)
+    if is_alone:
+        yield from _along(run)
+        yield from _examples(run)
+        yield from _events(run)
+    if any(run.notes for run in runs):
+        yield Heading("Files that could not be used")
+    for name, one in zip(names, runs, strict=True):
+        yield from (Text(note if is_alone else f"{name}: {note}") for note in one.notes)
+    if is_alone:
+        yield from _reproduction(run)
 
 
-def _benchmarks(run: Run, beside: Sequence[str]) -> Iterator[Block]:
+def _other_cases(names: Sequence[str], results: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    rows = [(name, field, *values) for name, field, values in compare.other_cases(results)]
+    if rows:
+        words = "These benchmarks had other cases in some runs: their numbers below do not compare."
+        yield Heading("Not evaluated on the same cases")
+        yield Text(words, "reason")
+        yield _texts(["benchmark", "field", *compare.run_headers(names)], rows)
+
+
+def _results(run: Run, beside: Sequence[str]) -> Iterator[Block]:
     newest = [evaluation.newest for evaluation in run.evaluations]
     rows, all_rows = table.rows(newest), table.rows(newest, everything=True)
-    if not rows:
-        yield Text("No benchmark has been evaluated yet.")
-        return
-    headlines = table.headlines(newest)
-    steps = ", ".join(map(str, sorted({row.step for row in headlines})))
+    steps = ", ".join(map(str, sorted({row.step for row in table.headlines(newest)})))
     yield Text(f"Newest evaluation of each benchmark, step {steps}.", "muted")
-    yield Figures(pictures.headline_bars(headlines), "wide")
+    yield Figures(pictures.benchmark_bars([""], [run]), "wide")
     yield table.to_table(rows)
     for sentence in (*table.notes(newest), *beside):
         yield Text(sentence, "muted")
@@ -110,41 +116,86 @@ def _benchmarks(run: Run, beside: Sequence[str]) -> Iterator[Block]:
         title = f"All {len(all_rows)} metrics, groups included"
         yield Details(title, [table.to_table(all_rows)], is_long=True)
     if options := summary.options(newest):
-        yield Details("Splits, files and options of the benchmarks", [_facts(options)])
+        yield Details("Splits, files and options of the benchmarks", [_texts([], options)])
 
 
-def _config(run: Run) -> Iterator[Block]:
-    changed = summary.config_diff(run.default_config, run.config)
-    if changed:
-        yield Heading("Differences from the default config", 3)
-        yield _texts(["field", "default", "this run"], changed)
-    elif run.default_config:
-        yield Text("The config is the default one.")
+def _compared(names: Sequence[str], runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
+    results = compare.newest_results(runs)
+    lines, all_lines = compare.lines(results), compare.lines(results, everything=True)
+    legend = compare.legend(names, lines)
+    yield Text(f"Newest evaluation of each benchmark in each run. {legend}", "muted")
+    for sentence in compare.stale(names, results):
+        yield Text(sentence, "bad")
+    yield Figures(pictures.benchmark_bars(names, runs), "wide")
+    yield compare.to_table(names, lines)
+    for sentence in beside:
+        yield Text(sentence, "muted")
+    if pairs := paired.lines(runs):
+        words = "The cases, such as those where the runs disagree, with images and scores: "
+        yield Heading("Case by case")
+        yield paired.to_table(names, pairs)
+        yield Text([words, _cases_command(runs[:2]), " writes a page of them."], "muted")
+    if groups := compare.by_group(results):
+        words = (
+            "Augmented: the correct caption and the hard positive both score above the hard "
+            "negative. Original: the correct caption does. Brittleness: the hard negative scores "
+            "between the two."
+        )
+        yield Heading("Hard negatives and hard positives, group by group")
+        yield Text(words, "muted")
+        yield Figures(pictures.group_bars(names, groups), "wide")
+        yield compare.to_table(names, groups)
+    if len(all_lines) > len(lines):
+        every = compare.to_table(names, all_lines)
+        yield Details(f"All {len(all_lines)} metrics", [every], is_long=True)
+
+
+def _configs(names: Sequence[str], runs: Sequence[Run]) -> Iterator[Block]:
+    """Differences between the configs of runs, or of one from its default."""
+    run, header, columns = runs[0], compare.run_headers(names), runs
+    if len(runs) == 1:
+        header, columns = ["default", "this run"], [Run(run.path, run.default_config), run]
+    if len(runs) > 1 or run.default_config:
+        yield Heading("What differs between the configs")
+        if missing := compare.without_config(names, runs):
+            yield Text(f"Without a config that can be read: {', '.join(missing)}.", "bad")
+        rows = [(field, *values) for field, values in compare.config_differences(columns)]
+        yield _texts(["field", *header], rows) if rows else Text("No field.")
+
+
+def _recorded(run: Run) -> Iterator[Block]:
     if config := summary.flatten(run.config):
         fields = _texts(["field", "value"], config.items())
         yield Details(f"Config, all {len(config)} fields", [fields], is_long=True)
     if versions := summary.mapping(run.env.get("versions")):
-        yield Details("Versions", [_facts(versions.items())])
+        yield Details("Versions", [_texts([], versions.items())])
 
 
-def _training(names: Sequence[str], runs: Sequence[Run], remark: str) -> Iterator[Block]:
-    if curves := pictures.training_curves(names, runs):
-        yield Figures(curves)
-        yield Text(f"Thin line: logged values; thick line: running mean. {remark}", "muted")
-    else:
+def _training(names: Sequence[str], runs: Sequence[Run]) -> Iterator[Block]:
+    yield Heading("Training")
+    curves = pictures.training_curves(names, runs)
+    if not curves:
         yield Text("No metric has two logged steps yet, which a curve needs.")
+        return
+    remark = "Dotted verticals: the run was resumed there."
+    if len(runs) > 1:
+        remark = "Losses compare only between runs with the same losses, weights and batch size."
+    yield Figures(curves)
+    yield Text(f"Thin line: logged values; thick line: running mean. {remark}", "muted")
 
 
-def _mixtures(run: Run) -> Iterator[Block]:
-    rows = [row for rows in table.mixed(run.mixtures) for row in rows]
-    if rows:
+def _along(run: Run) -> Iterator[Block]:
+    """Benchmarks over the steps, and over the mixtures of two weights."""
+    if curves := pictures.evaluation_curves(run.evaluations):
+        yield Heading("Benchmarks during training")
+        yield Figures(curves, "small")
+        yield Text(BANDS, "muted")
+    if rows := [row for rows in table.mixed(run.mixtures) for row in rows]:
         step = f" at step {run.mixed['step']}" if "step" in run.mixed else ""
-        text = f"(1 − alpha) × other weights + alpha × this run's{step} (WiSE-FT)"
+        text = f"(1 − alpha) × other weights + alpha × this run's{step} (WiSE-FT); the others: "
         other = Span(str(run.mixed.get("other", "not recorded")), "code")
         yield Heading("Between two sets of weights")
-        yield Text(
-            [text, "; the others: ", other, ". Band: 95 % interval. Dashed: chance."], "muted"
-        )
+        yield Text([text, other, f". {BANDS}"], "muted")
         yield Figures(pictures.mixture_curves(run), "small")
         yield table.to_table(rows)
 
@@ -157,15 +208,14 @@ def _examples(run: Run) -> Iterator[Block]:
     ]
     if not shown:
         return
-    yield Heading("Examples")
     words = (
         "Captions by score, bars from the lowest to the highest score shown of a benchmark. ✓ the "
         "correct caption; bold: the choice of the model. "
     )
+    yield Heading("Examples")
     yield Text([words, _cases_command([run]), " writes a page of all cases."], "muted")
     maps = (case.maps.title for _, cases in shown for case in cases if case.maps)
-    for sentence in dict.fromkeys(maps):
-        yield Text(sentence, "muted")
+    yield from (Text(sentence, "muted") for sentence in dict.fromkeys(maps))
     for title, cases in shown:
         yield Heading(Span(title, "code"), 3)
         yield Cases(cases)
@@ -187,6 +237,7 @@ def _case(
 
 
 def _events(run: Run) -> Iterator[Block]:
+    yield Heading("What happened")
     counts = Counter(str(row.get("event")) for row in run.events)
     if counts:
         yield Text(" · ".join(f"{event} {number}" for event, number in counts.items()), "muted")
@@ -203,104 +254,34 @@ def _events(run: Run) -> Iterator[Block]:
         yield Text(f"and {len(events) - MAX_EVENTS} more in events.jsonl", "muted")
 
 
-def comparison_page(runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
-    """The page of a comparison."""
-    names, results = compare.names([run.path for run in runs]), compare.newest_results(runs)
-    header = compare.run_headers(names)
-    yield Heading(f"Comparison of {len(runs)} runs", 1)
-    for index, run in enumerate(runs):
-        pill, path = _pill(summary.status(run)), Span(str(run.path), "code")
-        name = Span(names[index], "bold")
-        yield Text([compare.swatch(index), name, " ", pill, " ", path])
-    if other_cases := compare.other_cases(results):
-        words = (
-            "These benchmarks had other cases in some runs. Their numbers stand beside each other"
-        )
-        yield Heading("Not evaluated on the same cases")
-        yield Text(f"{words} below but do not compare.", "reason")
-        rows = [(benchmark, field, *values) for benchmark, field, values in other_cases]
-        yield _texts(["benchmark", "field", *header], rows)
-    yield Heading("Benchmarks")
-    yield from _compared(names, runs, beside)
-    yield Heading("What differs between the configs")
-    if missing := compare.without_config(names, runs):
-        yield Text(f"Without a config that can be read: {', '.join(missing)}.", "bad")
-    differing = [(field, *values) for field, values in compare.config_differences(runs)]
-    yield _texts(["field", *header], differing) if differing else Text("No field.")
-    yield Heading("What ran")
-    columns = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
-    ran = [(name, *values) for name, values in summary.side_by_side(columns) if any(values)]
-    yield _texts(["", *header], ran)
-    yield Heading("Training")
-    remark = "Losses compare only between runs with the same losses, weights and batch size."
-    yield from _training(names, runs, remark)
-    notes = ((name, note) for name, run in zip(names, runs, strict=True) for note in run.notes)
-    yield from _notes([f"{name}: {note}" for name, note in notes])
-
-
-def _compared(names: Sequence[str], runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
-    results = compare.newest_results(runs)
-    lines, all_lines = compare.lines(results), compare.lines(results, everything=True)
-    if not lines:
-        yield Text("No benchmark has been evaluated yet.")
+def _reproduction(run: Run) -> Iterator[Block]:
+    yield Heading("How to reproduce")
+    command, commit = (summary.command(run.env.get(name)) for name in ("command", "commit"))
+    if not command:
+        yield Text("The command was not recorded (env.json).")
         return
-    legend = compare.legend(names, lines)
-    yield Text(f"Newest evaluation of each benchmark in each run. {legend}", "muted")
-    for sentence in compare.stale(names, results):
-        yield Text(sentence, "bad")
-    yield Figures(pictures.comparison_bars(names, compare.headlines(results)), "wide")
-    yield compare.to_table(names, lines)
-    for sentence in beside:
-        yield Text(sentence, "muted")
-    if pairs := paired.lines(runs):
-        words = (
-            "The cases themselves, where the runs disagree for example, with images and scores: "
-        )
-        yield Heading("Case by case")
-        yield paired.to_table(names, pairs)
-        yield Text([words, _cases_command(runs[:2]), " writes a page of them."], "muted")
-    if groups := compare.by_group(results):
-        yield Heading("Hard negatives and hard positives, group by group")
-        yield Text(
-            "Augmented: the correct caption and the hard positive both score above the hard "
-            "negative. Original: the correct caption does. Brittleness: the hard negative scores "
-            "between the two.",
-            "muted",
-        )
-        yield Figures(pictures.group_bars(names, groups), "wide")
-        yield compare.to_table(names, groups)
-    if len(all_lines) > len(lines):
-        every = compare.to_table(names, all_lines)
-        yield Details(f"All {len(all_lines)} metrics", [every], is_long=True)
+    checkout = f"git checkout {commit.removesuffix('-dirty')}\n" if commit else ""
+    yield Text(f"{checkout}{INSTALL}\n{command}", "pre")
+    if commit.endswith("-dirty"):
+        yield Text("The working tree had changes that are in no commit.", "bad")
+    words = "Use a new --workdir: the same one would be continued. The order of the data depends on"
+    yield Text(f"{words} the seed and the step only.", "muted")
 
 
-def _notes(notes: Sequence[str]) -> Iterator[Block]:
-    if notes:
-        yield Heading("Files that could not be used", 3)
-        yield from map(Text, notes)
-
-
-def _facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    return Table([], [[name, str(value)] for name, value in pairs], 2, "facts")
-
-
-def _texts(header: Sequence[Content], rows: Iterable[Sequence[str]]) -> Table:
+def _texts(header: Sequence[Content], rows: Iterable[Sequence[Any]]) -> Table:
     """Table of texts whose first column is of names; an empty text is a dash."""
-    cells = [[Span(name, "code"), *(text or "–" for text in texts)] for name, *texts in rows]
-    return Table(header, cells, len(header))
-
-
-def _pill(status: dict[str, str]) -> Span:
-    return Span(status["word"], f"pill {status['kind']}")
+    style = "code" if header and header[0] else ""
+    cells = [
+        [Span(str(name), style), *(str(text or "–") for text in texts)] for name, *texts in rows
+    ]
+    return Table(header, cells, len(header) or 2, "" if header else "facts")
 
 
 def _overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """`summary.overview` of a run and fields of comparisons only; "" if unknown."""
-    status = summary.status(run)
+    """`summary.overview` of a run and where its files come from; "" if unknown."""
     steps = sorted({result["step"] for result in results.values()})
     return {
         "Workdir": str(run.path),
-        "Status": f"{status['word']}. {status['text']}",
         "Started from": str(run.config.get("init_from") or ""),
         "Evaluated at step": ", ".join(f"{step:,}" for step in steps),
         **dict(summary.overview(run)),

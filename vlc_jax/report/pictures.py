@@ -7,6 +7,7 @@ from vlc_jax.report import compare, plot, table
 from vlc_jax.report.compare import Line
 from vlc_jax.report.read_workdir import Evaluation, Run
 
+WORDS = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
 CURVES = {  # metric -> title, axis of plot.curves
     "train/loss": ("Loss", ""),
     "train/grad_norm": ("Gradient norm", "log"),
@@ -19,28 +20,16 @@ CURVES = {  # metric -> title, axis of plot.curves
 }
 
 
-def headline_bars(headlines: Sequence[table.Row]) -> list[plot.Picture]:
-    """Bar chart of the headline metrics of a run, with a remark beside those at chance or below."""
-    rows = [[row] for row in headlines if row.unit == "fraction"]
-    if not rows:
-        return []
-    words = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
-    remarks = [[words.get(row.verdict, "")] for (row,) in rows]
-    title = f"Benchmarks: {_marks(headlines)}"
-    title += "; diamond: paper" if table.has_paper(headlines) else ""
-    return [plot.bars("benchmarks", title, [""], rows, remarks)]
-
-
-def comparison_bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
-    """Bar charts of headline metrics; benchmarks with `Display.by_group` have a separate figure."""
-    fractions = [line for line in headlines if line.any_row.unit == "fraction"]
-    triplets = [line for line in fractions if line.any_row.display.by_group]
-    others = [line for line in fractions if line not in triplets]
-    titles = {
-        "benchmarks": ("Benchmarks", others),
-        "triplets": ("Hard negatives and hard positives", triplets),
-    }
-    return [_bars(name, title, names, lines) for name, (title, lines) in titles.items() if lines]
+def benchmark_bars(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:
+    """Bar charts of headline metrics; benchmarks with `Display.by_group` have a separate figure if
+    runs are compared."""
+    lines = compare.headlines(compare.newest_results(runs))
+    lines = [line for line in lines if line.any_row.unit == "fraction"]
+    triplets = [line for line in lines if len(runs) > 1 and line.any_row.display.by_group]
+    others = [line for line in lines if line not in triplets]
+    bars = [_bars("benchmarks", "Benchmarks", names, others)] if others else []
+    title = "Hard negatives and hard positives"
+    return bars + ([_bars("triplets", title, names, triplets)] if triplets else [])
 
 
 def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
@@ -54,21 +43,19 @@ def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture
 
 
 def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
-    """Bar chart of lines, with the symbols of the table."""
-    indices = range(len(names))
-    symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
+    """Bar chart of lines, with the symbols of the table; of one run in words."""
     rows = [row for line in lines for row in line.rows if row]
-    title = f"{title}: {_marks(rows)}; ▲▼ against {names[0]}"
-    title += "; diamond: paper" if compare.has_paper(lines) else ""
-    return plot.bars(name, title, names, [line.rows for line in lines], symbols)
-
-
-def _marks(rows: Sequence[table.Row]) -> str:
-    """Meaning of the marks in a bar chart of rows."""
     # short: the titles of comparisons go on with the name of a run
+    marks = "value, 95 % interval, chance (upright line)"
     if any(row.blind is not None for row in rows):
-        return "95 % interval, chance (line), blind (dotted)"
-    return "value, 95 % interval, chance (upright line)"
+        marks = "95 % interval, chance (line), blind (dotted)"
+    remarks = [[WORDS.get(row.verdict, "")] for row in rows]
+    if len(names) > 1:
+        indices = range(len(names))
+        remarks = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
+        marks += f"; ▲▼ against {names[0]}"
+    marks += "; diamond: paper" if compare.has_paper(lines) else ""
+    return plot.bars(name, f"{title}: {marks}", names, [line.rows for line in lines], remarks)
 
 
 def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:

@@ -143,14 +143,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def config_diff(
-    default: Mapping[str, Any], config: Mapping[str, Any]
-) -> list[tuple[str, str, str]]:
-    """(field, default, value) of every leaf that differs; "" if one of them lacks it."""
-    pairs = differences([flatten(config), flatten(default)]) if default else []
-    return [(field, old, new) for field, (new, old) in pairs]
-
-
 def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     """(name, its value in each column), in order of appearance; "" if a column lacks it."""
     names = dict.fromkeys(name for column in columns for name in column)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlc_jax.report import display
-from vlc_jax.report.blocks import Gauge, Span, Table
+from vlc_jax.report.blocks import Span, Table
 from vlc_jax.report.display import DEFAULT, Display
 
 LABELS = {  # metric -> label; other metrics: underscores as spaces
@@ -172,7 +172,6 @@ def mixed(mixtures: Mapping[float, Iterable[dict[str, Any]]]) -> list[list[Row]]
 
 SIGNS = {"above": "", "at": "≈ ", "below": "▼ ", "blind": "", "": ""}
 BLIND = "◇"
-SCALE = "0 – 100 %"  # of gauges
 LEGEND = (
     "Values in percent (ranks and scores as they are). ≈ chance lies inside the 95 % interval, "
     "▼ worse than chance. Ties count as errors, unless a note says otherwise."
@@ -213,7 +212,7 @@ def to_table(rows: Sequence[Row]) -> Table:
     paper = ["paper", "− paper"] if has_paper(rows) else []
     nulls = nulls_of(rows)
     # short: a terminal has 80 columns
-    header = ["benchmark", "metric", "value", "95 %", *paper, SCALE, "chance", *nulls, "n", "ties"]
+    header = ["benchmark", "metric", "value", "95 %", *paper, "chance", *nulls, "n", "ties"]
     cells = []
     for row in rows:
         sign = SIGNS[row.verdict]
@@ -222,9 +221,8 @@ def to_table(rows: Sequence[Row]) -> Table:
             Span(row.name, "code"),
             row.label,
             Span(number(row, row.value), f"bold {row.verdict}"),
-            interval(row),
+            Span(interval(row), gauge=row),
             *published,
-            Gauge(row) if row.unit == "fraction" else "",
             Span(f"{sign}{number(row, row.chance)}", row.verdict if sign else ""),
             *(_null(row, name) for name in nulls),
             "–" if row.count is None else f"{row.count:,}",

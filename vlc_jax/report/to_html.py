@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from vlc_jax.report import blocks
-from vlc_jax.report.blocks import plain
 from vlc_jax.report.examples import Case, Option, ScoredImage
+from vlc_jax.report.table import Row
 
 FOLDER = Path(__file__).parent
 TAGS = {"bold": "b", "code": "code"}  # other words of styles are classes
@@ -66,84 +66,81 @@ def _inline(content: blocks.Content) -> str:
     return "".join(map(_span, blocks.spans(content)))
 
 
-def _span(span: blocks.Span | blocks.Gauge) -> str:
-    if isinstance(span, blocks.Gauge):
-        return _gauge(span)
+def _span(span: blocks.Span) -> str:
     if span == blocks.BREAK:
         return " <br>"
     words = span.style.split()
     name = next((TAGS[word] for word in words if word in TAGS), "span" if words else "")
-    classes = " ".join(word for word in words if word not in TAGS)
-    return _tag(name, escape(span.text), classes) if name else escape(span.text)
+    text = escape(span.text)
+    if name:
+        text = _tag(name, text, " ".join(word for word in words if word not in TAGS))
+    return text + (_gauge(span.gauge) if span.gauge else "")
 
 
-def _gauge(gauge: blocks.Gauge) -> str:
-    row = gauge.row
-    marks = {"tick": row.chance, "tick blind": row.blind, "dot": row.value}
-    drawn = [
-        f'<i class="{style}" style="left:{100 * place:.2f}%"></i>'
-        for style, place in marks.items()
-        if place is not None
-    ]
-    if row.low is not None and row.high is not None:
-        place = f"left:{100 * row.low:.2f}%;width:{100 * (row.high - row.low):.2f}%"
-        drawn.insert(0, f'<i class="band" style="{place}"></i>')
-    return f'<div class="gauge {row.verdict}" aria-hidden="true">{"".join(drawn)}</div>'
+def _gauge(row: Row) -> str:
+    if row.unit != "fraction":
+        return '<span class="gauge empty"></span>'
+
+    def mark(style: str, left: float, width: float | None = None) -> str:
+        size = "" if width is None else f";width:{100 * width:.2f}%"
+        return f'<i class="{style}" style="left:{100 * left:.2f}%{size}"></i>'
+
+    has_band = row.low is not None and row.high is not None
+    marks = mark("band", row.low, row.high - row.low) if has_band else ""
+    places = {"tick": row.chance, "tick blind": row.blind, "dot": row.value}
+    marks += "".join(mark(style, at) for style, at in places.items() if at is not None)
+    return f'<span class="gauge {row.verdict}" aria-hidden="true">{marks}</span>'
 
 
 def _rows(table: blocks.Table) -> str:
     """Header and rows; in results, rows of the same name are kept together and named once."""
-    sides = ["" if k < table.left else "right" for k in range(len(table.header))]
-    header = "".join(map(_tag, ["th"] * len(sides), map(_inline, table.header), sides))
-    names = [plain(row[0]) if "results" in table.style else n for n, row in enumerate(table.rows)]
+    header = "".join(_cell(table, k, name, "th") for k, name in enumerate(table.header))
     rows = [f"<thead><tr>{header}</tr></thead>"] if header else []
+    names = [blocks.plain(row[0]) for row in table.rows]
     for n, row in enumerate(table.rows):
-        is_more = names[n : n + 1] == names[n + 1 : n + 2]
-        cells = [_cell(table, k, cell) for k, cell in enumerate(row)]
-        if n and names[n] == names[n - 1]:
-            cells[0] = "<td></td>"
-        rows.append(_tag("tr", "".join(cells), "more" if is_more else ""))
+        cells, style = [_cell(table, k, cell) for k, cell in enumerate(row)], ""
+        if "results" in table.style:
+            style = "more" if names[n : n + 1] == names[n + 1 : n + 2] else ""
+            cells[0] = "<td></td>" if n and names[n - 1] == names[n] else cells[0]
+        rows.append(_tag("tr", "".join(cells), style))
     return "\n".join(rows)
 
 
-def _cell(table: blocks.Table, k: int, cell: blocks.Content) -> str:
+def _cell(table: blocks.Table, k: int, cell: blocks.Content, name: str = "td") -> str:
     if k < table.left:
-        return _tag("td", _inline(cell))
-    style = "of-gauge" if isinstance(cell, blocks.Gauge) else "right"
+        return _tag(name, _inline(cell))
     # on a phone the name of a column stands before its value
-    style += " none" if cell == "–" else ""
-    return _tag("td", _inline(cell), style, plain(table.header[k]))
+    style = "right none" if cell == "–" else "right"
+    return _tag(name, _inline(cell), style, blocks.plain(table.header[k]) * (name == "td"))
 
 
 def _case(case: Case) -> str:
-    outcome = _tag("b", "✓ right" if case.is_right else "✗ wrong")
-    facts = [outcome, escape(case.name), *([escape(", ".join(case.groups))] if case.groups else [])]
-    images = [_image(case, k, image) for k, image in enumerate(case.images, 1)]
+    outcome, style = ("✓ right", "right-answer") if case.is_right else ("✗ wrong", "wrong-answer")
+    facts = escape(" · ".join(["", case.name, *filter(None, [", ".join(case.groups)])]))
+    parts = [_tag("header", _tag("b", outcome) + facts)]
+    parts += [_image(f"image {k} of case {case.name}", x) for k, x in enumerate(case.images, 1)]
     if case.maps:
-        images.append(_tag("div", _tag("figure", case.maps.svg), "scroll wide"))
-    style = f"example {'right' if case.is_right else 'wrong'}-answer"
-    inner = "\n".join([_tag("header", " · ".join(facts)), *images])
-    return _tag("div", inner, f"{style} with-map" if case.maps else style)
+        parts.append(_tag("div", _tag("figure", case.maps.svg), "scroll wide"))
+    return _tag("div", "\n".join(parts), f"example {style}{' with-map' if case.maps else ''}")
 
 
-def _image(case: Case, k: int, image: ScoredImage) -> str:
+def _image(name: str, image: ScoredImage) -> str:
     content = image.file.read_bytes()
     # the width in the header of a PNG
     width = int.from_bytes(content[16:20], "big") if content[:4] == b"\x89PNG" else 0
     style = ' class="pixels"' if width <= SMALL else ""
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    name = escape(f"image {k} of case {case.name}")
     texts = [_tag("p", escape(image.question), "muted")] if image.question else []
     texts += [_tag("p", escape(f"“{image.answer}”"))] if image.answer else []
-    options = _tag("ol", "\n".join(map(_option, image.options)))
-    inner = _tag("div", "\n".join([*texts, options]))
-    return _tag("div", f'<img src="{source}" alt="{name}"{style}>\n{inner}', "scored")
+    inner = "\n".join([*texts, _tag("ol", "\n".join(map(_option, image.options)))])
+    img = f'<img src="{source}" alt="{escape(name)}"{style}>'
+    return _tag("div", f"{img}\n{_tag('div', inner)}", "scored")
 
 
 def _option(option: Option) -> str:
     style = "correct" if option.is_correct else "mistake" if option.is_chosen else ""
     mark = {"correct": "✓", "mistake": "✗", "": ""}[style]
     texts = _tag("span", mark, "mark") + _tag("span", f"{option.score:.3f}", "score")
-    texts += _tag("span", escape(option.caption))
     bar = f'<i class="fill" style="width:{100 * option.share:.1f}%"></i>'
-    return _tag("li", bar + texts, f"{style}{' chosen' if option.is_chosen else ''}")
+    style += " chosen" if option.is_chosen else ""
+    return _tag("li", bar + texts + _tag("span", escape(option.caption)), style)

@@ -3,31 +3,22 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from vlc_jax.report import blocks
 from vlc_jax.report.examples import Case
 
-if TYPE_CHECKING:
-    from vlc_jax.report.plot import Picture
-
 PER_LINE = {"wide": 1, "": 2, "small": 3}  # figures beside each other
 
 
-class Place(NamedTuple):
-    """Folder of a page, and the name of the folder in it that has the page's figures."""
-
-    folder: Path
-    figures: str
-
-
-def render(content: Iterable[blocks.Block], place: Place) -> str:
-    """Markdown of blocks, without details that are long."""
-    return "\n\n".join(filter(None, (_block(block, place) for block in content)))
+def render(content: Iterable[blocks.Block], figures: Path) -> str:
+    """Markdown of blocks, without long details, for a page beside the folder `figures`, into which
+    pictures are written."""
+    return "\n\n".join(filter(None, (_block(block, figures) for block in content)))
 
 
-def _block(block: blocks.Block, place: Place) -> str:
+def _block(block: blocks.Block, figures: Path) -> str:
     match block:
         case blocks.Heading(content, level):
             return f"{'#' * level} {_inline(content)}"
@@ -43,19 +34,18 @@ def _block(block: blocks.Block, place: Place) -> str:
         case blocks.Table():
             return table(block)
         case blocks.Figures(pictures, style):
-            links = [_link(picture, place) for picture in pictures]
-            starts = range(0, len(links), PER_LINE[style])
-            return "\n\n".join(" ".join(links[n : n + PER_LINE[style]]) for n in starts)
+            links, number = [_link(each, figures) for each in pictures], PER_LINE[style]
+            lines = (links[n : n + number] for n in range(0, len(links), number))
+            return "\n\n".join(map(" ".join, lines))
         case blocks.Cases(cases):
-            return "\n\n".join(_case(case, place) for case in cases)
+            return "\n\n".join(_case(case, figures) for case in cases)
         case blocks.Details(summary, inner, is_long):
-            return "" if is_long else f"{escape(summary)}:\n\n{render(inner, place)}"
+            return "" if is_long else f"{escape(summary)}:\n\n{render(inner, figures)}"
 
 
 def table(block: blocks.Table) -> str:
     """A table with its caption; every row has its name."""
-    shown = blocks.without_gauges(block)
-    header, *rows = (list(map(_inline, row)) for row in (shown.header, *shown.rows))
+    header, *rows = ([*map(_inline, row)] for row in (block.header, *block.rows))
     text = markdown_table(header, rows, block.left)
     return f"{text}\n\n{escape(block.caption)}" if block.caption else text
 
@@ -79,7 +69,7 @@ def _inline(content: blocks.Content) -> str:
     return "".join(map(_span, blocks.spans(content))).strip()
 
 
-def _span(span: blocks.Span | blocks.Gauge) -> str:
+def _span(span: blocks.Span) -> str:
     words = span.style.split()
     # nothing is escaped in code, where a "|" would end the cell of a table
     if "code" in words and not re.search(r"[`|\\\n]", span.text):
@@ -88,14 +78,15 @@ def _span(span: blocks.Span | blocks.Gauge) -> str:
     return f"**{text}**" if text and {"bold", "pill"} & {*words} else text
 
 
-def _link(picture: "Picture", place: Place) -> str:
-    return f"![{escape(picture.description)}]({quote(f'{place.figures}/{picture.name}.svg')})"
+def _link(picture: Any, figures: Path) -> str:
+    picture.write(figures)
+    return f"![{escape(picture.description)}]({quote(f'{figures.name}/{picture.name}.svg')})"
 
 
-def _case(case: Case, place: Place) -> str:
+def _case(case: Case, figures: Path) -> str:
     parts = []
     for image in case.images:
-        file = quote(image.file.relative_to(place.folder).as_posix())
+        file = quote(image.file.relative_to(figures.parent).as_posix())
         parts.append(f"![{escape(case.name)}]({file}) {'right' if image.is_right else 'wrong'}")
         answer = f" “{escape(image.answer)}”" if image.answer else ""
         parts.append(f"{escape(image.question)}{answer}")
@@ -104,4 +95,4 @@ def _case(case: Case, place: Place) -> str:
             caption = _span(blocks.Span(option.caption.strip(), "bold" * option.is_chosen))
             lines.append(f"- {option.score:.3f} {'✓ ' * option.is_correct}{caption}")
         parts.append("\n".join(lines))
-    return "\n\n".join(filter(None, [*parts, case.maps and _link(case.maps, place)]))
+    return "\n\n".join(filter(None, [*parts, case.maps and _link(case.maps, figures)]))

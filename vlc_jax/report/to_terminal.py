@@ -1,4 +1,4 @@
-"""Tables of blocks on a terminal."""
+"""Tables and sentences on a terminal."""
 
 import rich.box
 import rich.measure
@@ -6,46 +6,44 @@ import rich.table
 from rich.text import Text
 
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report.blocks import Content, Table, plain, spans, without_gauges
+from vlc_jax.report.blocks import Content, Table, plain, spans
 
 STYLES = {"at": "yellow", "below": "red", "blind": "magenta"}  # others have none
 STYLES |= {"better": "green", "worse": "red", "other-cases": "yellow"}
 
 
 def show(*parts: Table | str) -> None:
-    """Prints tables and sentences."""
+    """Prints tables and sentences.
+
+    A table has the width of the terminal, or more if its lines need it: cut at 80 characters,
+    numbers would be lost. In tables of runs the cells are wrapped first.
+    """
+    console = command_line.console()
     for part in parts:
-        if isinstance(part, Table):
-            _print(part)
-        else:
-            command_line.console().print(part, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print(table: Table) -> None:
-    """Prints a table at the width of the terminal, or wider if its lines need it: cut at 80
-    characters, numbers would be lost. In tables of runs the cells are wrapped first."""
-    output, console = to_rich(table), command_line.console()
-    # A console narrower than its longest words would cut them; within its own width the measure of
-    # a table is never larger.
-    options = console.options.update(width=1000)
-    needed = rich.measure.Measurement.get(console, options, output)
-    width = max(needed.minimum if "runs" in table.style else needed.maximum, console.width)
-    if width == needed.minimum:
-        for column in output.columns:
-            # Rich shares the little space unevenly, and cuts the last column
-            column.width = column.min_width
-    command_line.console(width).print(output)
+        if isinstance(part, str):
+            console.print(part, markup=False, highlight=False, soft_wrap=True)
+            continue
+        output = to_rich(part)
+        # A console narrower than its longest words would cut them; within its own width the measure
+        # of a table is never larger.
+        options = console.options.update(width=1000)
+        needed = rich.measure.Measurement.get(console, options, output)
+        width = max(needed.minimum if "runs" in part.style else needed.maximum, console.width)
+        if width == needed.minimum:
+            for column in output.columns:
+                # Rich shares the little space unevenly, and cuts the last column
+                column.width = column.min_width
+        command_line.console(width).print(output)
 
 
 def to_rich(table: Table) -> rich.table.Table:
     """The table as one of rich; in results, rows of the same name are named once."""
-    shown = without_gauges(table)
     output = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
     output.caption, output.caption_justify = Text(table.caption), "left"
-    for k, name in enumerate(shown.header):
+    for k, name in enumerate(table.header):
         # Text: brackets in a name would be parsed as markup
         output.add_column(Text(plain(name)), justify="left" if k < table.left else "right")
-        column, texts = output.columns[k], [plain(name), *(plain(row[k]) for row in shown.rows)]
+        column, texts = output.columns[k], [plain(name), *(plain(row[k]) for row in table.rows)]
         if "runs" in table.style and k >= table.left:
             # Rich would wrap within words
             texts, column.overflow = [word for text in texts for word in text.split()], "fold"
@@ -53,18 +51,16 @@ def to_rich(table: Table) -> rich.table.Table:
             column.no_wrap = True
         column.min_width = max(map(len, texts), default=0)
     previous = None
-    for row in shown.rows:
-        name = plain(row[0])
-        is_repeated = "results" in table.style and name == previous
-        output.add_row(Text("" if is_repeated else name), *map(_text, row[1:]))
-        previous = name
+    for row in table.rows:
+        is_repeated = "results" in table.style and plain(row[0]) == previous
+        output.add_row("" if is_repeated else Text(plain(row[0])), *map(_text, row[1:]))
+        previous = plain(row[0])
     return output
 
 
 def _text(content: Content) -> Text:
+
     text = Text()
     for span in spans(content):
-        text.append(
-            span.text, " ".join(STYLES[word] for word in span.style.split() if word in STYLES)
-        )
+        text.append(span.text, next((STYLES[x] for x in span.style.split() if x in STYLES), None))
     return text
