@@ -185,7 +185,7 @@ def test_a_damaged_config_is_said_first(make_workdir, content, is_done, capsys, 
     if is_done:
         (path / "DONE").write_text('{"step": 3}')
     assert command.main([str(path)]) == 0
-    capsys.readouterr()
+    assert capsys.readouterr().out.strip() == str(path / "report.html")
     (line,) = caplog.messages
     assert f"{path}: config.json " in line
     assert summary.status(read_workdir.read(path))["word"] == "Damaged"

@@ -211,13 +211,6 @@ def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_j
     assert line.split()[1:] == ["accuracy", "50.0", "20.0–80.0", "≈", "50.0", "8", "12.5"]
 
 
-@pytest.mark.usefixtures("blank_figures")
-def test_command_prints_the_path_of_the_report(make_workdir, capsys):
-    path = make_workdir("running")
-    assert command.main([str(path)]) == 0
-    assert capsys.readouterr().out.strip() == str(path / "report.html")
-
-
 def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, capsys):
     path = make_workdir("running")
     blocked, file = tmp_path / "blocked", tmp_path / "file"
