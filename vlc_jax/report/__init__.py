@@ -99,18 +99,10 @@ def write_comparison(
 ) -> Path:
     """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
 
-    Args:
-      paths: the workdirs; the first is the baseline of all differences.
-      folder: created if missing; default: the parent of the first workdir.
-      published: a model whose published values appear next to the runs'.
-      train: of the captions that the runs were trained on.
+    paths: the workdirs; the first is the baseline of all differences.
+    folder: created if missing; default: the parent of the first workdir.
 
-    Returns:
-      The path of comparison.html, which needs no other file and no network.
-
-    Raises:
-      NotAWorkdirError: one of `paths` is not a workdir, or a duplicate. UnknownModelError: no
-        published values of the model. OSError: the files cannot be written.
+    Everything else as in `write`. Raises NotAWorkdirError also for a workdir that is given twice.
     """
     runs = _read_all(paths)
     beside = _add(runs, published, train)

@@ -34,18 +34,9 @@ class Line:
         """A row of one of the runs, for what all share."""
         return next(row for row in self.rows if row is not None)
 
-    @property
-    def name(self) -> str:
-        """Name of the benchmark for people."""
-        return self.any_row.name
-
-    @property
-    def chance(self) -> str:
-        """Chance as text; several values for runs evaluated on different cases."""
-        return self.null("chance")
-
     def null(self, name: str) -> str:
-        """Chance or a column of `table.NULLS` as text, as in `chance`."""
+        """Chance or a column of `table.NULLS` as text; several values for runs evaluated on
+        different cases."""
         values = [table.number(row, getattr(row, name)) for row in self.rows if row is not None]
         return " / ".join(dict.fromkeys(values))
 
@@ -242,17 +233,17 @@ def to_table(run_names: Sequence[str], lines: Sequence[Line], is_narrow: bool = 
     for _, group in itertools.groupby(lines, lambda line: line.benchmark):
         same = list(group)
         if is_narrow and len(same) > 1:
-            rows.append([same[0].name, *[""] * (len(header) - 1)])
+            rows.append([same[0].any_row.name, *[""] * (len(header) - 1)])
         for line in same:
-            label = line.any_row.label
-            first = [Span(line.name, "code"), label]
+            name, label = line.any_row.name, line.any_row.label
+            first = [Span(name, "code"), label]
             if is_narrow and len(same) == 1:
-                first = [line.name if label == "accuracy" else f"{line.name} {label}"]
+                first = [name if label == "accuracy" else f"{name} {label}"]
             elif is_narrow:
                 first = [f"  {label}"]
             published = [line.paper, line.paper_differences] if paper else []
             runs = (_cell(line, index, is_narrow) for index in range(len(run_names)))
-            rows.append([*first, line.chance, *map(line.null, nulls), *published, *runs])
+            rows.append([*first, *map(line.null, ["chance", *nulls]), *published, *runs])
     if is_narrow:
         return Table(header, rows, 1, "runs", legend(run_names, lines))
     return Table(header, rows, 2, "runs results")

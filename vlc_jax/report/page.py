@@ -246,8 +246,8 @@ def _events(run: Run) -> Iterator[Block]:
         yield Text("Nothing out of the ordinary: no resume, no bad record, no damaged checkpoint.")
         return
     rows = [
-        [Span(each["time"], "time"), Span(each["event"], each["kind"]), each["text"], each["step"]]
-        for each in events[:MAX_EVENTS]
+        [Span(time, "time"), Span(event, "bad" * is_bad), details, step]
+        for time, event, details, step, is_bad in events[:MAX_EVENTS]
     ]
     yield Table(["time (UTC)", "event", "details", "step"], rows, 3)
     if len(events) > MAX_EVENTS:

@@ -37,7 +37,7 @@ def group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture
     pictures = []
     for benchmark in dict.fromkeys(line.benchmark for line in lines):
         same = [line for line in lines if line.benchmark == benchmark]
-        title = f"{same[0].name}, group by group"
+        title = f"{same[0].any_row.name}, group by group"
         pictures.append(_bars(f"groups_{benchmark}", title, names, same))
     return pictures
 

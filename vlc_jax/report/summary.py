@@ -111,16 +111,16 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def notable(events: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Events that the report lists, oldest first; kind is "bad" or "plain"."""
+def notable(events: list[dict[str, Any]]) -> list[tuple[str, str, str, str, bool]]:
+    """(time, event, details, step, whether it is bad) of events that are listed, oldest first."""
     return [
-        {
-            "time": str(row.get("time", "")).replace("T", " ").replace("+00:00", ""),
-            "event": str(row.get("event")),
-            "step": str(row.get("step", "")),
-            "kind": "bad" if row.get("event") in BAD else "plain",
-            "text": _event_text(row),
-        }
+        (
+            str(row.get("time", "")).replace("T", " ").replace("+00:00", ""),
+            str(row.get("event")),
+            _event_text(row),
+            str(row.get("step", "")),
+            row.get("event") in BAD,
+        )
         for row in events
         if row.get("event") not in ROUTINE
     ]
