@@ -11,7 +11,7 @@ from vlc_jax import evaluators
 from vlc_jax.evaluation import text_nulls
 from vlc_jax.input_pipeline.benchmarks import READERS, nulls, protocol_of
 from vlc_jax.input_pipeline.case import Benchmark
-from vlc_jax.report import cases, read_workdir, table, to_markdown
+from vlc_jax.report import cases, read_workdir
 from vlc_jax.setup import data
 from vlc_jax.tools import scores
 
@@ -187,13 +187,6 @@ def test_the_page_of_cases_filters_by_the_classifier(reader_of_signs):
     wrong = data["groups"].index("blind wrong or tied")
     count = sum(wrong in case[3] for case in data["cases"])
     assert count == result["metrics"]["grounded_accuracy"]["count"]
-
-
-def test_the_mark_of_a_blind_value_is_in_the_report(reader_of_signs):
-    results = read_workdir.newest_results(reader_of_signs[0])
-    rows = {row.metric: row for row in table.rows(results, everything=True)}
-    assert rows["accuracy/subset=swap_att"].verdict == "blind"
-    assert table.BLIND in to_markdown.table(table.to_table([rows["accuracy/subset=swap_att"]]))
 
 
 def test_pairs_have_a_ceiling_in_each_of_their_metrics_and_triplets_grounded_ones(tmp_path):

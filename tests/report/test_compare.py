@@ -5,6 +5,7 @@ import pytest
 import rich.console
 import rich.measure
 
+from tests.report.conftest import write_json, write_workdir
 from tests.report.pages import assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
@@ -53,6 +54,9 @@ def test_a_mark_says_that_the_intervals_have_no_value_in_common(name, first, oth
     assert (line.verdict(0), line.verdict(1)) == ("", verdict)
     assert line.difference(1) == pytest.approx(sum(other) / 2 - sum(first) / 2)
     assert line.difference(0) is None
+    assert compare.difference_text(line, 0) == ""
+    points = f"{sum(other) * 50 - sum(first) * 50:+.1f} {compare.SYMBOLS[verdict]}".strip()
+    assert compare.difference_text(line, 1) == points.replace("-", "−")
 
 
 @pytest.mark.parametrize(
@@ -99,13 +103,6 @@ def test_a_run_without_the_benchmark_has_no_number_and_the_first_one_none_to_com
     assert "| – | **55.0** 50.0–60.0 | **92.5** 90.0–95.0 |" in to_markdown.table(
         compare.to_table("abc", [line])
     )
-
-
-def test_differences_are_in_points_with_their_mark():
-    runs = of([result()], [result(metrics={"accuracy": metric(0.2, 0.3)})])
-    (line,) = compare.lines(runs)
-    assert compare.difference_text(line, 1) == "−30.0 ▼"
-    assert compare.difference_text(line, 0) == ""
 
 
 def test_lines_of_a_benchmark_stay_together_in_the_order_of_protocols():
@@ -193,9 +190,7 @@ def test_terminal_table_cuts_no_number_however_many_runs():
     assert text.count("20.0–30.0") == 3 * 6
 
 
-def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(
-    write_json, tmp_path, capsys, monkeypatch
-):
+def test_nulls_stand_beside_runs_and_a_narrow_terminal_cuts_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     low = {"clip": 0.5512, "hp_hn": 0.7534}
     nulls = {"blind": 0.6543, "ceiling": 0.6934, "paper": 0.6111}
@@ -224,7 +219,7 @@ def test_the_other_runs_differ_from_the_first_and_the_legend_says_so():
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory, write_workdir, write_json):
+def compared(tmp_path_factory):
     """Two finished runs, one of them on another split of one benchmark, and one that failed; a
     folder `pretrain` in the second. (folder, page, markdown), not to be changed.
     """
@@ -274,7 +269,7 @@ def test_both_pages_tell_what_differs_and_what_does_not_compare(compared):
             assert words in plain
 
 
-def test_broken_and_missing_files_are_noted_with_the_name_of_the_run(write_workdir, tmp_path):
+def test_broken_and_missing_files_are_noted_with_the_name_of_the_run(tmp_path):
     runs = [write_workdir(tmp_path / name, is_small=True) for name in ("a", "b")]
     (runs[1] / "config.json").write_text("{")
     (runs[0] / "metrics.jsonl").unlink()
@@ -286,7 +281,7 @@ def test_broken_and_missing_files_are_noted_with_the_name_of_the_run(write_workd
     assert "No benchmark has been evaluated yet." in page
 
 
-def test_command_prints_the_table_and_the_path(write_workdir, write_json, tmp_path, capsys):
+def test_command_prints_the_table_and_the_path(tmp_path, capsys):
     runs = [str(write_workdir(tmp_path / name, is_small=True)) for name in ("a", "b")]
     write_json(tmp_path / "a" / "evals" / "x" / "5.json", result("x"))
     far = {"accuracy": metric(0.8, 0.9)}

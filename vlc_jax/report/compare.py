@@ -251,12 +251,8 @@ def to_table(run_names: Sequence[str], lines: Sequence[Line], is_narrow: bool = 
 
 def run_headers(run_names: Sequence[str]) -> list[Content]:
     """Names of runs in the header of a table, with their colours."""
-    return [[swatch(index), name] for index, name in enumerate(run_names)]
-
-
-def swatch(index: int) -> Span:
-    """A square of the colour of a run."""
-    return Span("", f"swatch {RUNS[index % len(RUNS)]}")
+    colours = zip(run_names, itertools.cycle(RUNS), strict=False)
+    return [[Span("", f"swatch {colour}"), name] for name, colour in colours]
 
 
 def _cell(line: Line, index: int, is_narrow: bool) -> Content:
