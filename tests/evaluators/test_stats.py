@@ -46,11 +46,6 @@ def test_proportion_reports_count_chance_and_tie_share():
     assert estimate.ties == 0.25
 
 
-def test_proportion_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        stats.proportion(np.array([], np.float64), 0.5)
-
-
 def test_copies_of_an_example_do_not_narrow_the_interval():
     hits = np.random.default_rng(1).random(60) < 0.6
     once = stats.proportion(hits, None)
@@ -103,3 +98,5 @@ def test_equal_values_have_no_width_and_none_no_meaning():
     assert stats.mean(np.array([0.3]), unit="score")[:5] == (0.3, 1, None, 0.3, 0.3)
     with pytest.raises(ValueError, match="at least one example"):
         stats.mean(np.array([]), unit="score")
+    with pytest.raises(ValueError, match="at least one"):
+        stats.proportion(np.array([], np.float64), 0.5)
