@@ -50,9 +50,8 @@ def evaluate(
 
     tie: see `ties`; for `superposition`.
 
-    Raises:
-      UsageError: an unknown tie policy. DataError: a case without six images, or with another
-      number of texts than none or three.
+    Raises UsageError for an unknown tie policy, DataError for a case without six images or with
+    another number of texts than none or three.
     """
     ties.check(tie)
     texts = _check(benchmark)
