@@ -15,7 +15,7 @@ from studies import study_results
 from studies.study_prose import MISSING, Prose, unnested
 from vlc_jax.configs.common.methods import METHODS, ROWS, Method
 from vlc_jax.report import published
-from vlc_jax.report.table import markdown_table
+from vlc_jax.report.to_markdown import markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/methods.md", "docs/experiments.md")

@@ -9,8 +9,8 @@ from studies import study_results
 from studies.paper_rows import PAPERS
 from vlc_jax.configs.common import classification
 from vlc_jax.configs.common.methods.record import Row
-from vlc_jax.report import published, read_workdir
-from vlc_jax.report.table import markdown_table, percent
+from vlc_jax.report import published, read_workdir, table
+from vlc_jax.report.to_markdown import markdown_table
 
 # Values of other kinds than a model's score on a set.
 ZERO_SHOT = "{}_zero_shot"  # name of the run that classifies the images of another
@@ -146,7 +146,7 @@ def _all(results: study_results.Results, labels: Mapping[str, str], scenes: Sequ
     chance: dict[tuple[str, str], float | None] = {}
     for run in runs:
         chance |= _summary(results.out / f"{run}-0" / "evals", scenes)
-    body = [["chance", *(percent(value) for value in chance.values())]]
+    body = [["chance", *(table.percent(value) for value in chance.values())]]
     for run in runs:
         numbers = [
             results.value(run, *column) if results.has(run, *column) else None for column in chance

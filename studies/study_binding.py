@@ -13,7 +13,7 @@ from matplotlib.image import AxesImage
 
 from studies import study_results
 from studies.study_results import Results, Value
-from vlc_jax.report.table import markdown_table
+from vlc_jax.report.to_markdown import markdown_table
 
 DENSITIES = (0.1, 0.4, 1.0)  # share of the named objects whose colour is named
 COMPLETENESS = (0.5, 0.75, 1.0)  # mean share of the objects that a caption names

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from studies import study_columns, study_results
 from studies.study_columns import COLUMNS, CONTROLS, Column
 from studies.study_results import RECORD, Results
-from vlc_jax.report.table import markdown_table
+from vlc_jax.report.to_markdown import markdown_table
 
 ATTRIBUTES, NEGATION, RETRIEVAL = (
     COLUMNS[title] for title in ("attribute swap", "negation", "R@1 image→text")

@@ -24,7 +24,7 @@ from studies import (
 from studies.study_columns import COLUMNS, PROTOCOLS, Column, column
 from studies.study_results import RECORD, VALUES, Results, cell, percent, signed
 from vlc_jax.report import published
-from vlc_jax.report.table import markdown_table
+from vlc_jax.report.to_markdown import markdown_table
 
 ANSWERS = "results.md"  # from the template results.md.jinja beside this file
 

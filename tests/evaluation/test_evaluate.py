@@ -138,15 +138,15 @@ def test_the_evaluation_of_the_last_step_has_all_the_time(step, seconds):
 def test_a_published_set_whose_images_are_missing_says_where_they_come_from():
     with (
         pytest.raises(DataError, match=r"^benchmark mine: gone; put .*github.com/mertyg") as caught,
-        benchmarks.of_benchmark("mine", "vg_relation"),
+        benchmarks.named_errors("mine", "vg_relation"),
     ):
         raise DataError("gone")
-    with pytest.raises(DataError) as again, benchmarks.of_benchmark("mine", "vg_relation"):
+    with pytest.raises(DataError) as again, benchmarks.named_errors("mine", "vg_relation"):
         raise DataError(str(caught.value))
     assert str(again.value).count("github.com/mertyg") == 1
     with (
         pytest.raises(DataError, match=r"^benchmark mine: gone$"),
-        benchmarks.of_benchmark("mine", "choice"),
+        benchmarks.named_errors("mine", "choice"),
     ):
         raise DataError("gone")
 

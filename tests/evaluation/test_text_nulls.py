@@ -11,7 +11,7 @@ from vlc_jax import evaluators
 from vlc_jax.evaluation import text_nulls
 from vlc_jax.input_pipeline.benchmarks import READERS, nulls, protocol_of
 from vlc_jax.input_pipeline.case import Benchmark
-from vlc_jax.report import cases, read_workdir, table
+from vlc_jax.report import cases, read_workdir
 from vlc_jax.setup import data
 from vlc_jax.tools import scores
 
@@ -135,15 +135,15 @@ def test_nulls_are_kept_beside_features_and_a_damaged_file_is_computed_again(
 ):
     chosen = setup(root)
     benchmark = chosen.read()
-    first = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    first = text_nulls.case_credits(benchmark, chosen, tmp_path / "nulls")
     (file,) = (tmp_path / "nulls").iterdir()
     monkeypatch.setattr(nulls, "case_credits", None)
-    again = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    again = text_nulls.case_credits(benchmark, chosen, tmp_path / "nulls")
     monkeypatch.undo()
     for name in ("blind", "ceiling"):
         assert np.array_equal(again["accuracy"][name], first["accuracy"][name])
     file.write_bytes(file.read_bytes()[:-20])
-    again = text_nulls.of_cases(benchmark, chosen, tmp_path / "nulls")
+    again = text_nulls.case_credits(benchmark, chosen, tmp_path / "nulls")
     assert np.array_equal(again["accuracy"]["blind"], first["accuracy"]["blind"])
 
 
@@ -158,7 +158,7 @@ def test_nulls_are_kept_beside_features_and_a_damaged_file_is_computed_again(
 def test_no_nulls_where_no_texts_are_compared(name, options):
     chosen = data.benchmark("benchmark", name, options)
     benchmark = READERS[name](**chosen.reader_options)
-    assert text_nulls.of_cases(benchmark, chosen) == {}
+    assert text_nulls.case_credits(benchmark, chosen) == {}
 
 
 def test_texts_of_pairs_cancel(monkeypatch):
@@ -166,7 +166,7 @@ def test_texts_of_pairs_cancel(monkeypatch):
     monkeypatch.setattr("vlc_jax.input_pipeline.hard_texts.blind.option_scores", None)
     name = next(n for n in READERS if n.startswith("scenes") and protocol_of(n) == "pairs")
     chosen = data.benchmark("benchmark", name, {"count": 60})
-    credits = text_nulls.of_cases(chosen.read(), chosen)
+    credits = text_nulls.case_credits(chosen.read(), chosen)
     assert list(credits["pair_accuracy"]) == ["ceiling"]
 
 
@@ -187,13 +187,6 @@ def test_the_page_of_cases_filters_by_the_classifier(reader_of_signs):
     wrong = data["groups"].index("blind wrong or tied")
     count = sum(wrong in case[3] for case in data["cases"])
     assert count == result["metrics"]["grounded_accuracy"]["count"]
-
-
-def test_the_mark_of_a_blind_value_is_in_the_report(reader_of_signs):
-    results = read_workdir.newest_results(reader_of_signs[0])
-    rows = {row.metric: row for row in table.rows(results, everything=True)}
-    assert rows["accuracy/subset=swap_att"].verdict == "blind"
-    assert table.BLIND in table.to_markdown([rows["accuracy/subset=swap_att"]])
 
 
 def test_pairs_have_a_ceiling_in_each_of_their_metrics_and_triplets_grounded_ones(tmp_path):

@@ -46,11 +46,6 @@ def test_proportion_reports_count_chance_and_tie_share():
     assert estimate.ties == 0.25
 
 
-def test_proportion_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        stats.proportion(np.array([], np.float64), 0.5)
-
-
 def test_copies_of_an_example_do_not_narrow_the_interval():
     hits = np.random.default_rng(1).random(60) < 0.6
     once = stats.proportion(hits, None)
@@ -91,18 +86,17 @@ def test_macro_interval_covers_the_truth_in_95_of_100_draws():
     assert 0.93 < np.mean(covered) < 0.98
 
 
-@pytest.mark.parametrize("values", [np.array([4.0]), np.full(9, 2.0)])
-def test_bootstrap_of_equal_values_has_no_width(values):
-    estimate = stats.bootstrapped(values, "median")
-    assert estimate.low == estimate.value == estimate.high
-
-
 def test_scores_that_are_not_finite_are_refused():
     with pytest.raises(errors.DivergedError, match="2 of 3 on benchmark 'x'"):
         stats.require_finite(np.array([1.0, np.nan, np.inf]), "x")
 
 
-def test_mean_of_one_value_has_no_width_and_of_none_no_meaning():
+def test_equal_values_have_no_width_and_none_no_meaning():
+    for values in (np.array([4.0]), np.full(9, 2.0)):
+        estimate = stats.bootstrapped(values, "median")
+        assert estimate.low == estimate.value == estimate.high
     assert stats.mean(np.array([0.3]), unit="score")[:5] == (0.3, 1, None, 0.3, 0.3)
     with pytest.raises(ValueError, match="at least one example"):
         stats.mean(np.array([]), unit="score")
+    with pytest.raises(ValueError, match="at least one"):
+        stats.proportion(np.array([], np.float64), 0.5)

@@ -124,7 +124,7 @@ def test_scores_are_mean_cosines():
     image, patches = rng.normal(size=8), rng.normal(size=(3, 8))
     texts, tokens = rng.normal(size=(1, 8)), rng.normal(size=(1, 4, 8))
     mask = np.array([[True, True, True, False]])  # the end is at place 2
-    found = token_scores.of_case(image, patches, texts, tokens, mask)
+    found = token_scores.case_scores(image, patches, texts, tokens, mask)
 
     def cosine(one, other):
         return sum(one * other) / math.dist(one, 0 * one) / math.dist(other, 0 * other)

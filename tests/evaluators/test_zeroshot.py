@@ -102,10 +102,10 @@ def test_models_with_text_tokens_average_scores_of_prompts():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (benchmark([9]), "case '0' of benchmark 'b' has 1 images and label 9"),
+        (benchmark([9]), "case '0' of 'b' has 1 images"),
         (benchmark([0], CLASSES[:1]), "at least two classes"),
         (benchmark([0], templates=("a photo",)), "'a photo'"),
-        (Benchmark("b", [Case("c", (b"0",), ())], "1", CLASSES), "label None"),
+        (Benchmark("b", [Case("c", (b"0",), ())], "1", CLASSES), "case 'c' of 'b'"),
     ],
 )
 def test_unusable_benchmarks_are_refused_by_name(bad, message):

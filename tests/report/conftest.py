@@ -221,13 +221,3 @@ def blank_figures(monkeypatch):
 def make_workdir(tmp_path):
     """outcome -> the path of such a workdir, a small one."""
     return lambda outcome="done": write_workdir(tmp_path / "demo", outcome, is_small=True)
-
-
-@pytest.fixture(scope="session", name="write_workdir")
-def _write_workdir():
-    return write_workdir
-
-
-@pytest.fixture(scope="session", name="write_json")
-def _write_json():
-    return write_json

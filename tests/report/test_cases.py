@@ -11,7 +11,7 @@ from PIL import Image
 from tests.report.pages import assert_alone
 from vlc_jax import evaluators, report
 from vlc_jax.report import __main__ as command
-from vlc_jax.report import cases, page, read_workdir
+from vlc_jax.report import cases, read_workdir, to_html
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -100,7 +100,7 @@ def test_page_is_well_formed_and_no_caption_leaves_its_script(tmp_path):
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html)
     shown = [text.replace("\ud800", "\ufffd") for text in HOSTILE]
     assert [case[1] for case in json.loads(data)["cases"]] == shown
-    assert "innerHTML" not in (page.FOLDER / "cases.js").read_text()
+    assert "innerHTML" not in to_html.read("cases.js")
 
 
 def test_fifty_thousand_cases_of_two_runs_fit_into_30_megabytes(tmp_path):
@@ -137,7 +137,7 @@ console.log(JSON.stringify({
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_filters_and_order_of_the_script():
-    script = (page.FOLDER / "cases.js").read_text() + FILTERS
+    script = to_html.read("cases.js") + FILTERS
     run = subprocess.run(
         ["node", "-"], input=script, capture_output=True, text=True, check=True, timeout=60
     )

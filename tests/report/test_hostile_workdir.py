@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.report import conftest
+from tests.report.conftest import write_json, write_workdir
 from tests.report.pages import Page
 from vlc_jax import report
 from vlc_jax.report import __main__ as command
@@ -63,13 +64,13 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory, write_workdir):
+def other(tmp_path_factory):
     """A run to compare with, not to be changed."""
     return write_workdir(tmp_path_factory.mktemp("runs") / "other", is_small=True)
 
 
 @pytest.fixture
-def path(make_workdir, write_json):
+def path(make_workdir):
     """A finished run with one benchmark."""
     path = make_workdir()
     write_json(path / RESULT, conftest.result(BENCHMARK, 512))
@@ -185,7 +186,7 @@ def test_a_damaged_config_is_said_first(make_workdir, content, is_done, capsys, 
     if is_done:
         (path / "DONE").write_text('{"step": 3}')
     assert command.main([str(path)]) == 0
-    capsys.readouterr()
+    assert capsys.readouterr().out.strip() == str(path / "report.html")
     (line,) = caplog.messages
     assert f"{path}: config.json " in line
     assert summary.status(read_workdir.read(path))["word"] == "Damaged"

@@ -24,8 +24,8 @@ def bars(*rows):
 PICTURES = {
     "curve": lambda: curve("c", "Loss", [1, 2, 3], [3.0, float("nan"), 1.0], resumes=[2]),
     "long": lambda: curve("l", "Norm", range(5000), np.exp(-np.arange(5000) / 500).tolist(),
-                          is_log=True, ln_batch=0.5),
-    "zero": lambda: curve("z", "Wait", [1, 2], [0, 0], is_fraction=True, is_from_zero=True),
+                          axis="log", ln_batch=0.5),
+    "zero": lambda: curve("z", "Wait", [1, 2], [0, 0], axis="percent zero"),
     "steps": lambda: plot.along(
         "s", "step", [5, 9], [row(0.5, 0.4, 0.6), row(0.6, None, None, 9)], "accuracy"
     ),
@@ -37,10 +37,10 @@ PICTURES = {
         [["", ""], ["▼", "≠"]],
     ),
     "curves of runs": lambda: plot.curves(
-        "c", "Loss", [("_a", [], []), ("b$c$", range(100), np.ones(100).tolist())], is_log=True
+        "c", "Loss", [("_a", [], []), ("b$c$", range(100), np.ones(100).tolist())], axis="log"
     ),
     "many": lambda: plot.curves(
-        "m", "Loss", [(f"{n}", [1, 2], [n, n]) for n in range(9)], is_from_zero=True
+        "m", "Loss", [(f"{n}", [1, 2], [n, n]) for n in range(9)], axis="zero"
     ),
 }  # fmt: skip
 TEXTS = {  # texts of a figure
@@ -84,15 +84,11 @@ def test_a_title_from_data_leaves_the_file_well_formed(tmp_path):
     assert pages.figure_size(tmp_path / "c.svg")
 
 
-def test_nothing_to_draw_gives_no_picture():
-    assert curve("c", "Loss", [], []) is None
-    assert plot.curves("c", "Loss", [("a", [], []), ("b", [1], [float("nan")])]) is None
-
-
 def test_a_curve_needs_two_points_of_one_run():
     short = ("short", [1], [2.0])
+    assert curve("c", "Loss", [], []) is None
     assert curve("c", "Loss", [1, 2], [2.0, float("nan")]) is None
-    assert plot.curves("c", "Loss", [short, short]) is None
+    assert plot.curves("c", "Loss", [short, short, ("a", [], [])]) is None
     picture = plot.curves("c", "Loss", [short, ("long", [1, 2], [2.0, 1.0])])
     assert "short from 2 at step 1" in picture.description
 

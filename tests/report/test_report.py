@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.report.conftest import write_json, write_workdir
 from tests.report.pages import Page, assert_alone, figure_size
 from vlc_jax import evaluators, report
 from vlc_jax.input_pipeline.benchmarks import Benchmark
@@ -15,7 +16,7 @@ from vlc_jax.report import plot, read_workdir
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory, write_workdir):
+def done(tmp_path_factory):
     """A finished run with its report written; not to be changed."""
     path = write_workdir(tmp_path_factory.mktemp("runs") / "demo")
     assert report.write(path) == path / "report.html"
@@ -61,6 +62,7 @@ def test_both_pages_tell_what_ran_and_what_came_out(done):
             "image→text R@1",
             "bad_record",
             "SIGTERM",
+            "“The | left.”",  # the answer of a model that writes
         ):
             assert text in plain
 
@@ -77,17 +79,11 @@ def test_examples_mark_the_correct_caption_and_the_models_mistake(done):
     examples = re.findall(r'<div class="example (\w+)-answer">(.*?)</ol>', page, re.DOTALL)
     assert {kind for kind, _ in examples} == {"right", "wrong"}
     for kind, text in examples[:4]:  # choice: one image each
-        options = re.findall(r'<li class="(.*?)">.*?class="score">(.*?)<', text)
+        options = re.findall(r'<li(?: class="(.*?)")?>.*?class="score">(.*?)<', text)
         classes, scores = zip(*((a.split(), float(b)) for a, b in options), strict=True)
         assert list(scores) == sorted(scores, reverse=True)
         assert classes[0] == (["correct", "chosen"] if kind == "right" else ["mistake", "chosen"])
         assert ("correct" in classes[1]) == (kind == "wrong")
-
-
-def test_examples_of_a_model_that_writes_show_question_and_answer(done):
-    html, markdown = ((done / name).read_text() for name in ("report.html", "report.md"))
-    assert '<p class="muted">Left &lt;or&gt; right?</p>\n<p>“The | left.”</p>' in html
-    assert "“The \\| left.”" in markdown
 
 
 def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negative(done):
@@ -96,7 +92,7 @@ def test_examples_of_triplets_are_right_if_both_correct_captions_beat_the_negati
     examples = re.findall(r'<div class="example (\w+)-answer">(.*?)</ol>', section, re.DOTALL)
     orders = set()
     for kind, text in examples:
-        classes = [found.split() for found in re.findall(r'<li class="(.*?)">', text)]
+        classes = [found.split() for found in re.findall(r'<li(?: class="(.*?)")?>', text)]
         order = tuple("correct" in found for found in classes)
         assert kind == ("right" if order == (True, True, False) else "wrong")
         assert ["chosen" in found for found in classes] == [True, False, False]
@@ -144,7 +140,7 @@ def test_any_one_file_of_a_run_is_enough(tmp_path, name):
     assert Page(text_of(tmp_path)[0]).crossed == []
 
 
-def test_values_of_unexpected_kinds_do_no_harm(tmp_path, write_json):
+def test_values_of_unexpected_kinds_do_no_harm(tmp_path):
     write_json(tmp_path / "env.json", {"hardware": 3, "parameters": [], "command": ["a", 1]})
     write_json(tmp_path / "FAILED", {"step": "x"})
     write_json(tmp_path / "evals" / "b" / "1.json", {"metrics": {"m": 3}, "summary": 4})
@@ -152,11 +148,11 @@ def test_values_of_unexpected_kinds_do_no_harm(tmp_path, write_json):
     (tmp_path / "metrics.jsonl").write_text(row)
     report.write(tmp_path)
     assert "Exit code ? at step 1" in text_of(tmp_path)[0]
-    assert "<pre>a 1</pre>" in text_of(tmp_path)[0]
+    assert "\na 1</pre>" in text_of(tmp_path)[0]
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, write_json, tmp_path):
+def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, tmp_path):
     path = make_workdir()
     write_json(path / "default_config.json", {"seed": 0, "steps": 1000, "gone": [1]})
     report.write(path)
@@ -165,7 +161,7 @@ def test_config_is_compared_with_the_default_or_the_one_given(make_workdir, writ
     assert "| `gone` | \\[1\\] | – |" in markdown
     assert "| `seed` |" not in markdown
     report.write(path, path)
-    assert "The config is the default one." in text_of(path)[1]
+    assert "No field." in text_of(path)[1]
     write_json(tmp_path / "other.json", {"optimizer": {"learning_rate": 0.5}})
     report.write(path, tmp_path / "other.json")
     assert "| `optimizer.learning_rate` | 0.5 | 0.001 |" in text_of(path)[1]
@@ -196,7 +192,7 @@ def contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_json):
+def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path):
     estimate = evaluators.Estimate(0.5, 8, 0.5, 0.2, 0.8, 0.125)
     result = evaluators.EvalResult({"accuracy": estimate, "accuracy/a": estimate}, [])
     benchmark = Benchmark("b", [], "1")
@@ -209,13 +205,6 @@ def test_what_evaluators_write_is_what_the_table_reads(capsys, tmp_path, write_j
     assert capsys.readouterr().out == first
     line = next(line for line in first.splitlines() if "scenes_objects" in line)
     assert line.split()[1:] == ["accuracy", "50.0", "20.0–80.0", "≈", "50.0", "8", "12.5"]
-
-
-@pytest.mark.usefixtures("blank_figures")
-def test_command_prints_the_path_of_the_report(make_workdir, capsys):
-    path = make_workdir("running")
-    assert command.main([str(path)]) == 0
-    assert capsys.readouterr().out.strip() == str(path / "report.html")
 
 
 def test_command_refuses_in_one_line_with_exit_code_2(make_workdir, tmp_path, capsys):

@@ -175,11 +175,9 @@ def serve(address: str) -> None:
 
 
 def _warm_up() -> None:
-    """Reads the fonts and compiles the templates, which else every report would do again."""
-    from vlc_jax.report import page, plot
+    """Reads the fonts, which else every report would do again."""
+    from vlc_jax.report import plot
 
-    for name in ("report.md", "report.html"):
-        page.environment().get_template(f"{name}.jinja")
     plot.curves("curve", "Curve", [("", [1, 2], [0.0, 1.0])])
 
 

@@ -78,9 +78,9 @@ class Evaluation:
         tokenizer = self.setup.tokenizer
         for name in self._options.benchmarks:
             reader = self._options.benchmarks[name].reader
-            with of_benchmark(name, reader):
+            with named_errors(name, reader):
                 benchmark = self._read(name)
-            with of_benchmark(name, reader, is_read=True):
+            with named_errors(name, reader, is_read=True):
                 for case in benchmark.cases[: self._options.preview]:
                     for image in case.images:
                         self._encoder.transform(image, None)
@@ -158,7 +158,7 @@ class Evaluation:
         started = time.perf_counter()
         setup, benchmark = self._options.benchmarks[name], self._read(name)
         protocol = protocol_of(setup.reader)
-        with of_benchmark(name), self._shown(name, benchmark):
+        with named_errors(name), self._shown(name, benchmark):
             self._encoder.prepare(variables, benchmark)
             options = open_vectors(protocol, setup.protocol_options)
             result = evaluators.evaluate(protocol, benchmark, scorer, **options)
@@ -243,7 +243,7 @@ class Evaluation:
             folder = self._options.cache
             cache = Path(folder) / "nulls" if folder else None
             setup = self._options.benchmarks[name]
-            self._credits[name] = text_nulls.of_cases(self._read(name), setup, cache)
+            self._credits[name] = text_nulls.case_credits(self._read(name), setup, cache)
         return self._credits[name]
 
     def _is_finished(self, name: str, step: int) -> bool:
@@ -324,7 +324,7 @@ def open_vectors(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def of_benchmark(name: str, reader: str = "", is_read: bool = False) -> Iterator[None]:
+def named_errors(name: str, reader: str = "", is_read: bool = False) -> Iterator[None]:
     """Context manager: adds the benchmark's name and download hint to a DataError.
 
     is_read: the annotations are there, so only a missing image has a hint, that of the images.

@@ -20,7 +20,7 @@ from rich.progress import Progress
 from vlc_jax import evaluators
 from vlc_jax.errors import UsageError
 from vlc_jax.evaluation import text_nulls
-from vlc_jax.evaluation.benchmarks import of_benchmark, open_vectors, write_result
+from vlc_jax.evaluation.benchmarks import named_errors, open_vectors, write_result
 from vlc_jax.evaluation.kept_calls import KeptCalls
 from vlc_jax.evaluators import Scorer, foreign, score_table
 from vlc_jax.input_pipeline.benchmarks import Benchmark, protocol_of
@@ -74,10 +74,10 @@ class Task(NamedTuple):
     ) -> dict[str, Any]:
         """Evaluates `scorer` on `benchmark` and writes the result; returns it."""
         started, setup, folder = time.perf_counter(), self.setup, self.folder(weights)
-        with of_benchmark(self.name):
+        with named_errors(self.name):
             options = open_vectors(self.protocol, setup.protocol_options)
             result = evaluators.evaluate(self.protocol, benchmark, scorer, **options)
-            credits = text_nulls.of_cases(self.benchmark, setup)
+            credits = text_nulls.case_credits(self.benchmark, setup)
             text_nulls.add(result, self.benchmark, credits)
         row = evaluators.to_json(
             self.protocol,
@@ -104,9 +104,9 @@ class Task(NamedTuple):
 
 def read(name: str, setup: BenchmarkSetup) -> Benchmark:
     """Reads a benchmark and decodes its first image: missing files are refused before any call."""
-    with of_benchmark(name, setup.reader):
+    with named_errors(name, setup.reader):
         benchmark = setup.read()
-    with of_benchmark(name, setup.reader, is_read=True):
+    with named_errors(name, setup.reader, is_read=True):
         if benchmark.cases:
             for image in benchmark.cases[0].images:
                 image_ops.open_rgb(image)

@@ -96,11 +96,11 @@ def evaluate(
         setups = {
             each: setup._replace(read=partial(read.get, each)) for each, setup in setups.items()
         }
-        return _of_model(model, setups, folder, name, batch_size, examples)
-    return _of_others(model, setups, read, folder, name, batch_size, examples)
+        return _evaluate_model(model, setups, folder, name, batch_size, examples)
+    return _evaluate_others(model, setups, read, folder, name, batch_size, examples)
 
 
-def _of_others(
+def _evaluate_others(
     model: Any,
     setups: Mapping[str, BenchmarkSetup],
     read: Mapping[str, Benchmark],
@@ -129,7 +129,7 @@ def _of_others(
     return done
 
 
-def _of_model(
+def _evaluate_model(
     model: Model,
     setups: Mapping[str, BenchmarkSetup],
     folder: Path,
@@ -141,8 +141,8 @@ def _of_model(
     evaluation = model._setup.evaluation._replace(
         benchmarks=setups, batch_size=batch_size or model._batch_size, examples=examples
     )
-    of_config = model.config["model"]
-    name = name or f"{of_config['name']} {of_config['variant']}"
+    model_config = model.config["model"]
+    name = name or f"{model_config['name']} {model_config['variant']}"
     with closing(Workdir(folder)) as workdir:
         _claim(folder, {"name": name, "fingerprint": model.fingerprint})
         setup = model._setup._replace(evaluation=evaluation)

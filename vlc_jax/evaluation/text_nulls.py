@@ -34,7 +34,7 @@ Credits = Mapping[str, Mapping[str, np.ndarray]]
 def add(result: EvalResult, benchmark: Benchmark, credits: Credits) -> None:
     """Adds nulls and grounded metrics to a result, and `blind` and `ceiling` to its rows of cases.
 
-    credits: of `of_cases`, for the cases of `benchmark`.
+    credits: of `case_credits`, for the cases of `benchmark`.
     """
     for metric, decisions in result.decisions.items():
         shares = credits.get(metric, {})
@@ -52,13 +52,13 @@ def add(result: EvalResult, benchmark: Benchmark, credits: Credits) -> None:
     for alias, metric in _ALIASES.items():
         if alias in result.metrics and metric in result.nulls:
             result.nulls[alias] = result.nulls[metric]
-    of_row = next(iter(credits.values()), {})  # of the metric behind `correct`
-    for name, share in of_row.items():
+    row_credits = next(iter(credits.values()), {})  # of the metric behind `correct`
+    for name, share in row_credits.items():
         for row, value in zip(result.per_example, share.tolist(), strict=True):
             row[name] = value
 
 
-def of_cases(benchmark: Benchmark, setup: BenchmarkSetup, cache: Path | None = None) -> Credits:
+def case_credits(benchmark: Benchmark, setup: BenchmarkSetup, cache: Path | None = None) -> Credits:
     """Metric -> "blind", "ceiling" -> credit of each case of a benchmark, (cases,), from 0 to 1.
 
     The metric behind a case's `correct` comes first. {} if no texts are compared: by another

@@ -211,14 +211,14 @@ def evaluate(default: str, benchmark: Benchmark, scorer: Scorer, **options: Any)
     for option in options:
         errors.known(f"option of protocol {name!r}", option, protocol_options(name))
     check(default, options, scorer.abilities)
-    of_protocol = {key: value for key, value in options.items() if key not in OPTIONS}
+    protocol_values = {key: value for key, value in options.items() if key not in OPTIONS}
     if options.get("vqascore") is not None:
         scorer = vqascore.asking(scorer, **options["vqascore"])
     if how := negation.options(options.get("negation")):
         scorer = negation.correcting(scorer, how)
     if parts := segments(options.get("segments")):
         scorer = in_segments(scorer, parts)
-    result = PROTOCOLS[name].evaluate(benchmark, scorer, **of_protocol)
+    result = PROTOCOLS[name].evaluate(benchmark, scorer, **protocol_values)
     # protocols that ask have put their own question there
     if scorer.prompt and "prompt" not in result.details:
         result.details["prompt"] = dict(scorer.prompt)
@@ -234,15 +234,15 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
     abilities: of the model; None: not known yet.
     """
     name = protocol(default, options.get("protocol", ""))
-    row, of_vqascore = PROTOCOLS[name], options.get("vqascore")
+    row, vqascore_options = PROTOCOLS[name], options.get("vqascore")
     values = {**row.options, **options}
     with errors.usage_errors():
         lookup.check_types("protocol", name, row.evaluate, options)
     row.check(**values)
-    if of_vqascore is not None:
+    if vqascore_options is not None:
         if name in ASKING:
             raise errors.UsageError(f"protocol {name!r} has questions of its own: no vqascore")
-        vqascore.check(of_vqascore)
+        vqascore.check(vqascore_options)
     chosen = {
         "negation": negation.options(options.get("negation")),
         "segments": segments(options.get("segments")),
@@ -254,7 +254,7 @@ def check(default: str, options: Mapping[str, Any], abilities: Abilities | None 
         raise errors.UsageError(f"protocol {name!r} compares no embeddings: no {cosines[0]}")
     if abilities is None:
         return
-    if of_vqascore is not None:
+    if vqascore_options is not None:
         abilities.require("scores_answers")
     elif row.needs:
         abilities.require(row.needs(**values))

@@ -22,9 +22,9 @@ def check_cases(benchmark: Benchmark, rule: str, fits: Callable[[Case], object])
             )
 
 
-def chunked(cases: Sequence[Case], size: int) -> list[Sequence[Case]]:
-    """The cases in parts of `size`; the last one may be smaller."""
-    return [cases[start : start + size] for start in range(0, len(cases), size)]
+def chunked(items: Any, size: int) -> list[Any]:
+    """Cases, or other items, in parts of `size`; the last one may be smaller."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def image_name(case: Case) -> str:

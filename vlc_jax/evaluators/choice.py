@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vlc_jax.evaluators import groups, stats, ties, token_scores
-from vlc_jax.evaluators.cases import check_cases, image_name, row
+from vlc_jax.evaluators.cases import check_cases, chunked, image_name, row
 from vlc_jax.evaluators.scorer import Scorer, embed_texts_once
 from vlc_jax.input_pipeline.case import Benchmark, Case
 
@@ -54,12 +54,9 @@ def evaluate(
     if tokens:
         token_scores.check(benchmark, scorer)
     cases, counts = benchmark.cases, np.array([_options(case) for case in benchmark.cases])
-    scores = np.zeros((len(cases), counts.max()))
     mask = np.arange(counts.max()) < counts[:, None]
-    for start in range(0, len(cases), chunk):
-        some = cases[start : start + chunk]
-        part = score_cases(some, scorer)
-        scores[start : start + len(some), : part.shape[1]] = part
+    parts = [score_cases(part, scorer, counts.max()) for part in chunked(cases, chunk)]
+    scores = np.concatenate(parts)
     stats.require_finite(scores[mask], benchmark.name)
     # The correct option is the first; padding is below all others.
     standing = ties.standing(np.where(mask, scores, -np.inf), np.zeros(len(cases), int))
@@ -97,21 +94,20 @@ def _ranks(
     return metrics
 
 
-def score_cases(cases: Sequence[Case], scorer: Scorer) -> Float[np.ndarray, "cases options"]:
+def score_cases(
+    cases: Sequence[Case], scorer: Scorer, options: int | np.integer = 0
+) -> Float[np.ndarray, "cases options"]:
     """Scores of each image with its captions, or of each caption with its images.
 
-    Columns after the last option of a case are padding without meaning.
+    options: columns, if no case has more options. Those after a case's last one are padding without
+      meaning.
     """
-    options = max(_options(case) for case in cases)
-    scores = np.zeros((len(cases), options))
-    of_captions = [n for n, case in enumerate(cases) if len(case.images) == 1]
-    of_images = [n for n, case in enumerate(cases) if len(case.images) > 1]
-    if of_captions:
-        part = _score_captions([cases[n] for n in of_captions], scorer)
-        scores[of_captions, : part.shape[1]] = part
-    if of_images:
-        part = _score_images([cases[n] for n in of_images], scorer)
-        scores[of_images, : part.shape[1]] = part
+    scores = np.zeros((len(cases), max([options, *map(_options, cases)])))
+    for score, has_many in ((_score_captions, False), (_score_images, True)):
+        rows = [n for n, case in enumerate(cases) if (len(case.images) > 1) == has_many]
+        if rows:
+            part = score([cases[n] for n in rows], scorer)
+            scores[rows, : part.shape[1]] = part
     return scores
 
 

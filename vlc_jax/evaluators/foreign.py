@@ -5,7 +5,7 @@ its number, and `pooled` has width 0.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int
 
 from vlc_jax.errors import UsageError
+from vlc_jax.evaluators.cases import chunked
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.images import image_key, image_ops
@@ -126,24 +127,21 @@ class _Function:
         return np.array([self._numbers[key] for key in keys], np.int64)
 
     def _all(self, images: ImageFeatures, texts: TextFeatures) -> np.ndarray:
-        parts = range(0, len(images.tokens), self._batch_size)
-        rows = [images.tokens[start : start + self._batch_size] for start in parts]
-        return np.concatenate([self._matrix(part, texts.ids) for part in rows])
+        parts = chunked(images.tokens, self._batch_size)
+        return np.concatenate([self._matrix(part, texts.ids) for part in parts])
 
     def _options(self, images: ImageFeatures, texts: TextFeatures) -> np.ndarray:
         numbers = images.tokens
-        of_rows = texts.ids.reshape(len(numbers), -1)
-        scores = np.zeros(of_rows.shape)
-        distinct = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
-        for start in range(0, len(distinct), self._batch_size):
-            of_call = distinct[start : start + self._batch_size]
-            rows = np.flatnonzero(np.isin(numbers, of_call))
-            asked = np.array(list(dict.fromkeys(of_rows[rows].ravel().tolist())), np.int64)
-            matrix = self._matrix(of_call, asked)
-            row = {number: n for n, number in enumerate(of_call.tolist())}
+        options = texts.ids.reshape(len(numbers), -1)
+        scores = np.zeros(options.shape)
+        for called in chunked(_distinct(numbers), self._batch_size):
+            rows = np.flatnonzero(np.isin(numbers, called))
+            asked = _distinct(options[rows])
+            matrix = self._matrix(called, asked)
+            row = {number: n for n, number in enumerate(called.tolist())}
             column = {number: n for n, number in enumerate(asked.tolist())}
             for n in rows:
-                columns = [column[text] for text in of_rows[n].tolist()]
+                columns = [column[text] for text in options[n].tolist()]
                 scores[n] = matrix[row[int(numbers[n])], columns]
         return scores
 
@@ -152,8 +150,8 @@ class _Function:
     ) -> Float64[np.ndarray, "images texts"]:
         """Scores of all images with all texts, at most TEXTS texts in a call."""
         rows, parts = [self._images[number] for number in images], []
-        for start in range(0, len(texts), TEXTS):
-            columns = [self._texts[number] for number in texts[start : start + TEXTS]]
+        for part in chunked(texts, TEXTS):
+            columns = [self._texts[number] for number in part]
             shape = (len(rows), len(columns))
             check = partial(_checked, shape=shape, name="score(images, texts)")
             parts.append(self._calls(self._score, rows, columns, check))
@@ -190,11 +188,9 @@ class _Encoder:
             self._rows |= zip(part, rows, strict=True)
         return TextFeatures(np.stack([self._rows[text] for text in texts]))
 
-    def _parts(self, keys: Any) -> Iterator[list]:
+    def _parts(self, keys: Iterable[Any]) -> list[list]:
         """Keys without an embedding, `batch_size` at a time."""
-        new = [key for key in keys if key not in self._rows]
-        for start in range(0, len(new), self._batch_size):
-            yield new[start : start + self._batch_size]
+        return chunked([key for key in keys if key not in self._rows], self._batch_size)
 
     def _check(self, name: str, count: int) -> Callable[[Any], np.ndarray]:
         def check(result: Any) -> np.ndarray:
@@ -203,6 +199,11 @@ class _Encoder:
             return unit(rows).astype(np.float32)
 
         return check
+
+
+def _distinct(numbers: Int[np.ndarray, "*shape"]) -> Int[np.ndarray, " distinct"]:
+    """Each number once, in the order of first appearance."""
+    return np.array(list(dict.fromkeys(numbers.ravel().tolist())), np.int64)
 
 
 def _cosines(images: ImageFeatures, texts: TextFeatures) -> np.ndarray:

@@ -111,13 +111,13 @@ def _by_group(name: str, decisions: Decisions, benchmark: Benchmark) -> dict[str
     labels = [labels_of(group) for group in decisions.groups]
     estimates: dict[str, Estimate] = {}
     for kind in _reported_kinds(labels, benchmark):
-        of_kind = {
+        group_estimates = {
             label: part.proportion() for label, part in _split(decisions, labels, (kind,)).items()
         }
         equals = f"{kind}=" if kind else ""
-        estimates |= {f"{name}/{equals}{label}": each for (label,), each in of_kind.items()}
+        estimates |= {f"{name}/{equals}{label}": each for (label,), each in group_estimates.items()}
         if not kind:
-            estimates[f"{name}_macro"] = stats.macro(list(of_kind.values()))
+            estimates[f"{name}_macro"] = stats.macro(list(group_estimates.values()))
     for average, how in benchmark.averages.items():
         groups = {
             path: part.proportion()

@@ -16,6 +16,7 @@ A case may bring its own question with one short answer per caption, such as "bl
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -24,7 +25,7 @@ import numpy as np
 
 from vlc_jax.errors import known
 from vlc_jax.evaluators import groups, prompts, stats
-from vlc_jax.evaluators.cases import image_name, row
+from vlc_jax.evaluators.cases import chunked, image_name, row
 from vlc_jax.evaluators.scorer import Decoding, Scorer, answers
 from vlc_jax.input_pipeline.case import Benchmark, Case
 from vlc_jax.input_pipeline.record import DataError, ImageLike, ImageQuestion
@@ -86,9 +87,8 @@ def evaluate(
         )
     questions = [question_of(case, style, seed) for case in cases]
     written: list[str] = []
-    for start in range(0, len(cases), chunk):
-        part = slice(start, start + chunk)
-        images, texts = zip(*map(_inputs, cases[part], questions[part]), strict=True)
+    for part in chunked([*zip(cases, questions, strict=True)], chunk):
+        images, texts = zip(*itertools.starmap(_inputs, part), strict=True)
         written += answers(scorer, scorer.embed_images(images), texts, how)
     rows = [_row(*parts) for parts in zip(cases, questions, written, strict=True)]
     right = np.array([row["correct"] for row in rows])

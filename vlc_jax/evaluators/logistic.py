@@ -63,26 +63,7 @@ def fit(
     blocks = jnp.asarray(rows.reshape(*parts, width)), jnp.asarray(labels.reshape(parts))
     shape = (width + 1, len(classes))  # the last row is the bias
 
-    @jax.jit
-    def loss_and_gradient(weights: Any, blocks: Any) -> tuple[Any, Any]:
-        def add(total: Any, part: Any) -> tuple[Any, None]:
-            features, label = part
-            features = jnp.pad(features, ((0, 0), (0, 1)), constant_values=1.0)
-            # highest: TPUs and GPUs would multiply with 8 or 10 bits
-            scores = jnp.dot(features, weights, precision=jax.lax.Precision.HIGHEST)
-            logs = jax.nn.log_softmax(scores) * (label >= 0)[:, None]
-            true = jax.nn.one_hot(label, len(classes), dtype=logs.dtype)
-            error = jnp.exp(logs) * (label >= 0)[:, None] - true
-            slope = jnp.dot(features.T, error, precision=jax.lax.Precision.HIGHEST)
-            return (total[0] - (logs * true).sum(), total[1] + slope), None
-
-        start = jnp.zeros(()), jnp.zeros(shape)
-        (loss, slope), _ = jax.lax.scan(add, start, blocks)
-        kernel = weights.at[-1].set(0.0)
-        return (
-            loss / number + (kernel**2).sum() / (2 * c * number),
-            slope / number + kernel / (c * number),
-        )
+    loss_and_gradient = _loss_and_gradient(shape, number, c)
 
     def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(shape).astype(np.float32)
@@ -106,6 +87,35 @@ def fit(
 
     kernel = _newton(fitted, lambda flat: at(flat)[1], curvature, tolerance).reshape(shape)
     return Probe(classes, kernel[:-1], kernel[-1])
+
+
+def _loss_and_gradient(shape: tuple[int, int], number: int, c: float) -> Callable[..., Any]:
+    """(weights, blocks of `number` rows and their labels) -> the regularised loss, its gradient."""
+    import jax
+    import jax.numpy as jnp
+
+    @jax.jit
+    def loss_and_gradient(weights: Any, blocks: Any) -> tuple[Any, Any]:
+        def add(total: Any, part: Any) -> tuple[Any, None]:
+            features, label = part
+            features = jnp.pad(features, ((0, 0), (0, 1)), constant_values=1.0)
+            # highest: TPUs and GPUs would multiply with 8 or 10 bits
+            scores = jnp.dot(features, weights, precision=jax.lax.Precision.HIGHEST)
+            logs = jax.nn.log_softmax(scores) * (label >= 0)[:, None]
+            true = jax.nn.one_hot(label, shape[1], dtype=logs.dtype)
+            error = jnp.exp(logs) * (label >= 0)[:, None] - true
+            slope = jnp.dot(features.T, error, precision=jax.lax.Precision.HIGHEST)
+            return (total[0] - (logs * true).sum(), total[1] + slope), None
+
+        start = jnp.zeros(()), jnp.zeros(shape)
+        (loss, slope), _ = jax.lax.scan(add, start, blocks)
+        kernel = weights.at[-1].set(0.0)
+        return (
+            loss / number + (kernel**2).sum() / (2 * c * number),
+            slope / number + kernel / (c * number),
+        )
+
+    return loss_and_gradient
 
 
 def _newton(

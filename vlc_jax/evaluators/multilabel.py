@@ -94,8 +94,8 @@ class Ranking(NamedTuple):
         # an image that was not drawn has the precision of a place that the sample lacks
         precision[counts == 0] = 0
         points = [eleven_points(*row) for row in zip(precision, hits, strict=True)]
-        of_all = self.precision.mean(), eleven_points(self.precision, np.arange(len(hits[0])) + 1)
-        return np.where(number[:, None] > 0, np.stack([average, points], axis=1), of_all)
+        whole = self.precision.mean(), eleven_points(self.precision, np.arange(len(hits[0])) + 1)
+        return np.where(number[:, None] > 0, np.stack([average, points], axis=1), whole)
 
 
 def eleven_points(
@@ -150,9 +150,9 @@ def _metrics(rankings: dict[str, Ranking]) -> dict[str, Estimate]:
     points = [eleven_points(one.precision, np.arange(1, one.truth.sum() + 1)) for one in each]
     ties_of = [one.tied for one in each]
 
-    def estimate(values: list[float], chance: float | None, of_samples: np.ndarray, tied: float):
+    def estimate(values: list[float], chance: float | None, resampled: np.ndarray, tied: float):
         value = float(np.mean(values))
-        low, high = np.percentile(of_samples, (2.5, 97.5))
+        low, high = np.percentile(resampled, (2.5, 97.5))
         # resamples break ties by the order of the cases, the value by the policy
         low, high = min(float(low), value), max(float(high), value)
         return Estimate(value, images, chance, low, high, tied)

@@ -96,12 +96,12 @@ def evaluate(
     )
     parts = chunked(benchmark.cases, chunk)
     if decoding == PERPLEXITY:
-        return _of_perplexities(benchmark, parts, scorer, answer, tie)
+        return _by_perplexity(benchmark, parts, scorer, answer, tie)
     how = Decoding(decoding, max_tokens, alpha, decay, first_step)
-    return _of_written(benchmark, parts, scorer, how)
+    return _by_written_text(benchmark, parts, scorer, how)
 
 
-def _of_perplexities(
+def _by_perplexity(
     benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, answer: str, tie: str
 ) -> stats.EvalResult:
     template = require_questions(scorer)
@@ -113,7 +113,7 @@ def _of_perplexities(
     return stats.EvalResult(metrics, [*map(_row, benchmark.cases, scores)], details)
 
 
-def _of_written(
+def _by_written_text(
     benchmark: Benchmark, parts: Sequence[Sequence[Case]], scorer: Scorer, how: Decoding
 ) -> stats.EvalResult:
     # an unparsed answer earns nothing, rather than a share of a draw
@@ -216,10 +216,10 @@ def _named(cases: Sequence[Case], written: Sequence[str]) -> Float[np.ndarray, "
     """1 for the option that an answer names, 0 for the others."""
     scores = np.zeros((2 * len(cases), 2))
     questions = [question for case in cases for question in _questions(case)]
-    for of_image, text, question in zip(scores, written, questions, strict=True):
+    for image_scores, text, question in zip(scores, written, questions, strict=True):
         named = letter(text, question["options"])
         if named is not None:
-            of_image[named] = 1
+            image_scores[named] = 1
     return _by_own_option(cases, scores.reshape(-1, 2, 2))
 
 

@@ -81,8 +81,8 @@ def evaluate(
     if geometry or second_features:
         pooled = np.concatenate([part[0] for part in scored])
         stats.require_finite(pooled, benchmark.name)
-        of_images, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
-        metrics |= of_images
+        pair_metrics, cosines = image_pairs.metrics(pooled, scores, other, benchmark)
+        metrics |= pair_metrics
         rows = [row | {"image_cosine": float(c)} for row, c in zip(rows, cosines, strict=True)]
         details |= {"agreement": image_pairs.AGREEMENT, "difference": image_pairs.DIFFERENCE}
     return stats.EvalResult(metrics, rows, details, decisions)
@@ -102,14 +102,14 @@ def _decisions(
     for name, comparisons in INDIVIDUAL.items():
         # each query alone: ties among the other scores do not matter; in the order of the indices,
         # in which the second query's correct option comes second
-        of_query = [
+        query_credits = [
             ties.credit(
                 flat[:, sorted(pair)], _rule(((0, 1) if pair[0] < pair[1] else (1, 0),)), tie
             )
             for pair in comparisons
         ]
         tied = np.stack([_tied(flat, (pair,)) for pair in comparisons], axis=1)
-        credit, chance = np.stack(of_query, axis=1), np.full(2 * len(flat), 1 / 2)
+        credit, chance = np.stack(query_credits, axis=1), np.full(2 * len(flat), 1 / 2)
         decisions[name] = groups.Decisions(twice, credit.ravel(), chance, tied.ravel(), cases)
     for name, sides in _relaxed(flat).items():
         credit = ties.credit(sides, _rule(((0, 1),)), tie)

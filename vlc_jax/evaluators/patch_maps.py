@@ -64,13 +64,13 @@ def write(
         num_images, num_captions = len(cases[file].images), len(case_captions)
         image_rows = first_image + np.repeat(np.arange(num_images), num_captions)
         text_rows = first_text + np.tile(np.arange(num_captions), num_images)
-        of_pairs = maps(take(images, image_rows), take(texts, text_rows))
+        pair_maps = maps(take(images, image_rows), take(texts, text_rows))
         first_image, first_text = first_image + num_images, first_text + num_captions
         # the head has no maps
-        if not of_pairs:
+        if not pair_maps:
             return
         if is_writer:
-            arrays = label_columns(of_pairs, num_images, case_captions, labels, tokenizer.words)
+            arrays = label_columns(pair_maps, num_images, case_captions, labels, tokenizer.words)
             arrays |= {"pixels": np.stack([pixels(x) for x in cases[file].images])}
             texts_of_case = np.array([*map(str, case_captions)])
             _save(file, {**arrays, "step": np.array(step), "captions": texts_of_case})
@@ -84,7 +84,7 @@ def captions_of(case: Case) -> tuple[str, ...]:
 
 
 def label_columns(
-    of_pairs: Mapping[str, Any],
+    pair_maps: Mapping[str, Any],
     images: int,
     captions: Sequence[str],
     labels: Callable[[], Mapping[str, Sequence[str]]],
@@ -93,7 +93,7 @@ def label_columns(
     """Maps of pairs as (images, captions, ...), with labelled token columns and no padding."""
     maps = {
         name: np.asarray(x).reshape(images, len(captions), *x.shape[1:])
-        for name, x in of_pairs.items()
+        for name, x in pair_maps.items()
     }
     lengths = [x.shape[3] for x in maps.values() if x.ndim == 4]
     if not lengths:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
-from vlc_jax.evaluators.cases import WRONG_PER_ROW, row
+from vlc_jax.evaluators.cases import WRONG_PER_ROW, check_cases, row
 from vlc_jax.evaluators.scorer import Scorer, take
 from vlc_jax.input_pipeline.case import Benchmark
 from vlc_jax.input_pipeline.record import DataError
@@ -51,13 +51,13 @@ def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Rank
     The blocks are read twice and must be identical both times: the score of a text's correct image,
     which may be in any block, must be known before the images that beat it can be counted.
     """
-    of_images = []
+    standings = []
     number, best = np.zeros(texts, int), np.full(texts, -np.inf)
     first, last = np.zeros(texts, int), np.zeros(texts, int)  # correct images with that score
     best_texts = []
     for rows, scores, correct in blocks():
         right, wrong = np.where(correct, scores, -np.inf), np.where(correct, -np.inf, scores)
-        of_images.append((*_standing(right, wrong), correct.sum(axis=1)))
+        standings.append((*_standing(right, wrong), correct.sum(axis=1)))
         number += correct.sum(axis=0)
         highest = right.max(axis=0)
         better, as_good = highest > best, (highest >= best) & correct.any(axis=0)
@@ -74,7 +74,7 @@ def rank(blocks: Callable[[], Iterator[Block]], images: int, texts: int) -> Rank
         before += (ties_with & (index < first)).sum(axis=0)
         after += (ties_with & (index > last)).sum(axis=0)
         tied += (correct & (scores == best)).sum(axis=0)
-    *standing, correct = (np.concatenate(parts) for parts in zip(*of_images, strict=True))
+    *standing, correct = (np.concatenate(parts) for parts in zip(*standings, strict=True))
     return Ranking(
         Direction(ties.Standing(*standing), correct),
         Direction(ties.Standing(above, equal, before, after, tied), number),
@@ -271,13 +271,7 @@ def _rows(
 
 
 def _check(benchmark: Benchmark) -> None:
+    rule = "a retrieval case has one image and at least one caption"
+    check_cases(benchmark, rule, lambda case: len(case.images) == 1 and case.captions)
     if len(benchmark.cases) < 2:
-        raise DataError(
-            f"retrieval needs at least two cases; {benchmark.name!r} has {len(benchmark.cases)}"
-        )
-    for case in benchmark.cases:
-        if len(case.images) != 1 or not case.captions:
-            raise DataError(
-                f"a retrieval case has one image and at least one caption; case {case.id!r} of "
-                f"{benchmark.name!r} has {len(case.images)} and {len(case.captions)}"
-            )
+        raise DataError(f"retrieval needs at least two cases; {benchmark.name!r} has one")

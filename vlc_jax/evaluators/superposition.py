@@ -50,22 +50,13 @@ def evaluate(
 
     tie: see `ties`; for `superposition`.
 
-    Raises:
-      UsageError: an unknown tie policy. DataError: a case without six images, or with another
-      number of texts than none or three.
+    Raises UsageError for an unknown tie policy, DataError for a case without six images or with
+    another number of texts than none or three.
     """
     ties.check(tie)
-    rule = f"superposition needs {IMAGES} images per case, and {TEXTS} texts or none in any"
-    texts = len(benchmark.cases[0].captions) if benchmark.cases else 0
-    check_cases(
-        benchmark,
-        rule,
-        lambda case: len(case.images) == IMAGES and len(case.captions) == texts in (0, TEXTS),
-    )
+    texts = _check(benchmark)
     features = _features(benchmark, scorer, chunk)
-    alone = features[:, 1:3].reshape(-1, features.shape[-1])
-    mean = alone.mean(axis=0)
-    length = float(np.linalg.norm(mean))
+    mean = features[:, 1:3].reshape(-1, features.shape[-1]).mean(axis=0)
     both, first, second, third = (features[:, k] for k in range(4))
     nearness = [cosine(both, unit(first) + unit(other)) for other in (second, third)]
     right = ties.credit(np.stack(nearness, axis=1), lambda s: s[:, 0] > s[:, 1], tie)
@@ -75,24 +66,42 @@ def evaluate(
     metrics = {
         "superposition": stats.proportion(right, 1 / 2, tied),
         "binding_visible": stats.proportion(exchanged > floor, 1 - FLOOR),
-        # |mean| is the mean projection on its direction, which has an interval over scenes
-        "cone": stats.mean(
-            features[:, 1:3].mean(axis=1) @ (mean / max(length, 1e-12)), "score"
-        )._replace(chance=float(len(alone) ** -0.5)),
+        "cone": _cone(features[:, 1:3], mean),
     }
-    metrics |= _statistics(features, "")
-    # without the cone's direction, which all images share
-    metrics |= _statistics(unit(features - mean), "_centred")
+    # centred: without the cone's direction, which all images share
+    metrics |= _statistics(features, "") | _statistics(unit(features - mean), "_centred")
     if texts:
         vectors = _text_vectors(benchmark, scorer)
         metrics |= _by_texts(both, vectors, "")
-        of_texts = vectors[:, :2].mean(axis=(0, 1))
-        metrics |= _by_texts(unit(both - mean), unit(vectors - of_texts), "_centred")
+        centred = unit(vectors - vectors[:, :2].mean(axis=(0, 1)))
+        metrics |= _by_texts(unit(both - mean), centred, "_centred")
     rows = [
         row(case, SUMS, [float(near[n]) for near in nearness], right[n] == 1, tied[n])
         for n, case in enumerate(benchmark.cases)
     ]
     return stats.EvalResult(metrics, rows, {"tie": tie, "noise_floor": floor, "quantile": FLOOR})
+
+
+def _check(benchmark: Benchmark) -> int:
+    """Number of texts of each case. Raises DataError for other numbers of images or texts."""
+    rule = f"superposition needs {IMAGES} images per case, and {TEXTS} texts or none in any"
+    texts = len(benchmark.cases[0].captions) if benchmark.cases else 0
+    check_cases(
+        benchmark,
+        rule,
+        lambda case: len(case.images) == IMAGES and len(case.captions) == texts in (0, TEXTS),
+    )
+    return texts
+
+
+def _cone(
+    alone: Float[np.ndarray, "cases two embed"], mean: Float[np.ndarray, " embed"]
+) -> stats.Estimate:
+    """Length of the mean of all vectors."""
+    # it is the mean projection on its direction, which has an interval over scenes
+    direction = mean / max(float(np.linalg.norm(mean)), 1e-12)
+    length = stats.mean(alone.mean(axis=1) @ direction, "score")
+    return length._replace(chance=float((2 * len(alone)) ** -0.5))
 
 
 def _features(

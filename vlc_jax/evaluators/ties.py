@@ -111,11 +111,11 @@ def standing(
     scores: Float[np.ndarray, "queries options"], correct: Int[np.ndarray, " queries"]
 ) -> Standing:
     """Standing of the option `correct` of each query; padding has the score -inf."""
-    of_correct = np.take_along_axis(scores, correct[:, None], axis=1)
+    correct_scores = np.take_along_axis(scores, correct[:, None], axis=1)
     index = np.arange(scores.shape[1])[None]
-    equal = (scores == of_correct) & (index != correct[:, None])
+    equal = (scores == correct_scores) & (index != correct[:, None])
     return Standing(
-        (scores > of_correct).sum(axis=1),
+        (scores > correct_scores).sum(axis=1),
         equal.sum(axis=1),
         (equal & (index < correct[:, None])).sum(axis=1),
         (equal & (index > correct[:, None])).sum(axis=1),

@@ -14,14 +14,14 @@ from jaxtyping import Bool, Float
 
 from vlc_jax import errors
 from vlc_jax.evaluators import stats, ties
+from vlc_jax.evaluators.cases import check_cases, chunked
 from vlc_jax.evaluators.scorer import Scorer, take
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark
-from vlc_jax.input_pipeline.record import DataError
 
 # cases in memory: 120 MB of image tokens of a ViT-L/14 at 336 pixels
 CHUNK = 64
-# of a score, see the end of of_case
+# of a score, see the end of case_scores
 DIGITS = 9
 BEFORE_END = (1, 2, 3, 4)  # tokens before the end of text
 
@@ -69,18 +69,13 @@ def check(benchmark: Benchmark, scorer: Scorer) -> None:
             f"tokens=True of benchmark {benchmark.name!r} needs tokens of images and texts, and "
             "this model gives none, such as one whose texts are vectors: leave it out"
         )
-    for case in benchmark.cases:
-        if len(case.images) > 1:
-            raise DataError(
-                f"tokens=True needs one image per case; case {case.id!r} of {benchmark.name!r} has "
-                f"{len(case.images)}"
-            )
+    rule = "tokens=True needs one image per case"
+    check_cases(benchmark, rule, lambda case: len(case.images) == 1)
 
 
 def _scores(benchmark: Benchmark, scorer: Scorer) -> Iterator[Scores]:
     """Scores of each kind, CHUNK cases at a time; -inf for padding, NaN for a missing token."""
-    for start in range(0, len(benchmark.cases), CHUNK):
-        cases = benchmark.cases[start : start + CHUNK]
+    for cases in chunked(benchmark.cases, CHUNK):
         image = scorer.image_tokens([case.images[0] for case in cases])
         texts = list(dict.fromkeys(caption for case in cases for caption in case.captions))
         text = scorer.text_tokens(texts)
@@ -90,9 +85,9 @@ def _scores(benchmark: Benchmark, scorer: Scorer) -> Iterator[Scores]:
         options = max(len(case.captions) for case in cases)
         part: Scores = {}
         for n, case in enumerate(cases):
-            of_captions = take(text, np.array([row[caption] for caption in case.captions]))
-            pooled, tokens, mask = of_captions.pooled, of_captions.tokens, of_captions.mask
-            one = of_case(image.pooled[n], image.tokens[n], pooled, tokens, mask)
+            captions = take(text, np.array([row[caption] for caption in case.captions]))
+            features = captions.pooled, captions.tokens, captions.mask
+            one = case_scores(image.pooled[n], image.tokens[n], *features)
             for name, scores in one.items():
                 shape = (len(cases), options, *scores.shape[1:])
                 filled = part.setdefault(name, np.full(shape, -np.inf))
@@ -100,7 +95,7 @@ def _scores(benchmark: Benchmark, scorer: Scorer) -> Iterator[Scores]:
         yield part
 
 
-def of_case(
+def case_scores(
     image: Float[np.ndarray, " embed"],
     patches: Float[np.ndarray, "patches embed"],
     texts: Float[np.ndarray, "options embed"],
@@ -117,20 +112,20 @@ def of_case(
     end = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
     before = np.arange(mask.shape[1]) < end[:, None]
     counts = np.maximum(before.sum(axis=1), 1)
-    of_tokens, of_patches = tokens @ image, texts @ patches.T
+    token_cosines, patch_cosines = tokens @ image, texts @ patches.T
     nearest = (tokens @ patches.T).max(axis=2)
     scores = {
         "pooled": texts @ image,
-        "text_mean": np.where(before, of_tokens, 0).sum(axis=1) / counts,
+        "text_mean": np.where(before, token_cosines, 0).sum(axis=1) / counts,
     }
     for back in BEFORE_END:
         at = np.clip(end - back, 0, None)
-        one = np.take_along_axis(of_tokens, at[:, None], axis=1)[:, 0]
+        one = np.take_along_axis(token_cosines, at[:, None], axis=1)[:, 0]
         scores[f"text_before_end_{back}"] = np.where(end >= back, one, np.nan)
     scores |= {
-        "image_mean": of_patches.mean(axis=1),
-        "image_best": of_patches.max(axis=1),
-        "image_each": of_patches,
+        "image_mean": patch_cosines.mean(axis=1),
+        "image_best": patch_cosines.max(axis=1),
+        "image_each": patch_cosines,
         "map": np.where(before, nearest, 0).sum(axis=1) / counts,
     }
     # Rounded so that equal captions tie: sums of equal rows may differ in the 16th digit, and

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vlc_jax.evaluators import groups, stats, ties
-from vlc_jax.evaluators.cases import WRONG_PER_ROW, chunked, row
+from vlc_jax.evaluators.cases import WRONG_PER_ROW, check_cases, chunked, row
 from vlc_jax.evaluators.scorer import Scorer
 from vlc_jax.evaluators.vectors import unit
 from vlc_jax.input_pipeline.case import Benchmark, Case, distinct_names
@@ -113,16 +113,15 @@ def check_prompts(benchmark: Benchmark) -> None:
 def _labels(benchmark: Benchmark) -> np.ndarray:
     """Labels of all cases. Raises DataError for invalid cases, classes or templates."""
     check_prompts(benchmark)
-    where = f"of benchmark {benchmark.name!r}"
-    for case in benchmark.cases:
+    number = len(benchmark.classes)
+
+    def fits(case: Case) -> bool:
         label = case.meta.get("label")
-        known = isinstance(label, int | np.integer) and 0 <= label < len(benchmark.classes)
-        if len(case.images) != 1 or not known:
-            raise DataError(
-                f"a zero-shot case has one image and meta['label'] in 0 ... "
-                f"{len(benchmark.classes) - 1}; case {case.id!r} {where} has "
-                f"{len(case.images)} images and label {label!r}"
-            )
+        is_known = isinstance(label, int | np.integer) and 0 <= label < number
+        return is_known and len(case.images) == 1
+
+    rule = f"a zero-shot case has one image and meta['label'] in 0 ... {number - 1}"
+    check_cases(benchmark, rule, fits)
     return np.array([case.meta["label"] for case in benchmark.cases], np.int64)
 
 

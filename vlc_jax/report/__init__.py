@@ -13,12 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich.measure
-import rich.table
-
 from vlc_jax.input_pipeline.commands import command_line
-from vlc_jax.report import compare, paired, read_workdir, table
+from vlc_jax.report import compare, paired, read_workdir, table, to_terminal
 from vlc_jax.report import published as published_values
+from vlc_jax.report.blocks import Table
 from vlc_jax.report.published import UnknownModelError
 from vlc_jax.report.read_workdir import NoCasesError, NotAWorkdirError
 
@@ -64,7 +62,7 @@ def write(
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    return page.write(run, beside)
+    return page.write([run], run.path, "report", beside)
 
 
 def print_table(
@@ -81,17 +79,16 @@ def print_table(
     results = [*results]
     beside = [*beside, *(published_values.add(published, results) if published else [])]
     published_values.add_human(results)
-    if rows := table.rows(results):
-        _print(table.to_rich(rows), is_whole=True)
-    for sentence in (*table.notes(results), *beside):
-        command_line.console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+    rows = table.rows(results)
+    tables = [table.to_table(rows)] if rows else []
+    to_terminal.show(*tables, *table.notes(results), *beside)
 
 
 def print_mixtures(path: Path) -> None:
     """Prints the headline metrics of every interpolation of weights in a workdir (WiSE-FT)."""
     rows = [row for rows in table.mixed(read_workdir.mixtures(path)) for row in rows]
     if rows:
-        _print(table.to_rich(rows), is_whole=True)
+        to_terminal.show(table.to_table(rows))
 
 
 def write_comparison(
@@ -102,25 +99,17 @@ def write_comparison(
 ) -> Path:
     """Writes comparison.html, comparison.md and the figures under comparison/ into `folder`.
 
-    Args:
-      paths: the workdirs; the first is the baseline of all differences.
-      folder: created if missing; default: the parent of the first workdir.
-      published: a model whose published values appear next to the runs'.
-      train: of the captions that the runs were trained on.
+    paths: the workdirs; the first is the baseline of all differences.
+    folder: created if missing; default: the parent of the first workdir.
 
-    Returns:
-      The path of comparison.html, which needs no other file and no network.
-
-    Raises:
-      NotAWorkdirError: one of `paths` is not a workdir, or a duplicate. UnknownModelError: no
-        published values of the model. OSError: the files cannot be written.
+    Everything else as in `write`. Raises NotAWorkdirError also for a workdir that is given twice.
     """
     runs = _read_all(paths)
     beside = _add(runs, published, train)
     command_line.import_matplotlib()
     from vlc_jax.report import page
 
-    return page.write_comparison(runs, folder or paths[0].resolve().parent, beside)
+    return page.write(runs, folder or paths[0].resolve().parent, "comparison", beside)
 
 
 def write_cases(
@@ -155,50 +144,22 @@ def print_comparison(
     runs = _read_all(paths)
     beside = _add(runs, published, train)
     names, results = compare.names(paths), compare.newest_results(runs)
-    console = command_line.console()
+    tables: list[Table | str] = ["No benchmark has been evaluated yet."]
     if lines := compare.lines(results):
-        _print(compare.to_rich(names, lines))
-        if differences := paired.lines(runs):
-            _print(paired.to_rich(names, differences), is_whole=True)
-    else:
-        console.print("No benchmark has been evaluated yet.")
-    for sentence in compare.stale(names, results):
-        console.print(sentence, markup=False)
-    fields: dict[str, list[str]] = {}
-    for benchmark, field, _ in compare.other_cases(results):
-        fields.setdefault(benchmark, []).append(field)
-    for benchmark, differing in fields.items():
-        console.print(f"≠ {benchmark}: not the same {', '.join(differing)}", markup=False)
-    for sentence in beside:
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print(output: rich.table.Table, is_whole: bool = False) -> None:
-    """Prints a table at the width of the terminal, or wider if its longest words need it.
-
-    is_whole: or wider if its lines need it; columns beyond 80 characters would cut numbers.
-    """
-    console = command_line.console()
-    # A console narrower than its longest words would cut them; within its own width the measure of
-    # a table is never larger.
-    options = console.options.update(width=1000)
-    needed = rich.measure.Measurement.get(console, options, output)
-    width = max(needed.maximum if is_whole else needed.minimum, console.width)
-    if width == needed.minimum:
-        for column in output.columns:
-            # Rich shares the little space unevenly, and cuts the last column
-            column.width = column.min_width
-    command_line.console(width).print(output)
+        tables = [compare.to_table(names, lines, is_narrow=True)]
+        differences = paired.lines(runs)
+        tables += [paired.to_table(names, differences)] if differences else []
+    to_terminal.show(*tables, *compare.stale(names, results), *compare.not_same(results), *beside)
 
 
 def _add(runs: Sequence[read_workdir.Run], published: str, train: "Training | None") -> list[str]:
     """Adds published values of people and of a model, and groups of bindings, to the newest results
     of all runs; of the last two only those that are given."""
-    of_runs = [[one.newest for one in run.evaluations] for run in runs]
-    results = [each for of_run in of_runs for each in of_run]
+    by_run = [[one.newest for one in run.evaluations] for run in runs]
+    results = [each for newest in by_run for each in newest]
     published_values.add_human(results)
     sentences = published_values.add(published, results) if published else []
-    added = [_split(run, of_run, train) for run, of_run in zip(runs, of_runs, strict=True)]
+    added = [_split(run, newest, train) for run, newest in zip(runs, by_run, strict=True)]
     return [*sentences, *dict.fromkeys(sentence for each in added for sentence in each)]
 
 

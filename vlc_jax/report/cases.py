@@ -8,13 +8,15 @@ import base64
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
 from vlc_jax.input_pipeline.case import image_file
-from vlc_jax.report import compare, display, page, table
+from vlc_jax.report import compare, display, table, to_html
+from vlc_jax.report.blocks import Details, Text
 from vlc_jax.report.read_workdir import (
     NoCasesError,
     Run,
@@ -38,14 +40,18 @@ def write(runs: Sequence[Run], folder: Path, benchmarks: Sequence[str] = ()) -> 
     Raises NoCasesError as `collect`.
     """
     data = collect(runs, benchmarks)
-    context = {
-        "names": data["runs"],
-        "notes": data["notes"],
-        "css": "".join((page.FOLDER / name).read_text() for name in ("report.css", "cases.css")),
-        "script": (page.FOLDER / "cases.js").read_text(),
-        "data": to_script(data),
-    }
-    text = page.environment().get_template("cases.html.jinja").render(context)
+    names = [escape(name) for name in data["runs"]]
+    orders = (f'<option value="{k}">most wrong first: {x}</option>' for k, x in enumerate(names))
+    notes = Details(f"Notes: {len(data['notes'])}", [Text(note) for note in data["notes"]])
+    text = to_html.fill(
+        "cases.html",
+        names=" and ".join(names),
+        style=to_html.read("report.css") + to_html.read("cases.css"),
+        orders="\n".join(orders),
+        notes=to_html.render([notes] if data["notes"] else []),
+        data=to_script(data),
+        script=to_html.read("cases.js"),
+    )
     folder.mkdir(parents=True, exist_ok=True)
     workdir_files.replace(folder / "cases.html", text)
     return folder / "cases.html"
@@ -69,14 +75,14 @@ def collect(runs: Sequence[Run], benchmarks: Sequence[str] = ()) -> dict[str, An
     Raises NoCasesError.
     """
     results = compare.newest_results(runs)
-    known = list(dict.fromkeys(name for of_run in results for name in of_run))
+    known = list(dict.fromkeys(name for run_results in results for name in run_results))
     for name in benchmarks:
         if name not in known:
             listed = ", ".join(known) or "none"
             raise NoCasesError(f"no benchmark {name!r} has been evaluated; there are: {listed}")
     data = _Data(compare.names([run.path for run in runs]))
     for name in benchmarks or known:
-        sides = [of_run.get(name) for of_run in results]
+        sides = [run_results.get(name) for run_results in results]
         if None not in sides and not compare.same_cases(sides[0], sides[-1]):
             data.notes.append(f"{name}: not the same cases in both runs; {data.runs[0]} is shown")
             sides[1] = None

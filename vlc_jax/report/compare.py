@@ -1,5 +1,6 @@
 """Comparison of several runs: the same metrics side by side, if they are comparable."""
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rich.table
-import rich.text
-
 from vlc_jax.report import summary, table
+from vlc_jax.report.blocks import BREAK, Content, Span, Table
 from vlc_jax.report.read_workdir import Run
 
+RUNS = ("blue", "orange", "green", "purple", "red", "ink")  # colours of runs, of report.css
 SYMBOLS = {"better": "▲", "worse": "▼", "other cases": "≠", "": ""}
 
 
@@ -34,18 +34,9 @@ class Line:
         """A row of one of the runs, for what all share."""
         return next(row for row in self.rows if row is not None)
 
-    @property
-    def name(self) -> str:
-        """Name of the benchmark for people."""
-        return self.any_row.name
-
-    @property
-    def chance(self) -> str:
-        """Chance as text; several values for runs evaluated on different cases."""
-        return self.null("chance")
-
     def null(self, name: str) -> str:
-        """Chance or a column of `table.NULLS` as text, as in `chance`."""
+        """Chance or a column of `table.NULLS` as text; several values for runs evaluated on
+        different cases."""
         values = [table.number(row, getattr(row, name)) for row in self.rows if row is not None]
         return " / ".join(dict.fromkeys(values))
 
@@ -180,6 +171,14 @@ def other_cases(
     return differing
 
 
+def not_same(results: Sequence[Mapping[str, dict[str, Any]]]) -> list[str]:
+    """`other_cases` as a sentence per benchmark."""
+    fields: dict[str, list[str]] = {}
+    for benchmark, field, _ in other_cases(results):
+        fields.setdefault(benchmark, []).append(field)
+    return [f"≠ {name}: not the same {', '.join(differing)}" for name, differing in fields.items()]
+
+
 def stale(run_names: Sequence[str], results: Sequence[Mapping[str, dict[str, Any]]]) -> list[str]:
     """Sentences about results of older steps than others of the same run."""
     sentences = []
@@ -221,59 +220,57 @@ def without_config(run_names: Sequence[str], runs: Sequence[Run]) -> list[str]:
     return [name for name, run in pairs if not run.config and "scorer" not in run.env]
 
 
-def to_rich(run_names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
-    """Table for a terminal; if it is narrow, intervals are below their values."""
-    paper = ["paper", "− paper"] if has_paper(lines) else []
-    nulls = nulls_of(lines)
-    header = ["benchmark", "chance", *nulls, *paper, *run_names]
-    output = table.terminal_table(header, 1, legend(run_names, lines))
-    for column in output.columns[2 + len(nulls) :]:
-        column.no_wrap, column.overflow = False, "fold"
-    style = {"better": "green", "worse": "red", "other cases": "yellow", "": ""}
-    benchmarks = [line.benchmark for line in lines]
-    previous = None
-    for line in lines:
-        label = line.any_row.label
-        # no column of metrics: six runs have to fit a terminal
-        if benchmarks.count(line.benchmark) == 1:
-            first = line.name if label == "accuracy" else f"{line.name} {label}"
-        else:
-            first = f"  {label}"
-            if line.benchmark != previous:
-                output.add_row(rich.text.Text(line.name))
-        cells = [
-            rich.text.Text(_plain_cell(line, index), style=style[line.verdict(index)])
-            for index in range(len(run_names))
-        ]
-        of_paper = (line.paper, line.paper_differences) if paper else ()
-        of_paper = (*map(line.null, nulls), *of_paper)
-        output.add_row(rich.text.Text(first), line.chance, *of_paper, *cells)
-        previous = line.benchmark
-    for column in output.columns:
-        # Rich would cut lines that must not be wrapped, and wrap within words.
-        cells = [str(cell) for cell in (column.header, *column.cells)]
-        parts = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
-        column.min_width = max(map(len, parts), default=0)
-    return output
+def to_table(run_names: Sequence[str], lines: Sequence[Line], is_narrow: bool = False) -> Table:
+    """Table with a column for each run, and their differences to the first.
+
+    is_narrow: without the numbers of differences and a column of metrics, so that six runs fit a
+      terminal.
+    """
+    nulls, paper = nulls_of(lines), ["paper", "− paper"] if has_paper(lines) else []
+    header = ["benchmark", *([] if is_narrow else ["metric"]), "chance", *nulls, *paper]
+    header += run_headers(run_names)
+    rows: list[list[Content]] = []
+    for _, group in itertools.groupby(lines, lambda line: line.benchmark):
+        same = list(group)
+        if is_narrow and len(same) > 1:
+            rows.append([same[0].any_row.name, *[""] * (len(header) - 1)])
+        for line in same:
+            name, label = line.any_row.name, line.any_row.label
+            first = [Span(name, "code"), label]
+            if is_narrow and len(same) == 1:
+                first = [name if label == "accuracy" else f"{name} {label}"]
+            elif is_narrow:
+                first = [f"  {label}"]
+            published = [line.paper, line.paper_differences] if paper else []
+            runs = (_cell(line, index, is_narrow) for index in range(len(run_names)))
+            rows.append([*first, *map(line.null, ["chance", *nulls]), *published, *runs])
+    if is_narrow:
+        return Table(header, rows, 1, "runs", legend(run_names, lines))
+    return Table(header, rows, 2, "runs results")
 
 
-def to_markdown(run_names: Sequence[str], lines: Sequence[Line]) -> str:
-    """Table in Markdown, with the differences to the first run."""
-    paper = ["paper", "− paper"] if has_paper(lines) else []
-    nulls = nulls_of(lines)
-    header = ["benchmark", "metric", "chance", *nulls, *paper]
-    header += map(table.markdown_cell, run_names)
-    rows = []
-    for line in lines:
-        cells = [f"`{line.name}`", table.markdown_cell(line.any_row.label), line.chance]
-        cells += map(line.null, nulls)
-        cells += [line.paper, line.paper_differences] if paper else []
-        for index, row in enumerate(line.rows):
-            remark = difference_text(line, index)
-            cell = row and f"**{table.number(row, row.value)}**{mark(row)} {table.interval(row)}"
-            cells.append((f"{cell} ({remark})" if remark else cell) or "–")
-        rows.append(cells)
-    return table.markdown_table(header, rows, 2)
+def run_headers(run_names: Sequence[str]) -> list[Content]:
+    """Names of runs in the header of a table, with their colours."""
+    colours = zip(run_names, itertools.cycle(RUNS), strict=False)
+    return [[Span("", f"swatch {colour}"), name] for name, colour in colours]
+
+
+def _cell(line: Line, index: int, is_narrow: bool) -> Content:
+    row, verdict = line.rows[index], line.verdict(index)
+    if row is None:
+        return Span("–")
+    remark = difference_text(line, index)
+    if is_narrow:
+        remark = SYMBOLS[verdict]
+    elif remark:
+        remark = f" ({remark})"
+    return [
+        Span(table.number(row, row.value), "bold"),
+        Span(table.BLIND if row.verdict == "blind" else "", "blind"),
+        Span(remark, verdict.replace(" ", "-")),
+        BREAK,
+        Span(table.interval(row), "muted"),
+    ]
 
 
 def has_paper(lines: Iterable[Line]) -> bool:
@@ -284,11 +281,6 @@ def has_paper(lines: Iterable[Line]) -> bool:
 def nulls_of(lines: Iterable[Line]) -> list[str]:
     """The columns of `table.NULLS` that say something."""
     return table.nulls_of(row for line in lines for row in line.rows if row is not None)
-
-
-def mark(row: table.Row) -> str:
-    """Mark of a value whose interval reaches the blind score."""
-    return table.BLIND if row.verdict == "blind" else ""
 
 
 def legend(run_names: Sequence[str], lines: Iterable[Line] = ()) -> str:
@@ -311,14 +303,6 @@ def difference_text(line: Line, index: int) -> str:
     if difference is None:
         return symbol
     return f"{table.signed(line.rows[index], difference)} {symbol}".strip()
-
-
-def _plain_cell(line: Line, index: int) -> str:
-    row = line.rows[index]
-    if row is None:
-        return "–"
-    value = f"{table.number(row, row.value)}{mark(row)}{SYMBOLS[line.verdict(index)]}"
-    return f"{value} {table.interval(row)}"
 
 
 def _cases(result: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Example cases of a benchmark for the report: images with scored captions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,20 @@ class ScoredImage(NamedTuple):
     is_right: bool
     question: str = ""
     answer: str = ""
+
+
+class Case(NamedTuple):
+    """An example on a page. maps: the `plot.Picture` of its patch maps, if it has any."""
+
+    name: str
+    groups: Sequence[str]
+    images: Sequence[ScoredImage]
+    maps: Any = None
+
+    @property
+    def is_right(self) -> bool:
+        """True if all of its images are right."""
+        return all(image.is_right for image in self.images)
 
 
 def choose(examples: list[Example]) -> list[Example]:

@@ -1,206 +1,287 @@
-"""The pages of `vlc-jax report`: of one run, and of a comparison of several, in HTML and Markdown.
+"""The pages of `vlc-jax report`, of one run or of a comparison of several, in HTML and Markdown.
 
-Reads the runs, draws their figures, and renders the templates beside this file.
+A page is one sequence of blocks, which both renderers read.
 """
 
-import base64
-import functools
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-import markupsafe
-
-from vlc_jax.report import compare, examples, paired, patch_maps, plot, read_workdir, summary, table
-from vlc_jax.report.compare import Line
+from vlc_jax.report import (
+    compare,
+    examples,
+    paired,
+    patch_maps,
+    pictures,
+    read_workdir,
+    summary,
+    table,
+    to_html,
+    to_markdown,
+)
+from vlc_jax.report.blocks import (
+    Block,
+    Cases,
+    Content,
+    Details,
+    Figures,
+    Heading,
+    Span,
+    Table,
+    Text,
+    plain,
+)
 from vlc_jax.report.read_workdir import Evaluation, Example, Run
 from vlc_jax.run import workdir_files
 
-FOLDER = Path(__file__).parent
 MAX_EVENTS = 40  # listed events; the rest are counted
-CURVES = {  # metric -> title, options of plot.curves
-    "train/loss": ("Loss", {}),
-    "train/grad_norm": ("Gradient norm", {"is_log": True}),
-    "train/learning_rate": ("Learning rate", {}),
-    "train/logit_scale": ("Logit scale", {}),
-    "perf/examples_per_s": ("Examples per second", {"is_from_zero": True}),
-    "perf/mfu": ("Model FLOPs utilisation", {"is_fraction": True, "is_from_zero": True}),
-    "perf/data_wait_fraction": (
-        "Time waiting for data",
-        {"is_fraction": True, "is_from_zero": True},
-    ),
-    "perf/memory_gb": ("Memory, GB", {"is_from_zero": True}),
-}
+BANDS = "Band: 95 % interval. Dashed: chance."
+INSTALL = "pip install -r requirements.lock && pip install --no-deps -e ."
 
 
-def write(run: Run, beside: Sequence[str] = ()) -> Path:
-    """Writes report.html, report.md and the figures of a run; returns the path of report.html.
+def write(runs: Sequence[Run], folder: Path, name: str, beside: Sequence[str] = ()) -> Path:
+    """Writes `name`.html, `name`.md and the figures under `name`/ into `folder`; returns the path
+    of the HTML page.
 
     beside: sentences about published values (`published.add`).
     """
-    return _render(run.path, "report", run_context(run) | {"beside": list(beside)})
-
-
-def write_comparison(runs: Sequence[Run], folder: Path, beside: Sequence[str] = ()) -> Path:
-    """Writes comparison.html, comparison.md and their figures into `folder`; returns the path of
-    comparison.html.
-    """
-    return _render(folder, "comparison", comparison_context(runs) | {"beside": beside})
-
-
-def _render(folder: Path, name: str, context: dict[str, Any]) -> Path:
-    """Writes `name`.html, `name`.md and the figures under `name`/ into `folder`.
-
-    context: variables of the templates. Returns the path of the HTML page.
-    """
+    content = [*blocks(runs, beside)]
     workdir_files.without_link(folder / name).mkdir(parents=True, exist_ok=True)
-    for pictures in context["pictures"].values():
-        for picture in pictures:
-            picture.write(folder / name)
-    context = context | {"css": (FOLDER / "report.css").read_text(), "folder": folder}
-    # HTML last: it exists only if all else was written
-    for page in (f"{name}.md", f"{name}.html"):
-        text = environment().get_template(f"{page}.jinja").render(context)
-        # a browser never loads half a page
-        workdir_files.replace(folder / page, text)
+    # a browser never loads half a page; HTML last: it exists only if all else was written
+    markdown = to_markdown.render(content, folder / name)
+    workdir_files.replace(folder / f"{name}.md", f"{markdown}\n")
+    html = to_html.page(plain(content[0].content), content)
+    workdir_files.replace(folder / f"{name}.html", html)
     return folder / f"{name}.html"
 
 
-# compiling the templates takes longer than rendering the pages
-@functools.cache
-def environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
-        # captions, record ids and error messages come from data and must be escaped in HTML
-        autoescape=lambda name: bool(name) and name.endswith(".html.jinja"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "data_uri": _data_uri,
-        "cell": table.markdown_cell,
-        "percent": table.percent,
-        "is_small": lambda file: _png_width(file) <= 128,
-        "as_is": markupsafe.Markup,
-        "relative": _relative,
-    }
-    environment.globals |= {
-        "number": table.number,
-        "interval": table.interval,
-        "paper_difference": table.paper_difference,
-        "null_cell": table.null_cell,
-        "groups": read_workdir.groups,
-        "difference": compare.difference_text,
-    }
-    return environment
+def blocks(runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
+    """The page of one run, or of a comparison of several."""
+    names, results = compare.names([run.path for run in runs]), compare.newest_results(runs)
+    run, is_alone = runs[0], len(runs) == 1
+    yield Heading(names[0] if is_alone else f"Comparison of {', '.join(names)}", 1)
+    for name, status in zip(compare.run_headers(names), map(summary.status, runs), strict=True):
+        pill = Span(status["word"], f"pill {status['kind']}")
+        sentence = [*([] if is_alone else [*name, " "]), pill, f" {status['text']}"]
+        yield Text(sentence, "reason" if status["kind"] == "failed" else "")
+    yield from _other_cases(names, results)
+    yield Heading("Benchmarks")
+    if not any(results):
+        yield Text("No benchmark has been evaluated yet.")
+    elif is_alone:
+        yield from _results(run, beside)
+    else:
+        yield from _compared(names, runs, beside)
+    yield from _configs(names, runs)
+    yield Heading("What ran")
+    columns = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
+    ran = [(name, *values) for name, values in summary.side_by_side(columns) if any(values)]
+    yield _texts([] if is_alone else ["", *compare.run_headers(names)], ran)
+    if is_alone:
+        yield from _recorded(run)
+    yield from _training(names, runs)
+    if is_alone:
+        yield from _along(run)
+        yield from _examples(run)
+        yield from _events(run)
+    if any(run.notes for run in runs):
+        yield Heading("Files that could not be used")
+    for name, one in zip(names, runs, strict=True):
+        yield from (Text(note if is_alone else f"{name}: {note}") for note in one.notes)
+    if is_alone:
+        yield from _reproduction(run)
 
 
-@jinja2.pass_context
-def _relative(context: jinja2.runtime.Context, file: Path) -> str:
-    return file.relative_to(context["folder"]).as_posix()
+def _other_cases(names: Sequence[str], results: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    rows = [(name, field, *values) for name, field, values in compare.other_cases(results)]
+    if rows:
+        words = "These benchmarks had other cases in some runs: their numbers below do not compare."
+        yield Heading("Not evaluated on the same cases")
+        yield Text(words, "reason")
+        yield _texts(["benchmark", "field", *compare.run_headers(names)], rows)
 
 
-def run_context(run: Run) -> dict[str, Any]:
-    """Variables of the templates of one run."""
+def _results(run: Run, beside: Sequence[str]) -> Iterator[Block]:
     newest = [evaluation.newest for evaluation in run.evaluations]
-    headlines = table.headlines(newest)
-    mixture = [row for rows in table.mixed(run.mixtures) for row in rows]
-    with_examples = [
-        (evaluation.title, _with_maps(run, evaluation, cases))
+    rows, all_rows = table.rows(newest), table.rows(newest, everything=True)
+    steps = ", ".join(map(str, sorted({row.step for row in table.headlines(newest)})))
+    yield Text(f"Newest evaluation of each benchmark, step {steps}.", "muted")
+    yield Figures(pictures.benchmark_bars([""], [run]), "wide")
+    yield table.to_table(rows)
+    for sentence in (*table.notes(newest), *beside):
+        yield Text(sentence, "muted")
+    if len(all_rows) > len(rows):
+        title = f"All {len(all_rows)} metrics, groups included"
+        yield Details(title, [table.to_table(all_rows)], is_long=True)
+    if options := summary.options(newest):
+        yield Details("Splits, files and options of the benchmarks", [_texts([], options)])
+
+
+def _compared(names: Sequence[str], runs: Sequence[Run], beside: Sequence[str]) -> Iterator[Block]:
+    results = compare.newest_results(runs)
+    lines, all_lines = compare.lines(results), compare.lines(results, everything=True)
+    legend = compare.legend(names, lines)
+    yield Text(f"Newest evaluation of each benchmark in each run. {legend}", "muted")
+    for sentence in compare.stale(names, results):
+        yield Text(sentence, "bad")
+    yield Figures(pictures.benchmark_bars(names, runs), "wide")
+    yield compare.to_table(names, lines)
+    for sentence in beside:
+        yield Text(sentence, "muted")
+    if pairs := paired.lines(runs):
+        words = "The cases, such as those where the runs disagree, with images and scores: "
+        yield Heading("Case by case")
+        yield paired.to_table(names, pairs)
+        yield Text([words, _cases_command(runs[:2]), " writes a page of them."], "muted")
+    if groups := compare.by_group(results):
+        words = (
+            "Augmented: the correct caption and the hard positive both score above the hard "
+            "negative. Original: the correct caption does. Brittleness: the hard negative scores "
+            "between the two."
+        )
+        yield Heading("Hard negatives and hard positives, group by group")
+        yield Text(words, "muted")
+        yield Figures(pictures.group_bars(names, groups), "wide")
+        yield compare.to_table(names, groups)
+    if len(all_lines) > len(lines):
+        every = compare.to_table(names, all_lines)
+        yield Details(f"All {len(all_lines)} metrics", [every], is_long=True)
+
+
+def _configs(names: Sequence[str], runs: Sequence[Run]) -> Iterator[Block]:
+    """Differences between the configs of runs, or of one from its default."""
+    run, header, columns = runs[0], compare.run_headers(names), runs
+    if len(runs) == 1:
+        header, columns = ["default", "this run"], [Run(run.path, run.default_config), run]
+    if len(runs) > 1 or run.default_config:
+        yield Heading("What differs between the configs")
+        if missing := compare.without_config(names, runs):
+            yield Text(f"Without a config that can be read: {', '.join(missing)}.", "bad")
+        rows = [(field, *values) for field, values in compare.config_differences(columns)]
+        yield _texts(["field", *header], rows) if rows else Text("No field.")
+
+
+def _recorded(run: Run) -> Iterator[Block]:
+    if config := summary.flatten(run.config):
+        fields = _texts(["field", "value"], config.items())
+        yield Details(f"Config, all {len(config)} fields", [fields], is_long=True)
+    if versions := summary.mapping(run.env.get("versions")):
+        yield Details("Versions", [_texts([], versions.items())])
+
+
+def _training(names: Sequence[str], runs: Sequence[Run]) -> Iterator[Block]:
+    yield Heading("Training")
+    curves = pictures.training_curves(names, runs)
+    if not curves:
+        yield Text("No metric has two logged steps yet, which a curve needs.")
+        return
+    remark = "Dotted verticals: the run was resumed there."
+    if len(runs) > 1:
+        remark = "Losses compare only between runs with the same losses, weights and batch size."
+    yield Figures(curves)
+    yield Text(f"Thin line: logged values; thick line: running mean. {remark}", "muted")
+
+
+def _along(run: Run) -> Iterator[Block]:
+    """Benchmarks over the steps, and over the mixtures of two weights."""
+    if curves := pictures.evaluation_curves(run.evaluations):
+        yield Heading("Benchmarks during training")
+        yield Figures(curves, "small")
+        yield Text(BANDS, "muted")
+    if rows := [row for rows in table.mixed(run.mixtures) for row in rows]:
+        step = f" at step {run.mixed['step']}" if "step" in run.mixed else ""
+        text = f"(1 − alpha) × other weights + alpha × this run's{step} (WiSE-FT); the others: "
+        other = Span(str(run.mixed.get("other", "not recorded")), "code")
+        yield Heading("Between two sets of weights")
+        yield Text([text, other, f". {BANDS}"], "muted")
+        yield Figures(pictures.mixture_curves(run), "small")
+        yield table.to_table(rows)
+
+
+def _examples(run: Run) -> Iterator[Block]:
+    shown = [
+        (evaluation.title, [_case(run, evaluation, k, *each) for k, each in enumerate(cases)])
         for evaluation in run.evaluations
         if (cases := examples.show(examples.choose(evaluation.examples)))
     ]
-    maps = [picture for _, cases in with_examples for *_, picture in cases if picture]
-    return {
-        "name": run.path.resolve().name,
-        "status": summary.status(run),
-        "overview": summary.overview(run),
-        "rows": table.rows(newest),
-        "all_rows": table.rows(newest, everything=True),
-        "has_paper": table.has_paper,
-        "nulls_of": table.nulls_of,
-        "null_legend": table.null_legend(table.rows(newest, everything=True)),
-        "result_notes": table.notes(newest),
-        "options": summary.options(newest),
-        "table_markdown": table.to_markdown(table.rows(newest)) if newest else "",
-        "mixture_rows": mixture,
-        "mixture_markdown": table.to_markdown(mixture) if mixture else "",
-        "mixed": run.mixed,
-        "steps": sorted({row.step for row in headlines}),
-        "pictures": {
-            "bars": headline_bars(headlines),
-            "training": training_curves([""], [run]),
-            "evaluation": evaluation_curves(run.evaluations),
-            "mixtures": mixture_curves(run),
-            "maps": maps,
-        },
-        "examples": with_examples,
-        "cases_command": cases_command([run]),
-        "map_notes": list(dict.fromkeys(picture.title for picture in maps)),
-        "event_counts": Counter(str(row.get("event")) for row in run.events),
-        "events": summary.notable(run.events),
-        "max_events": MAX_EVENTS,
-        "config": summary.flatten(run.config),
-        "config_diff": summary.config_diff(run.default_config, run.config),
-        "has_default": bool(run.default_config),
-        "versions": summary.mapping(run.env.get("versions")),
-        "command": summary.command(run.env.get("command")),
-        "commit": str(run.env.get("commit") or ""),
-        "notes": run.notes,
-    }
+    if not shown:
+        return
+    words = (
+        "Captions by score, bars from the lowest to the highest score shown of a benchmark. ✓ the "
+        "correct caption; bold: the choice of the model. "
+    )
+    yield Heading("Examples")
+    yield Text([words, _cases_command([run]), " writes a page of all cases."], "muted")
+    maps = (case.maps.title for _, cases in shown for case in cases if case.maps)
+    yield from (Text(sentence, "muted") for sentence in dict.fromkeys(maps))
+    for title, cases in shown:
+        yield Heading(Span(title, "code"), 3)
+        yield Cases(cases)
 
 
-def comparison_context(runs: Sequence[Run]) -> dict[str, Any]:
-    """Variables of the templates of a comparison."""
-    names = compare.names([run.path for run in runs])
-    results = compare.newest_results(runs)
-    lines, groups = compare.lines(results), compare.by_group(results)
-    pairs = paired.lines(runs)
-    overviews = [_overview(run, newest) for run, newest in zip(runs, results, strict=True)]
-    return {
-        "names": names,
-        "styles": [plot.run_style(index)[0] for index in range(len(runs))],
-        "statuses": [summary.status(run) for run in runs],
-        "paths": [run.path for run in runs],
-        "lines": lines,
-        "groups": groups,
-        "all_lines": compare.lines(results, everything=True),
-        "has_paper": compare.has_paper,
-        "nulls_of": compare.nulls_of,
-        "paired": [paired.HEADER, *paired.cells(names, pairs)] if pairs else [],
-        "paired_legend": paired.legend(names),
-        "cases_command": cases_command(runs[:2]),
-        "tables": {
-            "lines": compare.to_markdown(names, lines),
-            "groups": compare.to_markdown(names, groups),
-            "paired": paired.to_markdown(names, pairs),
-        },
-        "legend": compare.legend(names, lines),
-        "other_cases": compare.other_cases(results),
-        "stale": compare.stale(names, results),
-        "pictures": {
-            "benchmarks": comparison_bars(names, compare.headlines(results)),
-            "groups": _group_bars(names, groups),
-            "training": training_curves(names, runs),
-        },
-        "config_diff": compare.config_differences(runs),
-        "without_config": compare.without_config(names, runs),
-        "overview": [row for row in summary.side_by_side(overviews) if any(row[1])],
-        "notes": [(n, note) for n, run in zip(names, runs, strict=True) for note in run.notes],
-    }
+def _case(
+    run: Run, evaluation: Evaluation, k: int, example: Example, images: list[examples.ScoredImage]
+) -> examples.Case:
+    """An example with the figure of its patch maps; a damaged file becomes a note."""
+    row, picture = example.row, None
+    try:
+        maps = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
+        if maps:
+            name = f"maps_{evaluation.name}_{k}"
+            picture = patch_maps.draw(name, maps, patch_maps.choose(maps, images))
+    except ValueError as error:
+        run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
+    return examples.Case(str(row.get("id")), read_workdir.groups(row), images, picture)
+
+
+def _events(run: Run) -> Iterator[Block]:
+    yield Heading("What happened")
+    counts = Counter(str(row.get("event")) for row in run.events)
+    if counts:
+        yield Text(" · ".join(f"{event} {number}" for event, number in counts.items()), "muted")
+    events = summary.notable(run.events)
+    if not events:
+        yield Text("Nothing out of the ordinary: no resume, no bad record, no damaged checkpoint.")
+        return
+    rows = [
+        [Span(time, "time"), Span(event, "bad" * is_bad), details, step]
+        for time, event, details, step, is_bad in events[:MAX_EVENTS]
+    ]
+    yield Table(["time (UTC)", "event", "details", "step"], rows, 3)
+    if len(events) > MAX_EVENTS:
+        yield Text(f"and {len(events) - MAX_EVENTS} more in events.jsonl", "muted")
+
+
+def _reproduction(run: Run) -> Iterator[Block]:
+    yield Heading("How to reproduce")
+    command, commit = (summary.command(run.env.get(name)) for name in ("command", "commit"))
+    if not command:
+        yield Text("The command was not recorded (env.json).")
+        return
+    checkout = f"git checkout {commit.removesuffix('-dirty')}\n" if commit else ""
+    yield Text(f"{checkout}{INSTALL}\n{command}", "pre")
+    if commit.endswith("-dirty"):
+        yield Text("The working tree had changes that are in no commit.", "bad")
+    words = "Use a new --workdir: the same one would be continued. The order of the data depends on"
+    yield Text(f"{words} the seed and the step only.", "muted")
+
+
+def _texts(header: Sequence[Content], rows: Iterable[Sequence[Any]]) -> Table:
+    """Table of texts whose first column is of names; an empty text is a dash."""
+    style = "code" if header and header[0] else ""
+    cells = [
+        [Span(str(name), style), *(str(text or "–") for text in texts)] for name, *texts in rows
+    ]
+    return Table(header, cells, len(header) or 2, "" if header else "facts")
 
 
 def _overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """`summary.overview` of a run and fields of comparisons only; "" if unknown."""
-    status = summary.status(run)
+    """`summary.overview` of a run and where its files come from; "" if unknown."""
     steps = sorted({result["step"] for result in results.values()})
     return {
         "Workdir": str(run.path),
-        "Status": f"{status['word']}. {status['text']}",
         "Started from": str(run.config.get("init_from") or ""),
         "Evaluated at step": ", ".join(f"{step:,}" for step in steps),
         **dict(summary.overview(run)),
@@ -208,148 +289,6 @@ def _overview(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def cases_command(runs: Sequence[Run]) -> str:
+def _cases_command(runs: Sequence[Run]) -> Span:
     """Command that writes the page of single cases of these runs."""
-    workdirs = shlex.join(str(run.path) for run in runs)
-    return f"vlc-jax report {workdirs} --cases"
-
-
-def headline_bars(headlines: Sequence[table.Row]) -> list[plot.Picture]:
-    """Bar chart of the headline metrics of a run, with a remark beside those at chance or below."""
-    rows = [[row] for row in headlines if row.unit == "fraction"]
-    if not rows:
-        return []
-    words = {"at": "≈ chance", "below": "worse than chance", "blind": f"{table.BLIND} blind"}
-    remarks = [[words.get(row.verdict, "")] for (row,) in rows]
-    title = f"Benchmarks: {_marks(headlines)}"
-    title += "; diamond: paper" if table.has_paper(headlines) else ""
-    return [plot.bars("benchmarks", title, [""], rows, remarks)]
-
-
-def comparison_bars(names: Sequence[str], headlines: Sequence[Line]) -> list[plot.Picture]:
-    """Bar charts of headline metrics; benchmarks with `Display.by_group` have a separate figure."""
-    fractions = [line for line in headlines if line.any_row.unit == "fraction"]
-    triplets = [line for line in fractions if line.any_row.display.by_group]
-    others = [line for line in fractions if line not in triplets]
-    titles = {
-        "benchmarks": ("Benchmarks", others),
-        "triplets": ("Hard negatives and hard positives", triplets),
-    }
-    return [_bars(name, title, names, lines) for name, (title, lines) in titles.items() if lines]
-
-
-def _group_bars(names: Sequence[str], lines: Sequence[Line]) -> list[plot.Picture]:
-    """Bar charts of the groups of cases, one per benchmark."""
-    pictures = []
-    for benchmark in dict.fromkeys(line.benchmark for line in lines):
-        of_benchmark = [line for line in lines if line.benchmark == benchmark]
-        title = f"{of_benchmark[0].name}, group by group"
-        pictures.append(_bars(f"groups_{benchmark}", title, names, of_benchmark))
-    return pictures
-
-
-def _bars(name: str, title: str, names: Sequence[str], lines: Sequence[Line]) -> plot.Picture:
-    """Bar chart of lines, with the symbols of the table."""
-    indices = range(len(names))
-    symbols = [[compare.SYMBOLS[line.verdict(index)] for index in indices] for line in lines]
-    rows = [row for line in lines for row in line.rows if row]
-    title = f"{title}: {_marks(rows)}; ▲▼ against {names[0]}"
-    title += "; diamond: paper" if compare.has_paper(lines) else ""
-    return plot.bars(name, title, names, [line.rows for line in lines], symbols)
-
-
-def _marks(rows: Sequence[table.Row]) -> str:
-    """Meaning of the marks in a bar chart of rows."""
-    # short: the titles of comparisons go on with the name of a run
-    if any(row.blind is not None for row in rows):
-        return "95 % interval, chance (line), blind (dotted)"
-    return "value, 95 % interval, chance (upright line)"
-
-
-def training_curves(names: Sequence[str], runs: Sequence[Run]) -> list[plot.Picture]:
-    """Training curves, one panel per metric that any run has logged.
-
-    A single run has marks where it was resumed, and its loss a second axis in units of ln(batch).
-    """
-    pictures = []
-    for metric, (title, options) in CURVES.items():
-        curves = []
-        for name, run in zip(names, runs, strict=True):
-            rows = [row for row in run.metrics if isinstance(row.get(metric), int | float)]
-            curves.append((name, [row["step"] for row in rows], [row[metric] for row in rows]))
-        # ln(batch) and resumes of several runs would cross in one panel
-        if len(runs) == 1:
-            options = options | {"resumes": _resumes(runs[0])}
-            if metric == "train/loss":
-                options["ln_batch"] = _ln_batch(runs[0].metrics)
-        panel = plot.curves(metric.replace("/", "_"), title, curves, **options)
-        pictures += [panel] if panel else []
-    return pictures
-
-
-def _resumes(run: Run) -> list[int]:
-    steps = [row.get("step") for row in run.events if row.get("event") == "resume"]
-    return [step for step in steps if isinstance(step, int)]
-
-
-def _ln_batch(rows: Sequence[dict[str, Any]]) -> float | None:
-    """Logarithm of the batch size, the InfoNCE of uniform scores; None if it was not logged."""
-    for row in reversed(rows):
-        loss, relative = row.get("train/loss"), row.get("train/loss_over_log_batch")
-        if all(isinstance(each, int | float) and each > 0 for each in (loss, relative)):
-            return loss / relative
-    return None
-
-
-def evaluation_curves(evaluations: list[Evaluation]) -> list[plot.Picture]:
-    """Headline metric over steps of each benchmark with several evaluations."""
-    pictures = []
-    for evaluation in evaluations:
-        rows = [row for result in evaluation.results for row in table.headlines([result])[:1]]
-        if len(rows) > 1 and rows[-1].unit == "fraction":
-            steps = [row.step for row in rows]
-            name = f"eval_{evaluation.name}"
-            pictures.append(plot.along(name, "step", steps, rows, rows[-1].label))
-    return pictures
-
-
-def mixture_curves(run: Run) -> list[plot.Picture]:
-    """Headline metrics over alpha, the weight of this run in interpolated weights."""
-    pictures = []
-    for rows in table.mixed(run.mixtures):
-        if len(rows) == len(run.mixtures) > 1 and rows[-1].unit == "fraction":
-            metric, _, _ = rows[-1].label.partition(": alpha")
-            name = f"mixture_{rows[-1].benchmark}_{len(pictures)}"
-            pictures.append(plot.along(name, "alpha", list(run.mixtures), rows, metric))
-    return pictures
-
-
-def _with_maps(
-    run: Run, evaluation: Evaluation, cases: list[tuple[Example, list[examples.ScoredImage]]]
-) -> list[tuple[Example, list[examples.ScoredImage], plot.Picture | None]]:
-    """The examples with the figures of their patch maps; None without a file of maps.
-
-    A damaged file becomes a note.
-    """
-    with_maps = []
-    for k, (example, images) in enumerate(cases):
-        picture = None
-        try:
-            maps = example.maps and patch_maps.read(example.maps, evaluation.newest["step"])
-            if maps:
-                name = f"maps_{evaluation.name}_{k}"
-                picture = patch_maps.draw(name, maps, patch_maps.choose(maps, images))
-        except ValueError as error:
-            run.notes.append(f"{example.maps.relative_to(run.path)}: {error}")
-        with_maps.append((example, images, picture))
-    return with_maps
-
-
-def _data_uri(file: Path) -> str:
-    return f"data:image/png;base64,{base64.b64encode(file.read_bytes()).decode()}"
-
-
-def _png_width(file: Path) -> int:
-    """Width in pixels from the header of a PNG; 0 for other files."""
-    header = file.read_bytes()[:24]
-    return int.from_bytes(header[16:20], "big") if header[:4] == b"\x89PNG" else 0
+    return Span(f"vlc-jax report {shlex.join(str(run.path) for run in runs)} --cases", "code")

@@ -9,27 +9,16 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-import rich.table
-import rich.text
 
 from vlc_jax.report import compare, display, table
+from vlc_jax.report.blocks import Table
 from vlc_jax.report.read_workdir import Run, score_rows
 
 Z = NormalDist().inv_cdf(0.975)  # of a two-sided 95 % interval
 POWER = NormalDist().inv_cdf(0.8)
 # − first: difference to the first run; visible: `Difference.detectable`
-HEADER = [
-    "benchmark",
-    "metric",
-    "run",
-    "− first",
-    "95 %",
-    "p",
-    "only first",
-    "only it",
-    "n",
-    "visible",
-]
+HEADER = ("benchmark", "metric", "run", "− first", "95 %", "p")
+HEADER += ("only first", "only it", "n", "visible")
 
 
 class Difference(NamedTuple):
@@ -119,8 +108,8 @@ def score_interval(
         root = np.sqrt(np.maximum(0, b**2 + 8 * count * losses * d * (1 - d)))
         variance = (root - b) / (2 * count) + d * (1 - d)  # twice the share of losses, plus
         squares = np.sum(sums**2) - 2 * d * np.sum(sums * sizes) + d**2 * np.sum(sizes**2)
-        of_cases = gains + losses - 2 * d * (gains - losses) + d**2 * count
-        effect = np.maximum(1, squares / np.where(of_cases > 0, of_cases, 1))
+        case_squares = gains + losses - 2 * d * (gains - losses) + d**2 * count
+        effect = np.maximum(1, squares / np.where(case_squares > 0, case_squares, 1))
         return count * (value - d) ** 2 <= Z**2 * effect * variance
 
     ends = []
@@ -176,18 +165,9 @@ def lines(runs: Sequence[Run]) -> list[Line]:
     return differences
 
 
-def to_rich(names: Sequence[str], lines: Sequence[Line]) -> rich.table.Table:
-    """Table for a terminal."""
-    made = table.terminal_table(HEADER, 3, legend(names))
-    for row in cells(names, lines):
-        made.add_row(*map(rich.text.Text, row))
-    return made
-
-
-def to_markdown(names: Sequence[str], lines: Sequence[Line]) -> str:
-    """Table in Markdown; "" without a line."""
-    rows = (map(table.markdown_cell, row) for row in cells(names, lines))
-    return table.markdown_table(HEADER, rows, 3) if lines else ""
+def to_table(names: Sequence[str], lines: Sequence[Line]) -> Table:
+    """Table of the differences."""
+    return Table(HEADER, [*cells(names, lines)], 3, caption=legend(names))
 
 
 def legend(names: Sequence[str]) -> str:

@@ -199,11 +199,11 @@ def draw(name: str, maps: Maps, captions: Sequence[Sequence[ShownCaption]]) -> p
 
     All maps share one colour scale, so that captions can be compared.
     """
-    used = [maps.values[k, c.index] for k, of_image in enumerate(captions) for c in of_image]
+    used = [maps.values[k, c.index] for k, shown in enumerate(captions) for c in shown]
     if not used:
         return None
     norm = Normalize(min(x.min() for x in used), max(x.max() for x in used))
-    rows = [_Row(maps, k, of_image, norm) for k, of_image in enumerate(captions) if of_image]
+    rows = [_Row(maps, k, shown, norm) for k, shown in enumerate(captions) if shown]
     height = MARGIN + sum(row.height for row in rows)
     scale, title = KINDS[maps.kind]
 
@@ -215,7 +215,7 @@ def draw(name: str, maps: Maps, captions: Sequence[Sequence[ShownCaption]]) -> p
         left = max(row.right for row in rows) + GAP
         _paint_scale(axes, norm, scale, left, min(height - 0.6, 2.4))
 
-    quoted = "; ".join(repr(c.option.caption) for of_image in captions for c in of_image)
+    quoted = "; ".join(repr(c.option.caption) for shown in captions for c in shown)
     description = f"The {scale}, from {norm.vmin:.3g} to {norm.vmax:.3g}, for {quoted}."
     return plot.panel(name, title, description, (WIDTH, height), paint)
 

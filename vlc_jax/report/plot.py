@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from vlc_jax.report import table
+from vlc_jax.report.compare import RUNS
 from vlc_jax.run import workdir_files
 
 THEME = {  # CSS variable -> light value, also used in files; report.css has the dark values
@@ -32,7 +33,6 @@ THEME = {  # CSS variable -> light value, also used in files; report.css has the
     "green": "#17744d",
     "purple": "#7a3aa8",
 }
-RUNS = ("blue", "orange", "green", "purple", "red", "ink")  # of THEME
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 # verdict -> colour
@@ -170,9 +170,7 @@ def curves(
     *,
     resumes: Sequence[int] = (),
     ln_batch: float | None = None,
-    is_fraction: bool = False,
-    is_log: bool = False,
-    is_from_zero: bool = False,
+    axis: str = "",
 ) -> Picture | None:
     """Figure of one training curve of one run or several; None if no run has two finite values.
 
@@ -180,8 +178,8 @@ def curves(
       runs: the only run has no legend; a run without values has no line and keeps its colour.
       resumes: steps at which the run was resumed, drawn as dotted lines.
       ln_batch: the logarithm of the batch size, a dashed line and the unit of a second axis.
-      is_fraction: values in [0, 1], shown in percent. is_log: a logarithmic axis, if all values
-        are > 0 and span more than a factor 30. is_from_zero: the axis starts at 0.
+      axis: words. percent: values in [0, 1], shown in percent. log: a logarithmic axis, if all
+        values are > 0 and span more than a factor 30. zero: the axis starts at 0.
     """
     drawn = [(index, label, *_points(x, y)) for index, (label, x, y) in enumerate(runs)]
     drawn = [one for one in drawn if len(one[2])]
@@ -194,8 +192,8 @@ def curves(
         for index, _, x, y in drawn:
             colour, _, dash = run_style(index)
             _line(axes, x, y, THEME[colour], dash)
-        _finish(axes, is_fraction)
-        _scale(axes, np.concatenate([y for *_, y in drawn]), is_log, is_from_zero)
+        _finish(axes, "percent" in axis)
+        _scale(axes, np.concatenate([y for *_, y in drawn]), axis)
         if ln_batch is not None:
             _paint_ln_batch(axes, ln_batch)
         if len(runs) > 1:
@@ -377,10 +375,10 @@ def _line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str, dash: str) -> N
         axes.plot(x, y, dash, color=colour, linewidth=1.6, marker=marker, markersize=3.5)
 
 
-def _scale(axes: Axes, y: np.ndarray, is_log: bool, is_from_zero: bool) -> None:
-    if is_log and (y > 0).all() and y.max() > 30 * y.min():
+def _scale(axes: Axes, y: np.ndarray, axis: str) -> None:
+    if "log" in axis and (y > 0).all() and y.max() > 30 * y.min():
         axes.set_yscale("log")
-    if is_from_zero:
+    if "zero" in axis:
         # a curve of zeros would have an axis without height
         axes.set_ylim(0, 1.1 * y.max() or 1)
 

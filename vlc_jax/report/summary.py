@@ -97,10 +97,10 @@ def options(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """
     names: dict[str, list[str]] = {}
     for result in results:
-        of_reader = mapping(result.get("reader_options") or result.get("options"))
+        reader_options = mapping(result.get("reader_options") or result.get("options"))
         name, reader = str(result["benchmark"]).split("@")[0], result.get("reader")
-        facts = {"reader": None if reader == name else reader, "split": of_reader.get("split")}
-        facts |= {k: v for k, v in of_reader.items() if k not in facts}
+        facts = {"reader": None if reader == name else reader, "split": reader_options.get("split")}
+        facts |= {k: v for k, v in reader_options.items() if k not in facts}
         facts |= {"imported weights": result.get("weights")}
         text = "; ".join(f"{key} {_text(value)}" for key, value in facts.items() if value)
         names.setdefault(text, []).append(str(result["benchmark"]))
@@ -111,16 +111,16 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def notable(events: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Events that the report lists, oldest first; kind is "bad" or "plain"."""
+def notable(events: list[dict[str, Any]]) -> list[tuple[str, str, str, str, bool]]:
+    """(time, event, details, step, whether it is bad) of events that are listed, oldest first."""
     return [
-        {
-            "time": str(row.get("time", "")).replace("T", " ").replace("+00:00", ""),
-            "event": str(row.get("event")),
-            "step": str(row.get("step", "")),
-            "kind": "bad" if row.get("event") in BAD else "plain",
-            "text": _event_text(row),
-        }
+        (
+            str(row.get("time", "")).replace("T", " ").replace("+00:00", ""),
+            str(row.get("event")),
+            _event_text(row),
+            str(row.get("step", "")),
+            row.get("event") in BAD,
+        )
         for row in events
         if row.get("event") not in ROUTINE
     ]
@@ -141,14 +141,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             flat[f"{prefix}{key}"] = json.dumps(value)
     return flat
-
-
-def config_diff(
-    default: Mapping[str, Any], config: Mapping[str, Any]
-) -> list[tuple[str, str, str]]:
-    """(field, default, value) of every leaf that differs; "" if one of them lacks it."""
-    pairs = differences([flatten(config), flatten(default)]) if default else []
-    return [(field, old, new) for field, (new, old) in pairs]
 
 
 def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
@@ -200,15 +192,15 @@ def _goodput(events: Sequence[Mapping[str, Any]]) -> str:
     With several starts, time that none of them counted is of restarts: the pause before one, its
     imports, and the work that a killed start lost.
     """
-    starts, spent, of_start = 0, dict.fromkeys(TIMES, 0.0), dict[str, float]()
+    starts, spent, start_times = 0, dict.fromkeys(TIMES, 0.0), dict[str, float]()
     begun = ended = None
     for row in [*events, {"event": "start"}]:
         if row.get("event") in ("start", "resume"):
-            spent = {kind: spent[kind] + of_start.get(kind, 0.0) for kind in TIMES}
-            of_start, starts = {}, starts + 1
+            spent = {kind: spent[kind] + start_times.get(kind, 0.0) for kind in TIMES}
+            start_times, starts = {}, starts + 1
             begun = begun or _seconds(row.get("time"))
         elif row.get("event") == "time":
-            of_start = {
+            start_times = {
                 kind: float(value)
                 for kind, value in mapping(row.get("seconds")).items()
                 if isinstance(value, int | float) and 0 <= value < MAX_SECONDS

@@ -1,17 +1,14 @@
-"""Result table of evals/<benchmark>/<step>.json files, for a terminal or Markdown."""
+"""Rows and table of the results in evals/<benchmark>/<step>.json files."""
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import rich.box
-import rich.table
-import rich.text
-
 from vlc_jax.report import display
+from vlc_jax.report.blocks import Span, Table
 from vlc_jax.report.display import DEFAULT, Display
 
 LABELS = {  # metric -> label; other metrics: underscores as spaces
@@ -111,20 +108,20 @@ def rows(results: Iterable[dict[str, Any]], everything: bool = False) -> list[Ro
     (without a summary: all metrics except groups), and metrics with a published value. Metrics
     without a number are skipped.
     """
-    table = []
+    listed = []
     # stable: benchmarks of one protocol keep the order of the config
     for result in sorted(results, key=lambda result: display.of(result).order):
         metrics = result["metrics"]
         names = list(metrics)
         if not everything:
-            of_summary = _summary(result) or [name for name in names if "/" not in name]
-            others = [name for name in names if name not in of_summary]
-            names = [*of_summary, *(name for name in others if _has_paper(metrics[name]))]
+            summarised = _summary(result) or [name for name in names if "/" not in name]
+            others = [name for name in names if name not in summarised]
+            names = [*summarised, *(name for name in others if _has_paper(metrics[name]))]
         for name in names:
             row = _row(result, name, metrics.get(name))
             if row is not None:
-                table.append(row)
-    return table
+                listed.append(row)
+    return listed
 
 
 def notes(results: Iterable[dict[str, Any]]) -> list[str]:
@@ -210,71 +207,36 @@ def null_legend(rows: Iterable[Row]) -> str:
     return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
-def null_cell(row: Row, name: str) -> str:
-    """Cell of a column of NULLS; a blind score that is not exceeded has its mark."""
-    mark = f"{BLIND} " if name == "blind" and row.verdict == "blind" else ""
-    return f"{mark}{number(row, getattr(row, name))}"
-
-
-def to_rich(rows: Sequence[Row]) -> rich.table.Table:
-    """Table for a terminal of 80 columns (`rich.print`)."""
-    header, *body = _cells(rows)
-    table = terminal_table(header, 2, f"{LEGEND}{null_legend(rows)}")
-    style = {"above": "", "at": "yellow", "below": "red", "blind": "magenta", "": ""}
-    previous = None
-    for row, cells in zip(rows, body, strict=True):
-        cells[0] = row.name if row.benchmark != previous else ""
-        table.add_row(*map(rich.text.Text, cells), style=style[row.verdict])
-        previous = row.benchmark
-    return table
-
-
-def to_markdown(rows: Sequence[Row]) -> str:
-    """Table in Markdown."""
-    header, *body = _cells(rows)
-    header[3], header[-2] = "95 % interval", "count"
-    for row, cells in zip(rows, body, strict=True):
-        cells[:3] = f"`{row.name}`", markdown_cell(row.label), f"**{cells[2]}**"
-    return f"{markdown_table(header, body, 2)}\n\n{LEGEND}{null_legend(rows)}"
-
-
-def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
-    """Cells of the table as text: the header, then a row per metric."""
-    with_paper = has_paper(rows)
-    paper = ["paper", "− paper"] if with_paper else []
+def to_table(rows: Sequence[Row]) -> Table:
+    """The result table, for every renderer of blocks."""
+    paper = ["paper", "− paper"] if has_paper(rows) else []
     nulls = nulls_of(rows)
-    yield ["benchmark", "metric", "value", "95 %", *paper, "chance", *nulls, "n", "ties"]
+    # short: a terminal has 80 columns
+    header = ["benchmark", "metric", "value", "95 %", *paper, "chance", *nulls, "n", "ties"]
+    cells = []
     for row in rows:
-        paper = [number(row, row.paper), paper_difference(row)] if with_paper else []
-        yield [
-            row.name,
+        sign = SIGNS[row.verdict]
+        published = [number(row, row.paper), paper_difference(row)] if paper else []
+        shown = [
+            Span(row.name, "code"),
             row.label,
-            number(row, row.value),
-            interval(row),
-            *paper,
-            f"{SIGNS[row.verdict]}{number(row, row.chance)}",
-            *(null_cell(row, name) for name in nulls),
+            Span(number(row, row.value), f"bold {row.verdict}"),
+            Span(interval(row), gauge=row),
+            *published,
+            Span(f"{sign}{number(row, row.chance)}", row.verdict if sign else ""),
+            *(_null(row, name) for name in nulls),
             "–" if row.count is None else f"{row.count:,}",
             percent(row.ties),
         ]
+        cells.append(shown)
+    return Table(header, cells, 2, "results", f"{LEGEND}{null_legend(rows)}")
 
 
-def terminal_table(header: Sequence[str], left: int, caption: str) -> rich.table.Table:
-    """Table for a terminal without rows; `left` columns are aligned left, all others right."""
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for index, name in enumerate(header):
-        justify = "left" if index < left else "right"
-        # Text: brackets in a name would be parsed as markup
-        table.add_column(rich.text.Text(name), justify=justify, no_wrap=True)
-    table.caption, table.caption_justify = rich.text.Text(caption), "left"
-    return table
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """Table in Markdown of cells in Markdown; `left` columns are aligned left, all others right."""
-    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
-    lines = [f"| {' | '.join(cells)} |" for cells in (header, *rows)]
-    return "\n".join([lines[0], rule, *lines[1:]])
+def _null(row: Row, name: str) -> Span | str:
+    """Cell of a column of NULLS; a blind score that is not exceeded has its mark."""
+    is_marked = name == "blind" and row.verdict == "blind"
+    text = number(row, getattr(row, name))
+    return Span(f"{BLIND} {text}", "blind") if is_marked else text
 
 
 def number(row: Row, value: float | None) -> str:
@@ -310,14 +272,6 @@ def interval(row: Row) -> str:
     if row.low is None or row.high is None:
         return "–"
     return f"{number(row, row.low)}–{number(row, row.high)}"
-
-
-def markdown_cell(text: str) -> str:
-    """Text escaped for a cell of a Markdown table."""
-    # the backslash first: later ones are our own escapes
-    for sign in "\\|`*_<>[]":
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
 
 
 def name_of(result: Mapping[str, Any]) -> str:

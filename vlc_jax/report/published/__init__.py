@@ -92,15 +92,15 @@ def of_model(model: str) -> list[Value]:
 
     Raises UnknownModelError for a model without values.
     """
-    of_one = [value for value in values() if value.model == model]
-    if not of_one:
+    found = [value for value in values() if value.model == model]
+    if not found:
         known = models()
         nearest = ", ".join(map(repr, _nearest(model, known)))
         raise UnknownModelError(
             f"no published values of {model!r}; the nearest of {len(known)} models: {nearest}"
         )
     order = ("paper", "authors", "rerun")
-    return sorted(of_one, key=lambda value: order.index(sources()[value.source]["kind"]))
+    return sorted(found, key=lambda value: order.index(sources()[value.source]["kind"]))
 
 
 def _nearest(model: str, known: Sequence[str]) -> list[str]:
@@ -276,13 +276,13 @@ def _stem(metric: str) -> str:
 
 def _difference(row: table.Row, candidates: Sequence[Value], alike: Sequence[Value]) -> str:
     same = [value for value in candidates if value.full_metric == _full_metric(row)]
-    of_protocol = [value for value in same if value.protocol == row.protocol]
-    if of_protocol and not {*of_protocol} & {*alike}:
-        note = of_protocol[0].note
+    same_protocol = [value for value in same if value.protocol == row.protocol]
+    if same_protocol and not {*same_protocol} & {*alike}:
+        note = same_protocol[0].note
         how = "by VQAScore with its end token, here otherwise" if note == VQASCORE else "otherwise"
         return f"published {how}"
-    if of_protocol:
-        counts = " or ".join(dict.fromkeys(f"{value.count:,}" for value in of_protocol))
+    if same_protocol:
+        counts = " or ".join(dict.fromkeys(f"{value.count:,}" for value in same_protocol))
         return f"published of {counts} decisions, here of {row.count or 0:,}"
     if same:
         protocols = " and ".join(dict.fromkeys(value.protocol for value in same))
