@@ -31,6 +31,7 @@ import sys
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
+from pyarrow import parquet
 
 from vlc_jax.configs import default, records
 from vlc_jax.configs.common import arguments, pretrained
@@ -146,11 +147,9 @@ def column_names(path: str) -> list[str]:
     suffix = os.path.splitext(path)[1].lower()
     try:
         if pretrained.is_parquet(path):
-            import pyarrow.parquet  # configs of other tables do without
-
             inside = sorted(os.listdir(path)) if os.path.isdir(path) else ()
             files = [os.path.join(path, name) for name in inside if name.endswith(".parquet")]
-            return pyarrow.parquet.read_schema([*files, path][0]).names
+            return parquet.read_schema([*files, path][0]).names
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = [line for line in itertools.islice(file, 2) if line.strip()]
         if suffix == ".jsonl":

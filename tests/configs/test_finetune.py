@@ -109,7 +109,7 @@ def test_a_name_of_open_clip_becomes_an_address(weights, address):
 )
 def test_a_wrong_argument_is_refused(table, more, line):
     with pytest.raises(ValueError, match=line):
-        finetune.get_config(f"data={table}{more}")
+        finetune.get_config(f"weights=runs/clip,data={table}{more}")
 
 
 @pytest.mark.parametrize(
