@@ -10,6 +10,7 @@ from scipy import special
 
 import vlc_jax
 from tests.support import paligemma, plain_llava
+from tests.support.marks import slow_but
 from tests.support.small_models import GEMMA, GEMMA3, LM, SIGLIP, normal, write_tokenizer
 from vlc_jax import errors
 from vlc_jax.setup import llava_config
@@ -47,7 +48,7 @@ PROMPTS = {
 CAPTIONS = ["a red circle", "a blue circle"]
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(scope="module", params=slow_but(("paligemma",), SIZES))
 def folder(request, tmp_path_factory):
     """The kind of a model, its folder as `weights.save` writes it, and a function of its logits."""
     kind, path = request.param, tmp_path_factory.mktemp(request.param)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support import forks, helpers
+from tests.support.marks import slow_but
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_three_kills_at_random_steps_change_nothing(tmp_path, unbroken):
     assert_same_end(workdir, unbroken)
 
 
-@pytest.mark.parametrize("moment", ["compile", "step", "evaluation"])
+@pytest.mark.parametrize("moment", slow_but(("step",), ("compile", "step", "evaluation")))
 def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken, moment):
     workdir = tmp_path / "run"
     reached = {
@@ -155,6 +156,7 @@ def stop_at(pipe: Path, config: str, workdir: Path, *flags: str) -> int:
     return writer
 
 
+@pytest.mark.slow
 def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
     """A picture that never arrives is a named pipe; first the preview reads it, then workers."""
     names = helpers.write_photos(tmp_path, count=12)
@@ -196,6 +198,7 @@ def test_fewer_steps_than_were_taken_are_refused(unbroken):
     assert sorted(p.name for p in (unbroken / "checkpoints").iterdir()) == ["12", "8"]
 
 
+@pytest.mark.slow
 def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
     both, config = tmp_path / "both", f"{helpers.TINY}:pretrain"
     with helpers.start(config, both) as job:

@@ -131,6 +131,7 @@ def write_llm2clip(folder, width=LM["width"]):
     return jax.jit(lambda x: tower.apply(params, x, text_encoders.RAW).pooled)
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tmp_path):
     adapt = write_llm2clip(tmp_path / "llm2clip")
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
+from tests.support.marks import slow_but
 from vlc_jax import errors, losses, models, types
 
 IMAGES, PATCHES, EMBED, VOCAB, LENGTH = 3, 4, 6, 11, 5
@@ -101,7 +102,7 @@ def image_tokens(head, variables, image):
     return np.asarray(apply(head, variables, image, method="image").tokens)
 
 
-@pytest.mark.parametrize("select", ["patch", "cls", "pooled"])
+@pytest.mark.parametrize("select", slow_but(("patch",), ("patch", "cls", "pooled")))
 def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
     head, variables, image, text = make(select)
 
@@ -229,7 +230,10 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
 
 @pytest.mark.parametrize(
     ("bidirectional", "options"),
-    [("image", {"projection": "pooled", "side": 2}), ("prompt", {"projection": "linear"})],
+    [
+        ("image", {"projection": "pooled", "side": 2}),
+        pytest.param("prompt", {"projection": "linear"}, marks=pytest.mark.slow),
+    ],
 )
 def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options):
     head, variables, image, text = make(
@@ -302,6 +306,7 @@ def test_an_unknown_reduction_is_refused():
         losses.check({"caption": {"weight": 1.0, "reduction": "sampel"}})
 
 
+@pytest.mark.slow
 def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
     head, variables, image, text = make(dtype=jnp.bfloat16)
     held = head.clone(param_dtype="compute")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
+from tests.support.marks import slow_but
 from vlc_jax import errors, models, types
 from vlc_jax.models import dcsm
 
@@ -119,7 +120,9 @@ def test_moments_are_those_of_all_maps(features):
     assert square == pytest.approx((whole**2).mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize(("standardise", "chunk"), [("tensor", 2), ("per_pair", 1)])
+@pytest.mark.parametrize(
+    ("standardise", "chunk"), slow_but((("tensor", 2),), (("tensor", 2), ("per_pair", 1)))
+)
 def test_chunks_change_neither_scores_nor_gradients(features, standardise, chunk):
     weights = np.arange(IMAGES * TEXTS, dtype=np.float32).reshape(IMAGES, TEXTS)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
+from tests.support.marks import slow_but
 from vlc_jax.models import continuation, decode, lm
 
 NEVER = np.array([-1], np.int32)
@@ -68,7 +69,7 @@ def naive(model, rows, steps, choose=lambda t, seen: seen.argmax()):
     return np.array(chosen)
 
 
-@pytest.mark.parametrize("padding", ["left", "right"])
+@pytest.mark.parametrize("padding", slow_but(("right",), ("left", "right")))
 def test_greedy_equals_forward_passes(model, padding):
     given, rows = prompt(model, padding=padding)
     ids = decode.generate(*model, (given,), NEVER, steps=8)
@@ -161,7 +162,7 @@ def test_m3id_without_correction_is_greedy(model):
     assert (m3id(model, alpha=1.0)[0] != expected).any()
 
 
-@pytest.mark.parametrize("padding", ["left", "right"])
+@pytest.mark.parametrize("padding", slow_but(("right",), ("left", "right")))
 def test_a_stream_is_the_answer_token_by_token(model, padding):
     given, _ = prompt(model, padding=padding)
     blind, _ = prompt(model, 10, (2, 3, 1))
@@ -192,7 +193,7 @@ def option_scores(decoder, params, given, options, valid):
     return jnp.where(valid, found, 0.0).sum(axis=2), valid.sum(axis=2)
 
 
-@pytest.mark.parametrize("padding", ["left", "right"])
+@pytest.mark.parametrize("padding", slow_but(("right",), ("left", "right")))
 def test_option_scores_are_sums_of_log_probabilities(model, padding):
     given, rows = prompt(model, padding=padding)
     scores, counts = jax.device_get(option_scores(*model, given, OPTIONS, VALID))

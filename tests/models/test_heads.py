@@ -11,6 +11,7 @@ from flax.core import FrozenDict
 from jax.sharding import AxisType, NamedSharding
 
 from tests.support.compilations import apply
+from tests.support.marks import slow_but
 from vlc_jax import errors, models, setup, types
 from vlc_jax.configs import default
 from vlc_jax.devices import sharding
@@ -216,7 +217,7 @@ def assert_close(found, expected):
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize(("name", "options"), ON_RUNS_MESH, ids=str)
+@pytest.mark.parametrize(("name", "options"), slow_but((("pacl", {}),), ON_RUNS_MESH), ids=str)
 def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(features, name, options):
     mesh, features = sharding.make_mesh(data=4, fsdp=2), features_for(name, features)
     variables, expected = of_whole(name, options, features)
@@ -241,7 +242,7 @@ def test_parts_on_many_devices_give_the_scores_and_gradients_of_the_whole(featur
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize(("name", "options"), ON_EXPLICIT_MESH, ids=str)
+@pytest.mark.parametrize(("name", "options"), slow_but((("pacl", {}),), ON_EXPLICIT_MESH), ids=str)
 def test_a_mesh_of_explicit_axes_gives_the_scores_and_gradients_of_one_device(
     features, name, options
 ):

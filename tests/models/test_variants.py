@@ -5,6 +5,7 @@ import re
 import jax
 import pytest
 
+from tests.support.marks import slow_but
 from vlc_jax import errors, models, weights
 from vlc_jax.models import variants
 
@@ -101,6 +102,7 @@ PUBLISHED = [
     ("DINOv2-L/14", {}, 304_368_640 - 1024 + 1),
     ("DINOv2-g/14", {}, 1_136_480_768 - 1536 + 1),
 ]
+QUICK = [row for row in PUBLISHED if row[0] in ("B/32", "B/32-plus-256", "L/14", "EVA02-B/16")]
 # Parameters of the image tower in the same models.
 IMAGE = {
     "S/16": 21_813_504,
@@ -157,7 +159,7 @@ def counts_of_depth(variant, **overrides):
     return counts(variant, repeats, **overrides)
 
 
-@pytest.mark.parametrize(("variant", "overrides", "total"), PUBLISHED)
+@pytest.mark.parametrize(("variant", "overrides", "total"), slow_but(QUICK, PUBLISHED))
 def test_parameter_counts_are_the_published_ones(variant, overrides, total):
     result = counts_of_depth(variant, **overrides)
     assert result["total"] == total

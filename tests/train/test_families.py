@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.marks import slow_but
 from tests.support.small_models import normal
 from tests.support.training import first_state
 from vlc_jax import models, setup, weights
@@ -44,7 +45,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(("pe",), FAMILIES))
 def test_two_steps_from_a_file_change_every_parameter_of_both_towers(tmp_path, family):
     variant, fields, length, format_, change = FAMILIES[family]
     image = {**SIZES, "image_size": 8, "patch_size": 4, **fields.get("image", {})}

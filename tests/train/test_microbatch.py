@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import AxisType
 
 from tests.losses import oracle
+from tests.support.marks import slow_but
 from vlc_jax import losses, models, setup
 from vlc_jax.configs import default
 from vlc_jax.devices import sharding
@@ -156,7 +157,10 @@ def gradient(case, devices, microbatch):
 whole = functools.cache(functools.partial(gradient, devices=1, microbatch=None))
 
 
-@pytest.mark.parametrize(("case", "devices"), [("pacl", 1), *((case, 8) for case in CASES)])
+@pytest.mark.parametrize(
+    ("case", "devices"),
+    slow_but((("clip", 8), ("pacl", 8)), [("pacl", 1), *((case, 8) for case in CASES)]),
+)
 def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, devices):
     expected, slopes, stats = whole(case)
     found, found_slopes, found_stats = gradient(case, devices, ROWS)
@@ -188,7 +192,7 @@ def temporaries(batch_size, microbatch, case="clip"):
     return step.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("case", ["clip", "vlm2vec"])
+@pytest.mark.parametrize("case", slow_but(("clip",), ("clip", "vlm2vec")))
 def test_memory_is_that_of_a_microbatch_whatever_their_number(case):
     one, eight = temporaries(32, 32, case), temporaries(256, 32, case)
     assert eight < 1.2 * one
