@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from tests.support import miniature
+from tests.support.miniature import coco
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
-
-
-def coco(folder, split, **options):
-    given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
-    return make_source("coco", split, **(given | options))
 
 
 def test_karpathys_splits_are_told_apart_and_joined_by_plus(folder):
@@ -154,37 +150,24 @@ def test_files_of_a_kind_that_are_joined_by_plus_are_drawn_equally_often(folder)
     assert abs(share - 0.5) < 3 * 0.5 / len(drawn) ** 0.5
 
 
-@pytest.mark.parametrize("content", ["", "\n", " \n\n"])
-def test_an_empty_file_is_called_empty(folder, content):
-    (folder / "hp.jsonl").write_text(content)
-    with pytest.raises(DataError, match=r"hp.jsonl is empty; a row for each of \d+ captions"):
-        official(folder, positives={"swap": folder / "hp.jsonl"})
-
-
-def test_a_file_of_another_length_trains_nothing(folder):
-    count = len(annotation_captions(folder))
-    for wrong in (count - 1, count + 1):
-        path = write_lines(folder / "hp.jsonl", ["text"] * wrong)
-        message = rf"hp.jsonl has {wrong} rows, but there are {count} captions"
+@pytest.mark.parametrize("side", ["negatives", "positives"])
+def test_a_file_without_a_json_string_for_each_caption_is_refused(folder, side):
+    rows = ['"text"'] * len(annotation_captions(folder))
+    count = f"{len(rows)} captions"
+    for lines, message in (
+        *(([blank], f"hp.jsonl is empty; a row for each of {count}") for blank in ("", " ", "\n")),
+        (rows[1:], f"hp.jsonl has {len(rows) - 1} rows, but there are {count}"),
+        ([*rows, '"text"'], f"hp.jsonl has {len(rows) + 1} rows, but there are {count}"),
+        *(([*rows[:2], line, *rows[3:]], f"row 3 of .*hp.jsonl{what}") for line, what in (
+            ('"torn', " is not JSON"),
+            ("", " is not JSON"),
+            ("null", ": a row is a JSON string; got None"),
+            ('["text"]', r": a row is a JSON string; got \['text'\]"),
+        )),
+    ):  # fmt: skip
+        (folder / "hp.jsonl").write_text("\n".join(lines) + "\n")
         with pytest.raises(DataError, match=message):
-            official(folder, negatives={"crepe_swap": path})
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('"torn', r"row 3 of .*hp.jsonl is not JSON"),
-        ("", r"row 3 of .*hp.jsonl is not JSON"),
-        ("null", r"row 3 of .*hp.jsonl: a row is a JSON string; got None"),
-        ('["text"]', r"row 3 of .*: a row is a JSON string; got \['text'\]"),
-    ],
-)
-def test_a_line_that_is_no_json_string_is_named(folder, line, message):
-    lines = ['"text"'] * len(annotation_captions(folder))
-    lines[2] = line
-    (folder / "hp.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=message):
-        official(folder, positives={"swap": folder / "hp.jsonl"})
+            official(folder, **{side: {"swap": folder / "hp.jsonl"}})
 
 
 def test_aligned_files_belong_to_training_and_to_cocos_own_captions(folder):

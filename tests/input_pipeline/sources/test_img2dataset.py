@@ -120,22 +120,15 @@ def test_names_that_are_no_utf8_or_endless_harm_no_other_sample(folder, caplog):
     assert "of 12 samples are left out: 1 with a key of more than 255 letters" in caplog.text
 
 
-@pytest.mark.parametrize("size", [2**60, -512, 8 * 2**30 - 1])
-def test_a_file_of_an_impossible_size_is_named(folder, size):
-    with tarfile.open(folder / "00002.tar", "w", format=tarfile.GNU_FORMAT) as tar:
-        member = tarfile.TarInfo("a.json")
-        member.size = size
-        tar.fileobj.write(member.tobuf(tarfile.GNU_FORMAT))
-    with pytest.raises(DataError, match=r"00002\.tar is no whole tar"):
-        open_tars(folder)
-
-
-@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, "six files"])
 def test_a_tar_that_is_cut_short_is_named(folder, kept):
     path = folder / "00001.tar"
+    with tarfile.open(path) as tar:
+        between = tar.getmembers()[6].offset
     content = path.read_bytes().rstrip(b"\0")
-    path.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(DataError, match=r"00001\.tar is no whole tar.*img2dataset continues"):
+    path.write_bytes(content[: between if kept == "six files" else int(kept * len(content))])
+    says = ": it ends after" if kept == "six files" else ".*img2dataset continues"
+    with pytest.raises(DataError, match=rf"00001\.tar is no whole tar{says}"):
         open_tars(folder)
 
 
@@ -155,6 +148,7 @@ def sparse():
 
 
 HEADERS = {
+    **{f"size {n}": header(tarfile.REGTYPE, n) for n in (2**60, -512, 8 * 2**30 - 1)},
     "long name": header(tarfile.GNUTYPE_LONGNAME, 2**40),
     "pax": header(tarfile.XHDTYPE, 2**40),
     "chain": (header(tarfile.GNUTYPE_LONGNAME, 5) + b"name".ljust(512, b"\0")) * 3_000,
@@ -167,15 +161,6 @@ def test_headers_that_lie_are_no_tar(tmp_path, kind):
     (tmp_path / "a.tar").write_bytes(HEADERS[kind] + bytes(1024) * (kind != "sparse"))
     with pytest.raises(DataError, match=r"a\.tar is no whole tar"):
         open_tars(tmp_path)
-
-
-def test_a_tar_cut_between_two_files_is_noticed_too(folder):
-    path = folder / "00001.tar"
-    with tarfile.open(path) as tar:
-        middle = tar.getmembers()[6].offset
-    path.write_bytes(path.read_bytes()[:middle])
-    with pytest.raises(DataError, match=r"00001\.tar is no whole tar: it ends after"):
-        open_tars(folder)
 
 
 def test_folders_without_tars_say_what_they_hold(folder, tmp_path):

@@ -254,12 +254,6 @@ def test_rows_of_one_image_may_share_an_id_and_have_one_group(folder):
         RecordsSource(**options)
 
 
-def test_given_ids_must_be_unique(folder):
-    path = write_jsonl(folder / "a.jsonl", table(id=lambda i: min(i, 10)))
-    with pytest.raises(DataError, match=r"row 12 .* id 10 occurs twice"):
-        RecordsSource(path=path, id_column="id")
-
-
 def test_a_pickled_source_is_small_and_reads_the_same(folder):
     for kind in KINDS:
         source = RecordsSource(path=write(folder, kind))
