@@ -167,7 +167,7 @@ def test_shard_batch_splits_activations_and_leaves_values_alone():
     assert types.shard_batch(x) is x
 
 
-def test_the_cpu_peak_is_measured_and_shared_among_simulated_devices():
+def test_the_cpu_peak_is_shared_among_simulated_devices():
     peak, source = devices.peak_flops()
     assert "measured" in source
     assert 1e8 < peak < 1e14

@@ -53,14 +53,14 @@ def words_of(prompt):
     return " ".join(WORDS[i] for i in prompt.ids)
 
 
-def test_a_text_is_counted_with_the_end_of_its_format_and_without_its_instruction(folder):
+def test_a_text_is_counted_without_its_instruction(folder):
     for instruction, before in (("", "<s> [INST] "), (" find ", "<s> [INST] find ")):
         prompt, is_shortened = wording(folder, instruction)("a red dog \n")
         assert words_of(prompt) == f"{before}a red dog [/INST]"
         assert (prompt.counted, is_shortened) == (4, False)
 
 
-def test_vectors_are_means_over_the_last_tokens_and_not_of_unit_length(folder):
+def test_vectors_are_means_over_the_last_tokens(folder):
     decoder, params = model()
     texts = ["a red dog", "a blue cat"]
     found = encoder(folder, "find")(texts)

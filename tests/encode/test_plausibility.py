@@ -97,9 +97,7 @@ def test_the_command_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monk
     [("cola", "x.jsonl", "cola has an image for each caption: both are correct"),
      ("sugarcrepe", ".", "is a folder; name a file")],
 )  # fmt: skip
-def test_a_request_without_an_answer_is_refused_before_the_model_is_read(
-    name, out, message, tmp_path, capsys
-):
+def test_a_request_without_an_answer_is_refused_at_once(name, out, message, tmp_path, capsys):
     words = ["--decoder", "none", "--root", str(tmp_path), "--sets", name]
     with pytest.raises(SystemExit) as ended:
         plausibility.main([*words, "--out", str(tmp_path / out)])

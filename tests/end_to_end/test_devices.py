@@ -97,7 +97,7 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, trained):
+def test_a_signal_to_one_process_while_compiling_stops_both(tmp_path, trained):
     workdir = tmp_path / "run"
     jobs = start_processes(2, 1, workdir)
     events = workdir / "events.jsonl"

@@ -239,7 +239,7 @@ def indented(page: str, start: str) -> list[str]:
     return shlex.split(line)
 
 
-def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for():
+def test_texts_for_hp_hn_are_of_the_versions_of_its_config():
     words = indented("docs/methods.md", "vlc-jax prepare")
     named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
     made = generated_texts.make(*(names.split(",") for names in named.values()), {})
@@ -283,7 +283,7 @@ def test_ci_runs_what_the_readme_asks_for():
         assert {*needs.split()} <= made if target == "test-all" else target in made
 
 
-def test_the_readme_is_short_and_begins_with_own_photos_and_the_library():
+def test_the_readme_is_short_and_begins_with_own_photos():
     text = (helpers.ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 120
     assert len(text.split()) <= 900

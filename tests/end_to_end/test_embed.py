@@ -124,7 +124,7 @@ def workers(work, report, advance):
 
 
 @pytest.mark.parametrize("kind", ["--images", "--texts"])
-def test_parts_of_workers_are_the_rows_of_one_process_and_none_is_computed_twice(
+def test_parts_of_workers_are_computed_once_and_equal_the_whole(
     model, photos, tmp_path, monkeypatch, kind
 ):
     monkeypatch.setattr(embed, "BATCHES", 2)
@@ -197,7 +197,7 @@ def test_a_table_beside_the_embeddings_is_not_overwritten(model, photos, tmp_pat
     assert not (photos / "rows.npy.partial").exists()
 
 
-def test_shards_are_parts_of_the_whole_and_texts_one_row_per_line(model, photos, tmp_path):
+def test_shards_are_parts_and_texts_one_row_per_line(model, photos, tmp_path):
     whole = tmp_path / "whole.npy"
     names = [f"photo_{i}.jpg" for i in (1, 0, 1, 2)]
     table = helpers.write_jsonl(photos, names)

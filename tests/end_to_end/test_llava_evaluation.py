@@ -173,7 +173,7 @@ ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/proj
 
 
 @pytest.mark.slow
-def test_a_trained_llava_is_exported_as_a_folder_that_scores_alike(folder, model, tmp_path):
+def test_a_trained_llava_is_exported_and_scores_alike(folder, model, tmp_path):
     workdir = llava_folder.trained(folder[0], tmp_path / "data", QUESTION, lora=ADAPTERS)
     names, _ = export.export(workdir, "llava", tmp_path / "llava")
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= set(names)
@@ -215,9 +215,7 @@ def run(capsys, *words):
     return code, capsys.readouterr()
 
 
-def test_the_command_prints_the_answer_or_one_line_of_what_is_wrong(
-    folder, model, tmp_path, capsys, monkeypatch
-):
+def test_the_command_prints_the_answer_or_one_line(folder, model, tmp_path, capsys, monkeypatch):
     Image.fromarray(pictures(1)[0]).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no image")
     monkeypatch.setattr("vlc_jax.tools.command.inference.load", lambda path, **_: model)
@@ -250,7 +248,7 @@ def captioner_of_scenes(more=""):
 
 
 @pytest.mark.slow
-def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
+def test_a_captioner_of_the_scenes_describes_an_image():
     model, image = captioner_of_scenes()
     found, other = model.answers([image, image], ["", "a red circle"], max_tokens=4)
     tokens = model._scorer(1).embed_images([image]).tokens

@@ -77,7 +77,7 @@ def as_embedder(folder, talks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["patch"], indirect=True)
-def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, tmp_path):
+def test_a_folder_becomes_an_embedder_and_is_trained(folder, tmp_path):
     path, reference, params = folder
     rng = np.random.default_rng(1)
     pixels = rng.integers(0, 256, (4, 8, 8, 3), np.uint8)

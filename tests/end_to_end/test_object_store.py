@@ -40,7 +40,7 @@ def run(*words, **options):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_in_every_moment_of_a_save_ends_as_an_unbroken_one(store, trained):
+def test_a_run_killed_in_every_moment_of_a_save_ends_alike(store, trained):
     flags = ("--config.checkpoint.every=1", "--config.checkpoint.keep_last=1")
     words = ["--config", STEPS, "--workdir", store, *flags]
     for moment in ("begun", "written", "marked", "removing"):
@@ -83,7 +83,7 @@ def damage(there):
 
 
 @pytest.mark.slow
-def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_four(store, trained, tmp_path):
+def test_a_run_of_two_processes_in_a_store_goes_on_as_four(store, trained, tmp_path):
     """The four find that the newest step is damaged, whichever of them reads that file, and all
     take the one before."""
     # scenes from shards are those that `trained` makes

@@ -88,7 +88,7 @@ def test_a_run_leaves_everything_a_user_looks_for(unbroken):
     assert {"train/loss", "perf/mfu", "perf/data_wait_fraction", "perf/memory_gb"} <= row.keys()
 
 
-def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbroken):
+def test_running_a_finished_run_again_changes_nothing(unbroken):
     before = saved_state(unbroken)
     done = helpers.run(helpers.TINY, unbroken, code=0)
     assert "scenes_attribute_swap" in done.stdout
@@ -96,7 +96,7 @@ def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbro
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
 
 
-def test_eval_mode_needs_only_the_workdir_and_makes_what_is_missing(unbroken):
+def test_eval_mode_makes_what_is_missing_in_a_workdir(unbroken):
     path = unbroken / "evals/scenes_retrieval/12.json"
     found = json.loads(path.read_text())
     path.unlink()
@@ -157,7 +157,7 @@ def stop_at(pipe: Path, config: str, workdir: Path, *flags: str) -> int:
 
 
 @pytest.mark.slow
-def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
+def test_sigterm_while_waiting_for_data_saves_and_resumes(tmp_path):
     """A picture that never arrives is a named pipe; first the preview reads it, then workers."""
     names = helpers.write_photos(tmp_path, count=12)
     table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
@@ -176,7 +176,7 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
     assert helpers.rows(workdir / "metrics.jsonl")[-1]["step"] == 9
 
 
-def test_a_flipped_byte_in_the_newest_checkpoint_falls_back_to_the_one_before(tmp_path, unbroken):
+def test_a_flipped_byte_falls_back_to_the_checkpoint_before(tmp_path, unbroken):
     workdir = tmp_path / "run"
     with helpers.start(helpers.TINY, workdir) as job:
         wait_for(lambda: (workdir / "checkpoints" / "8").exists(), job)

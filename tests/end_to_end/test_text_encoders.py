@@ -89,7 +89,7 @@ def test_adapters_are_added_one_after_the_other(folder):
 
 
 @pytest.mark.devices
-def test_parameters_of_half_the_size_lie_on_every_device_and_no_matrix_of_logits(folder):
+def test_parameters_of_half_the_size_lie_on_every_device(folder):
     half = encoder(folder, adapters=("one",), dtype="bfloat16")
     found = half(TEXTS)
     leaves = jax.tree.leaves(half.encoder.params)
@@ -102,7 +102,7 @@ def test_parameters_of_half_the_size_lie_on_every_device_and_no_matrix_of_logits
     assert (found != whole).any()
 
 
-def test_another_model_adapter_instruction_or_precision_is_another_encoder(folder):
+def test_another_model_adapter_or_precision_is_another_encoder(folder):
     """So that no file of vectors goes on with another one."""
     others = (
         encoder(folder),
@@ -132,7 +132,7 @@ def write_llm2clip(folder, width=LM["width"]):
 
 
 @pytest.mark.slow
-def test_the_command_goes_on_with_vectors_that_the_same_encoder_began(folder, tmp_path):
+def test_embed_text_goes_on_with_vectors_that_were_begun(folder, tmp_path):
     adapt = write_llm2clip(tmp_path / "llm2clip")
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     out = tmp_path / "x.safetensors"

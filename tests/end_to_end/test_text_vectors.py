@@ -85,7 +85,7 @@ def embedded(*flags):
     return helpers.python("-m", "vlc_jax.tools.embed_text", *flags)
 
 
-def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):
+def test_a_request_without_an_encoder_is_refused(base, file):
     for flags, words in (
         (("--texts", file.with_suffix(".jsonl")), "an encoder, --model or --run"),
         (("--config", "configs/scenes/clip.py", "--run", file.parent), "is not a workdir"),
@@ -107,7 +107,7 @@ def live(file, base, tmp_path_factory):
     return run(of_vectors(file, base), tmp_path_factory.mktemp("live") / "run")
 
 
-def test_only_connector_and_scale_are_trained_and_every_benchmark_is_judged(live):
+def test_only_connector_and_scale_are_trained(live):
     env = json.loads((live / "env.json").read_text())
     assert env["parameters"]["trained"] == 8 * 8 + 8 + 1
     assert {"train", "weights", "vectors"} == set(env["input"])
@@ -199,7 +199,7 @@ def test_a_run_on_vectors_has_no_form_of_other_projects(live, tmp_path):
         export.export(live, "hf", tmp_path / "out")
 
 
-def test_another_run_on_vectors_starts_from_its_connector_and_one_on_tokens_without(live, file):
+def test_another_run_starts_from_the_connector_of_vectors(live, file):
     setup = resolve(of_vectors(file, live))
     found = init_from.load(setup, setup.parameters.shapes)
     assert found["text"]["projection"]["kernel"].shape == (8, 8)
@@ -246,9 +246,7 @@ def stored(file, base, tmp_path_factory):
     return folder
 
 
-def test_features_of_workers_that_load_the_towers_are_those_of_one_process(
-    file, base, stored, tmp_path
-):
+def test_features_of_workers_are_those_of_one_process(file, base, stored, tmp_path):
     def engine(work, report, advance):
         for number in reversed(range(work.count)):
             features_of._made.cache_clear()
@@ -268,9 +266,7 @@ def on_features(config, folder):
 
 
 @pytest.mark.parametrize("kind", ["vectors", "tokens"])
-def test_stored_features_of_the_image_tower_train_any_text_side_as_the_tower_does(
-    live, file, base, stored, tmp_path, kind
-):
+def test_stored_features_train_any_text_side_as_the_tower(live, file, base, stored, tmp_path, kind):
     if kind == "vectors":
         expected, config = losses(live), of_vectors(file, base)
     else:
@@ -281,7 +277,7 @@ def test_stored_features_of_the_image_tower_train_any_text_side_as_the_tower_doe
     assert len(set(found)) == 4
 
 
-def test_features_without_texts_are_refused_where_the_text_tower_is_frozen(base, stored, tmp_path):
+def test_features_without_texts_are_refused_for_frozen_texts(base, stored, tmp_path):
     config = on_features(with_text_tower(base), stored)
     config.frozen = ("image", "text")
     with pytest.raises(UsageError, match=r"frozen \['image'\], not \['image', 'text'\]"):

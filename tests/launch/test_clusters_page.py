@@ -86,7 +86,7 @@ def test_commands_for_supervise_and_ray_have_flags_that_exist():
         check_flags(words[end + 1 :])
 
 
-def test_workers_of_beam_have_the_beam_and_the_python_of_their_image():
+def test_workers_of_beam_have_the_versions_of_their_image():
     image = (helpers.ROOT / "launch/beam.Containerfile").read_text()
     ((python, version),) = re.findall(r"^FROM apache/beam_python([\d.]+)_sdk:(\S+)", image, re.M)
     requirements = (helpers.ROOT / "requirements-beam.txt").read_text().splitlines()
@@ -94,7 +94,7 @@ def test_workers_of_beam_have_the_beam_and_the_python_of_their_image():
     assert f"FROM python:{python}-slim" in (helpers.ROOT / "launch/Containerfile").read_text()
 
 
-def test_commands_for_containers_and_skypilot_set_what_the_files_read():
+def test_commands_for_containers_set_what_the_files_read():
     built = set()
     for words in starting("docker", "build"):
         container = (helpers.ROOT / words[words.index("-f") + 1]).read_text()

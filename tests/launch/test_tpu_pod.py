@@ -87,7 +87,7 @@ def checkout(tmp_path):
     return folder
 
 
-def test_setup_copies_the_last_commit_to_every_worker_and_installs_it(pod, tmp_path, checkout):
+def test_setup_installs_the_last_commit_on_every_worker(pod, tmp_path, checkout):
     stand_ins.write(tmp_path / "bin/uv", UV)
     done = pod(*POD, "setup", script=checkout / "launch/tpu_pod.sh")
     assert done.returncode == 0, done.stderr

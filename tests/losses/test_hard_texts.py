@@ -158,7 +158,7 @@ def test_the_hinge_between_texts_is_that_of_numpy(repeated, per_example):
 
 
 @pytest.mark.parametrize("name", ["negclip", "intra_modal"])
-def test_missing_negatives_that_are_kept_are_negatives_like_the_others(batch, total, name):
+def test_missing_negatives_that_are_kept_count_like_others(batch, total, name):
     option = {"as_released": True} if name == "intra_modal" else {}
     every = {**batch, "negative_mask": np.ones_like(batch["negative_mask"])}
 
@@ -193,7 +193,7 @@ def _conclip(batch):
     )[0]
 
 
-def test_conclip_is_the_mean_of_the_three_cross_entropies_of_its_authors(batch):
+def test_conclip_is_the_mean_of_its_three_cross_entropies(batch):
     def cost(anchors, options):
         rows = special.logsumexp(7.0 * anchors @ options.T, axis=1)
         return np.mean(rows - 7.0 * np.sum(anchors * options[: len(anchors)], axis=1))
@@ -221,7 +221,7 @@ def test_conclip_is_the_mean_of_the_three_cross_entropies_of_its_authors(batch):
     np.testing.assert_allclose(_conclip(only), 0.479997, atol=1e-6)
 
 
-def test_an_example_whose_only_negative_is_a_duplicate_does_not_count(repeated, every_loss, total):
+def test_an_example_with_duplicate_negatives_does_not_count(repeated, every_loss, total):
     mask = counted("svlc_negative", repeated)
     assert mask[5]
     mask[5] = False
@@ -356,7 +356,7 @@ def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, every_loss
 
 
 @pytest.mark.parametrize("weights", [{"infonce": 1.0}, {"infonce": 1.0, "svlc_negative": 0.0}])
-def test_negatives_of_weight_0_outside_the_contrast_have_no_gradient(batch, weighted, weights):
+def test_negatives_of_weight_0_have_no_gradient(batch, weighted, weights):
     def slopes(weights):
         return weighted(weights, batch)[1]["negative"]
 
@@ -366,7 +366,7 @@ def test_negatives_of_weight_0_outside_the_contrast_have_no_gradient(batch, weig
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_record_says_which_hard_texts_are_scored_with_all_images(batch, every_loss, name):
+def test_the_record_says_which_hard_texts_meet_all_images(batch, every_loss, name):
     slopes, loss = every_loss(batch)[name].by_scores, losses.LOSSES[name]
     all_images = {kind: np.any(slopes[f"{kind}_scores"]) for kind in KINDS}
     assert {kind for kind in KINDS if all_images[kind]} == set(loss.contrasts_all)

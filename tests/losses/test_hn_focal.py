@@ -66,7 +66,7 @@ def probability_slope(logit, **options):
     return float(slope(np.float32(logit), **options))
 
 
-def test_easy_negatives_weigh_little_and_sure_ones_are_called_back():
+def test_easy_negatives_weigh_little():
     hard, easy = -1.0, 4.0  # p = .27 and .98
     plain = {x: probability_slope(x, **PLAIN) for x in (hard, easy)}
     focal = {x: probability_slope(x, gamma=2.0, label_smoothing=0.0) for x in (hard, easy)}

@@ -51,7 +51,7 @@ def test_the_loss_of_each_example_is_that_of_its_formula(repeated, per_example, 
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
 
 
-def test_captions_of_one_image_share_the_target_and_are_never_negatives(repeated, per_example):
+def test_captions_of_one_image_are_never_negatives(repeated, per_example):
     different = {**repeated, "id": np.arange(48, dtype=np.uint32).reshape(24, 2)}
     infonce = per_example("infonce", repeated)
     np.testing.assert_allclose(per_example("itc", different), infonce, rtol=1e-5)

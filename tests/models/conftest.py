@@ -95,21 +95,12 @@ def make():
     return make
 
 
-# Without LLVM's optimisations compilation, most of the time of these tests, is twice as fast.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@pytest.fixture(scope="session")
-def compiled():
-    return jit
-
-
 @pytest.fixture(scope="session")
 def encode():
     """encode(model, params, "image" | "text", array, tokens="none", is_unit=True) -> features of
     that tower."""
 
-    @functools.partial(jit, static_argnums=(0, 2), static_argnames=("tokens", "is_unit"))
+    @functools.partial(jax.jit, static_argnums=(0, 2), static_argnames=("tokens", "is_unit"))
     def encode(model, params, part, array, *, tokens="none", is_unit=True):
         def tower(module, array):
             return getattr(module, part)(array, types.FeatureRequest(tokens, is_unit=is_unit))

@@ -107,7 +107,7 @@ def test_the_loop_ends_with_the_last_row(model, monkeypatch):
     assert len(steps) == 5
 
 
-def test_programs_are_compiled_once_per_shape_and_number_of_steps(model):
+def test_programs_are_compiled_once_per_shape_and_steps(model):
     before = decode.generate._cache_size()
     for seed, end in itertools.product((1, 2), (3, 4)):
         decode.generate(

@@ -77,9 +77,7 @@ def test_attention_equals_numpy(x, is_causal):
 @pytest.mark.parametrize(
     ("is_causal", "is_eva02"), [(False, False), (True, False), (False, True), (True, True)]
 )
-def test_block_at_positions_equals_the_whole_block_there(
-    x, is_causal, is_eva02, assert_close, compiled
-):
+def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02, assert_close):
     block, rotation = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT), None
     if is_eva02:
         block = block.clone(activation="swiglu", key_bias=False, sub_norm=True)
@@ -98,7 +96,7 @@ def test_block_at_positions_equals_the_whole_block_there(
         return (y**2).mean(), y
 
     results = [
-        compiled(jax.value_and_grad(f, argnums=(0, 1), has_aux=True))(params, x)
+        jax.jit(jax.value_and_grad(f, argnums=(0, 1), has_aux=True))(params, x)
         for f in (part, whole)
     ]
     assert_close(*results)

@@ -98,7 +98,7 @@ def test_no_gradient_flows_through_the_length_of_doras_direction():
     )
 
 
-def test_keys_and_values_are_adapted_apart_although_they_share_a_parameter(params):
+def test_keys_and_values_are_adapted_apart(params):
     merged = merge(params, trained_tree(params, f"{ATTENTION}/value/kernel"))
     before, after = (
         p["image"]["block_0"]["attention"]["key_value"]["kernel"] for p in (params, merged)
@@ -141,7 +141,7 @@ def test_a_convolution_is_adapted_as_loralib_adapts_it(params):
     np.testing.assert_allclose(merged, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_xavier_draws_both_factors_of_packed_attention_and_of_nothing_else(params):
+def test_xavier_draws_both_factors_of_packed_attention(params):
     targets = ".*/(query_key_value|out|up)/kernel"
     options = {"targets": targets, "rank": RANK, "b_initialisation": "xavier"}
     tree = init(0, params, **options)

@@ -72,7 +72,7 @@ def assert_same(found, expected, tolerance):
         (("decoder", False), ("decoder", True), ("packed", False), ("scanned", True)),
     ),
 )
-def test_factors_give_the_values_and_gradients_of_merged_matrices(make, part, dora):
+def test_factors_give_the_gradients_of_merged_matrices(make, part, dora):
     full = "norm/scale"
     if part == "decoder":
         (params, compute), targets = decoder(), DECODER

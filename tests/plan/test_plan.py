@@ -67,7 +67,7 @@ def decoder_flops(name, batch_size):
 
 
 @pytest.mark.parametrize("name", slow_but(("llava",), ("llava", "vlm2vec")))
-def test_a_step_of_a_decoder_is_traced_from_the_shapes_of_its_batch(name):
+def test_a_step_of_a_decoder_is_traced_from_shapes(name):
     assert decoder_flops(name, 16) > 0  # refused where the head misses an input
 
 
@@ -203,7 +203,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
+def test_scores_are_planned_without_moments():
     planned = next(plan_search.planned(small(eval__batch_size=32), is_scored=True))
     assert {key: x.shape for key, x in planned.batch.items()} == {
         "image": (32, 40, 40, 3),

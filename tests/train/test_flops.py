@@ -86,7 +86,7 @@ EXECUTED = {
 
 
 @pytest.mark.parametrize("case", slow_but(("remat",), EXECUTED))
-def test_rematerialised_work_and_loops_change_only_what_is_executed(plain, case):
+def test_rematerialised_work_is_executed_work_alone(plain, case):
     assert plain.executed == plain.model
     counted = step(**EXECUTED[case])
     # sub-batches have fewer scores, and a chunked loss computes its own

@@ -161,7 +161,7 @@ whole = functools.cache(functools.partial(gradient, devices=1, microbatch=None))
     ("case", "devices"),
     slow_but((("clip", 8), ("pacl", 8)), [("pacl", 1), *((case, 8) for case in CASES)]),
 )
-def test_microbatches_give_the_loss_and_gradient_of_the_whole_batch(case, devices):
+def test_microbatches_give_the_gradient_of_the_batch(case, devices):
     expected, slopes, stats = whole(case)
     found, found_slopes, found_stats = gradient(case, devices, ROWS)
     assert expected.keys() >= {*CASES[case][1], "loss", "grad_norm"}
@@ -208,7 +208,7 @@ def test_memory_is_that_of_a_microbatch_whatever_their_number(case):
         (8, 16, "divide the 4 rows of a sub-batch .* set it to None"),
     ],
 )
-def test_a_microbatch_that_does_not_fit_is_refused_with_one_that_does(rows, sub_batches, message):
+def test_a_microbatch_that_does_not_fit_names_one_that_does(rows, sub_batches, message):
     config = configured(["infonce"], 64, rows, sub_batches=sub_batches)
     with pytest.raises(setup.validate.UsageError, match=message):
         check_microbatch(config, 8)

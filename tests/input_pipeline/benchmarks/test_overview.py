@@ -19,7 +19,7 @@ def test_the_config_of_all_sets_has_every_published_one():
     assert set(suite.SETS) == set(PUBLISHED)
 
 
-def test_an_unknown_set_names_the_nearest_and_none_says_how_to_find_them():
+def test_an_unknown_set_names_the_nearest():
     with pytest.raises(ValueError, match=r"no set .sugarcrep.; did you mean .sugarcrepe.\?"):
         suite.get_config("sets=vg_relation+sugarcrep")
     with pytest.raises(ValueError, match=r"vlc-jax benchmarks --root DIR"):
@@ -37,7 +37,7 @@ def test_the_docs_have_a_row_for_every_published_set():
         assert origin.source in row
 
 
-def test_sets_that_are_there_are_counted_and_named_for_the_config(all_sets, capsys):
+def test_sets_that_are_there_are_counted_and_named(all_sets, capsys):
     tagger = f"precomputed:{all_sets / 'tags.jsonl'}"
     assert main(["--root", str(all_sets), "--tagger", tagger]) == 0
     printed = capsys.readouterr().out

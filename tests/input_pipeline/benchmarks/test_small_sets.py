@@ -25,7 +25,7 @@ def metrics_of(benchmark, protocol="choice"):
     return evaluators.evaluate(protocol, benchmark, random_scorer()).metrics
 
 
-def test_bla_each_right_sentence_stands_against_the_wrong_one_of_its_number(all_sets):
+def test_bla_pairs_each_right_sentence_with_the_wrong_one(all_sets):
     first, second = read("bla", all_sets, subsets=("coordination",), count=2).cases
     assert first.captions == (
         "coordination 0: the cook in white holds a pot",
@@ -45,7 +45,7 @@ def test_bla_four_sentences_count_as_one_beside_the_pairs(all_sets):
 
 
 @pytest.mark.parametrize("edition", ["hub", "github"])
-def test_ccneg_the_caption_stands_against_its_negation_without_commas(tmp_path, edition):
+def test_ccneg_a_caption_stands_against_its_negation(tmp_path, edition):
     sets.ccneg.write(tmp_path, sets.ccneg.document(edition))
     cases = read("ccneg", tmp_path).cases
     assert cases[0].captions == ("a cup on a table", "a cup but not on a table")
@@ -61,7 +61,7 @@ def test_ccneg_the_caption_stands_against_its_negation_without_commas(tmp_path, 
         ({"image_paths": ["a.jpg"], "annotations": [{"caption": "a"}]}, "'sop_data'"),
     ],
 )
-def test_ccneg_a_file_of_something_else_is_refused_and_runs_no_code(tmp_path, content, message):
+def test_ccneg_a_file_of_something_else_runs_no_code(tmp_path, content, message):
     sets.ccneg.write(tmp_path, content)
     with pytest.raises(DataError, match=rf"ccneg_preprocessed\.pt .*{message}"):
         read("ccneg", tmp_path)
@@ -79,13 +79,13 @@ def test_clevr_bind_every_text_has_the_prompt(all_sets):
             read("clevr_bind", all_sets, prompt=wrong)
 
 
-def test_clevr_bind_images_of_the_same_name_are_told_apart_by_their_subset(all_sets):
+def test_clevr_bind_equal_names_are_told_apart_by_subset(all_sets):
     cases = read("clevr_bind", all_sets).cases
     assert all(case.images[0].is_file() for case in cases)
     assert len({case.meta["record"] for case in cases}) == len({case.id for case in cases}) == 9
 
 
-def test_colorswap_images_inside_parquet_files_are_those_of_the_folder(all_sets, tmp_path):
+def test_colorswap_packed_images_are_those_of_the_folder(all_sets, tmp_path):
     sets.colorswap.write_packed(tmp_path)
     plain, packed = (read("colorswap", root).cases for root in (all_sets, tmp_path))
     for one, other in zip(plain, packed, strict=True):
@@ -98,14 +98,14 @@ def test_colorswap_images_inside_parquet_files_are_those_of_the_folder(all_sets,
         read("colorswap", tmp_path)
 
 
-def test_colorswap_each_caption_belongs_to_the_image_of_its_number(all_sets):
+def test_colorswap_captions_belong_to_the_images_by_number(all_sets):
     case = read("colorswap", all_sets).cases[1]
     assert [each.name for each in case.images] == ["img_1_1.png", "img_1_2.png"]
     assert case.captions == ("a red hat on a blue bench 1", "a blue hat on a red bench 1")
     assert case.group == {"image_source": "dalle3", "caption_source": "human"}
 
 
-def test_half_truths_the_short_caption_stands_against_the_half_truth(all_sets, tmp_path):
+def test_half_truths_a_caption_stands_against_the_half_truth(all_sets, tmp_path):
     case = read("half_truths", all_sets).cases[1]
     assert case.captions == ("a cup 1", "a cup 1 under a shelf")
     assert case.meta["positive"] == "a cup 1 on a shelf"
@@ -177,7 +177,7 @@ def test_ncd_squares_captions_are_made_of_the_name_of_the_image(all_sets, tmp_pa
         read("ncd_squares", tmp_path)
 
 
-def test_bivlc_has_each_caption_beside_its_own_image_and_groups_of_types(all_sets):
+def test_bivlc_has_each_caption_beside_its_own_image(all_sets):
     benchmark = read("bivlc", all_sets)
     first, metrics = benchmark.cases[0], metrics_of(benchmark, "pairs")
     assert first.captions == ("0 cups on a table", "a table on 0 cups")
@@ -227,7 +227,7 @@ def test_sugarcrepe_pp_the_second_caption_is_the_hard_positive(all_sets):
     assert "swap_obj: 2 cases; published are 245" in benchmark.notes
 
 
-def test_pope_the_right_answer_is_first_in_captions_and_short_answers(all_sets):
+def test_pope_the_right_answer_is_first(all_sets):
     benchmark = read("pope", all_sets)
     yes, no = benchmark.cases[:2]
     assert yes.captions == ("There is a cup in the image.", "There is no cup in the image.")
@@ -295,7 +295,7 @@ def test_a_wrong_line_is_named_by_file_and_case(all_sets, tmp_path, name, change
 
 
 @pytest.mark.parametrize("edition", vismin.EDITIONS)
-def test_vismin_captions_stand_beside_their_images_in_both_editions(tmp_path, edition):
+def test_vismin_captions_stand_beside_images_in_both_editions(tmp_path, edition):
     sets.vismin.write(tmp_path, edition)
     cases = read("vismin", tmp_path, edition=edition).cases
     assert len(cases) == 8
@@ -335,7 +335,7 @@ def test_vismin_notes_a_solution_that_it_does_not_use(tmp_path):
         read("vismin", tmp_path, edition="2023")
 
 
-def test_reporting_bias_has_the_correct_caption_first_in_lower_case(all_sets):
+def test_reporting_bias_has_the_right_caption_in_lower_case(all_sets):
     cases = read("reporting_bias", all_sets).cases
     assert [case.captions[0] for case in cases] == [
         "a mug on a table", "3 cups", "a cup that is not big",

@@ -107,7 +107,7 @@ def small(patch):
     patch.setattr(balanced_table.write, "__defaults__", (350,))
 
 
-def test_balanced_texts_are_a_table_that_training_reads_in_two_ways(balanced):
+def test_balanced_texts_are_a_table_that_training_reads(balanced):
     folder, _ = balanced
     rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
     assert [row["caption"] for row in rows] == [row["title"] for row in rows]
@@ -128,9 +128,7 @@ def test_balanced_texts_are_a_table_that_training_reads_in_two_ways(balanced):
     assert stored == [row["negatives"] for row in rows]
 
 
-def test_a_finished_table_is_not_computed_again_and_is_refused_for_another_request(
-    balanced, capsys, monkeypatch
-):
+def test_a_finished_table_is_kept_and_another_request_refused(balanced, capsys, monkeypatch):
     folder, words = balanced
     words = [*words, "--out", f"{folder}/out.jsonl"]
     whole = (folder / "out.jsonl").read_bytes()
@@ -147,7 +145,7 @@ def test_a_finished_table_is_not_computed_again_and_is_refused_for_another_reque
     assert (folder / "out.jsonl").read_bytes() == whole
 
 
-def test_the_filter_of_a_sample_is_that_of_its_pairs_and_others_go_through_it(in_blocks, capsys):
+def test_the_filter_of_a_sample_is_that_of_its_pairs(in_blocks, capsys):
     folder, words = in_blocks
     out = run(capsys, *words, "--out", f"{folder}/out.jsonl")[1]
     rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
@@ -175,9 +173,7 @@ def test_the_filter_of_a_sample_is_that_of_its_pairs_and_others_go_through_it(in
 
 
 @pytest.mark.parametrize("engine", ["process", "workers"])
-def test_a_balance_that_was_killed_writes_the_same_bytes_and_filters_no_block_twice(
-    in_blocks, tmp_path, monkeypatch, engine
-):
+def test_a_killed_balance_writes_the_same_bytes(in_blocks, tmp_path, monkeypatch, engine):
     folder, words = in_blocks
     words = [*words, "--out", str(tmp_path / "out.jsonl")]
     computed = []
@@ -225,7 +221,7 @@ class Evil:
         return open, ("evil", "w")
 
 
-def test_a_filter_is_read_back_and_one_of_a_stranger_runs_no_code(tmp_path, monkeypatch):
+def test_a_filter_of_a_stranger_runs_no_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     features = blind.Features(["a red cat", "two cats"])
     weights = sparse.random_array((features(["a"]).shape[1], 2), format="csc", rng=0)
@@ -259,9 +255,7 @@ def test_flags_without_a_runner_are_refused(balanced, capsys):
     assert "--flag=1 behind -- is a flag of a runner; name it in --runner" in errors
 
 
-def test_a_damaged_row_ends_the_command_before_a_filter_is_fitted(
-    in_blocks, tmp_path, capsys, monkeypatch
-):
+def test_a_damaged_row_ends_the_command_before_the_filter(in_blocks, tmp_path, capsys, monkeypatch):
     folder, words = in_blocks
     lines = (folder / "captions.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "captions.jsonl").write_text("".join([*lines[:300], "{\n", *lines[301:]]))
@@ -273,7 +267,7 @@ def test_a_damaged_row_ends_the_command_before_a_filter_is_fitted(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_captions_of_a_row_are_of_one_image_and_rows_without_one_are_images_of_their_own():
+def test_captions_of_a_row_are_of_one_image():
     rows = [{"caption": 1}, {"caption": 1}, {"filepath": "1.png"}, {"filepath": "1.png"}]
     table = [(row, ["a", "b"][: 2 - n // 2]) for n, row in enumerate(rows)]
     captions = balanced_table.read(table, [0, 1, 2, 3])

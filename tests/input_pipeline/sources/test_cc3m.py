@@ -24,7 +24,7 @@ def test_a_cc3m_table_is_read_by_its_header_whatever_its_suffix(folder, suffix, 
 
 
 @pytest.mark.parametrize("line", ['train/{}.jpg\t"a" big "one', '"a" big "one\ttrain/{}.jpg'])
-def test_a_cc3m_table_without_header_is_read_in_either_order_and_keeps_quotes(folder, line):
+def test_a_cc3m_table_without_header_is_read_in_either_order(folder, line):
     path = folder / "table.tsv"
     path.write_text("".join(line.format(i) + "\n" for i in range(8)))
     source = make_source("cc3m", "train", annotations=path, images=folder / "cc3m")
@@ -44,7 +44,7 @@ OTHERS = {
 }
 
 
-def test_tables_that_are_not_pairs_of_image_and_caption_are_refused(folder):
+def test_tables_without_pairs_of_image_and_caption_are_refused(folder):
     for text, message in OTHERS.items():
         (folder / "table.tsv").write_text(text)
         with pytest.raises((DataError, ValueError), match=message) as caught:

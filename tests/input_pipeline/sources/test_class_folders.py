@@ -113,7 +113,7 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     )
 
 
-def test_folders_in_a_class_folder_are_read_as_torchvision_reads_them(folder):
+def test_nested_folders_are_read_as_torchvision_reads_them(folder):
     names = ("b/1.JPEG", "b-c/0.jpg", "b/a/0.jpg", ".cache/0.jpg", "._0.jpg", "b/9.txt")
     for name in names:
         picture(folder / "val" / "n02_dog" / name)

@@ -54,7 +54,7 @@ def test_files_that_macos_writes_beside_others_are_left_out(tmp_path):
     assert [source[index].id for index in range(len(source))] == ["0/a"]
 
 
-def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder, caplog):
+def test_samples_that_failed_are_left_out_and_counted(folder, caplog):
     success = {"status": "success", "caption": "yes"}
     write(
         folder / "00002.tar",
@@ -75,7 +75,7 @@ def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder,
     assert "of 16 samples are left out: 2 not downloaded, 1 without an image (" in caplog.text
 
 
-def test_a_sample_without_caption_or_with_damaged_text_is_an_error_of_that_sample(folder):
+def test_a_sample_without_caption_is_an_error_of_that_sample(folder):
     write(
         folder / "00002.tar",
         {
@@ -98,7 +98,7 @@ OTHER_CAPTIONS = [b'{"caption": ["a"]}', b'{"caption": 5}']
 
 
 @pytest.mark.parametrize("document", NO_OBJECTS + OTHER_CAPTIONS, ids=range(9))
-def test_json_that_describes_no_sample_is_a_bad_record_and_the_others_are_read(folder, document):
+def test_json_that_describes_no_sample_is_a_bad_record(folder, document):
     good = {"jpg": b"1", "json": {"caption": "good", "url": ["x"], "sha256": 5}}
     bad = {"jpg": b"1", "json": document}
     write(folder / "00002.tar", {"a": bad, "b": good, "c": bad | {"txt": b"good"}})
@@ -213,9 +213,7 @@ def test_a_sample_that_has_a_part_twice_is_a_bad_record(folder, name):
     assert (source[11].image, source[11].captions) == (b"2", ["blue"])
 
 
-def test_every_format_that_pillow_reads_is_an_image_and_others_are_not_called_a_failure(
-    folder, caplog
-):
+def test_every_format_that_pillow_reads_is_an_image(folder, caplog):
     names = ("gif", "BMP", "tiff", "avif", "heic")
     write(folder / "00002.tar", {name: {name: b"1", "txt": b"text"} for name in names})
     source = open_tars(folder)
@@ -283,7 +281,7 @@ def test_tars_that_were_opened_once_are_not_read_again(indexed, monkeypatch, cap
     assert "of 13 samples are left out: 1 without an image (" in caplog.text
 
 
-def test_a_tar_that_changed_is_read_again_and_a_damaged_index_is_ignored(indexed):
+def test_a_changed_tar_is_read_again_without_a_damaged_index(indexed):
     folder, before = indexed
     (index,) = (folder / ".00000.tar.index").iterdir()
     content = index.read_bytes()

@@ -34,7 +34,7 @@ def every(source):
     return [source[index] for index in range(len(source))]
 
 
-def test_the_caption_is_the_first_answer_and_the_conversation_is_kept(folder, caplog):
+def test_the_caption_is_the_first_answer_beside_the_conversation(folder, caplog):
     source = llava(folder.parent)
     assert "1 of 6 entries have no image" in caplog.text
     ids = [record.id for record in every(source)]
@@ -198,7 +198,7 @@ def test_a_name_with_a_plus_is_one_file(folder):
     assert len(training(folder, "a+b.json")) == 4
 
 
-def test_conversations_without_an_image_are_texts_alone_where_asked(folder, caplog):
+def test_conversations_without_an_image_are_texts_alone(folder, caplog):
     source = training(folder, MIX, answers="conversation", text_only=True)
     assert source.has_text_only
     assert "no image" not in caplog.text

@@ -33,7 +33,7 @@ def test_a_split_that_a_dataset_has_not_is_refused(folder, make):
         make(folder, "nope")
 
 
-def test_every_record_of_every_dataset_has_its_own_image_and_pickles(folder):
+def test_every_record_has_its_own_image_and_pickles(folder):
     for name, source in every_source(folder).items():
         again = pickle.loads(pickle.dumps(source))
         for index in range(len(source)):
@@ -105,7 +105,7 @@ def own_table(folder, split="all"):
 
 
 @pytest.mark.parametrize("make", [*SOURCES, own_table])
-def test_damaged_annotations_are_errors_of_the_file_or_of_records(folder, make):
+def test_damaged_annotations_are_errors_of_file_or_records(folder, make):
     source = make(folder, "all" if make is own_table else "train")
     path = source._table.path
     content = path.read_bytes()
@@ -167,7 +167,7 @@ def test_fingerprints_follow_the_file_and_the_split(folder):
     assert coco(folder, "train").fingerprint not in found
 
 
-def test_flickr30k_has_the_same_captions_in_karpathys_and_in_its_own_files(folder):
+def test_flickr30k_has_the_same_captions_in_each_of_its_files(folder):
     karpathy = flickr30k(folder, "all")
     assert len(karpathy) == 10
     assert karpathy[4].id == "1004"

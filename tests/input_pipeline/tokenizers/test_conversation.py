@@ -46,7 +46,7 @@ def test_answers_and_their_ends_are_marked(make):
     assert found[2] == (f"</s>{' <pad>' * 16}", "")
 
 
-def test_a_conversation_without_an_image_brings_what_stands_before_one(make):
+def test_a_conversation_without_image_brings_what_stands_before(make):
     text = dataclasses.replace(TURNS, has_image=False)
     tokenizer = make(17, before="is it USER: ")
     alone, with_image = answers(tokenize(tokenizer, [text, TURNS]))

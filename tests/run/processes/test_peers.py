@@ -84,7 +84,7 @@ def test_an_end_that_would_come_again_is_shared(tmp_path, code):
 
 
 @pytest.mark.parametrize("crashed", slow_but((0,), (0, 1)))
-def test_a_crash_is_infrastructure_and_not_blamed_on_those_it_ends(tmp_path, crashed):
+def test_a_crash_is_infrastructure_and_not_blamed_on_others(tmp_path, crashed):
     does = ["wait", "wait"]
     does[crashed] = "abort"
     codes, texts = ends(start(tmp_path, *does))
@@ -107,7 +107,7 @@ def test_the_stacks_of_a_crash_are_in_a_file(tmp_path):
     assert any("Fatal" in path.read_text() for path in (tmp_path / "logs").iterdir())
 
 
-def test_a_process_that_does_not_connect_is_told_about_the_coordinator(tmp_path):
+def test_an_absent_process_is_told_about_the_coordinator(tmp_path):
     codes, texts = ends(start(tmp_path, "connect"))
     assert codes == [30]
     assert "could not connect the processes through --coordinator=here:1" in texts[0]

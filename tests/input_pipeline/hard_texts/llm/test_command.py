@@ -141,9 +141,7 @@ def body(**fields):
         (body(usage={"prompt_tokens": 10**400}), "numbers of tokens"),
     ],
 )
-def test_a_row_that_is_no_answer_is_named_and_its_caption_has_none(
-    tmp_path, captions, capsys, row, said
-):
+def test_a_row_that_is_no_answer_is_named(tmp_path, captions, capsys, row, said):
     out = tmp_path / "hp"
     batches.ask(captions, out)
     *rows, last = helpers.rows(batches.answer(out))
@@ -241,7 +239,7 @@ def test_a_version_names_prompt_model_and_sampling(tmp_path, captions):
     assert len({*versions.values()}) == 6
 
 
-def test_the_table_has_the_texts_of_each_row_in_the_order_of_its_captions(tmp_path):
+def test_the_table_has_the_texts_in_the_order_of_captions(tmp_path):
     images = [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}]
     order = [(2, "dog b"), (1, "dog a"), (2, "dog c")]
     entries = [{"id": k, "image_id": i, "caption": text} for k, (i, text) in enumerate(order)]
