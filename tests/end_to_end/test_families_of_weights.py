@@ -1,5 +1,6 @@
 """Weights of each published family are known by their files and loaded as they were trained."""
 
+import functools
 import json
 
 import jax
@@ -92,8 +93,7 @@ def write_tiny(folder, monkeypatch, variant, image, name, **text):
     )
     monkeypatch.setattr(variants, "VARIANTS", {"tiny": sizes})
     model = models.build("clip", "tiny", image=image, text={"vocab_size": 7, **text})
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = small_models.normal(shapes, 0.3)
+    params = small_models.drawn(functools.partial(models.init, model), scale=0.3)
     save_file(weights.save(params, name, architecture(model)), folder / FILES[name])
     return model, params
 

@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 import tokenizers
 
-from tests.support import helpers, llava_folder
+from tests.support import helpers, llava_folder, small_models
 from vlc_jax.encode import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.record import DataError
@@ -47,9 +47,7 @@ def write_adapter(folder, seed):
 def folder(tmp_path_factory):
     """base, a causal model with its tokenizer; one and two, adapters; merged, the sum."""
     root = tmp_path_factory.mktemp("models")
-    shapes = jax.eval_shape(functools.partial(lm.init, lm.from_sizes(LM)), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+    params = small_models.drawn(functools.partial(lm.init, lm.from_sizes(LM)), scale=0.3)
     library = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="a")
     )

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.support.compilations import apply
 from tests.support.marks import slow_but
 from vlc_jax.models import continuation, decode, lm
@@ -18,9 +19,7 @@ NEVER = np.array([-1], np.int32)
 @pytest.fixture(scope="module")
 def model():
     decoder = lm.build("tiny")
-    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: (0.3 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    params = small_models.drawn(functools.partial(lm.init, decoder), scale=0.3)
     params["head"] *= 6  # sure of some tokens, of others not
     return decoder, jax.device_put(params)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.support.compilations import apply
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
@@ -50,9 +51,7 @@ KINDS = {
 @functools.cache
 def make(**fields):
     decoder = lm.build("tiny", **fields)
-    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    params = small_models.drawn(functools.partial(lm.init, decoder), scale=0.2)
     return decoder, jax.device_put(params)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from tests.support import small_models
 from tests.support.marks import slow_but
 from vlc_jax.errors import UsageError
 from vlc_jax.models import layers, lm, lora
@@ -33,9 +34,7 @@ def trained_tree(params, targets, dora=False, **options):
 @functools.cache
 def decoder():
     model = lm.build("tiny", depth=2, remat="block")
-    shapes = jax.eval_shape(functools.partial(lm.init, model), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    params = small_models.drawn(functools.partial(lm.init, model), scale=0.2)
 
     def compute(params):
         ids, valid = jnp.arange(10).reshape(2, 5), jnp.ones((2, 5), bool)

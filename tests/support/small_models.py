@@ -1,8 +1,9 @@
 """Models of a few thousand numbers: their sizes, random parameters, and tokenizers of few words."""
 
+import functools
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,18 @@ def normal(shapes: Any, scale: float = 1.0, seed: int = 0, dtype: Any = np.float
     return jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(dtype), shapes)
 
 
+def drawn(init: Callable[..., Any], *arguments: Any, scale: float = 1.0, seed: int = 0) -> Any:
+    """Normally distributed numbers of the shapes of `init(key, *arguments)`, which is not run."""
+    return normal(jax.eval_shape(init, jax.random.key(0), *arguments), scale, seed)
+
+
 def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields: Any) -> Any:
     """model.safetensors and config.json of random parameters, which are returned.
 
     name: a key of weights.FORMATS.   fields: of both towers in config.json.
     """
     path.mkdir(parents=True, exist_ok=True)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = normal(shapes, scale)
+    params = drawn(functools.partial(models.init, model), scale=scale)
     save_file(weights.save(params, name, architecture(model)), path / "model.safetensors")
     kind = "siglip" if "siglip" in name else "clip"
     sections = {

@@ -4,11 +4,10 @@ import functools
 import json
 from pathlib import Path
 
-import jax
 import numpy as np
 import tokenizers
 
-from tests.support import llava_folder
+from tests.support import llava_folder, small_models
 from vlc_jax.models import lm
 from vlc_jax.weights import llava
 
@@ -40,9 +39,7 @@ def write(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     library = write_tokenizer(folder)
     sizes = {"family": "llama", "lm": LM}
-    shapes = jax.eval_shape(functools.partial(lm.init, lm.from_sizes(LM)), jax.random.key(0))
-    rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+    params = small_models.drawn(functools.partial(lm.init, lm.from_sizes(LM)), seed=3)
     written = [library.token_to_id(token) for token in [*"abcdefghijklmnop", "Ġ", "Ċ", "</s>"]]
     mask = np.isin(np.arange(258), written)
     llava.save({"lm": params | {"head": params["head"] * mask}}, sizes, folder)
