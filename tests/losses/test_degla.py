@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import conftest, oracle
+from tests.losses.conftest import total
 from vlc_jax import errors, losses
 from vlc_jax.losses import teacher as teachers
 
@@ -25,7 +26,7 @@ def test_as_released_captions_meet_negatives_of_other_captions(batch):
     assert [place // 3 for place in range(72) if place % 24 == 7] != [7, 7, 7]
 
 
-def test_distillation_is_squared_distance_and_leaves_the_teacher(batch, total):
+def test_distillation_is_squared_distance_and_leaves_the_teacher(batch):
     expected = 0.0
     has = batch["negative_mask"][batch["mask"]]
     for key in ("image", "text", "negative"):

@@ -9,7 +9,15 @@ import pytest
 from scipy import special
 
 from tests.losses import oracle
-from tests.losses.conftest import contract, outputs
+from tests.losses.conftest import (
+    contract,
+    gradient,
+    make_mesh,
+    outputs,
+    per_example,
+    total,
+    weighted,
+)
 from vlc_jax import errors, losses
 from vlc_jax.configs import conclip
 from vlc_jax.losses import masks, svlc
@@ -127,7 +135,7 @@ def test_mean_is_over_the_examples_that_have_the_texts_it_needs(batch, every_los
 
 
 @pytest.mark.parametrize("name", ["svlc_negative", "negclip"])
-def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name):
+def test_negative_range_selects_hard_negatives_by_their_index(batch, name):
     @jax.jit
     def totals(batch):
         pairs = []
@@ -143,7 +151,7 @@ def test_negative_range_selects_hard_negatives_by_their_index(batch, total, name
         assert abs(some - every) > 1e-3
 
 
-def test_the_hinge_between_texts_is_that_of_numpy(repeated, per_example):
+def test_the_hinge_between_texts_is_that_of_numpy(repeated):
     for duplicates in ("keep", "mask"):
         reference = oracle.Oracle(repeated, duplicates)
         found = per_example("paraphrase", repeated, duplicates, margin=0.3)
@@ -158,7 +166,7 @@ def test_the_hinge_between_texts_is_that_of_numpy(repeated, per_example):
 
 
 @pytest.mark.parametrize("name", ["negclip", "intra_modal"])
-def test_missing_negatives_that_are_kept_count_like_others(batch, total, name):
+def test_missing_negatives_that_are_kept_count_like_others(batch, name):
     option = {"as_released": True} if name == "intra_modal" else {}
     every = {**batch, "negative_mask": np.ones_like(batch["negative_mask"])}
 
@@ -174,7 +182,7 @@ def test_missing_negatives_that_are_kept_count_like_others(batch, total, name):
     assert abs(pairs[0][0] - without) > 1e-2
 
 
-def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch, total):
+def test_a_loss_of_some_rows_is_that_of_these_rows_alone(batch):
     for start in (0, 1):
         some = {key: x[start::2] if x.ndim else x for key, x in batch.items()}
         found = total("negclip", batch, rows=(start, 2))
@@ -221,7 +229,7 @@ def test_conclip_is_the_mean_of_its_three_cross_entropies(batch):
     np.testing.assert_allclose(_conclip(only), 0.479997, atol=1e-6)
 
 
-def test_an_example_with_duplicate_negatives_does_not_count(repeated, every_loss, total):
+def test_an_example_with_duplicate_negatives_does_not_count(repeated, every_loss):
     mask = counted("svlc_negative", repeated)
     assert mask[5]
     mask[5] = False
@@ -273,7 +281,7 @@ def assert_close(found, expected):
 @pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["infonce", "sigmoid", *TILED])
-def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
+def test_chunks_and_rings_equal_dense(repeated, name):
     given = {"duplicates": "mask", **SOME_ROWS.get(name, {})}
     expected = gradient(name, repeated, **given)
     for how in (
@@ -286,7 +294,7 @@ def test_chunks_and_rings_equal_dense(repeated, gradient, make_mesh, name):
 @pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TILED)
-def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh, name):
+def test_ring_passes_the_negatives_on_and_never_gathers(batch, name):
     mesh = make_mesh(4, 2)
     split = jax.sharding.NamedSharding(mesh, jax.P(("data", "fsdp")))
     arrays = {key: jax.device_put(x, split) if x.ndim else x for key, x in batch.items()}
@@ -299,7 +307,7 @@ def test_ring_passes_the_negatives_on_and_never_gathers(batch, total, make_mesh,
 @pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_TEXTS)
-def test_a_batch_on_eight_devices_equals_one(repeated, gradient, make_mesh, name):
+def test_a_batch_on_eight_devices_equals_one(repeated, name):
     expected = gradient(name, repeated, duplicates="mask")
     split = jax.sharding.NamedSharding(make_mesh(2, 4), jax.P(("data", "fsdp")))
     spread = {key: jax.device_put(x, split) if x.ndim else x for key, x in repeated.items()}
@@ -345,7 +353,7 @@ def test_analogy_with_captions_as_positives_is_half_of_clip(batch):
     np.testing.assert_allclose(both, (expected + turned) / 2, rtol=1e-4, atol=1e-5)
 
 
-def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, every_loss, per_example):
+def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, every_loss):
     values = every_loss(batch)["dac_mil"].values["keep"][counted("dac_mil", batch)]
     assert np.all(values > np.log(2))
     eye = np.eye(24, dtype=np.float32)
@@ -356,7 +364,7 @@ def test_mil_costs_at_least_ln_2_and_no_more_for_a_perfect_bag(batch, every_loss
 
 
 @pytest.mark.parametrize("weights", [{"infonce": 1.0}, {"infonce": 1.0, "svlc_negative": 0.0}])
-def test_negatives_of_weight_0_have_no_gradient(batch, weighted, weights):
+def test_negatives_of_weight_0_have_no_gradient(batch, weights):
     def slopes(weights):
         return weighted(weights, batch)[1]["negative"]
 
@@ -423,6 +431,6 @@ def test_gradient_raises_the_own_texts_and_lowers_the_others(batch, every_loss, 
         assert np.all(slope[where] < 0)
 
 
-def test_a_negative_range_behind_the_last_negative_is_refused(batch, total):
+def test_a_negative_range_behind_the_last_negative_is_refused(batch):
     with pytest.raises(errors.UsageError, match=r"\(3, None\) of a loss leaves none of .* 3 hard"):
         total("negclip", batch, negative_range=(3, None))

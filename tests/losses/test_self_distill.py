@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
+from tests.losses.conftest import per_example
 from vlc_jax import errors, losses
 
 # loss -> logits of the student and of the teacher in tests/losses/conftest.py
@@ -42,7 +43,7 @@ def expected_of(name, batch, **options):
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["defaults", "other temperatures"])
 @pytest.mark.parametrize("name", LOGITS)
-def test_a_loss_is_cross_entropy_with_the_centred_teacher(batch, per_example, name, options):
+def test_a_loss_is_cross_entropy_with_the_centred_teacher(batch, name, options):
     found = per_example(name, batch, **options)
     np.testing.assert_allclose(found, expected_of(name, batch, **options), rtol=1e-5)
 

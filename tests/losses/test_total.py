@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
+from tests.losses.conftest import make_mesh, total
 from vlc_jax import errors, losses, types
 from vlc_jax.losses import infonce, masks, sigmoid, tiles
 
@@ -49,7 +50,7 @@ TILED = [name for name, loss in losses.LOSSES.items() if len(loss.implementation
 
 @pytest.mark.devices
 @pytest.mark.parametrize("name", TILED)
-def test_every_implementation_in_the_table_gives_the_same_total(batch, total, make_mesh, name):
+def test_every_implementation_in_the_table_gives_the_same_total(batch, name):
     options = [{}, {"implementation": "chunked", "chunk": 7}, {"implementation": "ring"}]
     assert {o.get("implementation", "dense") for o in options} == set(
         losses.LOSSES[name].implementations

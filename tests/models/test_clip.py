@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
+from tests.models.conftest import assert_close, encode, make
 from tests.support.marks import slow_but
 from vlc_jax import models, types
 from vlc_jax.models import layers
@@ -39,7 +40,7 @@ def mean_score(model, batch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_tower_alone_equals_both_together(make, encode, family):
+def test_each_tower_alone_equals_both_together(family):
     model, params, batch = make(family, **SHALLOW)
     outputs = jax.device_get(jax.jit(model.apply)({"params": params}, batch))
     image = encode(model, {"image": params["image"]}, "image", batch["image"])
@@ -69,7 +70,7 @@ def with_hard_texts(batch, negatives=3, positives=2):
 
 @pytest.mark.parametrize("family", ["clip", "siglip"])
 @pytest.mark.parametrize("counts", [(3, 2), (0, 1)], ids=str)
-def test_one_pass_over_all_texts_equals_a_pass_for_each(make, encode, family, counts):
+def test_one_pass_over_all_texts_equals_a_pass_for_each(family, counts):
     model, params, plain = make(family, **SHALLOW)
     batch = with_hard_texts(plain, *counts)
     apply = jax.jit(model.apply)
@@ -97,7 +98,7 @@ def test_one_pass_over_all_texts_equals_a_pass_for_each(make, encode, family, co
             np.testing.assert_allclose(own, np.diag(scores), atol=1e-6)
 
 
-def test_logit_scale_and_bias_start_where_published(make):
+def test_logit_scale_and_bias_start_where_published():
     batch = make("clip", **SHALLOW)[2]
     for family, scale, bias in (("clip", 1 / 0.07, None), ("siglip", 10.0, -10.0)):
         model = make(family, **SHALLOW)[0]
@@ -128,7 +129,7 @@ def test_clamp_brings_the_linear_scale_into_its_range(scale, maximum, minimum, e
     np.testing.assert_allclose(np.exp(params["logit_scale"]), scale, rtol=1e-5)
 
 
-def test_bfloat16_computes_with_float32_parameters_and_scores(make):
+def test_bfloat16_computes_with_float32_parameters_and_scores():
     model, params, batch = make("clip", **SHALLOW)
     half = make("clip", **SHALLOW, dtype="bfloat16")[0]
     shapes = jax.eval_shape(half.init, jax.random.key(0), batch)
@@ -141,7 +142,7 @@ def test_bfloat16_computes_with_float32_parameters_and_scores(make):
 
 
 @pytest.fixture(scope="module")
-def without_remat(make):
+def without_remat():
     """Function of a family: value and gradient, and the program."""
 
     @functools.cache
@@ -163,9 +164,7 @@ def without_remat(make):
         ],
     ),
 )
-def test_remat_equals_plain_in_value_and_gradient_and_is_on(
-    make, assert_close, without_remat, family, policy
-):
+def test_remat_equals_plain_in_value_and_gradient_and_is_on(without_remat, family, policy):
     expected, program = without_remat(family)
     assert "remat2[" not in program
     remat, params, batch = make(family, **SHALLOW, remat=policy)
@@ -175,7 +174,7 @@ def test_remat_equals_plain_in_value_and_gradient_and_is_on(
 
 
 @pytest.mark.parametrize(("family", "count"), [("resnet", 4), ("swin", 3)])
-def test_remat_recomputes_every_block(make, family, count):
+def test_remat_recomputes_every_block(family, count):
     def blocks(**options):
         model, params, batch = make(family, **options)
         encode = functools.partial(model.apply, method="encode_image")
@@ -185,7 +184,7 @@ def test_remat_recomputes_every_block(make, family, count):
     assert (blocks(), blocks(remat="block")) == (0, count)
 
 
-def test_each_remat_policy_keeps_less_than_the_one_before(make):
+def test_each_remat_policy_keeps_less_than_the_one_before():
     def kept(policy):
         model, params, batch = make("clip", remat=policy)
         pull_back = jax.eval_shape(lambda p: jax.vjp(mean_score(model, batch), p)[1], params)
@@ -198,7 +197,7 @@ def test_each_remat_policy_keeps_less_than_the_one_before(make):
 
 
 @pytest.mark.parametrize("family", slow_but(("clip",), ("clip", "siglip", "eva02")))
-def test_work_left_out_for_pooled_features_changes_no_gradient(make, family, assert_close):
+def test_work_left_out_for_pooled_features_changes_no_gradient(family):
     model, params, batch = make(family, **SHALLOW)
     parts = ("image",) if family == "eva02" else ("image", "text")  # whose texts are CLIP's
 
@@ -220,7 +219,7 @@ def test_work_left_out_for_pooled_features_changes_no_gradient(make, family, ass
     assert_close(short, full, 2e-5)
 
 
-def test_the_batch_axis_is_sharded_before_and_after_every_block(make, monkeypatch):
+def test_the_batch_axis_is_sharded_before_and_after_every_block(monkeypatch):
     model, params, batch = make("clip")
     shapes = []
 
@@ -238,7 +237,7 @@ def test_the_batch_axis_is_sharded_before_and_after_every_block(make, monkeypatc
     ("family", "part"),
     [("eva02", "image"), ("roberta", "text"), ("resnet", "image"), ("swin", "image")],
 )
-def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, family, part):
+def test_towers_of_a_sharded_batch_only_add_up_their_gradients(family, part):
     """No reshape or gather of a forward or backward pass crosses examples. CLIP's own towers, which
     these families have beside the one here: see the test of hard texts.
     """
@@ -261,7 +260,7 @@ def test_towers_of_a_sharded_batch_only_add_up_their_gradients(make, family, par
 
 
 @pytest.mark.devices
-def test_hard_texts_of_a_sharded_batch_stay_on_their_devices(make):
+def test_hard_texts_of_a_sharded_batch_stay_on_their_devices():
     model, params, batch = make("clip")
     batch = with_hard_texts(batch, positives=0)
     batch = {key: np.concatenate([x] * 4) for key, x in batch.items()}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from tests.models.conftest import make
 from vlc_jax import models
 from vlc_jax.configs import default, svlc
 from vlc_jax.errors import UsageError
@@ -17,7 +18,7 @@ EVERYTHING = ".*/(query|key|value)/kernel|.*/(up|down|out)/kernel|.*(projection|
 
 
 @pytest.fixture(scope="module")
-def params(make):
+def params():
     return jax.device_get(make("clip")[1])
 
 
@@ -45,7 +46,7 @@ def same(a, b, **tolerance):
 
 @pytest.mark.parametrize("initialisation", ["uniform", "gaussian"])
 @pytest.mark.parametrize("dora", [False, True])
-def test_a_new_adapter_changes_nothing(make, dora, initialisation):
+def test_a_new_adapter_changes_nothing(dora, initialisation):
     one = {"depth": 1}
     _, params, _ = make("clip", one, one)
     options = {"dora": dora, "initialisation": initialisation, "full": "logit_scale"}

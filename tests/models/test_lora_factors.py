@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from tests.models.conftest import make
 from tests.support import small_models
 from tests.support.marks import slow_but
 from vlc_jax.errors import UsageError
@@ -71,7 +72,7 @@ def assert_same(found, expected, tolerance):
         (("decoder", False), ("decoder", True), ("packed", False), ("scanned", True)),
     ),
 )
-def test_factors_give_the_gradients_of_merged_matrices(make, part, dora):
+def test_factors_give_the_gradients_of_merged_matrices(part, dora):
     full = "norm/scale"
     if part == "decoder":
         (params, compute), targets = decoder(), DECODER
@@ -89,7 +90,7 @@ def test_factors_give_the_gradients_of_merged_matrices(make, part, dora):
     assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(merged[1]))
 
 
-def test_only_an_adapter_of_keys_leaves_values_alone(make):
+def test_only_an_adapter_of_keys_leaves_values_alone():
     params, compute = towers(make)
     trained = trained_tree(params, ".*/key/kernel", dora=True)
     merged, attached = (
@@ -159,7 +160,7 @@ def test_every_layer_draws_its_own_masks():
     np.testing.assert_array_equal(compute(one), compute(one))
 
 
-def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
+def test_matrices_that_no_dense_layer_multiplies_are_refused():
     def attach(params, targets):
         trained = lora.init(jax.random.key(0), params, targets=targets, rank=2)
         return lora.attach(params, trained, ALPHA)
@@ -174,7 +175,7 @@ def test_matrices_that_no_dense_layer_multiplies_are_refused(make):
         jax.eval_shape(functools.partial(attach, targets="image/stem_1/kernel"), make("mini")[1])
 
 
-def test_only_matrices_held_in_less_than_float32_need_factors(make):
+def test_only_matrices_held_in_less_than_float32_need_factors():
     _, params, _ = make("clip")
     trained = trained_tree(params, TOWERS)
     assert not lora.needs_factors(params, trained)

@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.models.conftest import encode, make
 from vlc_jax import weights
 from vlc_jax.setup import optimizer
 
 
-def test_training_changes_all_but_the_statistics_of_batch_norm(make):
+def test_training_changes_all_but_the_statistics_of_batch_norm():
     model, params, batch = make("resnet")
     steps = optimizer.make(
         params,
@@ -37,7 +38,7 @@ def test_training_changes_all_but_the_statistics_of_batch_norm(make):
         assert np.array_equal(after[path], value) == is_statistic, path
 
 
-def test_projected_tokens_are_projections_of_their_values(make, encode):
+def test_projected_tokens_are_projections_of_their_values():
     model, params, batch = make("resnet")
     raw, found = (
         np.asarray(encode(model, params, "image", batch["image"], tokens=tokens).tokens)

@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models.conftest import encode, make
 from vlc_jax import errors, models
 
 
 @pytest.mark.parametrize(("pooling", "kind"), [("mean", "linear"), ("cls", "mlp")])
-def test_pooled_features_are_of_tokens_before_the_padding(make, encode, pooling, kind):
+def test_pooled_features_are_of_tokens_before_the_padding(pooling, kind):
     model, params, batch = make("roberta", text={"pooling": pooling, "projection_kind": kind})
     params, text = {"text": params["text"]}, np.array(batch["text"])
     # no unit length: a linear projection and a mean commute

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models.conftest import encode, make
 from vlc_jax import errors, types
 from vlc_jax.models import text
 
@@ -33,7 +34,7 @@ def seen_by(model, params, tokens):
 
 @pytest.mark.parametrize("padding_mask", [False, True])
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
-def test_a_token_sees_none_that_causality_or_padding_hides(make, kind, padding_mask):
+def test_a_token_sees_none_that_causality_or_padding_hides(kind, padding_mask):
     model, params, batch = make(kind)
     end = batch["text"].shape[1] - 1
     if padding_mask:
@@ -46,7 +47,7 @@ def test_a_token_sees_none_that_causality_or_padding_hides(make, kind, padding_m
         np.testing.assert_array_equal(np.delete(gradient, [*range(last + 1), position]), 0.0)
 
 
-def test_a_padding_mask_changes_padding_alone_if_causal(make):
+def test_a_padding_mask_changes_padding_alone_if_causal():
     model, params, batch = make("clip")
     apply = jax.jit(
         lambda tower, text: tower.apply({"params": params["text"]}, text, PROJECTED),
@@ -62,7 +63,7 @@ def test_a_padding_mask_changes_padding_alone_if_causal(make):
     assert np.all(np.abs(other.tokens - plain.tokens)[later].max(axis=-1) > 0)
 
 
-def test_what_follows_the_end_of_text_changes_nothing(make, encode):
+def test_what_follows_the_end_of_text_changes_nothing():
     model, params, batch = make("clip")
     padded = np.asarray(batch["text"])
     is_padding = ~np.asarray(real_tokens(padded, 2))
@@ -76,7 +77,7 @@ def test_what_follows_the_end_of_text_changes_nothing(make, encode):
         np.testing.assert_array_equal(result.mask, expected.mask)
 
 
-def test_shorter_texts_may_be_cut_to_their_length(make, encode):
+def test_shorter_texts_may_be_cut_to_their_length():
     model, params, batch = make("clip")
     whole = np.asarray(batch["text"])[:2]
     cut = whole[:, :5]  # their end tokens are at 2 and 4
@@ -103,7 +104,7 @@ def test_end_of_text_is_argmax_of_ids_for_clips_vocabulary():
 @pytest.mark.parametrize(
     ("family", "pooling"), [("clip", "eos"), ("clip", "last"), ("siglip", "last")]
 )
-def test_pooled_is_the_token_at_the_pooled_position(make, encode, family, pooling):
+def test_pooled_is_the_token_at_the_pooled_position(family, pooling):
     model, params, batch = make(family, text={"pooling": pooling})
     short = encode(model, params, "text", batch["text"])
     full = jax.device_get(encode(model, params, "text", batch["text"], tokens="projected"))
@@ -118,7 +119,7 @@ def test_pooled_is_the_token_at_the_pooled_position(make, encode, family, poolin
     ("family", "length", "pooling"),
     [("clip", 8, "eos"), ("clip", 6, "last"), ("siglip", 6, "last"), ("siglip", 8, "last")],
 )
-def test_a_length_the_tower_cannot_take_is_refused(make, encode, family, length, pooling):
+def test_a_length_the_tower_cannot_take_is_refused(family, length, pooling):
     model, params, _ = make(family, text={"pooling": pooling})
     with pytest.raises(errors.UsageError, match=f"takes 7 tokens per text, got {length}"):
         encode(model, params, "text", np.zeros((1, length), np.int32))

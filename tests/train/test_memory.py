@@ -20,7 +20,6 @@ from vlc_jax.types import Outputs
 
 DECAY = 0.75
 TERMS = ("infonce", "cross_modal_rank", "text_grounded")
-# unoptimised: compiling is most of the time of these tests
 
 
 @pytest.fixture(scope="module")

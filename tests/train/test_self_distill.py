@@ -22,7 +22,6 @@ from vlc_jax.train import step as train_step
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 8}
 MOMENTUM, DECAY = 0.75, 0.5
-# unoptimised: compiling is most of the time of these tests
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.support import sets
+from tests.support.sets import small
 from tests.support.sets.files import picture_bytes, write_parquet
 from tests.support.sets.random_scorer import random_scorer
 from vlc_jax import evaluators
@@ -110,7 +111,7 @@ def test_half_truths_a_caption_stands_against_the_half_truth(all_sets, tmp_path)
     assert case.captions == ("a cup 1", "a cup 1 under a shelf")
     assert case.meta["positive"] == "a cup 1 on a shelf"
     assert case.group == {"subset": "coco_qwen", "detail": "relation"}
-    rows = [sets.half_truths.ROWS[0], sets.half_truths.ROWS[1] | {"half_truth": None}]
+    rows = [small.HALF_TRUTHS[0], small.HALF_TRUTHS[1] | {"half_truth": None}]
     write_parquet(tmp_path / "half_truths" / "coco_qwen.parquet", rows)
     with pytest.raises(DataError, match=r"coco_qwen\.parquet: case 1 has no 'half_truth'"):
         read("half_truths", tmp_path)
@@ -148,7 +149,7 @@ def test_docci_has_the_test_split_and_urban1k_the_first_lines(all_sets):
 
 def test_negrefcocog_regions_are_cut_as_pillow_cuts_them(all_sets):
     first, second = read("negrefcocog", all_sets).cases
-    for case, row in zip((first, second), sets.negrefcocog.ROWS, strict=True):
+    for case, row in zip((first, second), small.NEGREFCOCOG, strict=True):
         boxes = sorted(row["bbox_list"], key=lambda box: box != row["ref_bbox"])
         for crop, (x, y, width, height) in zip(case.images, boxes, strict=True):
             with Image.open(crop.image) as image:
@@ -159,7 +160,7 @@ def test_negrefcocog_regions_are_cut_as_pillow_cuts_them(all_sets):
 
 def test_ncd_squares_captions_are_made_of_the_name_of_the_image(all_sets, tmp_path):
     cases = read("ncd_squares", all_sets).cases
-    assert [case.meta["record"] for case in cases] == [*sets.ncd_squares.NAMES[:2]] * 2
+    assert [case.meta["record"] for case in cases] == [*small.NCD_SQUARES[:2]] * 2
     first, second = cases[1], cases[3]
     assert first.captions == (
         "A picture of a red apple and a blue corn",
@@ -171,7 +172,7 @@ def test_ncd_squares_captions_are_made_of_the_name_of_the_image(all_sets, tmp_pa
     )
     assert [first.group["subset"], second.group["subset"]] == [*ncd_squares.SUBSETS]
     assert "a red plum" in cases[0].captions[0]
-    sets.ncd_squares.write(tmp_path)
+    small.ncd_squares(tmp_path)
     (tmp_path / ncd_squares.ORIGIN.folder / "apple.jpg").touch()
     with pytest.raises(DataError, match=r"apple\.jpg is not called COLOUR_OBJECT_COLOUR_OBJECT"):
         read("ncd_squares", tmp_path)
@@ -348,7 +349,7 @@ def test_reporting_bias_has_the_right_caption_in_lower_case(all_sets):
 
 
 def test_cases_with_an_empty_caption_are_counted_in_a_note(tmp_path):
-    sets.reporting_bias.write(tmp_path)
+    small.reporting_bias(tmp_path)
     path = tmp_path / "reporting_bias" / "data" / "benchmarks" / "negation.json"
     assert not any("empty" in note for note in read("reporting_bias", tmp_path).notes)
     path.write_text(path.read_text().replace("A lid that is NOT dry", " "))
