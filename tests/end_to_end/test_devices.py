@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -75,16 +74,7 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
     workdir = tmp_path / "run"
     kept = f"--config.eval.cache={tmp_path / 'cache'}"  # which one process writes
     words = ("launch/local.sh", "2", "4", *helpers.words(STEPS, workdir, kept)[2:])
-    done = subprocess.run(
-        words,
-        cwd=helpers.ROOT,
-        env={**helpers.environment(), "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    helpers.program(*words, env={**helpers.environment(), "PYTHON": sys.executable}, code=0)
     assert_same_losses(workdir, trained)
     for name in ("scenes_retrieval", "scenes_attribute_swap"):
         path = f"evals/{name}/6.scores.jsonl"

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -297,9 +296,7 @@ def test_the_readme_is_short_and_begins_with_own_photos():
 
 
 def test_the_makefile_runs_the_documented_demo():
-    recipe = subprocess.run(
-        ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    recipe = helpers.program("make", "-n", "demo", code=0).stdout
     recipe = " ".join(recipe.replace("\\\n", " ").split())
     runs = (
         "scenes/clip.py:quickstart --workdir runs/demo/clip",

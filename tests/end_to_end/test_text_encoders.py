@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-import tokenizers
 
 from tests.support import helpers, llava_folder, small_models
 from vlc_jax.encode import text_encoders
@@ -48,16 +47,9 @@ def folder(tmp_path_factory):
     """base, a causal model with its tokenizer; one and two, adapters; merged, the sum."""
     root = tmp_path_factory.mktemp("models")
     params = small_models.drawn(functools.partial(lm.init, lm.from_sizes(LM)), scale=0.3)
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="a")
-    )
-    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
     for name in ("base", "merged"):
         weights.save({"lm": params}, {"family": "llama", "lm": LM}, root / name, 8_000)
-        library.save(str(root / name / "tokenizer.json"))
+        small_models.write_tokenizer(root / name, WORDS, "a", r"[^\s]+", single="<s> $A")
     assert len(list((root / "base").glob("*.safetensors"))) > 1  # shards
     adapters = [write_adapter(root / name, seed) for seed, name in enumerate(("one", "two"))]
     for path in (root / "merged").glob("*.safetensors"):

@@ -3,7 +3,6 @@
 import itertools
 import re
 import shlex
-import subprocess
 
 import pytest
 import yaml
@@ -47,14 +46,8 @@ def test_commands_for_slurm_start_the_program_and_a_sweep(tmp_path):
     for words in starting("sbatch"):
         at = words.index("launch/slurm.sbatch")
         assert all(word[2:].partition("=")[0] in SBATCH for word in words[1:at])
-        done = subprocess.run(
-            ["bash", *words[at:]],
-            cwd=helpers.ROOT,
-            env=stand_ins.environment(tmp_path, **settings),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        settings = stand_ins.environment(tmp_path, **settings)
+        done = helpers.program("bash", *words[at:], env=settings, code=0)
         run = shlex.split(done.stdout)
         if "launch/sweep.py" in run:
             args, _ = sweep.parse(run[run.index("launch/sweep.py") + 1 :])
@@ -68,7 +61,7 @@ def test_commands_for_a_tpu_pod_are_taken():
     verbs = []
     for words in starting("launch/tpu_pod.sh"):
         dry = [words[0], "--dry-run", *words[1:]]
-        subprocess.run(dry, cwd=helpers.ROOT, capture_output=True, check=True)
+        helpers.program(*dry, code=0)
         verbs.append(words[3])
         if words[3] == "train":
             check_flags(words)

@@ -333,7 +333,7 @@ def test_negclip_adds_to_the_rows_of_images_only(batch, every_loss):
     np.testing.assert_allclose(found[:19], added[:19], rtol=1e-4, atol=1e-5)
 
 
-def test_one_own_negative_costs_softplus_of_the_difference(batch):
+def test_one_own_negative_costs_softplus_of_the_difference():
     rng = np.random.default_rng(4)
     own, wrong = rng.uniform(-1, 1, (2, 6)).astype(np.float32)
     loss = jax.jit(svlc.negative)

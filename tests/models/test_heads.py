@@ -272,23 +272,22 @@ def test_rows_that_devices_do_not_divide_are_scored_too(features):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def stored(image, **texts):
+    """A batch of features of frozen towers."""
+    batch = {"image_pooled": image.pooled, "image_tokens": image.tokens}
+    for name, text in texts.items():
+        batch[name] = np.zeros(text.tokens.shape[:-1], np.int32)
+        batch |= {f"{name}_pooled": text.pooled, f"{name}_tokens": text.tokens}
+    return batch
+
+
 def test_marks_of_captions_and_hard_texts_reach_the_head(features):
     head = models.HEADS["dcsm"](**HEADS["dcsm"], network="mlp")
     model = models.build("clip", "mini", image=SHALLOW, text=SHALLOW).clone(head=head)
     image, text = features
     negatives = jax.tree.map(lambda x: x[::-1, None], text)
-    batch = {
-        "image_pooled": image.pooled,
-        "image_tokens": image.tokens,
-        "text": np.zeros((PAIRS, LENGTH), np.int32),
-        "text_pooled": text.pooled,
-        "text_tokens": text.tokens,
-        "text_marks": text.marks,
-        "negative_text": np.zeros((PAIRS, 1, LENGTH), np.int32),
-        "negative_text_pooled": negatives.pooled,
-        "negative_text_tokens": negatives.tokens,
-        "negative_text_marks": negatives.marks,
-    }
+    batch = stored(image, text=text, negative_text=negatives)
+    batch |= {"text_marks": text.marks, "negative_text_marks": negatives.marks}
     outputs, variables = jax.jit(model.init_with_output)(jax.random.key(0), batch)
     np.testing.assert_array_equal(outputs.text.marks, text.marks)
     np.testing.assert_array_equal(outputs.negative_text.marks, negatives.marks)
@@ -303,15 +302,8 @@ def test_a_temperature_is_learned_unless_it_is_frozen(features):
         head=head, logit_scale_init=3.0
     )
     image, text = features
-    batch = {
-        "image_pooled": image.pooled,
-        "image_tokens": image.tokens,
-        "text": np.zeros((PAIRS, LENGTH), np.int32),
-        "text_pooled": text.pooled,
-        "text_tokens": text.tokens,
-        "mask": np.ones(PAIRS, bool),
-        "stop": np.zeros(PAIRS, bool),
-    }
+    batch = stored(image, text=text)
+    batch |= {"mask": np.ones(PAIRS, bool), "stop": np.zeros(PAIRS, bool)}
     params = jax.jit(model.init)(jax.random.key(0), batch)["params"]
     scores = apply(model, {"params": params}, batch).scores
     moved = []

@@ -5,23 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.models.conftest import encode, make
+from tests.support.training import optimizer_of
 from vlc_jax import weights
-from vlc_jax.setup import optimizer
 
 
 def test_training_changes_all_but_the_statistics_of_batch_norm():
     model, params, batch = make("resnet")
-    steps = optimizer.make(
-        params,
-        learning_rate=lambda _: 1e-2,
-        weight_decay=0.1,
-        b1=0.9,
-        b2=0.98,
-        eps=1e-6,
-        clip_norm=1.0,
-        decay_exclude="",
-        learning_rate_multipliers=(),
-    )
+    steps = optimizer_of(params, learning_rate=lambda _: 1e-2)
 
     def stepped(params):
         def loss(params):

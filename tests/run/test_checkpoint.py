@@ -115,7 +115,7 @@ class Grown(NamedTuple):
     batch_stats: Any = {}  # noqa: RUF012
 
 
-def test_a_state_may_gain_a_field_that_is_empty(folder, tmp_path):
+def test_a_state_may_gain_a_field_that_is_empty(folder):
     folder.save(3)
     grown = Grown(**shapes())
     restored = folder.checkpoints.restore(grown)
@@ -318,7 +318,7 @@ def test_another_model_size_names_the_parameters(anywhere):
         anywhere.checkpoints.restore(wanted)
 
 
-def test_a_save_that_fails_is_raised_by_the_next_wait(folder, tmp_path, monkeypatch):
+def test_a_save_that_fails_is_raised_by_the_next_wait(folder, monkeypatch):
     def fail(path):
         raise OSError("disk full")
 
@@ -375,7 +375,7 @@ def test_a_passing_io_error_is_tried_again(folder, tmp_path, monkeypatch, fault,
     assert retried[0] == {"step": 3, "problem": str(fault)}
 
 
-def test_orbax_sees_no_time_out_when_the_clock_is_set_forward(folder, tmp_path, monkeypatch):
+def test_orbax_sees_no_time_out_when_the_clock_is_set_forward(tmp_path, monkeypatch):
     """Its time-outs are by the time of day; a clock may start in 1970."""
     options = []
     monkeypatch.setattr(

@@ -82,9 +82,15 @@ def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields
 
 
 def write_tokenizer(
-    path: Path, words: Sequence[str], unknown: str, split: str = "", special: Sequence[str] = ()
+    path: Path,
+    words: Sequence[str],
+    unknown: str,
+    split: str = "",
+    special: Sequence[str] = (),
+    single: str = "",
 ) -> None:
-    """tokenizer.json of whole words; split: regular expression of a word, "" for white space."""
+    """tokenizer.json of whole words; split: regular expression of a word, "" for white space.
+    single: words around a text, such as "<s> $A"."""
     table = {word: index for index, word in enumerate(words)}
     library = tokenizers.Tokenizer(tokenizers.models.WordLevel(table, unk_token=unknown))
     rules = tokenizers.pre_tokenizers
@@ -94,7 +100,33 @@ def write_tokenizer(
         else rules.Whitespace()
     )
     library.add_special_tokens([tokenizers.AddedToken(word, special=True) for word in special])
+    surround(library, single)
     library.save(str(path / "tokenizer.json"))
+
+
+def surround(library: tokenizers.Tokenizer, single: str) -> None:
+    """Puts words of its vocabulary around each text, such as "<s> $A"."""
+    if single:
+        around = [(word, library.token_to_id(word)) for word in single.split() if word != "$A"]
+        made = tokenizers.processors.TemplateProcessing(single=single, special_tokens=around)
+        library.post_processor = made
+
+
+def byte_pairs(
+    texts: Sequence[str], special: Sequence[str], size: int, before: Sequence[Any] = ()
+) -> tokenizers.Tokenizer:
+    """Byte-level BPE, as Llama 3 has it.   before: rules that split a text first."""
+    library, rules = tokenizers.Tokenizer(tokenizers.models.BPE()), tokenizers.pre_tokenizers
+    library.pre_tokenizer = rules.Sequence([*before, rules.ByteLevel(add_prefix_space=False)])
+    library.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(special),
+        initial_alphabet=rules.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    return library
 
 
 def write_pieces(path: Path, texts: Sequence[str]) -> None:

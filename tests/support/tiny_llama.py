@@ -16,20 +16,8 @@ LM = llava_folder.LM | {"vocab": 258}
 
 def write_tokenizer(folder: Path) -> tokenizers.Tokenizer:
     """Bytes, as Llama 3 writes them; a text starts with <s>."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=258,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
-    library.train_from_iterator([], trainer)
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
+    library = small_models.byte_pairs([], ["<s>", "</s>"], 258)
+    small_models.surround(library, "<s> $A")
     library.save(str(folder / "tokenizer.json"))
     return library
 

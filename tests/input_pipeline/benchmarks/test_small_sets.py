@@ -257,7 +257,7 @@ def test_a_generative_model_is_asked_the_authors_question(all_sets, name, kind):
     assert asked == [case.meta["short"]["question"] for case in benchmark.cases]
 
 
-def test_vsr_a_caption_stands_against_its_negation(all_sets, tmp_path):
+def test_vsr_a_caption_stands_against_its_negation(all_sets):
     cases = read("vsr", all_sets, subsets=("random",)).cases
     assert [case.captions for case in cases] == [
         ("The cat is behind the laptop.", "The cat is not behind the laptop."),

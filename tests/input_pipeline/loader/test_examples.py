@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support import generators, miniature
+from tests.support.numbered import assert_equal, joined
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
@@ -67,13 +68,6 @@ def groups(batches, size=3):
     return np.concatenate(levels).reshape(-1, size)
 
 
-def assert_equal(got, expected):
-    for one, other in zip(got, expected, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key], err_msg=key)
-
-
 def made(side="negatives", kind="numbers", count=2, **options):
     return sampling.make_hard_texts(
         side, count=count, generators={kind: 1.0}, table=TABLE, **options
@@ -104,11 +98,7 @@ def test_hosts_and_restarts_do_not_change_hard_images_and_texts(hosts):
     shares = [
         take(6, source, process_index=host, process_count=hosts, **options) for host in range(hosts)
     ]
-    joined = [
-        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
-        for step in range(6)
-    ]
-    assert_equal(joined, whole)
+    assert_equal(joined(shares), whole)
 
 
 def test_worker_processes_find_images_and_texts_as_threads_do(tmp_path):

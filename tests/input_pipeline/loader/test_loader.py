@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support import helpers
-from tests.support.numbered import WORDS, Numbered, drain, loader, take
+from tests.support.numbered import WORDS, Numbered, assert_equal, drain, joined, loader, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
@@ -15,14 +15,6 @@ from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
-
-
-def assert_equal(got, expected):
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key], err_msg=key)
 
 
 def numbers(batches):
@@ -126,11 +118,7 @@ def test_bad_records_do_not_disturb_resuming_nor_hosts():
     whole = take(10, source, max_bad_share=0.2)
     assert_equal(take(4, source, max_bad_share=0.2, start_step=6), whole[6:])
     shares = [take(10, source, max_bad_share=0.2, process_index=h, process_count=2) for h in (0, 1)]
-    joined = [
-        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
-        for step in range(10)
-    ]
-    assert_equal(joined, whole)
+    assert_equal(joined(shares), whole)
 
 
 def test_records_known_to_be_bad_are_skipped_and_counted():

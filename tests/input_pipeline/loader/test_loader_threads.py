@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -33,13 +32,7 @@ def test_no_thread_imports_grain():
         "numbered.take(1)\n"
         "print(found)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=helpers.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = helpers.program(sys.executable, "-c", script)
     assert done.stdout.strip() == "{'MainThread'}", done.stderr
 
 

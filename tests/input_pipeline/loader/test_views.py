@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tests.input_pipeline.loader.test_loader import assert_equal
-from tests.support.numbered import Numbered, take
+from tests.support.numbered import Numbered, assert_equal, joined, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.views import Views
@@ -58,10 +57,7 @@ def test_views_are_those_of_an_unbroken_run_on_any_host():
     whole = batches()
     assert_equal(batches(1, start_step=2), whole[2:])
     halves = [batches(process_index=host, process_count=2) for host in (0, 1)]
-    joined = [
-        {key: np.concatenate([a[key], b[key]]) for key in a} for a, b in zip(*halves, strict=True)
-    ]
-    assert_equal(joined, whole)
+    assert_equal(joined(halves), whole)
     without = batches(views=None)
     assert_equal([{key: batch[key] for key in without[0]} for batch in whole], without)
     # the masks are drawn first: without crops they are the same

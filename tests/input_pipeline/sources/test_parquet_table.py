@@ -115,7 +115,7 @@ def test_threads_and_copies_of_a_source_share_a_file(tmp_path):
     assert found == [f"picture {number}" for number in order]
 
 
-def test_cells_that_json_lacks_are_text_and_damage_is_of_its_row(tmp_path, caplog):
+def test_cells_that_json_lacks_are_text_and_damage_is_of_its_row(tmp_path):
     texts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).view(pyarrow.string())
     columns = {"image": ["0.jpg", "1.jpg", "2.jpg"], "caption": texts}
     columns["day"] = [datetime.date(2026, 1, number) for number in (1, 2, 3)]

@@ -25,20 +25,9 @@ def piece_tokenizer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def json_tokenizer(tmp_path_factory):
     """Byte-level BPE with BOS, as Llama 3 has it, and a token for the image."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
     special = ["<s>", "</s>", "<|begin_of_text|>", "<|eot_id|>", "<image>"]
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=special,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    library.train_from_iterator(TEXTS, trainer)
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", 2)]
-    )
+    library = small_models.byte_pairs(TEXTS, special, 320)
+    small_models.surround(library, "<|begin_of_text|> $A")
     folder = tmp_path_factory.mktemp("json")
     library.save(str(folder / "tokenizer.json"))
     return DecoderTokenizer(folder)

@@ -6,7 +6,6 @@ import json
 import jax
 import numpy as np
 import pytest
-import tokenizers
 from PIL import Image
 from safetensors.numpy import save_file
 
@@ -77,12 +76,8 @@ def test_sizes_are_read_from_every_format(variant, name, tmp_path):
 def write_bert(folder, start, end, pad):
     """A tokenizer.json that puts a start and an end token around words."""
     words = (pad, start, end, "<unk>", "a", "red", "cat")
-    small_models.write_tokenizer(folder, words, "<unk>", special=words[:3])
-    library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{start} $A {end}", special_tokens=[(start, 1), (end, 2)]
-    )
-    library.save(str(folder / "tokenizer.json"))
+    around = f"{start} $A {end}"
+    small_models.write_tokenizer(folder, words, "<unk>", special=words[:3], single=around)
 
 
 def write_tiny(folder, monkeypatch, variant, image, name, **text):
@@ -218,7 +213,7 @@ def test_dinov2_embeds_images_and_has_no_texts(tmp_path, monkeypatch):
             call()
 
 
-def test_sizes_of_a_resnet_are_read(tmp_path):
+def test_sizes_of_a_resnet_are_read():
     image = {"width": 4, "stages": (1, 2, 1, 1), "heads": 2, "image_size": 96, "projection": 8}
     text = {"width": 16, "depth": 2, "heads": 2, "vocab_size": 50, "context_length": 7}
     model = models.build("clip", "RN50", image=image, text={**text, "projection": 8})
