@@ -204,6 +204,12 @@ def make_mesh(data, fsdp):
     return jax.make_mesh((data, fsdp), axes, (AxisType.Auto,) * 2, devices=devices)
 
 
+def assert_close(found, expected):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
+    )
+
+
 @functools.cache
 def _value_and_gradient(loss):
     weights = np.linspace(0.5, 1.5, 24, dtype=np.float32)

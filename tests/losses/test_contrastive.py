@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tests.losses.conftest import make_mesh, value_and_gradient
+from tests.losses.conftest import assert_close, make_mesh, value_and_gradient
 from vlc_jax import errors
 from vlc_jax.losses import infonce, masks, sigmoid, tiles
 
@@ -115,12 +115,6 @@ def test_start_of_siglip_costs_about_the_bias_per_image():
     numbers = {"logit_scale": np.float32(10.0), "logit_bias": np.float32(-10.0)}
     value = of_scores("sigmoid", np.zeros((16, 16), np.float32), np.ones(16, bool), **numbers)
     np.testing.assert_allclose(value, 10.0, rtol=1e-3)
-
-
-def assert_close(result, expected):
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), result, expected
-    )
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 8, 24, 100])

@@ -10,6 +10,7 @@ from scipy import special
 
 from tests.losses import oracle
 from tests.losses.conftest import (
+    assert_close,
     contract,
     gradient,
     make_mesh,
@@ -270,12 +271,6 @@ def test_a_batch_of_padding_gives_zero_not_nan(batch, every_loss, name):
     assert float(found.mean) == 0.0
     for slope in found.slopes.values():
         np.testing.assert_array_equal(slope, 0.0)
-
-
-def assert_close(found, expected):
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
-    )
 
 
 @pytest.mark.devices
