@@ -20,7 +20,6 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
-from tests import tiers
 from tests.support import compilations
 from tests.support.hub import hub  # noqa: F401 -- a fixture
 from tests.support.store import _emulator, store  # noqa: F401 -- fixtures
@@ -73,10 +72,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if tiers.is_sibling(item.path.relative_to(ROOT).as_posix(), item.name):
-            item.add_marker(pytest.mark.slow)
-
     def rank(item):
         path = item.path.as_posix()
         ranks = (i for i, part in enumerate(LONGEST) if f"/tests/{part}" in path)

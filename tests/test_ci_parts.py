@@ -27,7 +27,7 @@ def run(parts, plan, folder, lanes=2):
     return {part.name: part for part in made}, parts.failures(made, plan, folder)
 
 
-def test_parts_run_after_those_that_they_need_and_not_after_a_failure(parts, tmp_path):
+def test_parts_run_after_those_that_they_need(parts, tmp_path):
     plan = {
         "first": {"command": f"sleep 0.3; touch {tmp_path}/there"},
         "second": {"command": f"test -e {tmp_path}/there", "after": ["first"]},
@@ -55,9 +55,7 @@ def test_a_python_that_is_not_here_is_said_and_its_part_left_out(parts, tmp_path
     assert "left out: a: Python 3.12 is not on this machine" in capsys.readouterr().out
 
 
-def test_programs_and_seconds_a_fifth_above_their_budget_fail_the_part(
-    parts, tmp_path, monkeypatch
-):
+def test_parts_a_fifth_above_their_budget_fail(parts, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "SAMPLE_EVERY", float("inf"))  # this machine is never slower
     counted = 'printf "asked\\tx\\ncached\\tx\\n%.0s" {1..100} > $VLC_COUNT_PROGRAMS'
     busy = "python3 -c 'import time\nwhile time.process_time() < 2: pass'"

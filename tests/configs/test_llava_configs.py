@@ -7,6 +7,7 @@ import jax
 import pytest
 import tokenizers
 
+from tests.support.marks import slow_but
 from vlc_jax.configs.common import llava
 from vlc_jax.evaluators import prompts
 from vlc_jax.input_pipeline.record import Conversation
@@ -32,7 +33,7 @@ def planned(stage, argument):
     return resolve(config, "plan", jax.devices()), config
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", slow_but(("vicuna_7b",), DECODERS))
 def test_sizes_and_what_is_trained(decoder):
     expected, width, adapters = DECODERS[decoder]
     projector = (1024 + 1) * width + (width + 1) * width

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from tests.support.training import optimizer_of
 from vlc_jax import models, setup, types
 from vlc_jax.configs import default
 from vlc_jax.devices import runtime as devices
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
-from vlc_jax.setup import optimizer
 from vlc_jax.setup import state as setup_state
 
 pytestmark = pytest.mark.devices
@@ -107,20 +107,7 @@ def test_optimizer_state_lies_like_its_parameters():
 
     def init():
         params = {"a": {"kernel": jnp.ones((256, 128)), "bias": jnp.ones(128)}}
-        return params, make(params).init(params)
-
-    def make(params):
-        return optimizer.make(
-            params,
-            learning_rate=optimizer.schedule("constant", 1.0, 1),
-            weight_decay=0.1,
-            b1=0.9,
-            b2=0.98,
-            eps=1e-6,
-            clip_norm=1.0,
-            decay_exclude="",
-            learning_rate_multipliers=(),
-        )
+        return params, optimizer_of(params).init(params)
 
     where = sharding.state_shardings(mesh, jax.eval_shape(init))
     params, opt_state = jax.jit(init, out_shardings=where)()
@@ -167,7 +154,7 @@ def test_shard_batch_splits_activations_and_leaves_values_alone():
     assert types.shard_batch(x) is x
 
 
-def test_the_cpu_peak_is_measured_and_shared_among_simulated_devices():
+def test_the_cpu_peak_is_shared_among_simulated_devices():
     peak, source = devices.peak_flops()
     assert "measured" in source
     assert 1e8 < peak < 1e14

@@ -1,7 +1,5 @@
 """Features of evaluation: each distinct image and text once, the same bits whatever the batches."""
 
-import errno
-import logging
 import threading
 
 import jax
@@ -10,31 +8,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support import small_models, tiny
+from tests.encode.conftest import with_evaluation, with_parameters
+from tests.support import tiny
 from vlc_jax import evaluators
 from vlc_jax.configs.scenes import captioner
-from vlc_jax.encode import batches, feature_cache
+from vlc_jax.encode import batches
 from vlc_jax.encode.batches import BatchEncoder
 from vlc_jax.encode.encoder import Encoder, short_lengths, takes_shorter_texts, text_lengths
-from vlc_jax.encode.interrupt import NEVER, Interrupt
-from vlc_jax.errors import DivergedError, PreemptedError, UsageError
+from vlc_jax.encode.interrupt import Interrupt
+from vlc_jax.errors import DivergedError, PreemptedError
 from vlc_jax.evaluators.scorer import take
 from vlc_jax.input_pipeline.benchmarks import PROTOCOL_OF, READERS, Benchmark, Case
 from vlc_jax.models import parameters
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.setup import resolve
 from vlc_jax.types import ImageFeatures, TextFeatures
-
-
-@pytest.fixture(scope="module")
-def run():
-    """Setup of the tiny model on all devices, and random parameters."""
-    return with_parameters(resolve(tiny.get_config(), "eval"))
-
-
-def with_parameters(setup):
-    params = jax.device_put(small_models.normal(setup.parameters.shapes, 0.1))
-    return setup, {"params": params, "batch_stats": {}}
 
 
 @pytest.fixture
@@ -50,43 +38,13 @@ def encoded(monkeypatch):
     return items
 
 
-@pytest.fixture
-def towers(monkeypatch):
-    """Towers that compile nothing: features are random numbers, seeded by an item and a parameter.
-    Gives the items that were encoded, in their order.
-    """
-    items = []
-
-    def batches(encoder, variables, asked):
-        scale = float(variables["params"]["logit_scale"])
-        for start in range(0, len(asked), 8):
-            encoder._interrupt.check()
-            part = asked[start : start + 8]
-            items.extend(part)
-            seeds = [hash((scale, x if isinstance(x, str) else x.tobytes())) for x in part]
-            rows = [np.random.default_rng(abs(seed)).random(6, np.float32) for seed in seeds]
-            kind = TextFeatures if isinstance(part[0], str) else ImageFeatures
-            tokens = np.stack(rows)[:, None] if encoder.has_tokens else None
-            yield range(start, start + len(part)), kind(np.stack(rows), tokens)
-
-    monkeypatch.setattr(BatchEncoder, "batches", batches)
-    monkeypatch.setattr(BatchEncoder, "has_tokens", False, raising=False)
-    return items
-
-
 def on_one_device(setup):
     names, types = setup.mesh.axis_names, setup.mesh.axis_types
     return setup._replace(mesh=jax.make_mesh((1, 1), names, types, devices=jax.devices()[:1]))
 
 
-def with_evaluation(setup, **changes):
-    return setup._replace(evaluation=setup.evaluation._replace(**changes))
-
-
 @pytest.mark.parametrize("on_host", [True, False])
-def test_parameters_that_are_not_finite_are_named_before_anything_is_scored(
-    run, monkeypatch, on_host
-):
+def test_parameters_that_are_not_finite_are_named_first(run, monkeypatch, on_host):
     monkeypatch.setattr(parameters, "_are_on_host", lambda leaves: on_host)
     setup, variables = run
     for value in (np.nan, -np.inf):
@@ -107,7 +65,7 @@ def test_embeddings_that_are_not_finite_are_refused(run):
         encode({"params": {}}, rows)
 
 
-def test_large_images_have_fewer_rows_in_a_batch_and_their_questions_are_not_cut(run):
+def test_large_images_have_fewer_rows_in_a_batch(run):
     setup, heights = on_one_device(run[0]), {0: 9, 1: 3, 2: 5}
 
     def load(items):
@@ -198,7 +156,7 @@ def expected(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["batch_size", "devices", "order", "other_benchmarks"])
-def test_scores_are_the_same_bits_whatever_the_batches_devices_and_order(run, expected, change):
+def test_scores_are_the_same_bits_whatever_the_batches(run, expected, change):
     setup, variables = run
     if change == "batch_size":
         found = results(with_evaluation(setup, batch_size=5), variables)
@@ -291,120 +249,7 @@ def test_texts_are_cut_only_where_no_feature_reads_padding(text, model, expected
     assert takes_shorter_texts(resolve(config, "eval")) == expected
 
 
-def test_memory_forgets_the_features_that_were_read_longest_ago(monkeypatch):
-    monkeypatch.setattr(feature_cache, "MEMORY", 200)  # of two items
-    computed = []
-
-    def compute(items):
-        computed.extend(items)
-        yield range(len(items)), ImageFeatures(np.zeros((len(items), 25), np.float32))
-
-    options = {"is_pooled": False, "folder": None, "is_writer": True}
-    cache = feature_cache.FeatureCache("image", str.encode, {}, **options)
-    for item in "abacab":
-        cache.features([item], compute)
-    assert computed == [*"abcb"]
-
-
-def pictures(count):
-    return list(np.random.default_rng(0).integers(0, 255, (count, 4, 4, 3), np.uint8))
-
-
-def test_features_with_tokens_stay_below_the_limit_and_are_complete(towers, monkeypatch):
-    config = tiny.get_config()
-    with config.unlocked():
-        config.model.name = "pacl"
-    monkeypatch.setattr(BatchEncoder, "has_tokens", True)
-    monkeypatch.setattr(feature_cache, "MEMORY", 10 * 2 * 6 * 4)  # of ten images
-    variables = {"params": {"image": {}, "text": {}, "logit_scale": 1.0}}
-    scorer, images = Encoder(resolve(config, "eval"), once=True).scorer(variables), pictures(40)
-    found = scorer.embed_images(images)  # more than fit
-    assert (found.tokens[:, 0] == found.pooled).all()
-    assert len(np.unique(found.pooled, axis=0)) == 40
-    scorer.embed_images(images[-10:])
-    assert len(towers) == 40
-    assert (scorer.embed_images(images[:1]).tokens == found.tokens[:1]).all()
-    assert len(towers) == 41
-
-
-def test_a_tower_whose_parameters_changed_encodes_anew_and_the_other_does_not(run, towers):
-    setup, variables = run
-    encoder, texts, images = Encoder(setup, once=True), ["a red circle", "a blue ring"], pictures(3)
-    params = variables["params"]
-    trained = {**params, "text": jax.tree.map(lambda x: 1.1 * np.asarray(x), params["text"])}
-    for params_now in (params, trained):
-        scorer = encoder.scorer({**variables, "params": params_now})
-        scorer.embed_texts(texts)
-        scorer.embed_images(images)
-    assert len(towers) == 2 * 2 + 3
-
-
-@pytest.fixture
-def cached(run, tmp_path):
-    """(setup with a cache, variables, folder)."""
-    return with_evaluation(run[0], cache=str(tmp_path / "cache")), run[1], tmp_path / "cache"
-
-
-def features(setup, variables, count=40):
-    scorer = Encoder(setup, once=True).scorer(variables)
-    image = scorer.embed_images(pictures(count))
-    text = scorer.embed_texts(["a red circle", "a ring"])
-    return image.pooled.tobytes() + text.pooled.tobytes()
-
-
-def test_a_second_evaluation_reads_the_features_of_the_first(run, cached, towers):
-    setup, variables, folder = cached
-    without = features(*run)
-    first = features(setup, variables)
-    towers.clear()
-    assert features(setup, variables) == first == without
-    assert towers == []
-    kinds = sorted(path.name.split("-")[0] for path in folder.iterdir())
-    assert kinds == ["image", "text"]
-    features(setup, variables, count=41)
-    assert len(towers) == 1
-
-
-@pytest.mark.parametrize("change", ["weights", "pixels", "text"])
-def test_features_of_something_else_are_not_taken(cached, towers, change):
-    setup, variables, _ = cached
-    features(setup, variables)
-    towers.clear()
-    if change == "weights":
-        variables = {
-            **variables,
-            "params": jax.tree.map(lambda x: 1.1 * np.asarray(x), variables["params"]),
-        }
-    elif change == "pixels":
-        transform = type(setup.evaluation.transform)(size=40, interpolation="bilinear")
-        setup = with_evaluation(setup, transform=transform)
-    else:
-        inputs = {**setup.evaluation.inputs, "text": {"context_length": 19}}
-        setup = with_evaluation(setup, inputs=inputs)
-    features(setup, variables)
-    assert len(towers) == {"weights": 42, "pixels": 40, "text": 2}[change]
-
-
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
-def test_a_damaged_file_is_said_once_and_computed_again(cached, towers, caplog, damage):
-    setup, variables, folder = cached
-    expected = features(setup, variables)
-    (file,) = folder.glob("image-*/*.npz")
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    np.savez(other := folder / "other.npz", keys=np.zeros(3))
-    wrong = {"cut": content[:-500], "flipped": content, "empty": b"", "other": other.read_bytes()}
-    file.write_bytes(wrong[damage])
-    towers.clear()
-    with caplog.at_level(logging.WARNING):
-        assert features(setup, variables) == expected
-        assert len(towers) == 40
-        assert features(setup, variables) == expected
-    assert [f"{file} is damaged" in record.message for record in caplog.records] == [True]
-    assert len(towers) == 40
-
-
-def test_a_signal_of_any_process_ends_an_encoder_between_batches_and_a_read(monkeypatch):
+def test_a_signal_ends_an_encoder_between_batches(monkeypatch):
     stop, never = StopSignal(), threading.Event()
     interrupt = Interrupt(stop)
     interrupt.check()
@@ -418,152 +263,3 @@ def test_a_signal_of_any_process_ends_an_encoder_between_batches_and_a_read(monk
         with pytest.raises(PreemptedError, match="SIGTERM"):
             work()
     never.set()
-
-
-def checked_by(check):
-    """An Interrupt that calls `check` before each batch."""
-    interrupt = Interrupt()
-    interrupt.check = check
-    return interrupt
-
-
-def test_a_stopped_evaluation_goes_on_from_its_features(cached, towers):
-    setup, variables, folder = cached
-    calls = []
-
-    def stop():
-        calls.append(None)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Encoder(setup, checked_by(stop), once=True).scorer(variables).embed_images(pictures(40))
-    towers.clear()
-    Encoder(setup, once=True).scorer(variables).embed_images(pictures(40))
-    assert [image.tobytes() for image in towers] == [x.tobytes() for x in pictures(40)[24:]]
-    assert not list(folder.rglob("*.writing"))
-
-
-def test_features_are_written_while_others_are_computed(cached, towers, monkeypatch):
-    setup, variables, folder = cached
-    monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
-    seen = []
-    written = checked_by(lambda: seen.append(len(list(folder.glob("image-*/*.npz")))))
-    Encoder(setup, written, once=True).scorer(variables).embed_images(pictures(24))
-    assert seen == [0, 1, 2]
-
-
-def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_encoded(run, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=r"config\.eval\.cache: cannot write to .*file/cache"):
-        Encoder(with_evaluation(run[0], cache=str(tmp_path / "file/cache")), once=True)
-
-
-def test_a_full_disk_leaves_no_half_a_file(cached, towers, monkeypatch):
-    def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    setup, variables, folder = cached
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="No space left"):
-        features(setup, variables)
-    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["facts.json"]
-
-
-@pytest.fixture
-def unfinished(run, tmp_path):
-    """A function (setup, variables, encoder's Interrupt) -> the encoder of an evaluation that keeps
-    its features in tmp_path/run/features while it is unfinished, and its scorer."""
-
-    def make(variables=run[1], interrupt=NEVER):
-        encoder = Encoder(run[0], interrupt, once=True, unfinished=tmp_path / "run/features")
-        return encoder, encoder.scorer(variables)
-
-    return make, tmp_path / "run/features"
-
-
-def test_a_workdir_keeps_the_features_of_a_stopped_evaluation_until_it_is_finished(
-    unfinished, towers
-):
-    make, folder = unfinished
-    stops = iter([None, None, None, KeyboardInterrupt()])
-
-    def stop():
-        if error := next(stops, None):
-            raise error
-
-    encoder, scorer = make(interrupt=checked_by(stop))
-    with pytest.raises(KeyboardInterrupt):
-        scorer.embed_images(pictures(40))
-    assert not folder.exists()  # an evaluation of less than half a minute writes nothing
-    encoder.save()
-    assert len(list(folder.glob("image-*/*.npz"))) == 1
-    towers.clear()
-    encoder, scorer = make()
-    again = scorer.embed_images(pictures(40)).pooled
-    assert [image.tobytes() for image in towers] == [x.tobytes() for x in pictures(40)[24:]]
-    encoder.forget()
-    assert not folder.exists()
-    assert (make()[1].embed_images(pictures(40)).pooled == again).all()
-
-
-def test_a_workdir_has_features_of_one_set_of_weights_at_most(run, unfinished, towers):
-    make, folder = unfinished
-    params = run[1]["params"]
-    for scale in (1.0, 2.0):
-        encoder, scorer = make(
-            {**run[1], "params": jax.tree.map(lambda x, k=scale: k * np.asarray(x), params)}
-        )
-        assert len(list(folder.glob("*"))) == 0
-        scorer.embed_images(pictures(3))
-        encoder.save()
-        assert len(list(folder.glob("image-*/*.npz"))) == 1
-
-
-def test_the_oldest_files_of_a_workdir_are_removed_beyond_the_limit(
-    unfinished, towers, monkeypatch
-):
-    make, folder = unfinished
-    monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
-    make()[1].embed_images(pictures(8))
-    (first,) = folder.glob("image-*/*.npz")
-    monkeypatch.setattr(feature_cache, "DISK", 2 * first.stat().st_size)
-    make()[1].embed_images(pictures(40))  # four more files, of as many features
-    assert len(list(folder.glob("image-*/*.npz"))) == 2
-    assert not first.exists()
-
-
-def test_an_evaluation_goes_on_where_its_features_cannot_be_written(
-    unfinished, towers, monkeypatch, caplog
-):
-    make, folder = unfinished
-    folder.parent.mkdir()
-    folder.write_text("a file in its place")
-    monkeypatch.setattr(feature_cache, "FLUSH_SECONDS", 0.0)
-    encoder, scorer = make()
-    assert len(scorer.embed_images(pictures(40)).pooled) == 40
-    encoder.save()
-    encoder.forget()
-    (record,) = caplog.records
-    assert "features of this evaluation are not kept" in record.message
-
-
-def test_features_are_not_written_or_removed_through_a_link(unfinished, towers, tmp_path):
-    make, folder = unfinished
-    elsewhere = tmp_path / "elsewhere/image-0"
-    elsewhere.mkdir(parents=True)
-    folder.parent.mkdir()
-    folder.symlink_to(elsewhere.parent)
-    encoder, scorer = make()
-    scorer.embed_images(pictures(3))
-    encoder.save()
-    encoder.forget()
-    assert list(elsewhere.parent.rglob("*")) == [elsewhere]
-
-
-def test_an_empty_name_of_the_cache_means_no_files(run, towers, tmp_path):
-    setup = with_evaluation(run[0], cache="")
-    encoder = Encoder(setup, once=True, unfinished=tmp_path / "features")
-    encoder.scorer(run[1]).embed_images(pictures(3))
-    encoder.save()
-    assert not (tmp_path / "features").exists()

@@ -5,7 +5,6 @@ import functools
 import jax
 import numpy as np
 import pytest
-import tokenizers
 
 from tests.support import small_models
 from vlc_jax.encode import llm2vec
@@ -22,13 +21,8 @@ HIDDEN_STATES = jax.jit(llm2vec.hidden_states, static_argnums=0)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Words as tokens behind a start token."""
-    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(PLACE, unk_token="a"))
-    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
     path = tmp_path_factory.mktemp("words")
-    library.save(str(path / "tokenizer.json"))
+    small_models.write_tokenizer(path, WORDS, "a", r"[^\s]+", single="<s> $A")
     return path
 
 
@@ -53,14 +47,14 @@ def words_of(prompt):
     return " ".join(WORDS[i] for i in prompt.ids)
 
 
-def test_a_text_is_counted_with_the_end_of_its_format_and_without_its_instruction(folder):
+def test_a_text_is_counted_without_its_instruction(folder):
     for instruction, before in (("", "<s> [INST] "), (" find ", "<s> [INST] find ")):
         prompt, is_shortened = wording(folder, instruction)("a red dog \n")
         assert words_of(prompt) == f"{before}a red dog [/INST]"
         assert (prompt.counted, is_shortened) == (4, False)
 
 
-def test_vectors_are_means_over_the_last_tokens_and_not_of_unit_length(folder):
+def test_vectors_are_means_over_the_last_tokens(folder):
     decoder, params = model()
     texts = ["a red dog", "a blue cat"]
     found = encoder(folder, "find")(texts)
@@ -119,16 +113,11 @@ def test_what_cannot_be_averaged_is_refused(folder, tmp_path):
         llm2vec.Wording(DecoderTokenizer(folder), "plain")(" ")
     with pytest.raises(UsageError, match="unknown format of texts 'llama2'; did you mean"):
         llm2vec.Wording(DecoderTokenizer(folder), "llama2")
-    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(PLACE, unk_token="a"))
-    library.save(str(tmp_path / "tokenizer.json"))
+    small_models.write_tokenizer(tmp_path, WORDS, "a")
     with pytest.raises(UsageError, match=r"ids must start with <s>.*starts with \[5\]"):
         llm2vec.Wording(DecoderTokenizer(tmp_path), "plain")
-    html = tokenizers.models.WordLevel(PLACE | {"<bos>": 10}, unk_token="a")  # as Gemma has <s>
-    library = tokenizers.Tokenizer(html)
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<bos> $A", special_tokens=[("<bos>", 10)]
-    )
-    library.save(str(tmp_path / "tokenizer.json"))
+    words = (*WORDS, "<bos>")  # as Gemma has <s>
+    small_models.write_tokenizer(tmp_path, words, "a", single="<bos> $A")
     assert llm2vec.Wording(DecoderTokenizer(tmp_path), "plain")("dog")[0].ids == [10, PLACE["dog"]]
     with pytest.raises(UsageError, match="is_causal=False"):
         llm2vec.TextEncoder(model()[0].clone(is_causal=True), {}, wording(folder), 1)

@@ -6,7 +6,6 @@ import json
 import jax
 import numpy as np
 import pytest
-import tokenizers
 
 from tests.support import small_models
 from tests.support.sets import sugarcrepe
@@ -22,21 +21,11 @@ TEXTS = ["a cat", "", "a plant on 2 cats", "a cat"]
 def folder(request, tmp_path_factory):
     """A Llama of random weights over letters; param: its start token."""
     folder = tmp_path_factory.mktemp("llama")
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=257,
-        special_tokens=[request.param],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    library.train_from_iterator([], trainer)
+    library = small_models.byte_pairs([], [request.param], 257)
     library.save(str(folder / "tokenizer.json"))
     sizes = {"family": "llama", "lm": small_models.LM | {"vocab": 257}}
-    shapes = jax.eval_shape(
-        functools.partial(lm.init, lm.from_sizes(sizes["lm"])), jax.random.key(0)
-    )
-    llava.save({"lm": small_models.normal(shapes)}, sizes, folder)
+    params = small_models.drawn(functools.partial(lm.init, lm.from_sizes(sizes["lm"])))
+    llava.save({"lm": params}, sizes, folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": 0}))
     return folder
@@ -97,9 +86,7 @@ def test_the_command_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monk
     [("cola", "x.jsonl", "cola has an image for each caption: both are correct"),
      ("sugarcrepe", ".", "is a folder; name a file")],
 )  # fmt: skip
-def test_a_request_without_an_answer_is_refused_before_the_model_is_read(
-    name, out, message, tmp_path, capsys
-):
+def test_a_request_without_an_answer_is_refused_at_once(name, out, message, tmp_path, capsys):
     words = ["--decoder", "none", "--root", str(tmp_path), "--sets", name]
     with pytest.raises(SystemExit) as ended:
         plausibility.main([*words, "--out", str(tmp_path / out)])

@@ -28,7 +28,7 @@ def lines(monkeypatch):
     return progress.Progress(), clock, shown
 
 
-def test_a_line_has_the_counts_and_the_time_left_of_the_kinds_that_have_begun(lines):
+def test_a_line_has_the_counts_and_the_time_left(lines):
     line, clock, shown = lines
     line.begin("set 2 of 5, cola", {"images": 1000, "texts": 2000})
     line.count("images", 0)
@@ -47,7 +47,7 @@ def test_a_line_has_the_counts_and_the_time_left_of_the_kinds_that_have_begun(li
     assert shown[4:] == ["images 1,000 of 1,000, texts 500 of 2,000, 0:00:03 left", "end"]
 
 
-def test_the_first_items_of_a_kind_which_wait_for_a_compilation_set_no_pace(lines):
+def test_the_first_items_of_a_kind_set_no_pace(lines):
     line, clock, shown = lines
     line.begin("set 2 of 5, cola", {"texts": 18})
     clock[0] = 60.0

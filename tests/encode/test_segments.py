@@ -74,7 +74,7 @@ def bag():
         ("here they are", [], []),
     ],
 )
-def test_segments_are_noun_phrases_and_two_of_them_with_their_relation(text, phrases, relations):
+def test_segments_are_noun_phrases_and_two_with_a_relation(text, phrases, relations):
     tagged = bindings.make_tagger("words")(text)
     assert segments.find(text, tagged, relations=False) == phrases
     assert segments.find(text, tagged, relations=True) == phrases + relations

@@ -98,7 +98,7 @@ def test_a_truncated_validation_jpeg_is_exit_3_before_training(tmp_path):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_divergence_stops_with_exit_10_and_names_batch_and_checkpoint(tmp_path):
+def test_divergence_is_exit_10_and_names_the_batch(tmp_path):
     workdir = tmp_path / "run"
     flags = ("--config.optimizer.learning_rate=1e38", "--config.checkpoint.every=1")
     done = helpers.run(helpers.TINY, workdir, *flags)
@@ -121,7 +121,7 @@ def signals():
         signal.signal(number, handler)
 
 
-def test_a_signal_after_the_end_does_not_make_a_finished_run_a_stopped_one(monkeypatch, signals):
+def test_a_signal_after_the_end_stops_nothing(monkeypatch, signals):
     monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)
     monkeypatch.setattr(main, "listen", main.StopSignal)
     monkeypatch.setattr(main.logging, "shutdown", lambda: None)
@@ -131,9 +131,7 @@ def test_a_signal_after_the_end_does_not_make_a_finished_run_a_stopped_one(monke
 
 
 @pytest.mark.parametrize("is_left", [True, False])
-def test_a_loader_that_hangs_in_the_storage_does_not_hold_back_the_end(
-    monkeypatch, signals, is_left
-):
+def test_a_hanging_loader_does_not_hold_back_the_end(monkeypatch, signals, is_left):
     ended, ends = [], threading.Event()
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(main, "run", lambda stop: ExitCode.DONE)

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import forks, helpers
+from tests.support.marks import slow_but
 
 STEPS = "tests/support/tiny.py:steps=6"
 
@@ -26,19 +26,25 @@ def assert_same_losses(workdir, reference):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        ("--config.mesh.data=2", "--config.mesh.fsdp=4"),
-        ("--config.losses.infonce.implementation=ring",),
-        ("--config.losses.infonce.implementation=chunked", "--config.losses.infonce.chunk=5"),
-        ("--config.model.remat=block", "--config.mesh.fsdp=8", "--config.microbatch=8"),
-    ],
-    ids=["data", "fsdp", "ring", "chunked", "remat and microbatch"],
-)
-def test_eight_devices_equal_one(tmp_path, trained, flags):
-    helpers.run(STEPS, tmp_path / "run", *flags, devices=8, code=0)
+FLAGS = {
+    "data": (),
+    "fsdp": ("--config.mesh.data=2", "--config.mesh.fsdp=4"),
+    "ring": ("--config.losses.infonce.implementation=ring",),
+    "chunked": (
+        "--config.losses.infonce.implementation=chunked",
+        "--config.losses.infonce.chunk=5",
+    ),
+    "remat and microbatch": (
+        "--config.model.remat=block",
+        "--config.mesh.fsdp=8",
+        "--config.microbatch=8",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", slow_but(("fsdp",), FLAGS))
+def test_eight_devices_equal_one(tmp_path, trained, case):
+    helpers.run(STEPS, tmp_path / "run", *FLAGS[case], devices=8, code=0)
     assert_same_losses(tmp_path / "run", trained)
 
 
@@ -62,21 +68,13 @@ def finish(jobs: list[forks.Job]) -> None:
     assert {job.returncode for job in jobs} == {0}, errors
 
 
+@pytest.mark.slow
 def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
     """Each an interpreter with a hash seed of its own."""
     workdir = tmp_path / "run"
     kept = f"--config.eval.cache={tmp_path / 'cache'}"  # which one process writes
     words = ("launch/local.sh", "2", "4", *helpers.words(STEPS, workdir, kept)[2:])
-    done = subprocess.run(
-        words,
-        cwd=helpers.ROOT,
-        env={**helpers.environment(), "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    helpers.program(*words, env={**helpers.environment(), "PYTHON": sys.executable}, code=0)
     assert_same_losses(workdir, trained)
     for name in ("scenes_retrieval", "scenes_attribute_swap"):
         path = f"evals/{name}/6.scores.jsonl"
@@ -88,7 +86,8 @@ def test_two_processes_of_four_devices_equal_one_device(tmp_path, trained):
     assert {path.parent.name.split("-")[0] for path in files} == {"image", "text"}
 
 
-def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_path, trained):
+@pytest.mark.slow
+def test_a_signal_to_one_process_while_compiling_stops_both(tmp_path, trained):
     workdir = tmp_path / "run"
     jobs = start_processes(2, 1, workdir)
     events = workdir / "events.jsonl"
@@ -103,6 +102,7 @@ def test_a_signal_to_one_process_while_compiling_stops_both_and_they_go_on(tmp_p
     assert_same_losses(workdir, trained)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_other_numbers_of_devices(tmp_path, trained):
     workdir = tmp_path / "run"
     flags = ("--config.checkpoint.every=2",)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -261,7 +260,7 @@ def test_the_config_of_an_own_project_adds_a_loss_and_a_benchmark(monkeypatch):
     assert [case.captions[0] for case in own["dogs"](count=2).cases] == ["a small dog"] * 2
 
 
-def test_texts_prepared_for_hp_hn_are_of_the_versions_that_its_config_asks_for():
+def test_texts_for_hp_hn_are_of_the_versions_of_its_config():
     words = indented("docs/methods.md", "vlc-jax prepare")
     named = {side: words[words.index(f"--{side}") + 1] for side in ("negatives", "positives")}
     made = generated_texts.make(*(names.split(",") for names in named.values()), {})
@@ -305,7 +304,7 @@ def test_ci_runs_what_the_readme_asks_for():
         assert {*needs.split()} <= made if target == "test-all" else target in made
 
 
-def test_the_readme_is_short_and_begins_with_own_photos_and_the_library():
+def test_the_readme_is_short_and_begins_with_own_photos():
     text = (helpers.ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 120
     assert len(text.split()) <= 900
@@ -319,9 +318,7 @@ def test_the_readme_is_short_and_begins_with_own_photos_and_the_library():
 
 
 def test_the_makefile_runs_the_documented_demo():
-    recipe = subprocess.run(
-        ["make", "-n", "demo"], cwd=helpers.ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    recipe = helpers.program("make", "-n", "demo", code=0).stdout
     recipe = " ".join(recipe.replace("\\\n", " ").split())
     runs = (
         "scenes/clip.py:quickstart --workdir runs/demo/clip",

@@ -173,7 +173,7 @@ def test_another_input_or_model_is_refused(model, photos, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json"])
-def test_a_table_beside_the_embeddings_is_not_overwritten(model, photos, tmp_path, suffix):
+def test_a_table_beside_the_embeddings_is_not_overwritten(model, photos, suffix):
     table = helpers.write_jsonl(photos, ["photo_0.jpg"]).rename(photos / f"rows{suffix}")
     if suffix == ".json":
         table.write_text(f"[{table.read_text()}]")

@@ -29,7 +29,7 @@ def contents(folder):
         (("--config.interpolate={'other': 'x', 'alpha': 0.5}",), "lists shares from 0 to 1"),
     ],
 )
-def test_a_request_that_is_not_the_runs_is_refused_before_anything(run, flags, words):
+def test_a_request_that_is_not_the_runs_is_refused(run, flags, words):
     before = contents(run / "evals")
     done = helpers.run(helpers.TINY + ":steps=6", run, "--mode=eval", *flags)
     assert done.returncode == 2, done.stderr
@@ -39,7 +39,7 @@ def test_a_request_that_is_not_the_runs_is_refused_before_anything(run, flags, w
     assert (run / "DONE").exists()
 
 
-def test_another_question_is_filed_beside_the_first_and_a_killed_evaluation_goes_on(run):
+def test_another_question_is_filed_beside_the_first(run):
     """Without a config: the fields of the run's own are changed on the command line."""
     unfinished = run / "evals/scenes_retrieval/6.json"
     files = (run / "evals/scenes_attribute_swap").iterdir()
@@ -91,7 +91,7 @@ def test_a_failed_evaluation_leaves_a_finished_run_finished(run):
     assert not (run / "FAILED").exists()
 
 
-def test_reading_a_damaged_workdir_says_so_and_changes_nothing_in_it(run):
+def test_reading_a_damaged_workdir_changes_nothing_in_it(run):
     newest = run / "checkpoints/6"
     shutil.copytree(newest, run / "checkpoints/5")
     (newest / "manifest.json").write_text("{}")
@@ -113,9 +113,7 @@ def test_a_batch_that_the_records_do_not_fill_is_said(tmp_path):
     assert "losses.infonce.duplicates=mask, or config.batch_size to 12 at most" in done.stderr
 
 
-def test_a_run_is_watched_from_another_folder_and_its_evaluation_again_reads_features(
-    trained, tmp_path
-):
+def test_a_run_is_watched_from_another_folder(trained, tmp_path):
     """Without a config: that of the run; the second time in another folder, from the cache."""
     before = contents(trained)
     for name in ("first", "second"):

@@ -31,8 +31,7 @@ def run(tmp_path_factory):
     (packages / "dependencies.pth").write_text("\n".join(paths))
     words = ("-m", "pip", "--python", programs / "python", "install", "--quiet", "--no-deps")
     words += ("--disable-pip-version-check", copied(root / "source"))
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    helpers.program(sys.executable, *words, code=0)
     folder = root / "folder"
     folder.mkdir()
 
@@ -42,17 +41,8 @@ def run(tmp_path_factory):
         tests_own = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", *optimised)
         variables = helpers.environment()
         environment = {name: variables[name] for name in variables.keys() - {*tests_own}}
-        done = subprocess.run(
-            [programs / program, *words],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        given = {"cwd": folder, "env": environment}
+        return helpers.program(programs / program, *words, **given, code=0).stdout
 
     run.folder = folder
     return run
@@ -111,14 +101,8 @@ def test_the_wheel_owns_one_import_name(run, project):
 
 def test_a_checkout_leaves_the_names_of_a_project_alone(project):
     """As a path behind the project's own, which is where an editable installation stands."""
-    done = subprocess.run(
-        [sys.executable, "-c", BOTH],
-        cwd=project,
-        env={**helpers.environment(), "PYTHONPATH": str(helpers.ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = {**helpers.environment(), "PYTHONPATH": str(helpers.ROOT)}
+    done = helpers.program(sys.executable, "-c", BOTH, cwd=project, env=path)
     assert done.stdout.split() == ["configs", "input_pipeline", "load"], done.stderr
 
 

@@ -9,8 +9,9 @@ import pytest
 from scipy import special
 
 import vlc_jax
-from tests.support import paligemma, plain_llava
-from tests.support.small_models import GEMMA, GEMMA3, LM, SIGLIP, normal, write_tokenizer
+from tests.support import paligemma, plain_llava, small_models
+from tests.support.marks import slow_but
+from tests.support.small_models import GEMMA, GEMMA3, LM, SIGLIP, write_tokenizer
 from vlc_jax import errors
 from vlc_jax.setup import llava_config
 from vlc_jax.weights import llava as weights
@@ -47,13 +48,12 @@ PROMPTS = {
 CAPTIONS = ["a red circle", "a blue circle"]
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(scope="module", params=slow_but(("paligemma",), SIZES))
 def folder(request, tmp_path_factory):
     """The kind of a model, its folder as `weights.save` writes it, and a function of its logits."""
     kind, path = request.param, tmp_path_factory.mktemp(request.param)
     model = plain_llava.build(SIZES[kind])
-    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
-    params = normal(shapes, 0.3, seed=4)
+    params = small_models.drawn(functools.partial(plain_llava.init, model), scale=0.3, seed=4)
     # small, or tied embeddings make every token likeliest behind itself
     params["lm"]["token_embedding"]["embedding"] *= 0.2
     weights.save(params, SIZES[kind], path)

@@ -45,7 +45,7 @@ def photos(tmp_path):
     return tmp_path
 
 
-def test_given_texts_and_hard_images_train_and_another_generator_does_not_resume(photos):
+def test_another_generator_does_not_resume_a_run(photos):
     config = write(photos, from_record=1.0, shuffle_words=1.0)
     helpers.run(config, photos / "run", code=0)
     events = {row["event"]: row for row in helpers.rows(photos / "run" / "events.jsonl")}
@@ -59,7 +59,7 @@ def test_given_texts_and_hard_images_train_and_another_generator_does_not_resume
     assert "negatives/shuffle_words" in again.stderr
 
 
-def test_texts_of_another_version_than_the_config_asks_for_end_the_run(photos):
+def test_texts_of_another_version_end_the_run(photos):
     shards = photos / "shards"
     words = ["--source", "records", "--split", "train", "--size", "32", "--out", str(shards)]
     for option in (f"path={photos / 'captions.jsonl'}", f"image_folder={photos}"):

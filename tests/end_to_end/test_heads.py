@@ -90,7 +90,7 @@ def test_a_run_goes_on_and_refuses_towers_that_changed(clip, tmp_path):
     assert "weights" in done.stderr
 
 
-def test_stored_features_train_the_same_head_and_those_of_others_are_refused(live, clip, tmp_path):
+def test_stored_features_train_the_same_head(live, clip, tmp_path):
     out = tmp_path / "features"
     helpers.python(
         *("-m", "vlc_jax.tools.cache_features", "--config", DCSM),

@@ -175,7 +175,7 @@ def prepared(files, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["clip", "siglip"])
-def test_vectors_of_all_texts_train_a_connector_or_also_the_tower(family, data, tmp_path):
+def test_vectors_of_all_texts_train_a_connector_or_the_tower(family, data, tmp_path):
     files, (weights, _) = data
     if family == "siglip":
         weights, _ = recipes.write_siglip(tmp_path / "siglip")

@@ -64,6 +64,7 @@ def test_arrays_of_the_files_go_to_the_devices_one_by_one(folder, monkeypatch):
     assert all(isinstance(array, jax.Array) for array in kept)
 
 
+@pytest.mark.slow
 def test_every_result_says_protocol_prompt_and_checkpoint(evaluated, folder):
     kinds = {"keywords": "keywords", "letters": "multiple_choice", "vqascore": "pairs"}
     for result, rows in evaluated.values():
@@ -171,7 +172,8 @@ def test_evaluations_read_a_question_with_several_answers_once(model, monkeypatc
 ADAPTERS = {"targets": "head/lm/blocks/(query|value)/kernel", "full": "head/projector/.*"}
 
 
-def test_a_trained_llava_is_exported_as_a_folder_that_scores_alike(folder, model, tmp_path):
+@pytest.mark.slow
+def test_a_trained_llava_is_exported_and_scores_alike(folder, model, tmp_path):
     workdir = llava_folder.trained(folder[0], tmp_path / "data", QUESTION, lora=ADAPTERS)
     names, _ = export.export(workdir, "llava", tmp_path / "llava")
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= set(names)
@@ -213,9 +215,7 @@ def run(capsys, *words):
     return code, capsys.readouterr()
 
 
-def test_the_command_prints_the_answer_or_one_line_of_what_is_wrong(
-    folder, model, tmp_path, capsys, monkeypatch
-):
+def test_the_command_prints_the_answer_or_one_line(folder, model, tmp_path, capsys, monkeypatch):
     Image.fromarray(pictures(1)[0]).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no image")
     monkeypatch.setattr("vlc_jax.tools.command.inference.load", lambda path, **_: model)
@@ -247,7 +247,8 @@ def captioner_of_scenes(more=""):
     return model, np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
 
 
-def test_a_captioner_of_the_scenes_describes_an_image_and_goes_on_with_a_text():
+@pytest.mark.slow
+def test_a_captioner_of_the_scenes_describes_an_image():
     model, image = captioner_of_scenes()
     found, other = model.answers([image, image], ["", "a red circle"], max_tokens=4)
     tokens = model._scorer(1).embed_images([image]).tokens

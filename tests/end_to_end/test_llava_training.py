@@ -88,7 +88,7 @@ def test_the_first_stage_trains_the_projector_alone(first):
     assert all(np.isfinite(row["train/loss"]) for row in rows)
 
 
-def test_clip_is_read_up_to_the_last_block_but_one_and_another_decoder_is_refused(root):
+def test_clip_is_read_up_to_the_last_block_but_one(root):
     config = tiny_llava_stages.get_config(f"root={root}")
     setup = resolve(config, "weights")
     params = init_from.load(setup, setup.parameters.shapes)
@@ -107,9 +107,7 @@ def test_clip_is_read_up_to_the_last_block_but_one_and_another_decoder_is_refuse
         init_from.load(setup, setup.parameters.shapes)
 
 
-def test_frozen_parameters_go_to_the_devices_one_by_one_and_trained_ones_come_alone(
-    root, monkeypatch
-):
+def test_frozen_parameters_go_to_the_devices_one_by_one(root, monkeypatch):
     config = tiny_llava_stages.get_config(f"root={root}")
     config.batch_size = 8
     setup = resolve(config, "train")
@@ -141,7 +139,7 @@ def test_frozen_parameters_go_to_the_devices_one_by_one_and_trained_ones_come_al
     assert weights.flatten({"head": found["head"]}).keys() == {kernel}
 
 
-def test_the_second_stage_trains_adapters_and_the_projector_at_its_own_rate(first, second):
+def test_the_second_stage_trains_adapters_and_the_projector(first, second):
     workdir, _, rows = second
     before, after = saved(first[0], 2), saved(workdir, 4)
     matrices = ("query", "key", "value", "out", "gate", "up", "down")
@@ -155,7 +153,7 @@ def test_the_second_stage_trains_adapters_and_the_projector_at_its_own_rate(firs
     assert {row["train/text_length"] for row in rows} == {24, 48}
 
 
-def test_a_batch_says_which_rows_have_an_image_and_a_plan_knows_it(root, first):
+def test_a_batch_says_which_rows_have_an_image(root, first):
     config = tiny_llava_stages.get_config(f"root={root},stage=2,weights={first[0]}")
     config.batch_size = 8  # all records
     setup = resolve(config, "train")

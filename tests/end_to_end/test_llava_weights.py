@@ -14,6 +14,7 @@ from scipy import special
 import vlc_jax
 from tests.support import helpers, llava_folder, miniature
 from tests.support.llava_folder import LM, WORDS
+from tests.support.marks import slow_but
 from tests.support.small_models import IMAGE
 from tests.support.training import train
 from vlc_jax import errors
@@ -31,6 +32,7 @@ def folder(request, tmp_path):
     return tmp_path, *llava_folder.write(tmp_path, request.param)
 
 
+@pytest.mark.parametrize("folder", slow_but(("patch",), ("patch", "cls")), indirect=True)
 def test_a_folder_scores_by_vqascore(folder):
     path, reference, params = folder
     model = vlc_jax.load(path)
@@ -75,7 +77,7 @@ def as_embedder(folder, talks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["patch"], indirect=True)
-def test_a_folder_becomes_an_embedder_at_the_last_token_and_is_trained(folder, tmp_path):
+def test_a_folder_becomes_an_embedder_and_is_trained(folder, tmp_path):
     path, reference, params = folder
     rng = np.random.default_rng(1)
     pixels = rng.integers(0, 256, (4, 8, 8, 3), np.uint8)

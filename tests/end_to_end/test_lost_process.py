@@ -76,7 +76,7 @@ def check_lost(workdir, moment, what, lost):
         assert lines[lost] == [silent], here
 
 
-def test_a_process_lost_in_any_moment_is_named_and_the_same_command_goes_on(tmp_path, trained):
+def test_a_process_lost_in_any_moment_is_named_and_resumed(tmp_path, trained):
     workdir = tmp_path / "run"
     for number, (moment, what) in enumerate(STARTS):
         if what == "hang":

@@ -150,7 +150,7 @@ def test_a_method_runs_from_published_files_up_to_its_step(method, data, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", WHOLE)
-def test_a_method_runs_from_published_files_to_an_exported_folder(method, data, tmp_path):
+def test_a_method_runs_from_files_to_an_exported_folder(method, data, tmp_path):
     chain = ("-m", "tests.support.chain", tmp_path / "exported")
     done = helpers.python(*chain, *command(method, data, tmp_path), timeout=500, code=0)
     assert json.loads(done.stdout.splitlines()[-1]) == [75, 0, 0, 0], done.stderr

@@ -37,7 +37,7 @@ def folder(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_a_folder_sets_crop_patches_and_positions_and_scores_pictures_of_any_shape(folder):
+def test_a_folder_sets_crop_patches_and_positions(folder):
     model = vlc_jax.load(folder, family="siglip2", batch_size=4)
     pixels, image = (model.config[part] for part in ("input", "model"))
     assert (pixels["crop"], pixels["eval_crop"], pixels["image_size"]) == ("naflex", "naflex", 64)
@@ -56,7 +56,7 @@ def test_a_folder_sets_crop_patches_and_positions_and_scores_pictures_of_any_sha
 
 
 @pytest.mark.slow
-def test_a_recipe_finetunes_on_pictures_of_any_shape_from_both_files(folder, monkeypatch):
+def test_a_recipe_finetunes_on_pictures_of_any_shape(folder, monkeypatch):
     variant = "SigLIP2-B/16-naflex"
     monkeypatch.setitem(variants.VARIANTS, variant, SIZES)
     model = models.build("clip", variant, vocab_size=6, image={"position_grid": 4})

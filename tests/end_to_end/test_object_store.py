@@ -38,7 +38,8 @@ def run(*words, **options):
     return done
 
 
-def test_a_run_that_is_killed_in_every_moment_of_a_save_ends_as_an_unbroken_one(store, trained):
+@pytest.mark.slow
+def test_a_run_killed_in_every_moment_of_a_save_ends_alike(store, trained):
     flags = ("--config.checkpoint.every=1", "--config.checkpoint.keep_last=1")
     words = ["--config", STEPS, "--workdir", store, *flags]
     for moment in ("begun", "written", "marked", "removing"):
@@ -80,7 +81,8 @@ def damage(there):
     return steps[-1], steps[-2]
 
 
-def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_four(store, trained, tmp_path):
+@pytest.mark.slow
+def test_a_run_of_two_processes_in_a_store_goes_on_as_four(store, trained, tmp_path):
     """The four find that the newest step is damaged, whichever of them reads that file, and all
     take the one before."""
     # scenes from shards are those that `trained` makes
@@ -106,6 +108,7 @@ def test_data_and_run_of_two_processes_in_a_store_one_lost_go_on_as_four(store, 
     assert_same_losses(fetch.refresh(ours), trained)
 
 
+@pytest.mark.slow
 def test_weights_data_and_results_come_from_a_store_and_go_there(store, trained, tmp_path):
     shards, data = make_shards(tmp_path, f"{store}/shards", count=300, shard_size=100)
     data = (*data, "--config.input.source_options.shuffle=blocks")  # as in pretraining
@@ -159,6 +162,7 @@ def test_what_is_wrong_with_an_address_is_one_line(store, tmp_path):
     assert not (tmp_path / "a" / "config.json").exists()
 
 
+@pytest.mark.slow
 def test_a_second_job_in_the_same_folder_of_a_store_is_refused(store):
     first = Workdir(store)
     with pytest.raises(UsageError, match=f"workdir {store} is in use by host"):

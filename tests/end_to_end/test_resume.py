@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support import forks, helpers
+from tests.support.marks import slow_but
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_a_run_leaves_everything_a_user_looks_for(unbroken):
     assert {"train/loss", "perf/mfu", "perf/data_wait_fraction", "perf/memory_gb"} <= row.keys()
 
 
-def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbroken):
+def test_running_a_finished_run_again_changes_nothing(unbroken):
     before = saved_state(unbroken)
     done = helpers.run(helpers.TINY, unbroken, code=0)
     assert "scenes_attribute_swap" in done.stdout
@@ -95,7 +96,7 @@ def test_running_a_finished_run_again_changes_nothing_and_prints_the_table(unbro
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before, saved_state(unbroken))))
 
 
-def test_eval_mode_needs_only_the_workdir_and_makes_what_is_missing(unbroken):
+def test_eval_mode_makes_what_is_missing_in_a_workdir(unbroken):
     path = unbroken / "evals/scenes_retrieval/12.json"
     found = json.loads(path.read_text())
     path.unlink()
@@ -115,7 +116,7 @@ def test_three_kills_at_random_steps_change_nothing(tmp_path, unbroken):
     assert_same_end(workdir, unbroken)
 
 
-@pytest.mark.parametrize("moment", ["compile", "step", "evaluation"])
+@pytest.mark.parametrize("moment", slow_but(("step",), ("compile", "step", "evaluation")))
 def test_sigterm_saves_exits_75_and_the_same_command_goes_on(tmp_path, unbroken, moment):
     workdir = tmp_path / "run"
     reached = {
@@ -155,7 +156,8 @@ def stop_at(pipe: Path, config: str, workdir: Path, *flags: str) -> int:
     return writer
 
 
-def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_path):
+@pytest.mark.slow
+def test_sigterm_while_waiting_for_data_saves_and_resumes(tmp_path):
     """A picture that never arrives is a named pipe; first the preview reads it, then workers."""
     names = helpers.write_photos(tmp_path, count=12)
     table, workdir = helpers.write_jsonl(tmp_path, names), tmp_path / "run"
@@ -174,7 +176,7 @@ def test_sigterm_while_waiting_for_data_saves_and_the_same_command_goes_on(tmp_p
     assert helpers.rows(workdir / "metrics.jsonl")[-1]["step"] == 9
 
 
-def test_a_flipped_byte_in_the_newest_checkpoint_falls_back_to_the_one_before(tmp_path, unbroken):
+def test_a_flipped_byte_falls_back_to_the_checkpoint_before(tmp_path, unbroken):
     workdir = tmp_path / "run"
     with helpers.start(helpers.TINY, workdir) as job:
         wait_for(lambda: (workdir / "checkpoints" / "8").exists(), job)
@@ -196,6 +198,7 @@ def test_fewer_steps_than_were_taken_are_refused(unbroken):
     assert sorted(p.name for p in (unbroken / "checkpoints").iterdir()) == ["12", "8"]
 
 
+@pytest.mark.slow
 def test_what_comes_first_is_resumed_and_then_started_from(tmp_path):
     both, config = tmp_path / "both", f"{helpers.TINY}:pretrain"
     with helpers.start(config, both) as job:

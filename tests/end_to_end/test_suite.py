@@ -26,7 +26,7 @@ def results(workdir):
     }
 
 
-def test_every_set_is_evaluated_by_one_command_that_a_kill_does_not_lose(tmp_path):
+def test_every_set_is_evaluated_by_one_command_despite_a_kill(tmp_path):
     root, photos = sets.write_all(tmp_path / "sets"), tmp_path / "photos"
     table = helpers.write_jsonl(photos, helpers.write_photos(photos, 16))
     model, workdir = tmp_path / "model", tmp_path / "suite"

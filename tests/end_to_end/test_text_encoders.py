@@ -9,9 +9,8 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-import tokenizers
 
-from tests.support import helpers, llava_folder
+from tests.support import helpers, llava_folder, small_models
 from vlc_jax.encode import text_encoders
 from vlc_jax.errors import UsageError, WeightsError
 from vlc_jax.input_pipeline.commands import vector_file
@@ -48,19 +47,10 @@ def write_adapter(folder, seed):
 def folder(tmp_path_factory):
     """base, a causal model with its tokenizer; one and two, adapters; merged, the sum."""
     root = tmp_path_factory.mktemp("models")
-    shapes = jax.eval_shape(functools.partial(lm.init, lm.from_sizes(LM)), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="a")
-    )
-    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
+    params = small_models.drawn(functools.partial(lm.init, lm.from_sizes(LM)), scale=0.3)
     for name in ("base", "merged"):
         weights.save({"lm": params}, {"family": "llama", "lm": LM}, root / name, 8_000)
-        library.save(str(root / name / "tokenizer.json"))
+        small_models.write_tokenizer(root / name, WORDS, "a", r"[^\s]+", single="<s> $A")
     assert len(list((root / "base").glob("*.safetensors"))) > 1  # shards
     adapters = [write_adapter(root / name, seed) for seed, name in enumerate(("one", "two"))]
     for path in (root / "merged").glob("*.safetensors"):
@@ -90,7 +80,7 @@ def test_adapters_are_added_one_after_the_other(folder):
 
 
 @pytest.mark.devices
-def test_parameters_of_half_the_size_lie_on_every_device_and_no_matrix_of_logits(folder):
+def test_parameters_of_half_the_size_lie_on_every_device(folder):
     half = encoder(folder, adapters=("one",), dtype="bfloat16")
     found = half(TEXTS)
     leaves = jax.tree.leaves(half.encoder.params)
@@ -103,7 +93,7 @@ def test_parameters_of_half_the_size_lie_on_every_device_and_no_matrix_of_logits
     assert (found != whole).any()
 
 
-def test_another_model_adapter_instruction_or_precision_is_another_encoder(folder):
+def test_another_model_adapter_or_precision_is_another_encoder(folder):
     """So that no file of vectors goes on with another one."""
     others = (
         encoder(folder),
@@ -132,6 +122,7 @@ def write_llm2clip(folder, width=LM["width"]):
     return jax.jit(lambda x: tower.apply(params, x, text_encoders.RAW).pooled)
 
 
+@pytest.mark.slow
 def test_the_command_continues_vectors_that_the_same_encoder_began(folder, tmp_path, monkeypatch):
     adapt = write_llm2clip(tmp_path / "llm2clip")
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 import vlc_jax
 from tests.support import helpers, recipes
+from tests.support.training import train
 from vlc_jax.configs import default
 from vlc_jax.configs.common import arguments, heads
 from vlc_jax.configs.scenes import clip, text_vectors
@@ -20,7 +21,6 @@ from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir, saved_config
 from vlc_jax.setup import data, init_from, resolve
 from vlc_jax.tools import cache_features, embed_text, export, features_of
-from vlc_jax.train import loop
 
 pytestmark = pytest.mark.slow
 
@@ -49,15 +49,6 @@ def shrunken(config, **fields):
     return config
 
 
-def run(config, path):
-    workdir = Workdir(path)
-    try:
-        loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
-    return path
-
-
 def losses(path):
     return [row["train/loss"] for row in helpers.rows(path / "metrics.jsonl")]
 
@@ -66,7 +57,7 @@ def losses(path):
 def base(tmp_path_factory):
     """A run whose towers the others start from."""
     config = shrunken(clip.get_config("pooling=mean,steps=2"))
-    return run(config, tmp_path_factory.mktemp("base") / "run")
+    return train(config, tmp_path_factory.mktemp("base") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +76,7 @@ def embedded(*flags):
     return helpers.python("-m", "vlc_jax.tools.embed_text", *flags)
 
 
-def test_a_request_that_names_no_encoder_or_overwrites_is_refused(base, file):
+def test_a_request_without_an_encoder_is_refused(file):
     for flags, words in (
         (("--texts", file.with_suffix(".jsonl")), "an encoder, --model or --run"),
         (("--config", "configs/scenes/clip.py", "--run", file.parent), "is not a workdir"),
@@ -104,10 +95,10 @@ def of_vectors(file, base, more=""):
 
 @pytest.fixture(scope="module")
 def live(file, base, tmp_path_factory):
-    return run(of_vectors(file, base), tmp_path_factory.mktemp("live") / "run")
+    return train(of_vectors(file, base), tmp_path_factory.mktemp("live") / "run")
 
 
-def test_only_connector_and_scale_are_trained_and_every_benchmark_is_judged(live):
+def test_only_connector_and_scale_are_trained(live):
     env = json.loads((live / "env.json").read_text())
     assert env["parameters"]["trained"] == 8 * 8 + 8 + 1
     assert {"train", "weights", "vectors"} == set(env["input"])
@@ -160,17 +151,13 @@ def test_a_run_refuses_other_vectors_than_those_it_began_with(live, file, base, 
     np.save(other, -np.load(file))
     config = of_vectors(file, base)
     config.text.tokenizer_options = {"path": str(other)}
-    workdir = Workdir(path)
-    try:
-        with pytest.raises(UsageError, match=r"text\.tokenizer_options\.path"):
-            loop.train(resolve(config), workdir, StopSignal(), allow_change=False)
-    finally:
-        workdir.close()
+    with pytest.raises(UsageError, match=r"text\.tokenizer_options\.path"):
+        train(config, path)
     original = file.read_bytes()
     try:
         np.save(file, -np.load(file))
         with pytest.raises(UsageError, match=r"data of the run .* changed:\n  vectors: "):
-            run(of_vectors(file, base), path)
+            train(of_vectors(file, base), path)
         setup = resolve(saved_config(path), "eval")
         with pytest.raises(WeightsError, match="was trained on other vectors"):  # evaluation, too
             init_from.load_latest(setup, path)
@@ -190,7 +177,7 @@ def test_a_text_without_a_vector_is_named_before_training(file, base, tmp_path):
         kept_lines = "\n".join(lines[place] for place in kept)
         (tmp_path / "x.jsonl").write_text(kept_lines)
         with pytest.raises(DataError, match=f"{words}.*{lacking}.*vlc-jax embed_text"):
-            run(of_vectors(tmp_path / "x.npy", base), tmp_path / "run")
+            train(of_vectors(tmp_path / "x.npy", base), tmp_path / "run")
         assert not (tmp_path / "run/metrics.jsonl").exists()
 
 
@@ -199,7 +186,7 @@ def test_a_run_on_vectors_has_no_form_of_other_projects(live, tmp_path):
         export.export(live, "hf", tmp_path / "out")
 
 
-def test_another_run_on_vectors_starts_from_its_connector_and_one_on_tokens_without(live, file):
+def test_another_run_starts_from_the_connector_of_vectors(live, file):
     setup = resolve(of_vectors(file, live))
     found = init_from.load(setup, setup.parameters.shapes)
     assert found["text"]["projection"]["kernel"].shape == (8, 8)
@@ -246,9 +233,7 @@ def stored(file, base, tmp_path_factory):
     return folder
 
 
-def test_features_of_workers_that_load_the_towers_are_those_of_one_process(
-    file, base, stored, tmp_path
-):
+def test_features_of_workers_are_those_of_one_process(file, base, stored, tmp_path):
     def engine(work, report, advance):
         for number in reversed(range(work.count)):
             features_of._made.cache_clear()
@@ -268,24 +253,22 @@ def on_features(config, folder):
 
 
 @pytest.mark.parametrize("kind", ["vectors", "tokens"])
-def test_stored_features_of_the_image_tower_train_any_text_side_as_the_tower_does(
-    live, file, base, stored, tmp_path, kind
-):
+def test_stored_features_train_any_text_side_as_the_tower(live, file, base, stored, tmp_path, kind):
     if kind == "vectors":
         expected, config = losses(live), of_vectors(file, base)
     else:
-        expected = losses(run(with_text_tower(base), tmp_path / "live"))
+        expected = losses(train(with_text_tower(base), tmp_path / "live"))
         config = with_text_tower(base)
-    found = losses(run(on_features(config, stored), tmp_path / "run"))
+    found = losses(train(on_features(config, stored), tmp_path / "run"))
     assert found == pytest.approx(expected, rel=1e-5)
     assert len(set(found)) == 4
 
 
-def test_features_without_texts_are_refused_where_the_text_tower_is_frozen(base, stored, tmp_path):
+def test_features_without_texts_are_refused_for_frozen_texts(base, stored, tmp_path):
     config = on_features(with_text_tower(base), stored)
     config.frozen = ("image", "text")
     with pytest.raises(UsageError, match=r"frozen \['image'\], not \['image', 'text'\]"):
-        run(config, tmp_path / "run")
+        train(config, tmp_path / "run")
     config.frozen = ()
     with pytest.raises(UsageError, match=r"frozen \['image'\], not \[\]"):
-        run(config, tmp_path / "run")
+        train(config, tmp_path / "run")

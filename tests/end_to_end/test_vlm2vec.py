@@ -110,7 +110,7 @@ def test_without_a_template_questions_are_not_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_qwen3_vl_is_trained_on_pictures_of_any_shape_and_on_texts_alone(tmp_path):
+def test_qwen3_vl_is_trained_on_any_shape_and_on_texts_alone(tmp_path):
     of_qwen.write_weights(tmp_path)
     rng, talks = np.random.default_rng(0), []
     for number in range(16):

@@ -116,9 +116,7 @@ def test_finetuning_starts_from_them_resumes_and_is_exported(start, tmp_path):
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_and_nothing_is_trained(
-    start, tmp_path, damage, flags, code, words
-):
+def test_weights_that_do_not_fit_are_refused_untrained(start, tmp_path, damage, flags, code, words):
     """One of each kind; tests/weights and tests/setup have the others."""
     folder = tmp_path / "hf"
     if damage != "missing":

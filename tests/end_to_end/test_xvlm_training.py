@@ -43,7 +43,7 @@ def config(tmp_path_factory):
     return config
 
 
-def test_a_run_that_is_resumed_draws_the_pairs_of_one_that_is_not(config, tmp_path):
+def test_a_resumed_run_draws_the_pairs_of_an_unbroken_one(config, tmp_path):
     workdir = train(config, tmp_path / "run")
     rows = helpers.rows(workdir / "metrics.jsonl")
     again = shutil.copytree(workdir, tmp_path / "again")

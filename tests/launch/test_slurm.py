@@ -81,7 +81,7 @@ def free_job_id():
 
 
 @pytest.mark.slow
-def test_two_tasks_become_the_processes_of_one_run_with_all_gpus_of_their_nodes(job):
+def test_two_tasks_become_the_processes_of_one_run(job):
     done = job(*FLAGS, SLURM_NTASKS=2, SLURM_JOB_ID=free_job_id(), SLURM_GPUS_ON_NODE=2)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
@@ -109,7 +109,7 @@ def test_codes_that_ask_for_it_queue_the_job_again(job, code, restarted, is_requ
         assert job.records("scontrol") == ["requeue 7"]
 
 
-def test_a_cancelled_job_waits_for_its_tasks_and_is_not_queued_again(job, tmp_path):
+def test_a_cancelled_job_waits_for_its_tasks(job, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     stand_ins.write(tmp_path / "bin/srun", 'echo ready; read -r <"$RECORDS/pipe"; exit 75')
     started = job(*FLAGS, start=subprocess.Popen)

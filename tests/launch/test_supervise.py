@@ -23,15 +23,9 @@ def folder(tmp_path):
 
 
 def supervise(folder: Path, *words: object, **settings: int) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [helpers.ROOT / "launch/supervise.sh", *map(str, words)],
-        cwd=folder,
-        env=stand_ins.environment(folder / "bin", **settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    env = stand_ins.environment(folder / "bin", **settings)
+    script = helpers.ROOT / "launch/supervise.sh"
+    return helpers.program(script, *words, cwd=folder, env=env, timeout=60)
 
 
 def starts(folder: Path) -> int:

@@ -90,7 +90,7 @@ def test_another_sweep_in_the_same_folder_is_refused(tmp_path, runs, capsys):
     assert [path.name for path in tmp_path.glob("sweep*")] == ["sweep.json"]
 
 
-def test_a_command_is_restarted_here_and_by_the_queue_when_it_is_a_task(tmp_path, capsys):
+def test_a_command_is_restarted_here_or_by_the_queue(tmp_path, capsys):
     assert sweep.main(flags(tmp_path / "a", *GRID, "--config.steps=3", "--dry-run")) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     supervise = str(helpers.ROOT / "launch/supervise.sh")

@@ -54,14 +54,8 @@ def pod(tmp_path):
         (tmp_path / f"worker_{i}").mkdir()
 
     def run(*words, script=helpers.ROOT / "launch/tpu_pod.sh"):
-        return subprocess.run(
-            [script, *words],
-            env=stand_ins.environment(tmp_path / "bin", RECORDS=tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        env = stand_ins.environment(tmp_path / "bin", RECORDS=tmp_path)
+        return helpers.program(script, *words, env=env)
 
     return run
 
@@ -87,7 +81,7 @@ def checkout(tmp_path):
     return folder
 
 
-def test_setup_copies_the_last_commit_to_every_worker_and_installs_it(pod, tmp_path, checkout):
+def test_setup_installs_the_last_commit_on_every_worker(pod, tmp_path, checkout):
     stand_ins.write(tmp_path / "bin/uv", UV)
     done = pod(*POD, "setup", script=checkout / "launch/tpu_pod.sh")
     assert done.returncode == 0, done.stderr
@@ -159,8 +153,5 @@ def test_a_wrong_request_is_refused(pod, tmp_path, words, says):
 
 
 def test_an_unknown_accelerator_is_refused():
-    done = subprocess.run(
-        [helpers.ROOT / "launch/install.sh", "gpu"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
+    done = helpers.program("launch/install.sh", "gpu", code=2)
     assert "must be cuda12, cuda13, tpu or cpu, not 'gpu'" in done.stderr

@@ -151,14 +151,9 @@ def _per_example(name, options):
     return jax.jit(values)
 
 
-@pytest.fixture
-def per_example():
-    """per_example(name, batch, duplicates="keep", **options) -> values of the dense loss."""
-
-    def call(name, batch, duplicates="keep", **options):
-        return np.asarray(_per_example(name, tuple(options.items()))(batch)[duplicates])
-
-    return call
+def per_example(name, batch, duplicates="keep", **options):
+    """Values of the dense loss."""
+    return np.asarray(_per_example(name, tuple(options.items()))(batch)[duplicates])
 
 
 def _hashable(config):
@@ -171,14 +166,9 @@ def _total(config, mesh):
     return jax.jit(lambda batch: losses.total(config, outputs(batch), contract(batch), mesh)[0])
 
 
-@pytest.fixture
-def total():
-    """total(name, batch, **options) -> the mean that is minimised."""
-
-    def call(name, batch, mesh=None, **options):
-        return _total(_hashable({name: {"weight": 1.0, **options}}), mesh)(batch)
-
-    return call
+def total(name, batch, mesh=None, **options):
+    """The mean that is minimised."""
+    return _total(_hashable({name: {"weight": 1.0, **options}}), mesh)(batch)
 
 
 @functools.cache
@@ -197,35 +187,27 @@ def _value_and_slopes(config, mesh, batch):
     return jax.device_get(_gradient(config, mesh)(inputs, batch))
 
 
-@pytest.fixture
-def weighted():
-    """weighted({name: weight}, batch) -> what is minimised, and its slopes as `gradient` has."""
-
-    def call(weights, batch):
-        config = _hashable({name: {"weight": weight} for name, weight in weights.items()})
-        return _value_and_slopes(config, None, batch)
-
-    return call
+def weighted(weights, batch):
+    """What is minimised with {name: weight}, and its slopes as `gradient` has."""
+    config = _hashable({name: {"weight": weight} for name, weight in weights.items()})
+    return _value_and_slopes(config, None, batch)
 
 
-@pytest.fixture
-def gradient():
-    """gradient(name, batch, **options) -> the mean and its slopes by embeddings, scale and bias."""
-
-    def call(name, batch, mesh=None, **options):
-        return _value_and_slopes(_hashable({name: {"weight": 1.0, **options}}), mesh, batch)
-
-    return call
+def gradient(name, batch, mesh=None, **options):
+    """The mean and its slopes by embeddings, scale and bias."""
+    return _value_and_slopes(_hashable({name: {"weight": 1.0, **options}}), mesh, batch)
 
 
-@pytest.fixture
-def make_mesh():
-    def make(data, fsdp):
-        axes = ("data", "fsdp")
-        devices = jax.devices()[: data * fsdp]
-        return jax.make_mesh((data, fsdp), axes, (AxisType.Auto,) * 2, devices=devices)
+def make_mesh(data, fsdp):
+    axes = ("data", "fsdp")
+    devices = jax.devices()[: data * fsdp]
+    return jax.make_mesh((data, fsdp), axes, (AxisType.Auto,) * 2, devices=devices)
 
-    return make
+
+def assert_close(found, expected):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
+    )
 
 
 @functools.cache
@@ -238,15 +220,11 @@ def _value_and_gradient(loss):
     return jax.jit(jax.value_and_grad(weighted))
 
 
-@pytest.fixture
-def value_and_gradient():
+def value_and_gradient(loss):
     """A differently weighted sum of per-example losses, and its gradients by every real input."""
 
-    def make(loss):
-        def call(arrays):
-            inputs = {k: v for k, v in arrays.items() if k != "mask"}
-            return jax.device_get(_value_and_gradient(loss)(inputs, arrays["mask"]))
+    def call(arrays):
+        inputs = {k: v for k, v in arrays.items() if k != "mask"}
+        return jax.device_get(_value_and_gradient(loss)(inputs, arrays["mask"]))
 
-        return call
-
-    return make
+    return call

@@ -17,7 +17,7 @@ from vlc_jax.losses import ce_clip
 RANK = {"cross_modal_rank": {"weight": 1.0, "negative_range": (0, 2)}}
 
 
-def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(batch, all_outputs):
+def test_thresholds_are_mean_gaps_of_those_with_a_negative(batch, all_outputs):
     batch = {**batch, "negative_mask": batch["negative_mask"].copy()}
     batch["negative_mask"][:19, 1] = False  # only padding is left
     found = jax.jit(
@@ -31,7 +31,7 @@ def test_thresholds_are_the_mean_gaps_of_the_examples_that_have_the_negative(bat
     assert losses.thresholds({"infonce": {"weight": 1.0}}, all_outputs) is None
 
 
-def test_as_released_a_threshold_is_the_gap_from_all_captions_and_zeros_are_missing(batch):
+def test_as_released_a_threshold_is_the_gap_from_all_captions(batch):
     batch = {**batch, "negative": batch["negative"].copy()}
     batch["negative"][4, 0] = 0.0  # a negative whose logit is 0
     config = {"cross_modal_rank": {"weight": 1.0, "as_released": True}}
@@ -47,14 +47,14 @@ def test_as_released_a_threshold_is_the_gap_from_all_captions_and_zeros_are_miss
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_at_its_threshold_a_gap_costs_nothing_and_a_nearer_negative_its_difference():
+def test_at_its_threshold_a_gap_costs_nothing():
     own, negative = np.float32([0.5, 0.5]), np.float32([[0.3, 0.1], [0.45, 0.1]])
     call = jax.jit(functools.partial(ce_clip.cross_modal_rank, upper_bound=30.0))
     values = call(own, negative, np.float32(100.0), np.float32([20.0, 50.0]))
     np.testing.assert_allclose(values, [0.0, 15.0 / 2], atol=1e-4)
 
 
-def test_as_released_every_caption_has_the_first_negative_of_the_first_example_as_target(batch):
+def test_as_released_the_target_is_the_first_negative(batch):
     text, negative, mask = (batch[key] for key in ("text", "negative", "negative_mask"))
     mask = mask & batch["mask"][:, None]
     mask[0, 0] = True
@@ -66,7 +66,7 @@ def test_as_released_every_caption_has_the_first_negative_of_the_first_example_a
     )
 
 
-def test_a_loss_without_thresholds_or_with_an_invalid_bound_is_refused(all_outputs):
+def test_a_loss_without_thresholds_is_refused(all_outputs):
     with pytest.raises(errors.UsageError, match=r"thresholds of the step before.*zeros\(negatives"):
         jax.eval_shape(functools.partial(losses.total, RANK), all_outputs._replace(thresholds=None))
     for bound in (-1.0, float("inf"), float("nan")):

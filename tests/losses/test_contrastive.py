@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.losses.conftest import assert_close, make_mesh, value_and_gradient
 from vlc_jax import errors
 from vlc_jax.losses import infonce, masks, sigmoid, tiles
 
@@ -91,9 +92,7 @@ def test_dense_equals_numpy(arrays, kind):
 
 @pytest.mark.devices
 @pytest.mark.parametrize("kind", ["infonce"], indirect=True)
-def test_one_direction_is_the_cross_entropy_of_each_image_over_the_texts(
-    arrays, kind, value_and_gradient, make_mesh
-):
+def test_one_direction_is_cross_entropy_over_the_texts(arrays, kind):
     scores = arrays["image"] @ arrays["text"].T
     expected = infonce_oracle(scores, 7.0, arrays["mask"], weights=(1.0, 0.0))
     np.testing.assert_allclose(kind.dense(**arrays, **ONE_WAY), expected, rtol=1e-5, atol=1e-6)
@@ -118,14 +117,8 @@ def test_start_of_siglip_costs_about_the_bias_per_image():
     np.testing.assert_allclose(value, 10.0, rtol=1e-3)
 
 
-def assert_close(result, expected):
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), result, expected
-    )
-
-
 @pytest.mark.parametrize("chunk", [1, 5, 8, 24, 100])
-def test_chunked_equals_dense_whatever_the_chunk(arrays, kind, value_and_gradient, chunk):
+def test_chunked_equals_dense_whatever_the_chunk(arrays, kind, chunk):
     expected = value_and_gradient(kind.dense)(arrays)
     result = value_and_gradient(functools.partial(kind.chunked, chunk=chunk))(arrays)
     assert_close(result, expected)
@@ -133,16 +126,14 @@ def test_chunked_equals_dense_whatever_the_chunk(arrays, kind, value_and_gradien
 
 @pytest.mark.devices
 @pytest.mark.parametrize("shape", [(1, 1), (8, 1), (4, 2)])
-def test_ring_equals_dense_on_one_and_eight_devices(
-    arrays, kind, value_and_gradient, make_mesh, shape
-):
+def test_ring_equals_dense_on_one_and_eight_devices(arrays, kind, shape):
     on_ring = functools.partial(kind.ring, mesh=make_mesh(*shape), axes=("data", "fsdp"))
     expected = value_and_gradient(kind.dense)(arrays)
     assert_close(value_and_gradient(on_ring)(arrays), expected)
 
 
 @pytest.mark.devices
-def test_ring_moves_blocks_and_never_gathers(arrays, kind, make_mesh):
+def test_ring_moves_blocks_and_never_gathers(arrays, kind):
     on_ring = functools.partial(kind.ring, mesh=make_mesh(4, 2), axes=("data", "fsdp"))
     gradient = jax.grad(lambda image, others: on_ring(image, **others).sum())
     split = jax.sharding.NamedSharding(make_mesh(4, 2), jax.P(("data", "fsdp")))
@@ -153,7 +144,7 @@ def test_ring_moves_blocks_and_never_gathers(arrays, kind, make_mesh):
 
 
 @pytest.mark.devices
-def test_ring_refuses_a_batch_the_devices_cannot_share(arrays, kind, make_mesh):
+def test_ring_refuses_a_batch_the_devices_cannot_share(arrays, kind):
     cut = {k: v[:23] if v.ndim else v for k, v in arrays.items()}
     on_ring = functools.partial(kind.ring, mesh=make_mesh(8, 1), axes=("data", "fsdp"))
     with pytest.raises(errors.UsageError, match="divisible by 8, got 23; use 16 or 24"):
@@ -167,7 +158,7 @@ def test_permuting_the_examples_permutes_the_values(arrays, kind):
     np.testing.assert_allclose(kind.dense(**moved), values[order], rtol=1e-5)
 
 
-def test_padding_changes_neither_values_nor_gradients(arrays, kind, value_and_gradient):
+def test_padding_changes_neither_values_nor_gradients(arrays, kind):
     other = {**arrays, "image": arrays["image"].copy(), "text": arrays["text"].copy()}
     other["image"][19:] *= -1
     other["text"][19:] = 0.5

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import conftest, oracle
+from tests.losses.conftest import total
 from vlc_jax import errors, losses
 from vlc_jax.losses import teacher as teachers
 
@@ -25,7 +26,7 @@ def test_as_released_captions_meet_negatives_of_other_captions(batch):
     assert [place // 3 for place in range(72) if place % 24 == 7] != [7, 7, 7]
 
 
-def test_distillation_is_the_squared_distance_of_every_feature_and_leaves_the_teacher(batch, total):
+def test_distillation_is_squared_distance_and_leaves_the_teacher(batch):
     expected = 0.0
     has = batch["negative_mask"][batch["mask"]]
     for key in ("image", "text", "negative"):
@@ -57,7 +58,7 @@ def test_a_batch_without_negatives_is_distilled_too(all_outputs):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
-def test_a_loss_without_its_teacher_or_with_an_invalid_decay_is_refused(all_outputs):
+def test_a_loss_without_its_teacher_is_refused(all_outputs):
     for name in ("distill", "text_grounded"):
         with pytest.raises(errors.UsageError, match=r"need a teacher.*config\.losses\.distill"):
             losses.total({name: {"weight": 1.0}}, all_outputs._replace(teacher=None))
@@ -71,5 +72,5 @@ def test_a_loss_without_its_teacher_or_with_an_invalid_decay_is_refused(all_outp
     assert losses.teacher_decay({"infonce": {"weight": 1.0}}) is None
 
 
-def test_a_range_of_negatives_is_for_distances_too_whatever_the_name_of_their_loss():
+def test_a_range_of_negatives_is_for_distances_too():
     losses.check({"mine": {"loss": "distill", "weight": 0.005, "negative_range": (0, 1)}})

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
+from tests.losses.conftest import gradient, per_example, total
 from vlc_jax import errors
 from vlc_jax.losses.hn_focal import hn_focal
 
 PLAIN = {"gamma": 0.0, "label_smoothing": 0.0}
 
 
-def test_without_focus_and_smoothing_it_is_svlcs_negative_loss(repeated, gradient):
+def test_without_focus_and_smoothing_it_is_svlcs_negative_loss(repeated):
     found, expected = gradient("hn_focal", repeated, **PLAIN), gradient("svlc_negative", repeated)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
@@ -25,7 +26,7 @@ def test_without_focus_and_smoothing_it_is_svlcs_negative_loss(repeated, gradien
 
 
 @pytest.mark.parametrize("options", [{"gamma": 3.5}, {"label_smoothing": 0.3}, {"gamma": 0.0}])
-def test_options_of_the_config_reach_the_formula(batch, total, per_example, options):
+def test_options_of_the_config_reach_the_formula(batch, options):
     reference = oracle.Oracle(batch)
     expected = reference.values(lambda i: reference.hn_focal(i, **options))
     np.testing.assert_allclose(
@@ -37,7 +38,7 @@ def test_options_of_the_config_reach_the_formula(batch, total, per_example, opti
     assert abs(found - float(total("hn_focal", batch))) > 1e-3
 
 
-def test_as_released_a_missing_negative_keeps_a_logit_of_zero(batch, per_example):
+def test_as_released_a_missing_negative_keeps_a_logit_of_zero(batch):
     found = per_example("hn_focal", batch, as_released=True)
     reference = oracle.Oracle(batch)
     for i in reference.real:
@@ -66,7 +67,7 @@ def probability_slope(logit, **options):
     return float(slope(np.float32(logit), **options))
 
 
-def test_easy_negatives_weigh_little_and_sure_ones_are_called_back():
+def test_easy_negatives_weigh_little():
     hard, easy = -1.0, 4.0  # p = .27 and .98
     plain = {x: probability_slope(x, **PLAIN) for x in (hard, easy)}
     focal = {x: probability_slope(x, gamma=2.0, label_smoothing=0.0) for x in (hard, easy)}
@@ -93,11 +94,11 @@ def test_gradient_is_finite_where_the_softmax_saturates(logit, gamma):
         ({"implementation": "ring"}, "known: dense"),
     ],
 )
-def test_wrong_options_are_refused(batch, total, option, message):
+def test_wrong_options_are_refused(batch, option, message):
     with pytest.raises(errors.UsageError, match=message):
         total("hn_focal", batch, **option)
 
 
-def test_an_option_of_one_loss_is_unknown_to_another(batch, total):
+def test_an_option_of_one_loss_is_unknown_to_another(batch):
     with pytest.raises(errors.UsageError, match=r"svlc_negative 'gamma'.*negative_range(?!,)"):
         total("svlc_negative", batch, gamma=2.0)

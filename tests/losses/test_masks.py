@@ -27,7 +27,7 @@ def test_hashes_of_texts_are_equal_exactly_if_their_tokens_are():
     assert len({*zip(map(tuple, texts.tolist()), found, strict=True)}) == 4**5
 
 
-def test_either_half_of_a_hash_tells_the_orders_of_a_sentence_apart():
+def test_either_half_of_a_hash_tells_orders_apart():
     orders = np.array(list(itertools.permutations([320, 736, 2368, 537, 49407, 0, 32768])))
     found = hashes(orders)
     for half in (0, 1):
@@ -77,7 +77,7 @@ def test_duplicates_are_kept_unless_asked_for():
     np.testing.assert_array_equal(found["positives"][..., 0], real & [True, True, False, True])
 
 
-def test_duplicates_that_are_masked_leave_each_example_its_own_texts():
+def test_masked_duplicates_leave_each_example_its_own_texts():
     found = jax.device_get(masks_of(BATCH, "mask"))
     captions = [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
     np.testing.assert_array_equal(found["captions"], captions)

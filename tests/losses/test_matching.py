@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
+from tests.losses.conftest import gradient, per_example
 from vlc_jax import errors, losses
 
 
@@ -44,14 +45,14 @@ class Oracle(oracle.Oracle):
 
 @pytest.mark.parametrize("duplicates", ["keep", "mask"])
 @pytest.mark.parametrize("name", ["itc", "itm"])
-def test_the_loss_of_each_example_is_that_of_its_formula(repeated, per_example, name, duplicates):
+def test_the_loss_of_each_example_is_that_of_its_formula(repeated, name, duplicates):
     reference = Oracle(repeated, duplicates)
     expected = reference.values(getattr(reference, name))
     found = per_example(name, repeated, duplicates=duplicates)
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
 
 
-def test_captions_of_one_image_share_the_target_and_are_never_negatives(repeated, per_example):
+def test_captions_of_one_image_are_never_negatives(repeated):
     different = {**repeated, "id": np.arange(48, dtype=np.uint32).reshape(24, 2)}
     infonce = per_example("infonce", repeated)
     np.testing.assert_allclose(per_example("itc", different), infonce, rtol=1e-5)
@@ -62,7 +63,7 @@ def test_captions_of_one_image_share_the_target_and_are_never_negatives(repeated
     assert [*np.flatnonzero(changed)] == [1]
 
 
-def test_slopes_of_an_image_are_pulled_to_all_its_captions(repeated, gradient):
+def test_slopes_of_an_image_are_pulled_to_all_its_captions(repeated):
     """Of ITC, the gradient by a score is that of the formula: shares minus targets."""
     value, slopes = gradient("itc", repeated)
     step = np.random.default_rng(0).normal(size=repeated["image"].shape) * 1e-3

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.losses import conftest
+from tests.losses.conftest import make_mesh
 from vlc_jax import losses
 
 EMBED, NEGATIVES = 64, 2
@@ -41,7 +42,7 @@ def temporaries(name, rows, mesh, **options):
 
 @pytest.mark.devices
 @pytest.mark.parametrize("name", ["negclip", "sigmoid_negatives"])
-def test_memory_of_a_ring_does_not_grow_with_its_devices(name, make_mesh):
+def test_memory_of_a_ring_does_not_grow_with_its_devices(name):
     two, eight = (temporaries(name, ROWS, make_mesh(n, 1), implementation="ring") for n in (2, 8))
     assert two > BY_PAIR
     # four times as many texts pass by: 200 KB if a device kept them
@@ -49,7 +50,7 @@ def test_memory_of_a_ring_does_not_grow_with_its_devices(name, make_mesh):
 
 
 @pytest.mark.parametrize("name", ["negclip", "sigmoid_negatives"])
-def test_memory_of_chunks_does_not_grow_with_their_number(name, make_mesh):
+def test_memory_of_chunks_does_not_grow_with_their_number(name):
     one = make_mesh(1, 1)
     few, many = (
         temporaries(name, 1024, one, implementation="chunked", chunk=chunk) for chunk in (256, 4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
+from tests.losses.conftest import per_example
 from vlc_jax import errors, losses
 
 # loss -> logits of the student and of the teacher in tests/losses/conftest.py
@@ -42,15 +43,13 @@ def expected_of(name, batch, **options):
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["defaults", "other temperatures"])
 @pytest.mark.parametrize("name", LOGITS)
-def test_a_loss_is_the_cross_entropy_with_the_sharpened_centred_teacher(
-    batch, per_example, name, options
-):
+def test_a_loss_is_cross_entropy_with_the_centred_teacher(batch, name, options):
     found = per_example(name, batch, **options)
     np.testing.assert_allclose(found, expected_of(name, batch, **options), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", LOGITS)
-def test_the_gradient_is_the_numpy_formulas_and_none_reaches_the_teacher(all_outputs, batch, name):
+def test_the_gradient_is_numpys_and_none_reaches_the_teacher(all_outputs, batch, name):
     mask = batch["mask"]
 
     def value(outputs, mask):
@@ -74,9 +73,7 @@ def test_the_gradient_is_the_numpy_formulas_and_none_reaches_the_teacher(all_out
         assert not any(np.any(x) for x in jax.tree.leaves(still))
 
 
-def test_the_next_centre_is_a_moving_average_of_the_teachers_logits_of_real_rows(
-    all_outputs, batch
-):
+def test_the_next_centre_is_a_moving_average_of_real_rows(all_outputs, batch):
     terms = {
         "crops": {"loss": "self_distill", "weight": 1.0, "centre_momentum": 0.75},
         "masked_patches": {"weight": 0.0},

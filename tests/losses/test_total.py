@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import oracle
+from tests.losses.conftest import make_mesh, total
 from vlc_jax import errors, losses, types
 from vlc_jax.losses import infonce, masks, sigmoid, tiles
 
@@ -49,7 +50,7 @@ TILED = [name for name, loss in losses.LOSSES.items() if len(loss.implementation
 
 @pytest.mark.devices
 @pytest.mark.parametrize("name", TILED)
-def test_every_implementation_in_the_table_gives_the_same_total(batch, total, make_mesh, name):
+def test_every_implementation_in_the_table_gives_the_same_total(batch, name):
     options = [{}, {"implementation": "chunked", "chunk": 7}, {"implementation": "ring"}]
     assert {o.get("implementation", "dense") for o in options} == set(
         losses.LOSSES[name].implementations
@@ -58,7 +59,7 @@ def test_every_implementation_in_the_table_gives_the_same_total(batch, total, ma
     np.testing.assert_allclose(values, values[0], rtol=1e-5)
 
 
-def test_without_masks_every_row_is_an_example_and_no_text_is_missing(all_outputs):
+def test_without_masks_every_row_is_an_example(all_outputs):
     complete = masks.complete(24, negatives=3, positives=2)
 
     def values(outputs):
@@ -76,8 +77,7 @@ def test_without_masks_every_row_is_an_example_and_no_text_is_missing(all_output
         return found, losses.total({name: {"weight": 1.0} for name in found}, outputs)[0]
 
     # unoptimised: compiling all losses would take three times as long
-    quickly = {"xla_backend_optimization_level": 0}
-    found, total = jax.jit(values, compiler_options=quickly)(all_outputs)
+    found, total = jax.jit(values)(all_outputs)
     for name, (first, *others) in found.items():
         assert name == "sparc_local" or np.abs(first).max() > 0  # texts of one token
         for other in others:
@@ -86,7 +86,7 @@ def test_without_masks_every_row_is_an_example_and_no_text_is_missing(all_output
     np.testing.assert_allclose(total, np.sum(means), rtol=1e-5)
 
 
-def test_what_a_loss_needs_is_named_with_the_argument_that_gives_it(outputs):
+def test_what_a_loss_needs_is_named_with_its_argument(outputs):
     with pytest.raises(
         errors.UsageError, match=r"the batch has none: .*negative_ids to model\.apply"
     ):

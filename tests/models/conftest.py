@@ -4,7 +4,6 @@ import functools
 
 import jax
 import numpy as np
-import pytest
 
 from vlc_jax import models, types
 
@@ -81,42 +80,23 @@ def parameters(model):
     return jax.device_put(params)
 
 
-@pytest.fixture(scope="session")
-def make():
-    """make(family, image={...}, text={...}, **overrides) -> (model, params, batch).
+def make(family, image=None, text=None, **overrides):
+    """A model, its parameters and a batch; image, text: options of the towers.
 
     No parameter is zero, lest a part that does nothing go unnoticed.
     """
-
-    def make(family, image=None, text=None, **overrides):
-        options = (tuple((part or {}).items()) for part in (image, text))
-        return build(family, *options, **overrides)
-
-    return make
+    options = (tuple((part or {}).items()) for part in (image, text))
+    return build(family, *options, **overrides)
 
 
-# Without LLVM's optimisations compilation, most of the time of these tests, is twice as fast.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+@functools.partial(jax.jit, static_argnums=(0, 2), static_argnames=("tokens", "is_unit"))
+def encode(model, params, part, array, *, tokens="none", is_unit=True):
+    """Features of the tower "image" or "text"."""
 
+    def tower(module, array):
+        return getattr(module, part)(array, types.FeatureRequest(tokens, is_unit=is_unit))
 
-@pytest.fixture(scope="session")
-def compiled():
-    return jit
-
-
-@pytest.fixture(scope="session")
-def encode():
-    """encode(model, params, "image" | "text", array, tokens="none", is_unit=True) -> features of
-    that tower."""
-
-    @functools.partial(jit, static_argnums=(0, 2), static_argnames=("tokens", "is_unit"))
-    def encode(model, params, part, array, *, tokens="none", is_unit=True):
-        def tower(module, array):
-            return getattr(module, part)(array, types.FeatureRequest(tokens, is_unit=is_unit))
-
-        return model.apply({"params": params}, array, method=tower)
-
-    return encode
+    return model.apply({"params": params}, array, method=tower)
 
 
 def batch(side):
@@ -128,14 +108,10 @@ def batch(side):
     return jax.device_put({"image": np.float32(image), "text": np.int32(text)})
 
 
-@pytest.fixture(scope="session")
-def assert_close():
-    def check(result, expected, tolerance=1e-5):
-        assert jax.tree.structure(result) == jax.tree.structure(expected)
-        for (path, a), b in zip(
-            jax.tree.leaves_with_path(result), jax.tree.leaves(expected), strict=True
-        ):
-            name = jax.tree_util.keystr(path)
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
-
-    return check
+def assert_close(result, expected, tolerance=1e-5):
+    assert jax.tree.structure(result) == jax.tree.structure(expected)
+    for (path, a), b in zip(
+        jax.tree.leaves_with_path(result), jax.tree.leaves(expected), strict=True
+    ):
+        name = jax.tree_util.keystr(path)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)

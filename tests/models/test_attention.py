@@ -38,7 +38,7 @@ def test_cudnn_is_taken_where_every_condition_holds_and_it_works():
 
 
 @pytest.mark.parametrize(("change", "reason"), REFUSED)
-def test_where_a_condition_fails_auto_is_xla_and_cudnn_is_refused(change, reason):
+def test_where_a_condition_fails_auto_is_xla(change, reason):
     choice = attention.choose("auto", **GOOD | change, probe=no_probe)
     assert choice.implementation == "xla"
     assert reason in choice.reason
@@ -46,7 +46,7 @@ def test_where_a_condition_fails_auto_is_xla_and_cudnn_is_refused(change, reason
         attention.choose("cudnn", **GOOD | change, probe=no_probe)
 
 
-def test_what_the_probe_finds_decides_where_all_else_speaks_for_cudnn():
+def test_the_probe_decides_where_all_else_speaks_for_cudnn():
     choice = attention.choose("auto", **GOOD, probe=lambda: "cudnn fails: too old")
     assert choice == attention.Choice("xla", "cudnn fails: too old")
     with pytest.raises(UsageError, match="cudnn fails: too old; use auto or xla"):
@@ -59,7 +59,7 @@ def test_xla_asks_nothing_and_other_names_are_refused():
         attention.choose("cudn", **GOOD, probe=no_probe)
 
 
-def test_the_probe_finds_what_fails_and_what_computes_something_else(monkeypatch):
+def test_the_probe_finds_failures_and_other_results(monkeypatch):
     kind = {"dtype": "bfloat16", "head_dim": 8, "length": 6, "is_causal": True}
     assert attention.failure("xla", **kind) is None
     assert attention.failure("cudnn", **kind).startswith("cudnn fails: ")  # no GPU here
@@ -74,7 +74,7 @@ def test_the_probe_finds_what_fails_and_what_computes_something_else(monkeypatch
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_an_odd_number_of_tokens_is_padded_for_cudnn_without_effect(monkeypatch, is_causal):
+def test_an_odd_number_of_tokens_is_padded_for_cudnn(monkeypatch, is_causal):
     computed, lengths = jax.nn.dot_product_attention, []
 
     def as_cudnn(*arrays, implementation, **options):
@@ -156,7 +156,7 @@ def test_on_a_cpu_auto_changes_nothing_and_cudnn_is_refused():
     assert resolve(config, "weights").model.image.attention == "xla"  # of a run on a GPU
 
 
-def test_queries_in_blocks_give_the_attention_of_all_and_its_gradient(monkeypatch):
+def test_queries_in_blocks_give_the_attention_of_all(monkeypatch):
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=(2, 11, 2, 4)).astype(np.float32) for _ in range(3)]
     lengths = np.array([11, 4], np.int32)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.compilations import apply
+from tests.support.marks import slow_but
 from vlc_jax import errors, losses, models, types
+from vlc_jax.models import llava
 
 IMAGES, PATCHES, EMBED, VOCAB, LENGTH = 3, 4, 6, 11, 5
 ENDS = (2, 4, 3, 0)  # last token of each text
@@ -101,8 +103,8 @@ def image_tokens(head, variables, image):
     return np.asarray(apply(head, variables, image, method="image").tokens)
 
 
-@pytest.mark.parametrize("select", ["patch", "cls", "pooled"])
-def test_score_is_the_mean_log_probability_of_the_tokens_of_the_text(select):
+@pytest.mark.parametrize("select", slow_but(("patch",), ("patch", "cls", "pooled")))
+def test_score_is_the_mean_log_probability_of_the_text(select):
     head, variables, image, text = make(select)
 
     values = one_by_one(head, variables, image_tokens(head, variables, image), text.ids)
@@ -123,7 +125,7 @@ def test_every_image_token_has_a_position_of_its_own(select):
     np.testing.assert_allclose(found, np.add(tokens, position), rtol=1e-6)
 
 
-def test_a_text_alone_is_scored_as_by_its_decoder_and_whatever_the_image():
+def test_a_text_alone_is_scored_whatever_the_image():
     place, ends = np.arange(LENGTH)[None], np.array(ENDS)[:, None]
     marks = (place <= ends).astype(np.int8)  # the first token, too, which nothing predicts
     head, variables, image, text = make(marks=marks, scores="answer", prefix=(5, 2))
@@ -209,7 +211,7 @@ def test_own_texts_have_the_score_of_all_pairs():
 MARKS = np.array([[0, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 0, 1, 0], [0, 0, 0, 0, 0]], np.int8)
 
 
-def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
+def test_only_answers_are_scored_behind_prefix_and_image():
     head, variables, image, text = make(marks=MARKS, scores="answer", prefix=(7, 3))
     without = head.clone(prefix=())
 
@@ -229,7 +231,10 @@ def test_only_answers_are_scored_and_the_prefix_is_read_before_the_image():
 
 @pytest.mark.parametrize(
     ("bidirectional", "options"),
-    [("image", {"projection": "pooled", "side": 2}), ("prompt", {"projection": "linear"})],
+    [
+        ("image", {"projection": "pooled", "side": 2}),
+        pytest.param("prompt", {"projection": "linear"}, marks=pytest.mark.slow),
+    ],
 )
 def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options):
     head, variables, image, text = make(
@@ -259,9 +264,11 @@ def test_an_image_or_a_prompt_is_seen_in_both_directions(bidirectional, options)
     assert (prefix == (is_image[None] if bidirectional == "image" else True)).all()
 
 
-def test_patches_that_make_no_squares_are_refused():
+def test_tokens_that_an_image_does_not_have_are_refused():
     with pytest.raises(errors.UsageError, match="4 patches cannot be pooled to 3 x 3"):
         make(projection="pooled", side=3)
+    with pytest.raises(errors.UsageError, match="needs a class token"):
+        llava.selected(jnp.zeros((1, PATCHES, EMBED)), "cls", False)
 
 
 def test_answers_without_marks_are_refused():
@@ -279,7 +286,7 @@ def test_the_captioning_loss_is_the_mean_over_all_tokens():
 
 
 @pytest.mark.parametrize("reduction", ["token", "square", "sample"])
-def test_the_captioning_loss_weighs_texts_by_their_tokens_the_roots_of_them_or_alike(reduction):
+def test_the_captioning_loss_weighs_texts_by_its_reduction(reduction):
     scores, lengths = np.array([-1.0, -2.0, -4.0, -9.0]), np.array([2, 6, 0, 4])
     mask = np.array([True, True, True, False])  # the third text has no token that counts
 
@@ -302,7 +309,8 @@ def test_an_unknown_reduction_is_refused():
         losses.check({"caption": {"weight": 1.0, "reduction": "sampel"}})
 
 
-def test_a_decoder_held_in_the_type_of_its_products_scores_as_one_in_float32():
+@pytest.mark.slow
+def test_a_decoder_held_in_half_scores_as_one_in_float32():
     head, variables, image, text = make(dtype=jnp.bfloat16)
     held = head.clone(param_dtype="compute")
     init = functools.partial(held.init, method=both)

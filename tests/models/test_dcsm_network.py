@@ -1,7 +1,5 @@
 """The layers of DCSM's network against those of XLA."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,14 +7,11 @@ import pytest
 
 from vlc_jax.models import dcsm_network
 
-# Compilation is most of the time of these tests.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
 
 @pytest.mark.parametrize(
     ("name", "channels"), [("shifted", 1), ("shifted", 4), ("multiplied", 4), ("multiplied", 20)]
 )
-def test_every_way_to_compute_it_is_the_convolution_in_value_and_gradient(name, channels):
+def test_every_way_to_compute_it_is_the_convolution(name, channels):
     (of_x, of_kernel), y = value(dcsm_network.convolved, *drawn(channels))
     (same_x, same_kernel), same = value(getattr(dcsm_network, name), *drawn(channels))
     np.testing.assert_allclose(same, y, rtol=1e-5, atol=1e-5)
@@ -28,7 +23,7 @@ def test_every_way_to_compute_it_is_the_convolution_in_value_and_gradient(name, 
 def test_the_gradient_of_a_kernel_on_other_devices_is_the_same(channels):
     x, kernel, weights = drawn(channels)
     (_, of_kernel), _ = value(dcsm_network.convolved, x, kernel, weights)
-    elsewhere = jit(dcsm_network._kernel_gradient)(x, weights)
+    elsewhere = jax.jit(dcsm_network._kernel_gradient)(x, weights)
     np.testing.assert_allclose(elsewhere, of_kernel, rtol=1e-5, atol=1e-4)
 
 
@@ -46,4 +41,4 @@ def value(convolve, x, kernel, weights):
         y = convolve(x, kernel)
         return jnp.sum(weights * y), y
 
-    return jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)
+    return jax.jit(jax.grad(weighed, argnums=(0, 1), has_aux=True))(x, kernel)

@@ -1,7 +1,5 @@
 """A training step of DCSM: its contrastive loss and its running moments."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +11,6 @@ from vlc_jax.configs import default
 from vlc_jax.train import step as train_step
 from vlc_jax.types import State
 
-# Compilation is most of the time of these tests.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
 
 def cross_entropy(logits):
     """Mean over rows whose own column comes first, and its gradient."""
@@ -26,7 +21,7 @@ def cross_entropy(logits):
 
 
 @pytest.mark.slow
-def test_eight_images_and_sixteen_texts_are_contrasted_as_without_opposite_images():
+def test_eight_images_and_sixteen_texts_are_contrasted():
     """Images choose among 16 texts, the 8 matched texts among the images."""
     rng = np.random.default_rng(4)
     sub_batches, count = 2, 16
@@ -106,7 +101,7 @@ def of_four_pairs(**options):
     return model, batch | {"stop": np.zeros(4, bool)}
 
 
-def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_finite():
+def test_a_finite_step_updates_running_moments():
     model, batch = of_four_pairs(num_functional_words=0)
     config = default.get_config()
     with config.unlocked():
@@ -120,7 +115,7 @@ def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_fi
     first = State(np.int32(0), params, optimizer, batch_stats)
     assert len(jax.tree.leaves(optimizer)) < 3 * len(jax.tree.leaves(params))  # two moments, counts
 
-    step = jit(train_step.make_step(run))
+    step = jax.jit(train_step.make_step(run))
     state, _ = step(first, {}, batch)
     found = state.batch_stats["head"]
     maps_ = [
@@ -138,7 +133,7 @@ def test_a_step_updates_running_moments_beside_the_optimizer_unless_it_is_not_fi
         np.testing.assert_array_equal(a, b)
 
 
-def test_vectors_of_functional_words_that_are_frozen_stay_bit_for_bit_and_do_not_decay():
+def test_frozen_vectors_of_functional_words_stay_bit_for_bit():
     model, batch = of_four_pairs(num_functional_words=2)
     batch["text_marks"] = np.zeros(batch["text"].shape, np.int8)
     batch["text_marks"][:, 2] = 0, 1, 2, 1
@@ -154,7 +149,7 @@ def test_vectors_of_functional_words_that_are_frozen_stay_bit_for_bit_and_do_not
         trained, frozen = run.parameters.split(params)
         optimizer = jax.jit(run.optimization.optimizer.init)(trained)
         state = State(np.int32(0), trained, optimizer, variables["batch_stats"])
-        state, metrics = jit(train_step.make_step(run))(state, frozen, batch)
+        state, metrics = jax.jit(train_step.make_step(run))(state, frozen, batch)
         assert metrics["is_finite"]
         after = run.parameters.merge(frozen, state.params)["head"]
         assert np.array_equal(after["functional_words"], words) == bool(rules)

@@ -70,7 +70,7 @@ def given():
     return head, jax.device_put(variables), image, text
 
 
-def test_score_is_that_of_a_text_alone_behind_the_image_that_it_sees():
+def test_score_is_that_of_a_text_alone_behind_its_image():
     head, variables, image, text = given()
 
     @jax.jit
@@ -170,7 +170,7 @@ def test_a_mesh_of_explicit_axes_gives_the_scores_of_one_device():
 
 
 @pytest.mark.devices
-def test_matrices_of_cross_attention_are_split_as_those_of_the_blocks():
+def test_cross_attention_is_split_as_the_blocks_are():
     mesh = sharding.make_mesh(data=1, fsdp=4, tensor=2)
     decoder = lm.build("mpt_7b", cross_every=4, cross_width=1024)
     shapes = {"lm": jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))}

@@ -24,7 +24,7 @@ def scores(head, variables, image, text):
     return np.asarray(apply(head, variables, *features, method=score))
 
 
-def test_score_is_the_cosine_similarity_of_the_image_and_the_mapped_text():
+def test_score_is_the_cosine_of_image_and_mapped_text():
     rng = np.random.default_rng(0)
     head, image, text = models.HEADS["labclip"](width=EMBED), *(unit(rng, n, EMBED) for n in (5, 4))
     init = jax.jit(functools.partial(head.init, method="text"))

@@ -9,6 +9,7 @@ import pytest
 from flax import linen as nn
 from scipy import special
 
+from tests.models.conftest import assert_close
 from tests.support.compilations import apply
 from vlc_jax.models import layers, rope
 
@@ -40,7 +41,7 @@ def test_unit_length_is_unit_length_and_differentiable_at_zero(x):
     assert np.all(np.isfinite(gradient))
 
 
-def test_dense_equals_linen_dense_in_value_and_gradient(x, assert_close):
+def test_dense_equals_linen_dense_in_value_and_gradient(x):
     def of(module, key, x):
         params = module.init(key, x)
         gradient = jax.grad(lambda p, x: (module.apply(p, x) ** 2).sum(), argnums=(0, 1))
@@ -77,9 +78,7 @@ def test_attention_equals_numpy(x, is_causal):
 @pytest.mark.parametrize(
     ("is_causal", "is_eva02"), [(False, False), (True, False), (False, True), (True, True)]
 )
-def test_block_at_positions_equals_the_whole_block_there(
-    x, is_causal, is_eva02, assert_close, compiled
-):
+def test_block_at_positions_equals_the_whole_block_there(x, is_causal, is_eva02):
     block, rotation = layers.Block(2, 16, is_causal, "gelu", 1e-5, CLIP_INIT), None
     if is_eva02:
         block = block.clone(activation="swiglu", key_bias=False, sub_norm=True)
@@ -98,7 +97,7 @@ def test_block_at_positions_equals_the_whole_block_there(
         return (y**2).mean(), y
 
     results = [
-        compiled(jax.value_and_grad(f, argnums=(0, 1), has_aux=True))(params, x)
+        jax.jit(jax.value_and_grad(f, argnums=(0, 1), has_aux=True))(params, x)
         for f in (part, whole)
     ]
     assert_close(*results)

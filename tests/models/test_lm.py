@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support import small_models
 from tests.support.compilations import apply
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
@@ -50,9 +51,7 @@ KINDS = {
 @functools.cache
 def make(**fields):
     decoder = lm.build("tiny", **fields)
-    shapes = jax.eval_shape(functools.partial(lm.init, decoder), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: (0.2 * rng.normal(size=x.shape)).astype(x.dtype), shapes)
+    params = small_models.drawn(functools.partial(lm.init, decoder), scale=0.2)
     return decoder, jax.device_put(params)
 
 
@@ -142,7 +141,7 @@ def prefix_mask(prefix, start=0, length=6):
     return lm.attention_mask(jnp.ones((1, 6), bool), start, length, prefix=prefix)[0]
 
 
-def test_a_prefix_sees_itself_in_both_directions_and_the_rest_does_not():
+def test_a_prefix_sees_itself_in_both_directions():
     prefix = np.arange(6)[None] < 3
     mask = prefix_mask(prefix)
     expected = np.tril(np.ones((6, 6), bool))
@@ -165,7 +164,7 @@ def test_rows_without_a_token_are_finite():
     assert np.isfinite(logits_of(decoder, params, texts(), valid)).all()
 
 
-def test_longrope_changes_with_the_length_and_llama3_keeps_short_waves():
+def test_longrope_follows_the_length_llama3_keeps_short_waves():
     scaling = KINDS["longrope"]["scaling"]
     short, factor = rope.frequencies(4, scaling=scaling, length=6)
     long, _ = rope.frequencies(4, scaling=scaling, length=7)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from tests.models.conftest import make
 from vlc_jax import models
 from vlc_jax.configs import default, svlc
 from vlc_jax.errors import UsageError
@@ -17,7 +18,7 @@ EVERYTHING = ".*/(query|key|value)/kernel|.*/(up|down|out)/kernel|.*(projection|
 
 
 @pytest.fixture(scope="module")
-def params(make):
+def params():
     return jax.device_get(make("clip")[1])
 
 
@@ -45,7 +46,7 @@ def same(a, b, **tolerance):
 
 @pytest.mark.parametrize("initialisation", ["uniform", "gaussian"])
 @pytest.mark.parametrize("dora", [False, True])
-def test_a_new_adapter_changes_nothing(make, dora, initialisation):
+def test_a_new_adapter_changes_nothing(dora, initialisation):
     one = {"depth": 1}
     _, params, _ = make("clip", one, one)
     options = {"dora": dora, "initialisation": initialisation, "full": "logit_scale"}
@@ -98,7 +99,7 @@ def test_no_gradient_flows_through_the_length_of_doras_direction():
     )
 
 
-def test_keys_and_values_are_adapted_apart_although_they_share_a_parameter(params):
+def test_keys_and_values_are_adapted_apart(params):
     merged = merge(params, trained_tree(params, f"{ATTENTION}/value/kernel"))
     before, after = (
         p["image"]["block_0"]["attention"]["key_value"]["kernel"] for p in (params, merged)
@@ -141,7 +142,7 @@ def test_a_convolution_is_adapted_as_loralib_adapts_it(params):
     np.testing.assert_allclose(merged, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_xavier_draws_both_factors_of_packed_attention_and_of_nothing_else(params):
+def test_xavier_draws_both_factors_of_packed_attention(params):
     targets = ".*/(query_key_value|out|up)/kernel"
     options = {"targets": targets, "rank": RANK, "b_initialisation": "xavier"}
     tree = init(0, params, **options)

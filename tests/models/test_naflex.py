@@ -48,7 +48,7 @@ def read_grids(image):
     return naflex.grids(image, 9)
 
 
-def test_grids_are_read_after_any_normalisation_and_are_valid_in_blank_images_and_noise():
+def test_grids_are_read_after_any_normalisation():
     image = mosaics(6) * np.array([0.2, 3.0, 1.0], np.float32) - 5
     found = jax.device_get(read_grids(image))
     np.testing.assert_array_equal(np.stack(found, axis=1), GRIDS)
@@ -73,7 +73,7 @@ def resampled(old, new):
     return weights
 
 
-def test_positions_are_those_of_torchs_loop_and_the_table_itself_on_its_own_grid():
+def test_positions_are_those_of_torchs_loop():
     table = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
     sizes = [(4, 4), (2, 8), (7, 2), (1, 16), (3, 5), (1, 3)]
     grids = naflex.Grids(*map(jax.device_put, np.array(sizes, np.int32).T))
@@ -88,7 +88,7 @@ def test_positions_are_those_of_torchs_loop_and_the_table_itself_on_its_own_grid
         np.testing.assert_allclose(ours[: height * width], wanted, atol=2e-6)
 
 
-def test_padding_and_the_other_images_of_a_batch_change_no_embedding():
+def test_padding_and_other_images_change_no_embedding():
     model, params, image = build(), parameters(), mosaics(6)
     found = encode(model, params, image)
     assert np.abs(found[0] - found[1]).max() > 1e-2
@@ -102,7 +102,7 @@ def test_padding_and_the_other_images_of_a_batch_change_no_embedding():
     assert np.abs(encode(model, params, changed)[0] - found[0]).max() > 1e-3
 
 
-def test_a_square_of_the_size_of_the_positions_is_embedded_as_by_a_tower_of_squares():
+def test_a_square_is_embedded_as_by_a_tower_of_squares():
     picture, params = mosaics(8, [(4, 4)]), parameters()
     squares = build(position_grid=None, image_size=8)
     wanted = encode(squares, params, picture[:, 1:])
@@ -110,7 +110,7 @@ def test_a_square_of_the_size_of_the_positions_is_embedded_as_by_a_tower_of_squa
     np.testing.assert_allclose(found, wanted, atol=2e-6)
 
 
-def test_a_step_lowers_the_loss_and_every_parameter_has_a_finite_gradient():
+def test_a_step_lowers_the_loss_with_finite_gradients():
     model, image = build(), mosaics(6)
     image[3] = image[3, 0, 0]  # a blank row that fills the batch
     texts = np.random.default_rng(0).integers(2, 20, (4, 5)).astype(np.int32)

@@ -137,8 +137,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
 
     variables = init(make(), features)
     grads = jax.grad(value, argnums=(0, 1), has_aux=True, allow_int=True)
-    options = {"xla_backend_optimization_level": 0}
-    grads = jax.jit(grads, static_argnums=2, compiler_options=options)
+    grads = jax.jit(grads, static_argnums=2)
     (plain, scores), (parts, same) = (grads(variables, features, c) for c in (IMAGES, chunk))
     np.testing.assert_allclose(same, scores, atol=1e-6)
     for a, b in zip(jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True):
@@ -146,7 +145,7 @@ def test_chunks_change_neither_scores_nor_gradients(features, chunk, repeats):
         np.testing.assert_allclose(a, b, atol=max(2e-5, 2e-6 * np.abs(b).max()))
 
 
-def test_the_length_from_the_gram_matrix_has_the_gradient_of_the_pooled_vectors():
+def test_the_gram_matrix_has_the_gradient_of_pooled_vectors():
     rng = np.random.default_rng(0)
     patches, weights, scale = (
         rng.normal(size=shape).astype("f4") for shape in ((2, 5, 3), (2, 5, 4), (2, 4))
@@ -168,7 +167,7 @@ def test_the_length_from_the_gram_matrix_has_the_gradient_of_the_pooled_vectors(
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_the_own_captions_pooling_agrees_with_the_pairwise_one_on_the_diagonal(features):
+def test_own_caption_pooling_is_the_pairwise_diagonal(features):
     image, text = features
     image = jax.tree.map(lambda x: x[:TEXTS], image)
 
@@ -188,17 +187,25 @@ def test_the_own_captions_pooling_agrees_with_the_pairwise_one_on_the_diagonal(f
     assert np.abs(diagonal - whole).max() > 1e-3
 
 
-def test_uniform_pooling_knows_no_text_and_is_of_evaluation_only(features):
-    uniform, sigmoid = make(eval_pooling="uniform"), make()
-    variables = init(uniform, features)
-    patches, texts = embedded(uniform, variables, features)
+def test_uniform_pooling_knows_no_text(features):
+    features = jax.tree.map(lambda x: x[:TEXTS], features)
+    evaluated, trained, plain = make(eval_pooling="uniform"), make(pooling="uniform"), make()
+    variables = init(evaluated, features)
+    patches, texts = embedded(evaluated, variables, features)
     expected = [[pooled(image, text, lambda s: 1) @ text for text in texts] for image in patches]
-    np.testing.assert_allclose(run(uniform, variables, features), expected, atol=1e-6)
+    np.testing.assert_allclose(run(evaluated, variables, features), expected, atol=1e-6)
     np.testing.assert_allclose(
-        run(uniform, variables, features, is_training=True),
-        run(sigmoid, variables, features),
+        run(evaluated, variables, features, is_training=True),
+        run(plain, variables, features),
         atol=1e-6,
     )
+
+    def train(head, image, text):
+        image, text = head.image(image), head.text(text)
+        return head.outputs(image, {"text": text})[0]["text"][0]
+
+    found = apply(trained, variables, *features, method=train)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_parts_drop_the_same_out(features):
@@ -218,21 +225,6 @@ def test_parts_drop_the_same_out(features):
     )
     np.testing.assert_allclose(parts, whole, atol=1e-5)
     assert np.abs(whole - other).max() > 1e-3
-
-
-def test_uniform_pooling_in_training_knows_no_text(features):
-    features = jax.tree.map(lambda x: x[:TEXTS], features)
-    head = make(pooling="uniform")
-    variables = init(head, features)
-    patches, texts = embedded(head, variables, features)
-    expected = [[pooled(image, text, lambda s: 1) @ text for text in texts] for image in patches]
-
-    def train(head, image, text):
-        image, text = head.image(image), head.text(text)
-        return head.outputs(image, {"text": text})[0]["text"][0]
-
-    found = apply(head, variables, *features, method=train)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("rope", ["none", "feature_1d", "feature_2d"])

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.training import optimizer_of
 from vlc_jax import models
 from vlc_jax.devices import sharding
 from vlc_jax.errors import UsageError
 from vlc_jax.models.parameters import Parameters, fingerprint
-from vlc_jax.setup import optimizer
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 4}
 MODEL = models.build(
@@ -66,18 +66,7 @@ def test_rules_split_and_merging_gives_all_back(params, rules, is_frozen):
 def test_frozen_parameters_have_no_gradient_and_no_moments(params):
     parameters = frozen("image")
     trained, _ = parameters.split(params)
-    tx = optimizer.make(
-        trained,
-        learning_rate=optimizer.schedule("constant", 0.1, 10),
-        weight_decay=0.2,
-        b1=0.9,
-        b2=0.98,
-        eps=1e-6,
-        clip_norm=1.0,
-        decay_exclude="",
-        learning_rate_multipliers=(),
-    )
-    shapes = jax.eval_shape(tx.init, trained)
+    shapes = jax.eval_shape(optimizer_of(trained).init, trained)
     moments = sum(x.size for x in jax.tree.leaves(shapes) if x.ndim)
     matrices = sum(x.size for x in jax.tree.leaves(trained) if np.ndim(x))
     assert moments == 2 * matrices

@@ -52,33 +52,24 @@ def dcsm_maps(image, text, **options):
     return run(head, maps, image, text, **{**params, "functional_words": vectors}), vectors
 
 
-def test_pacl_weighs_most_the_patch_that_is_the_text(pair):
+def test_pacl_weighs_the_patch_that_is_the_text_most(pair):
     head = models.HEADS["pacl"](width=EMBED)
     weights = run(head, "patch_maps", *pair)["weights"]
     assert weights.shape == (PAIRS, PATCHES)
     assert weights.argmax(1).tolist() == PLACES.tolist()
     np.testing.assert_allclose(weights.max(1), 1 / (1 + np.exp(-10)), rtol=1e-6)
-
-
-def test_pacls_weights_make_its_score(pair):
-    head = models.HEADS["pacl"](width=EMBED)
-    weights = run(head, "patch_maps", *pair)["weights"]
     pooled = np.einsum("ip,ipe->ie", weights, pair[0].tokens)
     cosine = np.sum(pooled * pair[1].pooled, axis=1) / np.linalg.norm(pooled, axis=1)
     scores = run(head, "score_options", *pair)[:, 0]
     np.testing.assert_allclose(scores, cosine, atol=1e-6)
 
 
-def test_sparc_groups_most_the_patch_that_is_the_token(pair):
-    groups = run(models.HEADS["sparc"](width=EMBED), "patch_maps", *pair)["groups"]
+def test_sparc_groups_the_patch_that_is_the_token_most(pair):
+    head = models.HEADS["sparc"](width=EMBED)
+    groups = run(head, "patch_maps", *pair)["groups"]
     assert groups.shape == (PAIRS, PATCHES, LENGTH)
     assert groups[:, :, TOKEN].argmax(1).tolist() == PLACES.tolist()
     np.testing.assert_allclose(groups.sum(1), 1, atol=1e-5)
-
-
-def test_sparcs_groups_make_its_score(pair):
-    head = models.HEADS["sparc"](width=EMBED)
-    groups = run(head, "patch_maps", *pair)["groups"]
     grouped = np.einsum("ipl,ipe->ile", groups, pair[0].tokens)
     grouped /= np.linalg.norm(grouped, axis=-1, keepdims=True)
     one, other = grouped.mean(1), pair[1].tokens.mean(1)
@@ -98,7 +89,7 @@ def test_dcsm_shows_similarities_and_the_vectors_of_words(pair):
     np.testing.assert_array_equal(found["columns"], expected)
 
 
-def test_the_column_of_a_word_in_front_of_its_token_moves_the_others_on(pair):
+def test_a_word_in_front_of_its_token_moves_the_others_on(pair):
     image, text = pair
     found, vectors = dcsm_maps(image, text, functional_words="insert")
     assert found["columns"][1].tolist() == [0, 1, 2, -2, 3]

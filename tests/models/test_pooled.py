@@ -83,7 +83,7 @@ def test_every_rule_is_its_formula_for_all_pairs_and_own_texts(features):
         np.testing.assert_allclose(own, own_pairs, rtol=1e-6)  # float32 of two programs
 
 
-def test_equal_patches_give_the_score_of_no_patch_and_finite_gradients(features):
+def test_equal_patches_give_finite_gradients(features):
     image, text = features
     same = image._replace(tokens=np.ones_like(image.tokens))
 
@@ -169,6 +169,6 @@ def test_flair_gives_a_text_that_no_patch_shows_no_patch():
         np.testing.assert_allclose(np.sum(np.asarray(weights(image, text))), total, atol=1e-5)
 
 
-def test_the_score_of_a_loss_with_logits_inside_is_not_offered_for_evaluation():
+def test_a_score_with_logits_inside_is_not_for_evaluation():
     with pytest.raises(errors.UsageError, match="scoring='global'"):
         make("fsc", scoring="local")

@@ -65,7 +65,7 @@ def test_padding_changes_nothing_whether_it_is_cut_off_or_filled(model, mosaics)
     assert np.abs(np.asarray(whole) - np.asarray(whole)[::-1])[0].max() > 0.05
 
 
-def test_a_row_without_an_image_is_embedded_as_the_text_that_it_asks(model, mosaics):
+def test_a_row_without_an_image_is_the_text_that_it_asks(model, mosaics):
     question = np.full_like(TEXTS, types.NOT_ASKED)
     question[0, :3], question[1, 0] = TEXTS[0, :3], TEXTS[1, 0]
 
@@ -80,7 +80,7 @@ def test_a_row_without_an_image_is_embedded_as_the_text_that_it_asks(model, mosa
     assert np.abs(np.asarray(images[2]) - np.asarray(texts[2])).max() > 0.1
 
 
-def test_every_parameter_but_those_of_other_tokens_learns_from_a_batch(model, mosaics):
+def test_every_parameter_learns_from_a_batch(model, mosaics):
     net, variables = model
 
     def loss(params, batch):
@@ -94,7 +94,7 @@ def test_every_parameter_but_those_of_other_tokens_learns_from_a_batch(model, mo
     assert still == ["['logit_scale']"]
 
 
-def test_positions_of_an_image_are_its_rows_and_columns_and_the_next_word_follows_its_side():
+def test_positions_of_an_image_are_its_rows_and_columns():
     valid = np.array([[1] * 3 + [1] * 6 + [0] * 2 + [0, 1, 1], [1, 1, 0] + [0] * 8 + [1, 1, 1]])
     grid, has_image = np.array([[2, 3], [1, 4]]), np.array([True, False])
     of = functools.partial(qwen3_vl.positions, first=3, count=8)
@@ -112,7 +112,7 @@ def test_sections_take_turns_until_rows_and_columns_have_theirs():
     assert axes[-4:].tolist() == [0, 0, 0, 0]
 
 
-def test_parameter_count_of_the_training_config_is_the_published_one():
+def test_the_training_config_has_the_published_parameters():
     config = vlm2vec.get_config("model=qwen3_vl,weights=x")
     made = setup.resolve(config, "plan")
     count = models.parameter_counts(made.parameters.shapes)["total"]

@@ -1,29 +1,17 @@
 """CLIP's ResNets: statistics of batch norm, tokens, and the resolution that they need."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from vlc_jax import errors, types, weights
-from vlc_jax.setup import optimizer
+from tests.models.conftest import encode, make
+from tests.support.training import optimizer_of
+from vlc_jax import weights
 
 
-def test_a_step_of_training_changes_all_but_the_statistics_of_batch_norm(make, compiled):
+def test_training_changes_all_but_the_statistics_of_batch_norm():
     model, params, batch = make("resnet")
-    steps = optimizer.make(
-        params,
-        learning_rate=lambda _: 1e-2,
-        weight_decay=0.1,
-        b1=0.9,
-        b2=0.98,
-        eps=1e-6,
-        clip_norm=1.0,
-        decay_exclude="",
-        learning_rate_multipliers=(),
-    )
+    steps = optimizer_of(params, learning_rate=lambda _: 1e-2)
 
     def stepped(params):
         def loss(params):
@@ -34,13 +22,13 @@ def test_a_step_of_training_changes_all_but_the_statistics_of_batch_norm(make, c
         return jax.tree.map(jnp.add, params, updates)
 
     before = weights.flatten(params["image"])
-    after = weights.flatten(jax.device_get(compiled(stepped)(params))["image"])
+    after = weights.flatten(jax.device_get(jax.jit(stepped)(params))["image"])
     for path, value in before.items():
         is_statistic = path.endswith(("/mean", "/variance"))
         assert np.array_equal(after[path], value) == is_statistic, path
 
 
-def test_projected_tokens_are_projections_of_the_value_of_each_feature(make, encode):
+def test_projected_tokens_are_projections_of_their_values():
     model, params, batch = make("resnet")
     raw, found = (
         np.asarray(encode(model, params, "image", batch["image"], tokens=tokens).tokens)
@@ -53,20 +41,3 @@ def test_projected_tokens_are_projections_of_the_value_of_each_feature(make, enc
     expected = values @ projection["kernel"] + projection["bias"]
     expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_remat_recomputes_every_block(make):
-    def blocks(**options):
-        model, params, batch = make("resnet", **options)
-        image = {"image": params["image"]}
-        encode = functools.partial(model.apply, method="encode_image")
-        return str(jax.make_jaxpr(encode)({"params": image}, batch["image"])).count("remat2[")
-
-    assert (blocks(), blocks(remat="block")) == (0, 4)
-
-
-def test_images_of_another_size_are_refused(make):
-    model, params, _ = make("resnet")
-    image = jnp.zeros((1, 96, 96, 3))
-    with pytest.raises(errors.UsageError, match=r"shape \(64, 64, 3\), got \(96, 96, 3\)"):
-        model.apply({"params": params}, image, types.POOLED_ONLY, method=lambda m, *x: m.image(*x))

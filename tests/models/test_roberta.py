@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models.conftest import encode, make
 from vlc_jax import errors, models
 
 
 @pytest.mark.parametrize(("pooling", "kind"), [("mean", "linear"), ("cls", "mlp")])
-def test_pooled_features_are_those_of_the_tokens_before_the_padding(make, encode, pooling, kind):
+def test_pooled_features_are_of_tokens_before_the_padding(pooling, kind):
     model, params, batch = make("roberta", text={"pooling": pooling, "projection_kind": kind})
     params, text = {"text": params["text"]}, np.array(batch["text"])
     # no unit length: a linear projection and a mean commute
@@ -26,7 +27,7 @@ def test_pooled_features_are_those_of_the_tokens_before_the_padding(make, encode
     np.testing.assert_allclose(shorter.pooled, raw.pooled[:2], atol=1e-6)
 
 
-def test_activation_and_epsilon_of_a_model_are_those_of_its_images():
+def test_activation_and_epsilon_are_of_the_image_tower():
     model = models.build("clip", "roberta-B/32", activation="gelu_tanh", epsilon=1e-3)
     assert (model.image.activation, model.image.epsilon) == ("gelu_tanh", 1e-3)
     assert (model.text.activation, model.text.epsilon) == ("gelu", 1e-5)

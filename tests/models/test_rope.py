@@ -111,7 +111,7 @@ def test_features_are_turned_by_the_place_of_their_token(layout, positions):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_the_authors_features_leave_the_first_patch_unturned_but_out_of_order():
+def test_the_authors_features_leave_the_first_patch_unturned():
     x = np.random.default_rng(0).normal(size=(1, 5, 6)).astype("f4")
     found = np.asarray(rotate_features(x, "feature_1d"))
     np.testing.assert_array_equal(found[0, 0], x[0, 0, [0, 2, 4, 1, 3, 5]])
@@ -121,7 +121,7 @@ def test_the_authors_features_leave_the_first_patch_unturned_but_out_of_order():
 
 
 @pytest.mark.parametrize("layout", rope.LAYOUTS)
-def test_a_score_in_a_line_depends_on_the_difference_of_places_only(layout):
+def test_a_score_in_a_line_depends_on_the_difference_of_places(layout):
     query, key = np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)
     rotation = rope.table(rope.line_angles(6, 4), layout=layout)
     turned = np.asarray(rotate(np.broadcast_to([[query], [key]], (2, 6, 8)), rotation))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import tiny
+from tests.support.marks import slow_but
 from vlc_jax import models
 from vlc_jax.configs import hp_hn
 from vlc_jax.devices import sharding
@@ -69,9 +70,6 @@ def unrolled(kind):
     return params, batch, value_and_gradient(model, params, batch)
 
 
-slow = pytest.mark.slow
-
-
 def test_a_loop_starts_from_the_parameters_of_unrolled_blocks():
     one, other = (str(jax.make_jaxpr(partial(models.init, x))(jax.random.key(0))) for x in pair())
     assert one == other
@@ -89,10 +87,13 @@ def test_one_block_is_no_loop():
 
 @pytest.mark.parametrize(
     ("kind", "remat"),
-    [
-        *(("clip", "none"), ("tokens", "none")),
-        *(pytest.param(kind, "block", marks=slow) for kind in ("clip", "siglip", "rope")),
-    ],
+    slow_but(
+        (("clip", "none"), ("tokens", "none")),
+        [
+            *(("clip", "none"), ("tokens", "none")),
+            *(("clip", "block"), ("siglip", "block"), ("rope", "block")),
+        ],
+    ),
 )
 def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
     scanned = pair(**KINDS[kind], remat=remat)[1]
@@ -103,7 +104,7 @@ def test_value_and_gradient_are_those_of_unrolled_blocks(kind, remat):
         np.testing.assert_allclose(a, b, atol=2e-5 * max(1.0, float(np.abs(np.asarray(b)).max())))
 
 
-@slow
+@pytest.mark.slow
 @pytest.mark.devices
 def test_a_step_on_eight_devices_with_hard_texts_is_the_same():
     new, state = {}, None

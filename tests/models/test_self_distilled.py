@@ -39,11 +39,11 @@ def start():
         "masked_patches": MASKED,
     }
     params = random_params(model)
-    forward = jax.jit(model.apply, compiler_options={"xla_backend_optimization_level": 0})
+    forward = jax.jit(model.apply)
     return model, params, batch, partial(forward, {"params": params})
 
 
-def test_the_student_does_not_see_masked_patches_and_predicts_at_their_places(start):
+def test_the_student_predicts_masked_patches_unseen(start):
     _, _, batch, forward = start
     expected = forward(batch).view_logits
     image = batch["image"].copy()
@@ -75,7 +75,7 @@ def test_a_teacher_and_its_student_compare_the_same_patches(start):
     np.testing.assert_allclose(found.mean_patch, every.mean(axis=1), atol=1e-6)
 
 
-def test_a_crop_is_a_smaller_image_whose_positions_lie_between_those_of_the_grid(start):
+def test_a_crop_has_positions_between_those_of_the_grid(start):
     _, params, batch, forward = start
     rng, small = np.random.default_rng(2), build(size=8)
     # the same everywhere, so that a smaller grid has the same
@@ -90,7 +90,7 @@ def test_a_crop_is_a_smaller_image_whose_positions_lie_between_those_of_the_grid
     np.testing.assert_allclose(given.reshape(-1, 5), expected, atol=1e-5)
 
 
-def test_positions_of_a_smaller_grid_are_those_of_the_same_places():
+def test_positions_of_a_smaller_grid_are_of_the_same_places():
     rows, columns = np.mgrid[:6, :6].reshape(2, -1)
     positions = np.stack([rows, columns, rows * columns], axis=1).astype(np.float32)
     positions = np.concatenate([np.full((1, 3), 9, np.float32), positions])

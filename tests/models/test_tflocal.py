@@ -83,7 +83,7 @@ def of_all_pairs(variables, image, text):
     )
 
 
-def test_a_score_is_that_of_a_transformer_over_the_pairs_tokens_up_to_the_end_of_the_text(given):
+def test_a_score_is_a_transformer_over_the_tokens_of_the_pair(given):
     scores, own = map(np.asarray, apply(HEAD, *given, method=scored))
     expected = of_all_pairs(*given)
     np.testing.assert_allclose(scores, expected, rtol=2e-4, atol=2e-4)
@@ -92,7 +92,7 @@ def test_a_score_is_that_of_a_transformer_over_the_pairs_tokens_up_to_the_end_of
     np.testing.assert_allclose(own, np.take_along_axis(scores, options, axis=1), atol=1e-4)
 
 
-def test_the_gradient_of_every_parameter_and_feature_is_the_slope_of_these_formulas(given):
+def test_gradients_are_the_slopes_of_these_formulas(given):
     rng = np.random.default_rng(1)
     weights = rng.normal(size=(IMAGES, 6)).astype(np.float32)
 
@@ -115,7 +115,7 @@ def test_the_gradient_of_every_parameter_and_feature_is_the_slope_of_these_formu
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_sizes_on_a_b32_give_the_parameters_that_the_docstring_names():
+def test_sizes_on_a_b32_give_the_documented_parameters():
     model = models.build("tflocal", "B/32")
     shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
     count = sum(x.size for x in jax.tree.leaves(shapes["head"]))

@@ -68,7 +68,7 @@ def of_text(module, text, length):
     return embedding(module, jnp.zeros((1, 0, WIDTH)), text, length)
 
 
-def test_an_image_with_its_question_is_embedded_at_the_last_token(model, batch):
+def test_an_image_is_embedded_at_the_last_token_of_its_question(model, batch):
     net, variables = model
     one = jax.jit(functools.partial(net.apply, variables, method=of_image))
     expected = [*map(one, batch["image"], batch["question"], LENGTHS)]
@@ -114,7 +114,7 @@ def test_a_query_of_text_alone_is_embedded_as_that_text(model, batch):
     assert np.abs(found[::2] - whole[::2]).max() > 1e-2
 
 
-def test_scores_of_a_training_batch_are_cosines_by_micro_batches_too(model, batch):
+def test_scores_of_a_batch_are_cosines_by_micro_batches_too(model, batch):
     net, variables = model
     batch = {**batch, "negative_text": np.stack([batch["question"]] * 2, axis=1)}
     call = jax.jit(net.apply)

@@ -64,7 +64,7 @@ def difference(io, case, **wrong):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_embeddings_and_every_block_are_those_of_transformers(io, case):
+def test_every_block_is_that_of_transformers(io, case):
     assert difference(io, case) < TOLERANCE
 
 

@@ -1,6 +1,5 @@
 """BLIP from its files gives the features and scores of transformers: ITC, ITM, every block."""
 
-import functools
 import re
 
 import jax
@@ -22,7 +21,6 @@ TOLERANCE = 2e-5
 KINDS = (layers.Block, bert.Block)
 LENGTH = 16
 # compiles twice as fast
-FAST = {"xla_backend_optimization_level": 0}
 
 
 def made(path, tokenizer=None, **head):
@@ -47,7 +45,7 @@ def scores(setup, params, io, heads):
         own = jax.tree.map(lambda x: jnp.tile(x, (len(pixels), *[1] * (x.ndim - 1))), text)
         return model.score(image, text), model.score_options(image, own)
 
-    @functools.partial(jax.jit, compiler_options=FAST)
+    @jax.jit
     def of_all(params, *rows):
         models = (setup.model.clone(head=setup.model.head.clone(**head)) for head in heads)
         return [model.apply({"params": params}, *rows, method=run) for model in models]
@@ -83,7 +81,7 @@ def test_every_block_of_images_of_texts_and_of_both(io, hf):
     setup, params = hf
     seen = {"capture_intermediates": lambda module, _: isinstance(module, KINDS)}
 
-    @functools.partial(jax.jit, compiler_options=FAST)
+    @jax.jit
     def run(params, pixels, ids, ends):
         model, head = setup.model, setup.model.head
         image = model.image.apply({"params": params["image"]}, pixels, head.requests[0], **seen)
@@ -114,7 +112,7 @@ def test_every_block_of_images_of_texts_and_of_both(io, hf):
         assert np.abs(np.asarray(array)[of_texts] - io["fused_1"][is_real]).max() > 5 * TOLERANCE
 
 
-def test_the_authors_checkpoint_has_the_same_weights_and_a_temperature(folder, hf):
+def test_the_authors_checkpoint_has_the_same_weights(folder, hf):
     setup, theirs = made(folder / "authors.pth", tokenizer=str(folder / "hf"), scores="itc")
     assert (setup.model.image.epsilon, hf[0].model.image.epsilon) == (1e-6, 1e-5)
     assert theirs["logit_scale"] == pytest.approx(-np.log(0.05))

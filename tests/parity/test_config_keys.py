@@ -24,7 +24,7 @@ def test_no_key_of_a_config_class_is_unknown(folder, caplog):
     assert "not known here" not in caplog.text
 
 
-def test_shipped_configs_of_open_clip_are_read_or_refused_by_name(folder, caplog):
+def test_configs_of_open_clip_are_read_or_refused_by_name(folder, caplog):
     refused = {}
     for path in (folder / "shipped").iterdir():
         try:

@@ -35,8 +35,7 @@ def features(model, params, io, padding=-1):
         return tokens, queries, model.head.image_tokens(tokens, asked)
 
     # without optimisation: each mistake is another program
-    fast = {"xla_backend_optimization_level": 0}
-    apply = jax.jit(nn.apply(call, model), compiler_options=fast)
+    apply = jax.jit(nn.apply(call, model))
     found = apply({"params": params}, jax.device_put(io["pixels"]), asked)
     return dict(zip(("vision", "query", "projected"), found, strict=True))
 

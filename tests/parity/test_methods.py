@@ -128,8 +128,7 @@ def test_loss_and_every_gradient_are_those_of_torch(there, tmp_path, case):
         return model.apply({"params": params}, method=score)
 
     step = jax.jit(
-        lambda *given: (jax.value_and_grad(loss, has_aux=True)(*given), evaluated(*given)),
-        compiler_options={"xla_backend_optimization_level": 0},  # compiles in half the time
+        lambda *given: (jax.value_and_grad(loss, has_aux=True)(*given), evaluated(*given))
     )
     ((value, following), gradient), scores = step(params, batch)
     if "thresholds" in io:

@@ -72,7 +72,7 @@ def test_slices_are_rows_and_the_cores_of_a_v4_are_one_device():
     assert "not divisible by 32 devices" in v5e  # and not compiled
 
 
-def test_what_does_not_fit_is_explained_and_a_search_finds_what_does():
+def test_what_does_not_fit_is_explained_and_searched_for():
     rows = 2**20  # pixels of the batch alone take a seventh of a v5e's memory
     flags = ("--plan_topology=v5e:2x2", f"--config.batch_size={rows}")
     done = run(*flags, "--plan_search=microbatch")
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_explained_and_a_search_finds_what_does():
     assert done.returncode == (20 if last.startswith("nothing fits") else 0)
 
 
-def test_the_loss_of_a_million_pairs_on_512_chips_takes_less_than_a_gibibyte(tmp_path):
+def test_the_loss_of_a_million_pairs_takes_under_a_gibibyte(tmp_path):
     (tmp_path / "million.py").write_text(MILLION)
     done = helpers.python(tmp_path / "million.py", code=0)
     assert int(done.stdout) < 2**30

@@ -20,7 +20,7 @@ def made(there, tmp_path_factory):
     return folder
 
 
-def test_vectors_are_the_mean_of_the_models_tokens_at_unit_length(made):
+def test_vectors_are_means_of_tokens_at_unit_length(made):
     found = TextVectors(made / "x.npy")(TEXTS[::-1])[::-1]
     np.testing.assert_allclose(found, np.load(made / "expected.npy"), atol=1e-5)
     assert np.linalg.norm(found[0] - found[1]) > 0.01

@@ -79,7 +79,7 @@ def test_tokens_and_noun_phrases_are_those_of_the_whole_pipeline(tagged):
 def test_a_recipe_makes_its_negatives_of_what_spacy_says(tagged, recipe):
     spec, captions, _ = tagged
     arguments = ",".join(["data=coco", f"tagger={spec}", *filter(None, [RECIPES[recipe]])])
-    config = importlib.import_module(f"configs.{recipe}").get_config(arguments)
+    config = importlib.import_module(f"vlc_jax.configs.{recipe}").get_config(arguments)
     negatives = sampling.make_hard_texts("negatives", **config.input.negatives.to_dict())
     for name, generator in negatives.generators.items():
         if "spacy" in generator.version:

@@ -84,7 +84,7 @@ def made(folder, io, tmp_path_factory):
     return resolve(config, "eval")
 
 
-def test_llm2clip_is_read_from_its_folder_with_tower_adapter_and_scale(made, io):
+def test_llm2clip_is_read_with_tower_adapter_and_scale(made, io):
     params = init_from.load(made, made.parameters.shapes)
     pixels, vectors = (io[f"llm2clip/{name}"] for name in ("pixels", "vectors"))
     unit = {

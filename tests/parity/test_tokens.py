@@ -92,7 +92,7 @@ def ended(ids, eos):
     return np.where(np.cumsum(ids == eos, axis=1) > 0, eos, ids)
 
 
-def test_clip_ids_are_those_of_open_clip_from_every_form_of_the_files(there, tmp_path):
+def test_clip_ids_are_those_of_open_clip_from_every_form(there, tmp_path):
     """.gz as open_clip has it; vocab.json and merges.txt; tokenizer.json as transformers saves."""
     texts = captions()
     theirs = reference_ids(there, tmp_path / "gz", texts)
@@ -107,7 +107,7 @@ def test_clip_ids_are_those_of_open_clip_from_every_form_of_the_files(there, tmp
         assert not differing(texts, ClipTokenizer(77, path)(texts), theirs["ids"])
 
 
-def test_clip_ids_are_those_of_transformers_where_it_repairs_nothing(there, tmp_path):
+def test_clip_ids_are_those_of_transformers(there, tmp_path):
     """It brings text to NFC and lower case, but mends no broken Unicode and no HTML entities."""
     texts = captions()
     vocabulary = str(reference_ids(there, tmp_path / "gz", [])["vocabulary"])
@@ -164,7 +164,7 @@ def test_siglip_ids_are_those_of_transformers(there, tmp_path):
         assert len(set(map(processor.decode, ([int(x) for x in ids] for ids in row)))) == 1
 
 
-def test_siglip2_ids_are_those_of_transformers_from_both_forms_of_the_files(there, tmp_path):
+def test_siglip2_ids_are_those_of_transformers(there, tmp_path):
     """Gemma's kind of vocabulary: BPE with bytes for what it lacks, no space put in front."""
     folder = train(
         tmp_path / "siglip2/tokenizer.model",
@@ -245,9 +245,7 @@ def test_ids_of_roberta_are_those_of_open_clip(there, tmp_path, kind):
     ],
     ids=["bytes", "words"],
 )
-def test_ids_of_a_tokenizer_without_files_are_those_of_its_exported_ones(
-    there, tmp_path, tokenizer
-):
+def test_ids_are_those_of_the_exported_tokenizer(there, tmp_path, tokenizer):
     for name, content in tokenizer.files().items():
         (tmp_path / name).write_text(content, "utf-8")
     texts = captions()

@@ -157,7 +157,7 @@ def differences(model, params, io):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_block_and_the_embeddings_are_those_of_the_reference(reference, case):
+def test_every_block_is_that_of_the_reference(reference, case):
     folder, model = reference(case), models.build("clip", **CASES[case])
     files = sorted({*folder.glob("weights.*"), *([folder] * (folder / "config.json").exists())})
     assert files

@@ -30,7 +30,7 @@ ENTRY %main (a: bf16[16,8]) -> f32[] {
 """  # noqa: E501
 
 
-def test_each_kind_counts_what_a_device_sends_loops_times_their_trips():
+def test_each_kind_counts_what_a_device_sends_per_trip():
     found = {(each.kind, each.cause): each for each in hlo.collectives(TEXT, 8)}
     ring = found["collective-permute", "ppermute, vlc_jax/losses/tiles.py:12"]
     assert (ring.times, ring.wire_bytes) == (7, 7 * 4 * 8 * 4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import helpers, tiny
+from tests.support.marks import slow_but
 from vlc_jax.configs import dcsm, hp_hn, negclip, siglip2_dense
 from vlc_jax.configs.scenes import captioner, clip, llava, vlm2vec
 from vlc_jax.devices import runtime, sharding
@@ -65,11 +66,12 @@ def decoder_flops(name, batch_size):
     return flops.count(step_jaxpr._jaxpr(next(plan_search.planned(config)))).model
 
 
-@pytest.mark.parametrize("name", ["llava", "vlm2vec"])
-def test_a_step_of_a_decoder_is_traced_from_the_shapes_of_its_batch(name):
+@pytest.mark.parametrize("name", slow_but(("llava",), ("llava", "vlm2vec")))
+def test_a_step_of_a_decoder_is_traced_from_shapes(name):
     assert decoder_flops(name, 16) > 0  # refused where the head misses an input
 
 
+@pytest.mark.slow
 def test_a_plan_compiles_what_training_runs():
     config = small(microbatch=8)
     (planned,) = plan_search.planned(config)
@@ -149,6 +151,7 @@ def test_a_search_names_what_fits_and_the_largest_sizes(monkeypatch, capsys):
     assert "largest batch that fits: 64, 4 times the config's, where the search ends" in text
 
 
+@pytest.mark.slow
 def test_nothing_that_fits_is_said(monkeypatch, capsys):
     monkeypatch.setattr(runtime, "memory_limit", lambda device: 1.0)
     monkeypatch.setattr(runtime, "all_devices", lambda: jax.devices()[:1])
@@ -200,7 +203,7 @@ def test_the_command_needs_no_data_and_no_workdir(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_scores_are_planned_without_moments_and_with_the_batch_of_evaluation():
+def test_scores_are_planned_without_moments():
     planned = next(plan_search.planned(small(eval__batch_size=32), is_scored=True))
     assert {key: x.shape for key, x in planned.batch.items()} == {
         "image": (32, 40, 40, 3),

@@ -7,7 +7,7 @@ import types
 from vlc_jax.run import environment
 
 
-def test_the_commit_is_that_of_the_checkout_and_not_of_one_around_it(tmp_path):
+def test_the_commit_is_that_of_the_checkout(tmp_path):
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path))
     (tmp_path / "a").write_text("a")
     for words in (("init", "-q"), ("add", "a"), ("commit", "-qm", "a")):

@@ -49,7 +49,7 @@ def test_a_failing_tensorboard_does_not_end_the_run(tmp_path):
     assert len(rows(tmp_path)) == 1
 
 
-def test_trackio_shows_the_curves_of_the_run_and_goes_on_after_a_resume(tmp_path, monkeypatch):
+def test_trackio_shows_the_curves_and_resumes(tmp_path, monkeypatch):
     pytest.importorskip("trackio", reason="trackio is not installed")
     storage = pytest.importorskip("trackio.sqlite_storage").SQLiteStorage
     monkeypatch.setenv("TRACKIO_PROJECT", "project")
@@ -160,7 +160,7 @@ def test_a_narrow_line_leaves_out_whole_fields_from_its_end():
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_the_bar_fits_into_its_terminal_and_the_log_has_every_field(monkeypatch, caplog, columns):
+def test_the_bar_fits_its_terminal_and_the_log_has_all_fields(monkeypatch, caplog, columns):
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(screen, "isatty", lambda: True)

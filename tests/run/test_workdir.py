@@ -27,7 +27,7 @@ time.sleep(60)
 """
 
 
-def test_a_second_job_is_refused_with_host_and_pid_and_a_dead_ones_lock_is_recovered(tmp_path):
+def test_a_second_job_is_refused_and_a_dead_lock_recovered(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     variables = helpers.environment()
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=variables) as job:
@@ -99,7 +99,7 @@ def test_a_changed_config_is_refused_as_a_diff_unless_allowed(run):
     run.check_config(new, allow_change=True)
 
 
-def test_a_run_that_saved_nothing_may_start_anew_with_another_config(run):
+def test_a_run_that_saved_nothing_may_change_its_config(run):
     run.claim({"steps": 1})
     run.write_env(input={"train": "a"})
     run.check_config({"steps": 2}, allow_change=False)
@@ -111,7 +111,7 @@ def of_options(options):
     return {"input": {"source_options": options}}
 
 
-def test_the_order_of_training_is_no_field_to_change_and_where_shards_lie_is(run):
+def test_the_order_of_training_cannot_change_and_paths_can(run):
     shards = {"path": "x", "shuffle": "global", "stage": None}
     saved(run).claim(of_options(shards))
     run.check_config(of_options(shards | {"stage": "a"}), allow_change=False)
@@ -119,7 +119,7 @@ def test_the_order_of_training_is_no_field_to_change_and_where_shards_lie_is(run
         run.check_config(of_options(shards | {"shuffle": "blocks"}), allow_change=False)
 
 
-def test_a_config_of_another_version_is_refused_with_the_fields_that_it_lacks(run):
+def test_a_config_of_another_version_names_the_lacking_fields(run):
     saved(run).claim({"model": {"variant": "B/32"}})
     with pytest.raises(UsageError, match=r"model.text_tower: \(absent\) -> True"):
         run.check_config({"model": {"variant": "B/32", "text_tower": True}}, allow_change=False)
@@ -145,7 +145,7 @@ def test_changed_data_is_refused(run):
         run.check_data({"train": "b"}, allow_change=False)
 
 
-def test_images_of_another_size_are_refused_and_missing_ones_are_not(run):
+def test_images_of_another_size_are_refused(run):
     saved(run).write_env(image_sizes={"a.jpg": 10, "b.jpg": 20, "bad.jpg": 0})
     run.check_images({"a.jpg": 10, "mended.jpg": 30}, allow_change=False)
     with pytest.raises(
@@ -167,7 +167,7 @@ def test_a_damaged_config_file_is_an_error_naming_it(run):
 @pytest.mark.parametrize(
     "content", [b"[1]", b"5", b"\xff", b"[" * 99_999, b'{"a": ' * 9_999, b"9" * 5_000], ids=range(6)
 )
-def test_a_config_or_environment_of_something_else_is_an_error_naming_it(run, content):
+def test_a_config_of_something_else_is_an_error_naming_it(run, content):
     saved(run)
     for name, check in (("config.json", run.check_config), ("env.json", run.check_data)):
         (run.path / name).write_bytes(content)
@@ -178,13 +178,13 @@ def test_a_config_or_environment_of_something_else_is_an_error_naming_it(run, co
 
 
 @pytest.mark.parametrize("content", ['{"a.b": 1}', '{"": {"a.b": 1}}', '{"steps": {"c.d": []}}'])
-def test_names_that_no_config_can_have_are_an_error_naming_the_file(tmp_path, content):
+def test_names_that_no_config_can_have_name_the_file(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(UsageError, match=r"config\.json is not the config of a run"):
         workdir.saved_config(tmp_path)
 
 
-def test_an_environment_without_fingerprints_is_an_error_naming_it(run):
+def test_an_environment_without_fingerprints_is_an_error(run):
     saved(run).write_env(input=["a"])
     with pytest.raises(UsageError, match=r"env\.json holds no fingerprints"):
         run.check_data({"train": "a"}, allow_change=False)

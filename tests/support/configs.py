@@ -62,7 +62,9 @@ def load(case: str, folder: Path, more: str = "") -> ConfigDict:
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="picture"))
     made.save(str(tokenizer))
     path, _, data = case.partition(":")
-    get_config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config
+    get_config = importlib.import_module(
+        f"vlc_jax.{path.removesuffix('.py').replace('/', '.')}"
+    ).get_config
     if case == "configs/scenes/text_vectors.py":
         return get_config(f"vectors={write_vectors(folder / 'any.npy', ['a text'])}")
     if not PUBLISHED.match(case):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -61,15 +62,21 @@ def python(
 
 def interpreter(*words: str | Path, devices: int = 1) -> subprocess.CompletedProcess:
     """As `python`, in an interpreter of its own, with its imports, hash seed and exit."""
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=ROOT,
-        env=environment(devices),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return program(sys.executable, *words, env=environment(devices))
+
+
+def program(
+    *words: object,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300,
+    code: int | None = None,
+) -> subprocess.CompletedProcess:
+    """Runs any program to its end; output is text.   code: as of `python`."""
+    options = {"capture_output": True, "text": True, "timeout": timeout, "check": False}
+    done = subprocess.run(list(map(str, words)), cwd=cwd, env=env, **options)
+    assert code in (None, done.returncode), done.stderr
+    return done
 
 
 def kill(pid: int) -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 from PIL import Image
@@ -42,8 +41,7 @@ def write(folder: Path, select: str = "patch", scale: float = 0.3) -> tuple[plai
     """Writes the folder; returns the model and its parameters."""
     sizes = SIZES | {"select": select}
     model = plain_llava.build(sizes)
-    shapes = jax.eval_shape(functools.partial(plain_llava.init, model), jax.random.key(0))
-    params = small_models.normal(shapes, scale)
+    params = small_models.drawn(functools.partial(plain_llava.init, model), scale=scale)
     weights.save(params, sizes, folder)
     write_tokenizer(folder)
     return model, params

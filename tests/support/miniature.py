@@ -6,11 +6,13 @@ import json
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from vlc_jax.input_pipeline.record import Source
+from vlc_jax.input_pipeline.sources import make_source
 
 Texts = Callable[[int], list[str]]  # number of an image -> its captions
 KARPATHY = {"train": 8, "restval": 4, "val": 3, "test": 2}  # images per split
@@ -31,6 +33,35 @@ def write(folder: Path) -> None:
     write_cc3m(folder / "cc3m")
     write_tars(folder / "cc3m_tars")
     write_llava(folder / "llava")
+
+
+def coco(folder: Path, split: str = "train", **options: Any) -> Source:
+    given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
+    return make_source("coco", split, **(given | options))
+
+
+def flickr30k(folder: Path, split: str = "train", **options: Any) -> Source:
+    at = folder / "flickr30k"
+    given = {"annotations": at / "dataset_flickr30k.json", "images": at / "flickr30k-images"}
+    return make_source("flickr30k", split, **(given | options))
+
+
+def negclip(folder: Path, split: str = "train", **options: Any) -> Source:
+    given = {"annotations": folder / "coco/train_neg_clip.tsv", "images": folder}
+    return make_source("negclip", split, **(given | options))
+
+
+def cc3m(folder: Path, split: str = "train", **options: Any) -> Source:
+    given = {"annotations": folder / "cc3m/train.tsv", "images": folder / "cc3m"}
+    return make_source("cc3m", split, **(given | options))
+
+
+def llava(folder: Path, split: str = "train", **options: Any) -> Source:
+    path, images = folder / "llava/llava_instruct_150k.json", folder / "coco/train2017"
+    return make_source("llava", split, **({"annotations": path, "images": images} | options))
+
+
+SOURCES = (coco, flickr30k, negclip, cc3m, llava)  # of the files that `write` writes
 
 
 def ids(source: Source) -> list[str]:

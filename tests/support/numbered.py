@@ -43,3 +43,19 @@ def take(count, source=None, **options):
 def drain(batches, count=10):
     for _ in range(count):
         next(batches)
+
+
+def assert_equal(got, expected):
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert one.keys() == other.keys()
+        for key in one:
+            np.testing.assert_array_equal(one[key], other[key], err_msg=key)
+
+
+def joined(shares):
+    """Batches of a run from those of its hosts."""
+    return [
+        {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        for parts in zip(*shares, strict=True)
+    ]

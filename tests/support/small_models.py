@@ -1,8 +1,9 @@
 """Models of a few thousand numbers: their sizes, random parameters, and tokenizers of few words."""
 
+import functools
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,18 @@ def normal(shapes: Any, scale: float = 1.0, seed: int = 0, dtype: Any = np.float
     return jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(dtype), shapes)
 
 
+def drawn(init: Callable[..., Any], *arguments: Any, scale: float = 1.0, seed: int = 0) -> Any:
+    """Normally distributed numbers of the shapes of `init(key, *arguments)`, which is not run."""
+    return normal(jax.eval_shape(init, jax.random.key(0), *arguments), scale, seed)
+
+
 def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields: Any) -> Any:
     """model.safetensors and config.json of random parameters, which are returned.
 
     name: a key of weights.FORMATS.   fields: of both towers in config.json.
     """
     path.mkdir(parents=True, exist_ok=True)
-    shapes = jax.eval_shape(lambda key: models.init(model, key), jax.random.key(0))
-    params = normal(shapes, scale)
+    params = drawn(functools.partial(models.init, model), scale=scale)
     save_file(weights.save(params, name, architecture(model)), path / "model.safetensors")
     kind = "siglip" if "siglip" in name else "clip"
     sections = {
@@ -77,9 +82,15 @@ def write_hugging_face(path: Path, model: Any, name: str, scale: float, **fields
 
 
 def write_tokenizer(
-    path: Path, words: Sequence[str], unknown: str, split: str = "", special: Sequence[str] = ()
+    path: Path,
+    words: Sequence[str],
+    unknown: str,
+    split: str = "",
+    special: Sequence[str] = (),
+    single: str = "",
 ) -> None:
-    """tokenizer.json of whole words; split: regular expression of a word, "" for white space."""
+    """tokenizer.json of whole words; split: regular expression of a word, "" for white space.
+    single: words around a text, such as "<s> $A"."""
     table = {word: index for index, word in enumerate(words)}
     library = tokenizers.Tokenizer(tokenizers.models.WordLevel(table, unk_token=unknown))
     rules = tokenizers.pre_tokenizers
@@ -89,7 +100,33 @@ def write_tokenizer(
         else rules.Whitespace()
     )
     library.add_special_tokens([tokenizers.AddedToken(word, special=True) for word in special])
+    surround(library, single)
     library.save(str(path / "tokenizer.json"))
+
+
+def surround(library: tokenizers.Tokenizer, single: str) -> None:
+    """Puts words of its vocabulary around each text, such as "<s> $A"."""
+    if single:
+        around = [(word, library.token_to_id(word)) for word in single.split() if word != "$A"]
+        made = tokenizers.processors.TemplateProcessing(single=single, special_tokens=around)
+        library.post_processor = made
+
+
+def byte_pairs(
+    texts: Sequence[str], special: Sequence[str], size: int, before: Sequence[Any] = ()
+) -> tokenizers.Tokenizer:
+    """Byte-level BPE, as Llama 3 has it.   before: rules that split a text first."""
+    library, rules = tokenizers.Tokenizer(tokenizers.models.BPE()), tokenizers.pre_tokenizers
+    library.pre_tokenizer = rules.Sequence([*before, rules.ByteLevel(add_prefix_space=False)])
+    library.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(special),
+        initial_alphabet=rules.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    return library
 
 
 def write_pieces(path: Path, texts: Sequence[str]) -> None:

@@ -4,11 +4,10 @@ import functools
 import json
 from pathlib import Path
 
-import jax
 import numpy as np
 import tokenizers
 
-from tests.support import llava_folder
+from tests.support import llava_folder, small_models
 from vlc_jax.models import lm
 from vlc_jax.weights import llava
 
@@ -17,20 +16,8 @@ LM = llava_folder.LM | {"vocab": 258}
 
 def write_tokenizer(folder: Path) -> tokenizers.Tokenizer:
     """Bytes, as Llama 3 writes them; a text starts with <s>."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=258,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
-    library.train_from_iterator([], trainer)
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
+    library = small_models.byte_pairs([], ["<s>", "</s>"], 258)
+    small_models.surround(library, "<s> $A")
     library.save(str(folder / "tokenizer.json"))
     return library
 
@@ -40,9 +27,7 @@ def write(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     library = write_tokenizer(folder)
     sizes = {"family": "llama", "lm": LM}
-    shapes = jax.eval_shape(functools.partial(lm.init, lm.from_sizes(LM)), jax.random.key(0))
-    rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+    params = small_models.drawn(functools.partial(lm.init, lm.from_sizes(LM)), seed=3)
     written = [library.token_to_id(token) for token in [*"abcdefghijklmnop", "Ġ", "Ċ", "</s>"]]
     mask = np.isin(np.arange(258), written)
     llava.save({"lm": params | {"head": params["head"] * mask}}, sizes, folder)

@@ -5,11 +5,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 from vlc_jax.run.processes.preemption import StopSignal
 from vlc_jax.run.workdir import Workdir
-from vlc_jax.setup import resolve
+from vlc_jax.setup import optimizer, resolve
 from vlc_jax.train import loop
 from vlc_jax.types import State
 from vlc_jax.types.setup import Setup
@@ -23,6 +24,14 @@ def train(config: ConfigDict, folder: Path) -> Path:
     finally:
         workdir.close()
     return workdir.path
+
+
+def optimizer_of(params: Any, **changes: Any) -> optax.GradientTransformation:
+    """AdamW of a run, with a constant learning rate."""
+    fields = {"weight_decay": 0.1, "b1": 0.9, "b2": 0.98, "eps": 1e-6, "clip_norm": 1.0,
+              "learning_rate": optimizer.schedule("constant", 0.1, 10), "decay_exclude": "",
+              "learning_rate_multipliers": ()}  # fmt: skip
+    return optimizer.make(params, **(fields | changes))
 
 
 def first_state(run: Setup, params: Any) -> tuple[State, Any]:

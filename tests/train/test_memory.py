@@ -20,8 +20,6 @@ from vlc_jax.types import Outputs
 
 DECAY = 0.75
 TERMS = ("infonce", "cross_modal_rank", "text_grounded")
-# unoptimised: compiling is most of the time of these tests
-QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def start():
 def steps(start):
     """The step, states before and after three of them, and metrics of each."""
     run, state, batch = start
-    step, states, metrics = jax.jit(train_step.make_step(run), compiler_options=QUICKLY), [], []
+    step, states, metrics = jax.jit(train_step.make_step(run)), [], []
     for _ in range(3):
         states.append(state)
         state, of_step = step(state, {}, batch)

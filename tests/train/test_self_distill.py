@@ -22,8 +22,6 @@ from vlc_jax.train import step as train_step
 
 SMALL = {"width": 8, "heads": 2, "depth": 1, "projection": 8}
 MOMENTUM, DECAY = 0.75, 0.5
-# unoptimised: compiling is most of the time of these tests
-QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +48,7 @@ def start():
 def steps(start):
     """The step, batches, and the state before each of two steps and after the last."""
     run, state = start
-    step = jax.jit(train_step.make_step(run), compiler_options=QUICKLY)
+    step = jax.jit(train_step.make_step(run))
     rng, states, batches = np.random.default_rng(0), [state], []
     for _ in range(2):
         batch = {
@@ -76,7 +74,7 @@ def test_centres_and_teacher_follow_each_step(start, steps):
     def logits(*given):
         return run.model.apply(*given).view_logits
 
-    logits_of = jax.jit(logits, compiler_options=QUICKLY)
+    logits_of = jax.jit(logits)
     for batch, (before, after) in zip(batches, itertools.pairwise(states), strict=True):
         teacher, params = before.memory["teacher"], after.params
         expected = jax.tree.map(lambda a, b: DECAY * a + (1 - DECAY) * b, teacher, params)
@@ -113,7 +111,7 @@ def test_a_resumed_run_ends_with_the_bits_of_an_unbroken_one(start, steps, tmp_p
     jax.tree.map(np.testing.assert_array_equal, state, states[-1])
 
 
-def test_losses_over_prototypes_of_a_model_without_them_are_refused():
+def test_prototype_losses_of_other_models_are_refused():
     config = test_train.configured()
     with config.unlocked():
         config.losses.self_distill = default.loss(1.0)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.devices
 END, PAD = 2, 0
 
 
-def test_the_longest_text_of_any_kind_decides_and_its_last_end_token_counts():
+def test_the_longest_text_of_any_kind_decides():
     text = np.array([[5, END, 0, 0, 0, 0], [5, END, 6, END, 0, 0]])
     negative = np.array([[[5, 6, 7, 8, END, 0], [0, 0, 0, 0, 0, 0]]] * 2)
     batch = {"text": text, "text_marks": text, "image": np.zeros((2, 8, 8, 3))}

@@ -125,7 +125,7 @@ def test_the_loss_of_sub_batches_is_the_mean_of_theirs(start):
     assert after.step == 1
 
 
-def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start, steps):
+def test_a_loss_without_its_texts_is_0_in_the_metrics(start, steps):
     model, params, batch = start
     none = {"negative_text": np.zeros((8, 2, 7), int), "negative_mask": np.zeros((8, 2), bool)}
     with_none = stepped((model, params, {**batch, **none}), svlc_negative=1.0).metrics
@@ -134,7 +134,7 @@ def test_a_loss_none_of_whose_texts_are_there_is_0_in_the_metrics(start, steps):
     np.testing.assert_allclose(with_none["loss"], steps().metrics["loss"], rtol=1e-6)
 
 
-def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(start, steps, monkeypatch):
+def test_a_guarded_step_is_the_plain_one_without_a_spike(start, steps, monkeypatch):
     monkeypatch.setattr(setup_state, "GUARD_WINDOW", 2)
     batch, plain = start[-1], steps()
     optimization = plain.run.optimization._replace(spike_guard=(10.0, 3))
@@ -176,7 +176,7 @@ def test_a_guarded_step_is_the_plain_one_unless_its_norm_is_a_spike(start, steps
     assert metrics["spikes_in_a_row"] == 0
 
 
-def test_without_a_guard_the_step_is_that_of_a_guard_that_does_nothing(start, monkeypatch):
+def test_without_a_guard_the_step_is_the_plain_one(start, monkeypatch):
     model, params, batch = start
     plain = resolved(configured(), model)
     state, frozen = first_state(plain, params)
@@ -196,7 +196,7 @@ def test_without_a_guard_the_step_is_that_of_a_guard_that_does_nothing(start, mo
     assert without == jaxpr(plain._replace(optimization=optimization))
 
 
-def test_a_spike_is_far_above_the_median_of_a_full_window_and_does_not_raise_it():
+def test_a_spike_is_far_above_the_median_of_a_full_window():
     judge = jax.jit(lambda guard, norm: spike_guard.judge(guard, norm, 3.0))
     guard, skipped = {**setup_state.guard_state(), "norms": np.zeros(5, np.float32)}, []
     norms = [9.0, 1.0, 2.0, 3.0, 50.0, 9.1, 8.9, 9.5, 100.0, 4.0, np.inf, 1.0]
@@ -210,7 +210,7 @@ def test_a_spike_is_far_above_the_median_of_a_full_window_and_does_not_raise_it(
     assert sorted(guard["norms"]) == [1.0, 3.0, 4.0, 8.9, 50.0]
 
 
-def test_skipped_steps_are_events_and_too_many_in_a_row_end_the_run_with_their_batch(tmp_path):
+def test_skipped_steps_are_events_and_too_many_end_the_run(tmp_path):
     log = object.__new__(MetricsLog)
     log.workdir, log._spikes, log.log_every, log.steps = Workdir(tmp_path), 2, 7, 1000
     log.clock, log._rows_contrasted, log.writer = StepClock(8, 1, 1.0), 8, None
@@ -242,7 +242,7 @@ def test_skipped_steps_are_events_and_too_many_in_a_row_end_the_run_with_their_b
 
 
 @pytest.mark.parametrize("frozen", [(), ("image",)])
-def test_a_step_is_the_gradient_of_the_loss_through_the_optimizer(start, steps, frozen):
+def test_a_step_is_the_gradient_through_the_optimizer(start, steps, frozen):
     model, _, batch = start
     run, kept = steps(*frozen).run, steps(*frozen).kept
     trained = steps(*frozen).state.params

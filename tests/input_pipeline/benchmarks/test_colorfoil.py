@@ -12,7 +12,7 @@ def test_colours_are_the_147_of_css_3():
     assert set(colorfoil.FOILS) | {"snow", "gray"} <= colorfoil.COLOURS
 
 
-def test_the_first_caption_of_an_image_that_names_a_colour_is_taken(root):
+def test_the_first_caption_that_names_a_colour_is_taken(root):
     captions = [case.captions[0] for case in colorfoil.colorfoil(root).cases]
     assert captions == [
         "a red cup and a gray pan",

@@ -13,7 +13,7 @@ from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 
 
-def test_captions_stand_beside_their_images_and_the_group_score_is_the_headline(root):
+def test_captions_stand_beside_images_with_the_group_score(root):
     benchmark = eqben(root)
     case = benchmark.cases[0]
     assert case.captions == ("1 cups on a table", "2 cups on a table")
@@ -23,7 +23,7 @@ def test_captions_stand_beside_their_images_and_the_group_score_is_the_headline(
     assert metrics["group_score"].chance == pytest.approx(1 / 6)
 
 
-def test_the_subset_is_the_first_folder_and_those_of_kubric_are_one_family(root):
+def test_the_subset_is_the_first_folder_and_kubric_one_family(root):
     metrics = evaluators.evaluate("pairs", eqben(root), random_scorer()).metrics
     prefix = "group_score/family="
     families = {n.removeprefix(prefix): e.count for n, e in metrics.items() if n.startswith(prefix)}
@@ -37,7 +37,7 @@ def test_frames_in_numpy_files_become_rgb(root):
         np.testing.assert_array_equal(image_ops.decode(each), files.RGB + k)
 
 
-def test_a_damaged_numpy_file_is_refused_and_a_missing_one_is_seen_to_be_missing(root):
+def test_damaged_and_missing_numpy_files_are_told_apart(root):
     path = root / "eqben_vllm" / "images" / "eqbenyoucook2" / "video_1" / "frame_1.npy"
     for content, message in ((path.read_bytes()[:90], "is no NumPy file"), (b"", "is no NumPy")):
         path.write_bytes(content)
@@ -57,7 +57,7 @@ def decode_all(root):
     return [image_ops.decode(each) for case in eqben(root).cases for each in case.images]
 
 
-def test_rows_of_the_full_set_become_pairs_as_the_small_set_has_them(root):
+def test_rows_of_the_full_set_become_pairs_of_the_small_one(root):
     small, full = eqben(root), eqben_full(root)
     assert [case.captions for case in full.cases] == [case.captions for case in small.cases]
     assert [case.group for case in full.cases] == [case.group for case in small.cases]

@@ -75,7 +75,7 @@ def test_rows_of_one_image_stay_cases_of_their_own_groups(tmp_path):
     assert len(READERS["pairs"]("all", second=second, **options).cases) == 3
 
 
-def test_a_pair_is_two_images_of_a_row_or_an_image_and_its_hard_image(tmp_path):
+def test_a_pair_is_two_images_or_an_image_and_its_hard_image(tmp_path):
     second = {"image_column": "other", "caption_column": "other says"}
     options = write(tmp_path, ROWS)
     benchmark = READERS["pairs"]("all", second=second, **options)

@@ -46,7 +46,7 @@ def test_retrieval_refuses_to_skip_a_record_in_silence(table):
         from_source.retrieval("all", path=str(table))
 
 
-def test_retrieval_among_rows_equals_that_among_lists_of_captions(table):
+def test_retrieval_among_rows_equals_that_among_lists(table):
     benchmark = from_source.retrieval("all", path=str(table))
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     apart = [row | {"caption": text} for row in rows for text in row["caption"]]
@@ -67,7 +67,7 @@ def test_cases_of_one_image_are_counted_in_a_note(table):
     assert note.startswith("1 of 6 cases show an image of another case")
 
 
-def test_zeroshot_digits_have_labels_classes_and_the_training_templates():
+def test_zeroshot_digits_have_labels_classes_and_templates():
     benchmark = from_source.zeroshot("test")
     assert benchmark.classes == digits.CLASSES
     assert benchmark.templates == digits.TEMPLATES

@@ -36,7 +36,7 @@ def test_the_headline_is_the_unweighted_mean_of_the_subsets(root):
         assert metrics[name].value == pytest.approx(sum(parts) / 2)
 
 
-def test_files_that_do_not_belong_together_are_refused_by_name_and_case(root):
+def test_files_that_do_not_belong_together_are_refused(root):
     path = root / SWAPPED / "vl_checklist_relations.json"
     rewrite(path, lambda rows: rows[1].update(false_caption="hand on cup"))
     with pytest.raises(DataError, match=r"case 1 has false_caption.*vl_checklist_relations"):
@@ -46,7 +46,7 @@ def test_files_that_do_not_belong_together_are_refused_by_name_and_case(root):
         hard_positives.replace(root)
 
 
-def test_negatives_equal_to_a_correct_caption_are_told_and_left_out_if_asked(root):
+def test_negatives_equal_to_a_caption_are_told_or_left_out(root):
     whole, rest = hard_positives.replace(root), hard_positives.replace(root, drop_equal=True)
     assert "2 cases whose negative is equal to a correct caption cannot be answered" in whole.notes
     assert "2 cases whose negative is equal to a correct caption are left out" in rest.notes
@@ -63,7 +63,7 @@ def test_swap_takes_the_box_and_replace_the_whole_image(root):
 
 
 @pytest.mark.parametrize("place", ["hard_positives/data", "aro"])
-def test_swaps_without_the_authors_file_are_rebuilt_and_a_note_says_so(root, place):
+def test_swaps_without_the_authors_file_are_rebuilt_with_a_note(root, place):
     published = hard_positives.swap(root)
     shutil.rmtree(root / SWAPPED)
     if place == "aro":

@@ -36,7 +36,7 @@ def test_images_that_are_exchangeable_are_near_chance():
     assert 0.43 < null.matched < 0.57
 
 
-def test_edited_images_with_edited_captions_are_matched_without_binding():
+def test_edited_images_and_captions_are_matched_without_binding():
     null = image_nulls.of_benchmark(pairs(200), drawn(8.0))
     assert null.image > 0.98
     assert null.matched > 0.98
@@ -63,7 +63,7 @@ def test_a_set_of_single_images_is_refused():
         image_nulls.of_benchmark(Benchmark("mine", cases, "1"), drawn(1.0))
 
 
-def test_the_command_reads_features_by_the_names_of_an_evaluation(all_sets, tmp_path, capsys):
+def test_the_command_reads_features_by_an_evaluations_names(all_sets, tmp_path, capsys):
     cases = PUBLISHED["bivlc"][0](**sets.options("bivlc", all_sets)).cases
     names = [image_file(case.id, index) for case in cases for index in (0, 1)]
     np.save(tmp_path / "x.npy", drawn(3.0)(names).astype(np.float32))

@@ -12,7 +12,7 @@ from vlc_jax.input_pipeline.benchmarks.imagecode import imagecode
 from vlc_jax.input_pipeline.record import DataError
 
 
-def test_the_described_image_is_first_and_the_others_of_the_set_follow_in_order(root):
+def test_the_described_image_is_first_and_others_in_order(root):
     cases = imagecode(root).cases
     names = [[path.stem for path in case.images] for case in cases]
     rest = [f"img{number}" for number in range(10)]
@@ -26,7 +26,7 @@ def test_an_index_is_the_place_of_a_frame_and_not_its_number(root):
     assert frames == ["img18", *[f"img{number}" for number in files.FRAMES[:-1]]]
 
 
-def test_descriptions_lose_blanks_and_are_grouped_by_static_and_video(root):
+def test_descriptions_lose_blanks_and_are_grouped(root):
     benchmark = imagecode(root)
     assert [case.captions for case in benchmark.cases] == [
         ("A cup, seen from above.",),
@@ -38,7 +38,7 @@ def test_descriptions_lose_blanks_and_are_grouped_by_static_and_video(root):
     assert (metrics["accuracy/static"].count, metrics["accuracy/video"].count) == (2, 1)
 
 
-def test_a_set_that_lacks_an_image_is_refused_and_one_without_folder_is_seen_to_be_missing(root):
+def test_a_set_that_lacks_an_image_is_refused(root):
     folder = root / "imagecode" / "image-sets" / "open-images-7_00a1"
     (folder / "img4.jpg").unlink()  # all later images would change their index
     with pytest.raises(DataError, match=r"open-images-7_00a1 needs 10 images"):
@@ -61,7 +61,7 @@ def test_wrong_content_names_file_and_set(root, descriptions, message):
         imagecode(root)
 
 
-def test_the_authors_file_has_the_published_number_of_descriptions(real_data):
+def test_the_authors_file_has_the_published_descriptions(real_data):
     benchmark = imagecode(real_data)
     assert Counter(case.group for case in benchmark.cases) == {"static": 430, "video": 1872}
     assert len({case.meta["record"] for case in benchmark.cases}) == 1039

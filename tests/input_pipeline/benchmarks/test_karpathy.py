@@ -23,7 +23,7 @@ def test_captions_are_raw_unless_prepared(all_sets):
 
 
 @pytest.mark.parametrize("name", TEXT_SHUFFLES)
-def test_shuffled_texts_keep_their_words_and_depend_on_the_seed_alone(all_sets, name, tmp_path):
+def test_shuffled_texts_keep_their_words_and_follow_the_seed(all_sets, name, tmp_path):
     prepared = read(all_sets, prepare=True).cases[0].captions
     tags = tmp_path / "tags.jsonl"
     sets.aro.write_tags(tags, list(prepared))
@@ -54,7 +54,7 @@ def test_images_are_shuffled_after_the_transform(all_sets, name, parts):
     np.testing.assert_array_equal(transform(same), transform(image.image))
 
 
-def test_parts_change_places_row_by_row_and_the_rest_is_the_mean_colour():
+def test_parts_change_places_and_the_rest_is_the_mean_colour():
     pixels = np.arange(7 * 7 * 3, dtype=np.uint8).reshape(7, 7, 3)
     order = (8, 1, 2, 3, 4, 5, 6, 7, 0)
     shuffled = shuffle(pixels, ShuffledImage(pixels, "patches_9", order))
@@ -67,7 +67,7 @@ def test_parts_change_places_row_by_row_and_the_rest_is_the_mean_colour():
         decode(ShuffledImage(pixels, "patches_9", (0, 1)))
 
 
-def test_retrieval_on_the_scenes_and_on_any_source_is_shuffled_alike():
+def test_retrieval_of_scenes_and_of_sources_is_shuffled_alike():
     plain = READERS["scenes_retrieval"](count=4)
     options = {"text_shuffle": "shuffle_nouns_and_adjectives", "tagger": "scenes:scenes-mini"}
     words = READERS["scenes_retrieval"](count=4, **options)

@@ -52,7 +52,7 @@ def test_questions_are_asked_with_their_answer(reader, root):
     ("reader", "table"),
     [(mmvp.mmvp, "mmvp/Questions.csv"), (mmvp.mmvp_vlm, "mmvp_vlm/Questions-llava.csv")],
 )
-def test_an_embedder_is_asked_the_first_question_of_a_pair_at_both_images(reader, table, root):
+def test_an_embedder_is_asked_the_first_question_of_a_pair(reader, table, root):
     plain, asked = reader(root), questions.ask(reader(root, pair_question=True))
     assert [case.captions for case in asked.cases] == [case.captions for case in plain.cases]
     for case, other in zip(asked.cases, reader(root, texts="questions").cases, strict=True):
@@ -81,7 +81,7 @@ def test_folders_of_images_are_found_in_all_spellings(root, spelling):
     assert all(path.is_file() for case in mmvp.mmvp_vlm(root).cases for path in case.images)
 
 
-def test_label_fixes_swap_one_pair_leave_out_another_and_are_told(root):
+def test_label_fixes_swap_one_pair_and_leave_out_another(root):
     plain, fixed = mmvp.mmvp(root), mmvp.mmvp(root, label_fixes=True)
     assert [case.captions for case in fixed.cases] == [
         plain.cases[0].captions,

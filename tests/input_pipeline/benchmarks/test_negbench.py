@@ -18,7 +18,7 @@ def question(**change):
     return captions | row | change
 
 
-def test_images_are_those_of_the_data_set_whatever_the_path_in_the_table(root):
+def test_images_are_the_sets_whatever_the_path_in_the_table(root):
     cases = negbench.negbench(root).cases
     places = {case.group["subset"]: case.images[0].relative_to(root) for case in cases}
     assert str(places["coco"]) == "coco/val2017/000007.jpg"
@@ -43,7 +43,7 @@ def test_results_are_by_data_set_and_template(root):
     assert {f"accuracy/template={template}" for template in miniature.TEMPLATES} <= set(metrics)
 
 
-def test_retrieval_is_among_the_captions_with_or_without_negation(root):
+def test_retrieval_is_with_or_without_negation(root):
     negated, plain = (negbench.negbench_retrieval(root, negated=flag) for flag in (True, False))
     assert negated.cases[2].captions[1] == "No pan is there. A cup 2 beside a pot 1."
     assert plain.cases[2].captions[1] == "A cup 2 beside a pot 1."

@@ -23,7 +23,7 @@ class AuthorsData:
         return {"image_options": [picture], "caption_options": captions}
 
 
-def test_items_of_the_authors_become_cases_with_the_correct_option_first():
+def test_items_become_cases_with_the_correct_option_first():
     benchmark = from_items(AuthorsData(), "relation", correct=1, groups=["a", "b", "a"])
     case = benchmark.cases[2]
     assert case.captions == ("horse eats grass 2", "grass eats horse 2")
@@ -32,7 +32,7 @@ def test_items_of_the_authors_become_cases_with_the_correct_option_first():
     assert from_items(AuthorsData(2), "relation", correct=1).version != benchmark.version
 
 
-def test_pairs_keep_their_order_and_images_as_options_are_put_first():
+def test_pairs_keep_their_order_and_image_options_are_first():
     pair = {"image_options": [b"0", b"1"], "caption_options": ["0", "1"]}
     assert from_items([pair], "pairs").cases[0].images == (b"0", b"1")
     images = {"image_options": [b"0", b"1", b"2"], "caption_options": ["two"]}

@@ -18,7 +18,7 @@ def test_the_config_of_all_sets_has_every_published_one():
     assert set(suite.SETS) == set(PUBLISHED)
 
 
-def test_an_unknown_set_names_the_nearest_and_none_says_how_to_find_them():
+def test_an_unknown_set_names_the_nearest():
     with pytest.raises(ValueError, match=r"no set .sugarcrep.; did you mean .sugarcrepe.\?"):
         suite.get_config("sets=vg_relation+sugarcrep")
     with pytest.raises(ValueError, match=r"vlc-jax benchmarks --root DIR"):
@@ -31,7 +31,7 @@ def test_the_table_of_the_docs_is_what_the_records_say():
     assert all(f"| `{name}` |" in page for name in PUBLISHED)
 
 
-def test_sets_that_are_there_are_counted_and_named_for_the_config(all_sets, capsys):
+def test_sets_that_are_there_are_counted_and_named(all_sets, capsys):
     tagger = f"precomputed:{all_sets / 'tags.jsonl'}"
     assert main(["--root", str(all_sets), "--tagger", tagger]) == 0
     printed = capsys.readouterr().out

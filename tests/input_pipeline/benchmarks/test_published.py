@@ -42,7 +42,7 @@ def test_cases_are_whole_and_run_through_their_protocol(name, all_sets):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_version_is_that_of_the_files_and_the_number_of_cases(name, all_sets):
+def test_the_version_is_of_the_files_and_the_number_of_cases(name, all_sets):
     first, again, fewer = read(name, all_sets), read(name, all_sets), read(name, all_sets, count=1)
     assert first.version == again.version
     assert [case.id for case in first.cases] == [case.id for case in again.cases]
@@ -55,7 +55,7 @@ def test_the_version_is_that_of_the_files_and_the_number_of_cases(name, all_sets
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_file_says_where_it_comes_from_and_where_to_put_it(name, all_sets, tmp_path):
+def test_a_missing_file_says_its_source_and_its_place(name, all_sets, tmp_path):
     origin = PUBLISHED[name][1]
     with pytest.raises(DataError, match="there is no folder") as caught:
         read(name, all_sets, root=tmp_path / "empty")

@@ -37,7 +37,7 @@ def changed(scene, other):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sets_are_always_the_same_and_splits_are_different_pictures(name):
+def test_sets_are_always_the_same_and_splits_differ(name):
     few, more = READERS[name](count=20), READERS[name](count=36)
     assert (few.name, few.version, len(few.cases), len(more.cases)) == (name, more.version, 20, 36)
     assert len({case.id for case in more.cases}) == 36
@@ -129,7 +129,7 @@ def test_superposition_shows_either_object_alone_where_it_was():
 
 
 @pytest.mark.parametrize("kind", ["attribute", "relation"])
-def test_binding_asks_bidirectional_at_placements_that_no_probe_has_seen(kind):
+def test_binding_asks_at_placements_that_no_probe_has_seen(kind):
     benchmark = READERS["scenes_binding"](kind=kind, count=80)
     assert (len(benchmark.training), len(benchmark.validation)) == (80, 40)
     parts = (benchmark.cases, benchmark.training, benchmark.validation)

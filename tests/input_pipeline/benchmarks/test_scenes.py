@@ -177,7 +177,7 @@ def test_replaced_word_and_its_synonym_stand_in_the_same_place(synonyms):
             assert false.text not in {obj.colour for obj in scene_of(case).objects}
 
 
-def test_unseen_replacements_are_the_same_questions_with_other_synonyms():
+def test_unseen_replacements_have_other_synonyms():
     seen, unseen = (READERS[f"scenes_replace{end}"](count=60).cases for end in ("", "_unseen"))
     for case, other in zip(seen, unseen, strict=True):
         assert (case.id, case.captions) == (other.id, other.captions)
@@ -197,7 +197,7 @@ def test_retrieval_has_a_thousand_pictures_by_default():
     assert len(READERS["scenes_retrieval"]().cases) == 1000
 
 
-def test_whatsup_pictures_differ_in_the_places_of_two_objects_only():
+def test_whatsup_pictures_differ_in_two_places_only():
     for case in READERS["scenes_whatsup"](count=200).cases:
         first, second = scene_of(case), scene_of(case, key="other_scene")
         np.testing.assert_array_equal(case.images[1], draw.draw(second))
@@ -210,7 +210,7 @@ def test_whatsup_pictures_differ_in_the_places_of_two_objects_only():
         assert first.background == second.background
 
 
-def test_spatial_cases_are_the_pictures_of_whatsup_one_by_one_and_answer_their_question():
+def test_spatial_cases_are_the_pictures_of_whatsup_one_by_one():
     pairs = READERS["scenes_whatsup"](count=50).cases
     cases = READERS["scenes_spatial"](count=99).cases
     assert len(cases) == 99
@@ -267,7 +267,7 @@ def test_held_out_pairs_are_right_and_wrong_in_turns(split):
         assert (right, wrong) == ((True, False), (False, True))[number % 2]
 
 
-def test_a_half_truth_is_the_full_truth_with_one_wrong_word_behind_the_short_caption():
+def test_a_half_truth_has_one_wrong_word_behind_the_caption():
     for case, kind in zip(
         whole("scenes_half_truths")[:200], itertools.cycle(("entity", "relation"))
     ):
@@ -281,7 +281,7 @@ def test_a_half_truth_is_the_full_truth_with_one_wrong_word_behind_the_short_cap
         assert (made.link != right.link, sum(changed)) == (kind == "relation", kind == "entity")
 
 
-def test_confusion_repeats_one_colour_or_one_shape_of_the_caption():
+def test_confusion_repeats_one_colour_or_shape_of_the_caption():
     for case in READERS["scenes_confusion"](count=60).cases:
         # "a red circle and a blue square"
         at = {"colour": (1, 5), "shape": (2, 6)}[case.group]
@@ -295,7 +295,7 @@ def test_confusion_repeats_one_colour_or_one_shape_of_the_caption():
             ]
 
 
-def test_negation_always_says_no_and_names_one_present_and_one_absent_shape():
+def test_negation_names_one_present_and_one_absent_shape():
     for case in READERS["scenes_negation"](count=100).cases:
         scene = scene_of(case)
         absent, present = (text.split()[-1] for text in case.captions)
@@ -303,7 +303,7 @@ def test_negation_always_says_no_and_names_one_present_and_one_absent_shape():
         assert present in {obj.shape for obj in scene.objects}
 
 
-def test_captions_of_negation_colour_deny_the_same_absent_shape_and_differ_in_a_colour():
+def test_captions_of_negation_colour_differ_in_a_colour():
     for case in READERS["scenes_negation_colour"](count=100).cases:
         right, wrong = (grammar.parse(text, MINI) for text in case.captions)
         assert grammar.is_true(right, scene_of(case))
@@ -312,7 +312,7 @@ def test_captions_of_negation_colour_deny_the_same_absent_shape_and_differ_in_a_
         assert right.phrases[0]._replace(colour=wrong.phrases[0].colour) == wrong.phrases[0]
 
 
-def test_negated_retrieval_has_the_pictures_and_captions_of_retrieval_and_denies_an_absent_shape():
+def test_negated_retrieval_denies_an_absent_shape():
     plain, negated = (READERS[f"scenes_{name}retrieval"](count=40) for name in ("", "negated_"))
     assert plain.version != negated.version
     for case, other in zip(plain.cases, negated.cases, strict=True):
@@ -354,7 +354,7 @@ SHORT = ("objects", "attribute_swap", "relation_swap", "negation")
 
 
 @pytest.mark.parametrize("name", [*SHORT, "held_attribute_swap", "held_relation_swap"])
-def test_the_first_short_answer_is_true_and_the_second_is_that_of_the_wrong_caption(name):
+def test_the_first_short_answer_is_true_and_the_second_wrong(name):
     for case in READERS[f"scenes_{name}"](count=100).cases:
         scene, short = scene_of(case), case.meta["short"]
         right, wrong = short["answers"]

@@ -18,7 +18,7 @@ from vlc_jax.input_pipeline.benchmarks import PUBLISHED, spatial
         ("gqa_spatial_two", ["right", "front", "top"]),
     ],
 )
-def test_cases_are_grouped_by_preposition_and_left_right_is_a_subset(name, prepositions, root):
+def test_left_right_is_a_subset_of_the_prepositions(name, prepositions, root):
     benchmark = PUBLISHED[name][0](root)
     assert [case.group["preposition"] for case in benchmark.cases] == prepositions
     metrics = evaluators.evaluate("choice", benchmark, random_scorer()).metrics
@@ -32,7 +32,7 @@ def test_images_of_coco_have_twelve_digits(root):
     assert names[0] == "000000000139.jpg"
 
 
-def test_images_of_visual_genome_are_found_in_either_folder_or_in_the_authors_archive(root):
+def test_images_of_visual_genome_are_found_in_any_folder(root):
     both = [case.images[0] for case in spatial.gqa_spatial_one(root).cases]
     assert [path.parent.name for path in both] == ["VG_100K", "VG_100K_2"] * 2
     archive = root / "whatsup" / "vg_images"

@@ -14,7 +14,7 @@ def rewrite(root, *rows):
     write_table(root / "svo_probes" / "svo_probes.csv", list(rows))
 
 
-def test_the_right_image_is_first_and_cases_are_grouped_by_what_is_wrong(root):
+def test_the_right_image_is_first_and_groups_say_what_is_wrong(root):
     benchmark = svo_probes(root)
     found = [(case.group, [path.name for path in case.images]) for case in benchmark.cases]
     assert found == [
@@ -29,7 +29,7 @@ def test_the_right_image_is_first_and_cases_are_grouped_by_what_is_wrong(root):
     assert all(metrics[f"accuracy/{kind}"].count == 1 for kind in ("subj_neg", "verb_neg"))
 
 
-def test_cases_with_an_absent_image_are_left_out_and_counted_in_a_note(root):
+def test_cases_with_an_absent_image_are_left_out_with_a_note(root):
     whole = svo_probes(root)
     (root / "svo_probes" / "images" / "2.jpg").unlink()
     for fewer in (svo_probes(root), svo_probes(root, count=1)):
@@ -39,14 +39,14 @@ def test_cases_with_an_absent_image_are_left_out_and_counted_in_a_note(root):
         assert note.startswith("2 of 3 cases are left out: their images are absent")
 
 
-def test_a_set_without_any_image_is_refused_and_says_how_to_get_them(root):
+def test_a_set_without_any_image_is_refused(root):
     (root / "svo_probes" / "images").rename(root / "elsewhere")
     with pytest.raises(DataError, match=r"none of 3 cases has both images in .*images; .*pos_url"):
         svo_probes(root)
     assert len(svo_probes(root, images="elsewhere").cases) == 3
 
 
-def test_cases_without_exactly_one_negative_are_left_out_and_counted_in_a_note(root):
+def test_cases_without_exactly_one_negative_are_left_out(root):
     several = files.row("A cup stands.", 0, 1, subj_neg=True, obj_neg=True)
     rewrite(root, several, *files.ROWS, files.row("A cup stands.", 0, 1))
     benchmark = svo_probes(root)

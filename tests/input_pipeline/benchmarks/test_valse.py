@@ -3,7 +3,7 @@
 from vlc_jax.input_pipeline.benchmarks import valse
 
 
-def test_cases_that_two_annotators_did_not_find_valid_are_left_out(root):
+def test_cases_that_annotators_did_not_find_valid_are_left_out(root):
     assert len(valse.valse(root).cases) == 2 * 11
     everything = valse.valse(root, validated=False)
     assert len(everything.cases) == 3 * 11

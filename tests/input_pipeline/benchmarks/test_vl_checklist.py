@@ -28,7 +28,7 @@ def test_images_of_vaw_are_those_of_visual_genome(root):
     assert all(case.images[0].is_file() for case in cases)
 
 
-def test_the_headline_is_the_mean_over_axes_of_types_of_sources_of_files(root):
+def test_the_headline_is_the_mean_over_axes_types_and_sources(root):
     benchmark = vl_checklist.vl_checklist(root)
     # Right in one file alone: of 4 files of swig, one of 3 sources, of 6 types, of 3 axes.
     right = np.array([c.group["subset"] == "Object/Size/small/swig_tool" for c in benchmark.cases])
@@ -68,7 +68,7 @@ def test_the_real_files_have_the_published_counts(real_data, tmp_path):
     assert sum(case.captions[0] == case.captions[1] for case in benchmark.cases) == 108
 
 
-def test_the_first_cases_of_each_file_are_those_of_the_authors_itc_task(root):
+def test_the_first_cases_of_a_file_are_those_of_the_itc_task(root):
     numbers = collections.Counter(
         case.group["subset"] for case in vl_checklist.vl_checklist(root, count=1).cases
     )

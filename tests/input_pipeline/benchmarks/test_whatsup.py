@@ -59,7 +59,7 @@ def test_two_way_keeps_the_caption_with_the_opposite_preposition(name, root):
 
 
 @pytest.mark.parametrize("name", ["whatsup_a", "whatsup_a_two_way"])
-def test_label_fixes_swap_the_two_images_and_are_part_of_the_version(name, root):
+def test_label_fixes_swap_two_images_and_change_the_version(name, root):
     reader = PUBLISHED[name][0]
     plain, fixed = reader(root), reader(root, label_fixes=True)
     changed = {
@@ -86,7 +86,7 @@ def test_incomplete_pairs_and_sets_are_not_counted(root):
     assert "set_accuracy" not in metrics
 
 
-def test_dcsms_wording_has_two_dimensions_and_its_baselines_keep_the_third(root):
+def test_dcsms_wording_has_two_dimensions_but_for_its_baselines(root):
     published = whatsup.whatsup_a(root), whatsup.whatsup_b(root)
     of_head = whatsup.whatsup_a(root, wording="dcsm"), whatsup.whatsup_b(root, wording="dcsm")
     a, b = (benchmark.cases[3].captions for benchmark in of_head)  # under, behind

@@ -185,7 +185,9 @@ def big_tars(folder):
             miniature.add(tar, f"{number}.txt", b"a photograph")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT]
+)
 def test_a_run_that_is_stopped_continues_with_the_same_command(how, tmp_path):
     big_tars(tmp_path / "tars")
     words = ["img2dataset", "--tars", "tars", "--shard-size", "2", "--threads", "1", "--out"]

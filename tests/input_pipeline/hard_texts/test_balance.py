@@ -36,7 +36,7 @@ def test_a_mark_is_filtered_and_the_other_texts_stay():
     assert [each.number for each in rounds] == [*range(1, len(rounds) + 1)]
 
 
-def test_another_candidate_takes_the_place_of_a_text_that_gives_itself_away():
+def test_another_candidate_replaces_a_text_that_tells():
     pairs = balance.Pairs(options(COUNT, others=True), range(COUNT))
     choice = pairs.balanced(0.55)
     assert (choice[MARKED] == 1).mean() > 0.3
@@ -44,7 +44,7 @@ def test_another_candidate_takes_the_place_of_a_text_that_gives_itself_away():
     assert pairs.separability(choice) < 0.58
 
 
-def test_captions_that_were_not_fitted_go_through_the_filter_as_those_that_were():
+def test_captions_that_were_not_fitted_go_through_the_filter():
     every, half = options(2 * COUNT, others=True), slice(0, COUNT)
     choice, fitted = balance.Pairs(every[half], range(COUNT)).filtered(0.55)
     outside = fitted.choice(every[COUNT:])
@@ -55,7 +55,7 @@ def test_captions_that_were_not_fitted_go_through_the_filter_as_those_that_were(
     assert fitted.choice([]).shape == (0,)
 
 
-def test_a_filter_that_leaves_too_few_pairs_drops_those_of_others():
+def test_a_filter_that_leaves_too_few_pairs_drops_others():
     rows = [[f"a cat {n}", f"no cat {n}"] for n in range(400)]
     choice, fitted = balance.Pairs(rows[:200], range(200)).filtered(0.6)
     assert (choice == -1).all()

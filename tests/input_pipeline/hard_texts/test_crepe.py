@@ -92,7 +92,7 @@ def tagger(tmp_path):
     return f"precomputed:{file}"
 
 
-def test_a_word_of_two_classes_is_left_out_unless_a_tagger_tells_them_apart(tagger):
+def test_a_word_of_two_classes_is_left_out_without_a_tagger(tagger):
     classes = ["object", "color"]
     for generator in (crepe.CrepeSwap(classes), crepe.CrepeReplace(classes)):
         assert all("in an orange space" in text for text in every(generator, SUIT))

@@ -19,7 +19,7 @@ def table(tmp_path, *rows):
     return str(path)
 
 
-def test_a_caption_has_the_texts_of_all_its_rows_in_either_column(tmp_path):
+def test_a_caption_has_the_texts_of_all_its_rows(tmp_path):
     path = table(
         tmp_path,
         {"caption": "a dog ", "negatives": ["a cat", "a cow"], "positives": ["one dog"]},

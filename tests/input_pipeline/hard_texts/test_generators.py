@@ -65,14 +65,14 @@ def test_a_generator_is_clean_unless_its_authors_are_asked_for():
             assert is_ours or mode.default == "clean", name
 
 
-def test_texts_depend_on_nothing_but_caption_and_draws_also_in_another_process(generator):
+def test_texts_depend_on_caption_and_draws_in_any_process(generator):
     first = made(generator, 3)
     there = pickle.loads(pickle.dumps(generator))
     assert made(there, 3) == first
     assert made(generator, 3) == first
 
 
-def test_texts_are_different_strings_and_at_most_as_many_as_asked_for(generator):
+def test_texts_are_different_and_at_most_as_many_as_asked(generator):
     for count in (1, 2, 5):
         for texts in made(generator, count):
             assert len(texts) <= count
@@ -83,7 +83,7 @@ def test_texts_are_different_strings_and_at_most_as_many_as_asked_for(generator)
     )
 
 
-def test_no_text_is_the_caption_itself_but_of_the_authors_shuffles(generator):
+def test_no_text_is_the_caption_but_of_the_authors_shuffles(generator):
     for seed in range(5):
         for caption, texts in zip(captions_of(generator), made(generator, 4, seed), strict=True):
             assert caption not in texts or may_repeat(generator)

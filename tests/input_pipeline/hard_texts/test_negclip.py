@@ -79,7 +79,7 @@ def test_authors_texts_are_the_six_attempts_of_the_paper(tags):
     }
 
 
-def test_texts_come_in_the_order_of_the_attempts_and_are_drawn_if_there_are_more(tags):
+def test_texts_come_in_the_order_of_the_attempts(tags):
     generator = NegClip(tags, mode="authors")
     for seed in range(20):
         phrase, noun, adverb, adjective = generator(BOY, np.random.default_rng(seed), 6)
@@ -140,7 +140,7 @@ def test_names_keep_their_capitals_wherever_they_go():
     assert edit.exchange("The cat sees a dog", (0, 7), (13, 18)) == "A dog sees the cat"
 
 
-def test_words_joined_by_and_are_not_exchanged_in_mode_clean_unless_asked_for(tags):
+def test_conjuncts_are_exchanged_in_clean_only_where_asked(tags):
     caption, swapped = "a yellow and blue hydrant", "a blue and yellow hydrant"
     assert every(NegClip(tags, mode="authors"), caption) == {swapped}
     assert every(NegClip(tags, mode="authors", conjuncts="drop"), caption) == set()
@@ -160,9 +160,7 @@ def test_words_joined_by_and_are_not_exchanged_in_mode_clean_unless_asked_for(ta
         (" next to a red ", False), (", while three ", False),
     ],
 )  # fmt: skip
-def test_what_stands_between_two_words_that_may_be_exchanged_without_a_change(
-    between, is_symmetric
-):
+def test_words_with_these_between_them_are_symmetric(between, is_symmetric):
     assert edit.is_symmetric(between) == is_symmetric
 
 

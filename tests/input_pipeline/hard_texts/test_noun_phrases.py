@@ -22,7 +22,7 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-def test_every_phrase_and_template_comes_up_as_often_as_the_share_says():
+def test_phrases_and_templates_come_as_often_as_their_share():
     cut, stream = NounPhrases(0.5, TAGGER), rng()
     found = collections.Counter(cut(CAPTION, stream) for _ in range(4000))
     assert abs(found.pop(CAPTION) / 4000 - 0.5) < 0.03
@@ -34,7 +34,7 @@ def test_every_phrase_and_template_comes_up_as_often_as_the_share_says():
     assert min(found.values()) > 130  # of 200
 
 
-def test_phrases_lose_their_capitals_and_a_caption_without_any_stays(tmp_path):
+def test_phrases_lose_their_capitals(tmp_path):
     path = tmp_path / "tags.jsonl"
     path.write_text(
         '{"tagger": "hand", "version": "1"}\n'
@@ -117,7 +117,7 @@ def test_hard_texts_are_made_of_the_caption_that_is_used():
     assert min(seen.values()) > 5
 
 
-def test_captions_depend_on_seed_and_position_alone_and_change_no_other_draw():
+def test_captions_depend_on_seed_and_position_alone():
     cut = NounPhrases(0.5, TAGGER)
     whole = batches(noun_phrases=cut)
     resumed = batches(2, 2, noun_phrases=cut, process_index=1, process_count=2)

@@ -48,7 +48,7 @@ def test_no_text_comes_twice(seed):
     assert sorted(drawn) == ["a", "b", "c"]
 
 
-def test_what_is_missing_is_skipped_replaced_or_the_caption_itself():
+def test_what_is_missing_is_skipped_or_replaced():
     assert draw(make(count=2, generators={"from_record": 1.0}), stored=[], kinds=[]) == []
     silent = {"from_record": 1.0, "z": 0.0}  # a share of 0 never comes first
     replaced = draw(make(count=2, generators=silent, fallback="replace"), stored=[], kinds=[])
@@ -57,7 +57,7 @@ def test_what_is_missing_is_skipped_replaced_or_the_caption_itself():
     assert draw(themselves, stored=["a"], kinds=["x"]) == ["a", "one two three"]
 
 
-def test_one_of_each_kind_stands_in_its_place_and_a_missing_one_leaves_it_empty():
+def test_one_of_each_kind_stands_in_its_place():
     shares = {"z": 1.0, "x": 3.0, "y": 1.0}
     texts = make(count=3, generators=shares, fallback="one_each")
     for seed in range(8):
@@ -67,7 +67,7 @@ def test_one_of_each_kind_stands_in_its_place_and_a_missing_one_leaves_it_empty(
     assert draw(texts, stored=["a"], kinds=["x"]) == ["a", "three two one", ""]
 
 
-def test_a_kind_of_the_record_has_its_texts_alone_and_no_generator():
+def test_a_kind_of_the_record_has_its_texts_alone():
     texts = make(
         count=3,
         generators={"from_record:x": 1.0, "from_record:q": 1.0, "x": 1.0},

@@ -23,7 +23,7 @@ def places(text):
 
 
 @pytest.mark.parametrize("mode", ["authors", "clean"])
-def test_nouns_and_adjectives_move_among_themselves_and_nothing_else_moves(tags, mode):
+def test_nouns_and_adjectives_move_among_themselves(tags, mode):
     seen = {place: set() for place in range(14)}
     for text in draws("shuffle_nouns_and_adjectives", tagger=tags, mode=mode):
         before, after = places(text)
@@ -70,7 +70,7 @@ def test_words_are_split_at_spaces_alone():
         assert "fence." in text.split(" ")
 
 
-def test_authors_join_detached_punctuation_and_may_return_the_same_order():
+def test_authors_join_punctuation_and_may_keep_the_order():
     assert draws("shuffle_trigrams", "a dog, here", mode="authors") in (
         ["a dog , here", "here a dog ,"],
         ["here a dog ,", "a dog , here"],
@@ -79,7 +79,7 @@ def test_authors_join_detached_punctuation_and_may_return_the_same_order():
 
 
 @pytest.mark.parametrize("name", ["shuffle_within_trigrams", "shuffle_trigrams", "shuffle_words"])
-def test_clean_shuffles_leave_signs_and_spaces_and_never_the_order(name):
+def test_clean_shuffles_leave_signs_and_never_the_order(name):
     caption = 'A  "red" t-shirt, and two dogs.'
     words = ["A", "red", "t-shirt", "and", "two", "dogs"]
     texts = draws(name, caption, mode="clean")

@@ -23,7 +23,7 @@ def test_word_classes_have_the_published_sizes_and_slips():
     assert sum(" " in word for word in word_tables.SVLC_CLASSES["action"]) == 20
 
 
-def test_authors_replace_letters_everywhere_and_clean_whole_words_only():
+def test_authors_replace_letters_and_clean_whole_words():
     caption = "a bird sitting in a ring"
     authors = SvlcRule(["action"], mode="authors")
     assert "a bird sittnearg near a rnearg" in every(authors, caption)
@@ -32,7 +32,7 @@ def test_authors_replace_letters_everywhere_and_clean_whole_words_only():
     assert all(text.startswith("a bird sitting ") and text.endswith(" a ring") for text in clean)
 
 
-def test_authors_miss_words_beside_punctuation_in_capitals_and_of_two_words():
+def test_authors_miss_words_beside_signs_and_in_capitals():
     for caption in ("the car is red.", "Red", "it is attached to"):
         assert every(SvlcRule(["color", "action"], mode="authors"), caption) == set()
     clean = SvlcRule(["color", "action"], mode="clean")
@@ -41,7 +41,7 @@ def test_authors_miss_words_beside_punctuation_in_capitals_and_of_two_words():
     assert "it is in front of" in every(clean, "it is attached to")
 
 
-def test_authors_draw_a_class_whose_letters_are_anywhere_and_then_may_find_no_word():
+def test_authors_draw_a_class_by_letters_and_may_find_no_word():
     caption = "a red cup placed"  # "lace" is of the class material, and here no word
     assert SvlcRule(["material"], mode="authors")(caption, np.random.default_rng(0), 1) == []
     both = SvlcRule(["color", "material"], mode="authors")
@@ -51,7 +51,7 @@ def test_authors_draw_a_class_whose_letters_are_anywhere_and_then_may_find_no_wo
     assert all(clean(caption, np.random.default_rng(seed), 1) for seed in range(20))
 
 
-def test_all_words_of_the_class_may_come_in_but_those_of_the_caption():
+def test_all_words_of_the_class_come_in_but_the_captions():
     texts = every(SvlcRule(["color"], mode="authors"), "a red car by a blue bus", 3000)
     for old in ("red", "blue"):
         new = {text.split()[1 if old == "red" else 5] for text in texts} - {old}
@@ -61,7 +61,7 @@ def test_all_words_of_the_class_may_come_in_but_those_of_the_caption():
     assert "a blue car by a blue bus" not in clean
 
 
-def test_clean_draws_no_word_that_means_about_the_same_and_puts_articles_right():
+def test_clean_draws_no_synonym_and_puts_articles_right():
     texts = every(SvlcRule(["size"], mode="clean"), "a big dog", 3000)
     new = {text.split()[1] for text in texts}
     assert {"small", "narrow", "endless"} <= new

@@ -65,7 +65,7 @@ def test_tokens_stand_where_they_say_in_captions_of_every_kind():
         assert len(chunks) == sum(token.pos == "NOUN" for token in tokens)
 
 
-def test_a_written_file_gives_the_same_tags_in_this_process_and_after_a_journey(tmp_path):
+def test_a_written_file_gives_the_same_tags_in_any_process(tmp_path):
     path, tagger, texts = tmp_path / "tags.jsonl", make_tagger("scenes:scenes-64"), captions(50)
     write_tags(path, tagger, [*texts, *texts])
     assert len(path.read_text().splitlines()) == 1 + len(set(texts))
@@ -202,7 +202,7 @@ def pipeline(tmp_path_factory):
     return path
 
 
-def test_spacy_pipeline_tags_as_it_was_taught_also_in_another_process(pipeline, tags):
+def test_a_spacy_pipeline_tags_alike_in_another_process(pipeline, tags):
     tagger = make_tagger(f"spacy:{pipeline}")
     by_hand = make_tagger(tags)(BOY)
     assert tagger(BOY) == by_hand

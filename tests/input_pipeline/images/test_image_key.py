@@ -33,7 +33,7 @@ def test_a_file_its_copy_and_its_bytes_have_one_key(tmp_path):
     assert keys[0] == keys[1] == image_key(b"pixels") != keys[2]
 
 
-def test_a_box_of_a_file_is_another_image_and_depends_on_the_bytes_of_the_file(tmp_path):
+def test_a_box_of_a_file_is_an_image_of_its_own(tmp_path):
     for name, content in (("a", b"pixels"), ("b", b"pixels"), ("c", b"others")):
         (tmp_path / name).write_bytes(content)
     boxes = [Box(tmp_path / "a", (0, 0, 1, 1)), Box(tmp_path / "a", (0, 0, 1, 2))]

@@ -28,7 +28,7 @@ def picture_of(mosaic: np.ndarray, patch: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("grid", [(4, 4), (2, 5), (16, 1), (1, 3)])
-def test_a_mosaic_has_every_pixel_and_the_grid_of_its_picture_and_is_black_elsewhere(grid):
+def test_a_mosaic_has_every_pixel_and_the_grid(grid):
     picture = noise(*(8 * length for length in grid))
     mosaic = naflex.mosaic(picture, 8, 32)
     assert mosaic.shape == TRANSFORM.shape == (33, 32, 3)
@@ -41,7 +41,7 @@ def test_a_grid_of_more_than_255_patches_a_side_is_not_cut():
     assert picture_of(mosaic, 2).shape == (2, 600, 3)
 
 
-def test_a_picture_of_a_fitting_size_is_not_resampled_and_a_mosaic_is_returned_as_it_is():
+def test_a_picture_of_a_fitting_size_is_not_resampled():
     picture = noise(16, 64)
     mosaic = TRANSFORM(picture)
     np.testing.assert_array_equal(picture_of(mosaic, 8), picture)
@@ -60,7 +60,7 @@ def test_sizes_keep_the_aspect_ratio_and_fill_the_patches():
     assert naflex.best_size(640, 640, 16, 256) == (256, 256)
 
 
-def test_shuffles_and_jitter_are_of_the_picture_and_not_of_its_mosaic():
+def test_shuffles_and_jitter_are_of_the_picture():
     picture = noise(16, 64)
     shuffled = TRANSFORM(ShuffledImage(picture, "cols_4", (1, 0, 3, 2)))
     quarters = np.split(picture, 4, axis=1)

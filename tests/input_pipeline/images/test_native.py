@@ -8,7 +8,7 @@ from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.record import DataError
 
 
-def test_sizes_are_rounded_to_tokens_and_scaled_only_beyond_the_limits():
+def test_sizes_are_rounded_to_tokens_within_the_limits():
     assert native.best_size(480, 640, 1360) == (480, 640)
     assert native.best_size(375, 500, 1360) == (384, 512)
     assert native.best_size(48, 80, 1360) == (64, 64)  # 1.5 and 2.5 tokens: half to even

@@ -34,7 +34,7 @@ COPIES = {
 }
 
 
-def test_the_first_word_is_the_sign_of_low_frequencies_as_in_imagehash():
+def test_the_first_word_is_the_sign_of_low_frequencies():
     for seed in range(5):
         image = picture(seed)
         small = np.asarray(image.convert("L").resize((32, 32), Image.Resampling.LANCZOS), float)

@@ -37,7 +37,7 @@ def records(table, **options):
     return make_source("records", "train", path=table, **columns, **options)
 
 
-def test_a_column_has_the_share_of_its_weight_in_training_and_in_shards(table, tmp_path):
+def test_a_column_has_its_share_in_training_and_in_shards(table, tmp_path):
     source = records(table, caption_weights=[1, 3])
     assert source[0].caption_weights == [1, 1.5, 1.5]
     shard_writer.write(source, tmp_path, size=8)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support import generators, miniature
+from tests.support.numbered import assert_equal, joined
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
@@ -67,13 +68,6 @@ def groups(batches, size=3):
     return np.concatenate(levels).reshape(-1, size)
 
 
-def assert_equal(got, expected):
-    for one, other in zip(got, expected, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key], err_msg=key)
-
-
 def made(side="negatives", kind="numbers", count=2, **options):
     return sampling.make_hard_texts(
         side, count=count, generators={kind: 1.0}, table=TABLE, **options
@@ -104,14 +98,10 @@ def test_hosts_and_restarts_do_not_change_hard_images_and_texts(hosts):
     shares = [
         take(6, source, process_index=host, process_count=hosts, **options) for host in range(hosts)
     ]
-    joined = [
-        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
-        for step in range(6)
-    ]
-    assert_equal(joined, whole)
+    assert_equal(joined(shares), whole)
 
 
-def test_worker_processes_find_hard_images_and_make_texts_as_threads_do(tmp_path):
+def test_worker_processes_find_images_and_texts_as_threads_do(tmp_path):
     miniature.write_coco(tmp_path)
     source = make_source(
         "negclip", "train", annotations=tmp_path / "train_neg_clip.tsv", images=tmp_path
@@ -122,7 +112,7 @@ def test_worker_processes_find_hard_images_and_make_texts_as_threads_do(tmp_path
     assert_equal(take(4, source, workers=2, threads=1, **options), expected)
 
 
-def test_rows_without_a_usable_hard_image_get_the_next_record_and_are_counted():
+def test_rows_without_a_hard_image_get_the_next_record():
     clean, source = groups(take(10)), Neighbours(lacking=(7,))
     with loader(source) as batches:
         rows = groups([next(batches) for _ in range(10)])
@@ -151,7 +141,7 @@ def test_halves_of_ids_are_as_different_as_the_ids():
     assert contract.split_ids(ids).dtype == np.uint32
 
 
-def test_generated_texts_are_different_belong_to_their_row_and_know_the_scene():
+def test_generated_texts_belong_to_their_row_and_know_the_scene():
     words = {tuple(WORDS([f"n{i}"])[0, :1]): f"n{i}" for i in range(30)}
     plain, batches = take(3), take(3, negatives=made(), positives=made("positives"))
     seen = set()
@@ -187,7 +177,7 @@ def test_no_two_rows_share_their_draws():
     assert len(np.unique(drawn, axis=0)) > 50  # of 60 rows, each with 2 of 30 numbers
 
 
-def test_a_caption_that_a_generator_cannot_read_makes_its_record_unusable():
+def test_a_caption_no_generator_reads_spoils_its_record():
     refusing = made(kind="prefix", options={"prefix": {"prefix": "n1 ", "refused": "n7"}})
     with loader(hard_images=0, negatives=refusing) as batches:
         rows = groups([next(batches) for _ in range(5)], 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support import helpers
-from tests.support.numbered import WORDS, Numbered, drain, loader, take
+from tests.support.numbered import WORDS, Numbered, assert_equal, drain, joined, loader, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.hard_texts.sampling import HardTexts
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
@@ -15,14 +15,6 @@ from vlc_jax.input_pipeline.record import DataError, Record
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
 from vlc_jax.input_pipeline.tokenizers.functional_words import FunctionalWordTokenizer
-
-
-def assert_equal(got, expected):
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key], err_msg=key)
 
 
 def numbers(batches):
@@ -52,7 +44,7 @@ def test_any_start_step_continues_the_unbroken_run():
         assert_equal(take(12 - start, source, start_step=start, **options), whole[start:])
 
 
-def test_every_epoch_visits_every_record_once_in_an_order_of_its_own():
+def test_every_epoch_visits_every_record_once_in_its_order():
     seen = numbers(take(15))  # 120 places: four epochs of 30
     epochs = [seen[i : i + 30] for i in range(0, 120, 30)]
     for epoch in epochs:
@@ -103,7 +95,7 @@ def test_a_bad_record_gives_its_place_to_the_next_usable_one():
     assert all("not an image" in reason for reason in reasons.values())
 
 
-def test_a_row_per_caption_trains_as_lists_of_captions_and_resumes(tmp_path):
+def test_a_row_per_caption_trains_as_lists_and_resumes(tmp_path):
     names = helpers.write_photos(tmp_path, 6)
     texts = {name: [f"{name} a", f"{name} b"] for name in names}
     rows = {
@@ -126,11 +118,7 @@ def test_bad_records_do_not_disturb_resuming_nor_hosts():
     whole = take(10, source, max_bad_share=0.2)
     assert_equal(take(4, source, max_bad_share=0.2, start_step=6), whole[6:])
     shares = [take(10, source, max_bad_share=0.2, process_index=h, process_count=2) for h in (0, 1)]
-    joined = [
-        {key: np.concatenate([share[step][key] for share in shares]) for key in whole[step]}
-        for step in range(10)
-    ]
-    assert_equal(joined, whole)
+    assert_equal(joined(shares), whole)
 
 
 def test_records_known_to_be_bad_are_skipped_and_counted():
@@ -147,7 +135,7 @@ def test_records_known_to_be_bad_are_skipped_and_counted():
         assert batches.bad["r3"] == "torn"
 
 
-def test_more_bad_records_than_the_share_stop_the_run_and_name_the_last():
+def test_more_bad_records_than_the_share_stop_the_run():
     with loader(Numbered(bad=(3, 4, 5)), max_bad_share=0.1) as batches:
         for _ in range(10):  # exactly at the limit of 3
             next(batches)
@@ -159,7 +147,7 @@ def test_more_bad_records_than_the_share_stop_the_run_and_name_the_last():
             next(batches)
 
 
-def test_a_source_without_a_usable_record_ends_instead_of_searching_for_ever():
+def test_a_source_without_a_usable_record_ends():
     batches = loader(Numbered(bad=range(30)), max_bad_share=1.0)
     with batches, pytest.raises(DataError, match="none of the 30 records"):
         next(batches)
@@ -175,7 +163,7 @@ class Unusable(Numbered):
         return Record(record.id, record.image, ["", " \n"]) if index == 2 else record
 
 
-def test_a_record_that_cannot_be_read_is_listed_by_its_index_and_blank_captions_are_bad():
+def test_a_record_that_cannot_be_read_is_listed_by_index():
     with loader(Unusable(), max_bad_share=0.1) as batches:
         assert not {2, 7} & {*numbers([next(batches) for _ in range(4)])}
         assert batches.bad["record 7"] == "row 8 is torn"
@@ -192,7 +180,7 @@ def test_record_ids_name_the_global_batch_replacements_included():
         assert [contract.hash_id(name) for name in names] == list(batch["id"])
 
 
-def test_negatives_and_positives_are_drawn_for_the_chosen_caption_with_a_mask():
+def test_hard_texts_are_drawn_for_the_chosen_caption():
     negatives = [["not n1", "not n2", " ", "not n3"], ["not n4"], []]
     source = Numbered(negatives=negatives)
     plain = take(12)

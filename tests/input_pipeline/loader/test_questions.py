@@ -112,7 +112,7 @@ def test_a_text_alone_is_asked_by_a_template_of_its_own():
     assert "has_image" not in take(1, Asking(10), tokenizer=WORDS, question="{}")[0]
 
 
-def test_a_record_without_an_image_is_bad_where_the_source_says_there_are_none():
+def test_a_record_without_an_image_is_bad_elsewhere():
     source = TextOnly(10)
     source.has_text_only = False
     with pytest.raises(DataError, match="has no image, and its source says that all have one"):

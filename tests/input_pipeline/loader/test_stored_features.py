@@ -50,7 +50,7 @@ def test_a_text_that_was_not_stored_and_other_bytes_are_refused():
         stored_features.unpack(b"\x89PNG\r\n")
 
 
-def test_a_batch_has_the_features_of_its_texts_and_zeros_where_there_is_none():
+def test_a_batch_has_the_features_of_its_texts_or_zeros():
     texts = stored_features.texts_of(RECORD)
     rows = [
         stored_features.unpack(stored_features.pack(*arrays(seed), texts, "float32"))
@@ -88,7 +88,7 @@ def folder(tmp_path):
     return tmp_path / "out"
 
 
-def test_a_folder_of_features_holds_its_records_and_finds_their_hard_images(folder):
+def test_a_folder_of_features_finds_its_hard_images(folder):
     source = FeaturesSource("train", path=folder)
     assert len(source) == 3
     assert source.facts == {"weights": "abc"}

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tests.input_pipeline.loader.test_loader import assert_equal
-from tests.support.numbered import Numbered, take
+from tests.support.numbered import Numbered, assert_equal, joined, take
 from vlc_jax.input_pipeline import batch as contract
 from vlc_jax.input_pipeline.images.transforms import ImageTransform
 from vlc_jax.input_pipeline.loader.views import Views
@@ -26,7 +25,7 @@ def batches(count=3, views=VIEWS, **options):
     return take(count, Ramps(), transform=ImageTransform(40, "none"), views=views, **options)
 
 
-def test_a_batch_has_crops_of_its_own_images_with_their_share_of_the_area():
+def test_a_batch_has_crops_with_their_share_of_the_area():
     sides = []
     for batch in batches():
         contract.check(batch)
@@ -43,7 +42,7 @@ def test_a_batch_has_crops_of_its_own_images_with_their_share_of_the_area():
     assert len(np.unique(areas.round(6))) > 50
 
 
-def test_masked_patches_are_drawn_anew_for_each_image_without_repetition():
+def test_masked_patches_are_drawn_anew_for_each_image():
     rows = np.concatenate([batch["masked_patches"] for batch in batches()])
     assert (np.diff(rows, axis=1) > 0).all()
     assert rows.min() == 0
@@ -54,14 +53,11 @@ def test_masked_patches_are_drawn_anew_for_each_image_without_repetition():
     assert shares.max() < 0.9
 
 
-def test_views_are_those_of_an_unbroken_run_on_any_host_and_change_no_other_draw():
+def test_views_are_those_of_an_unbroken_run_on_any_host():
     whole = batches()
     assert_equal(batches(1, start_step=2), whole[2:])
     halves = [batches(process_index=host, process_count=2) for host in (0, 1)]
-    joined = [
-        {key: np.concatenate([a[key], b[key]]) for key in a} for a, b in zip(*halves, strict=True)
-    ]
-    assert_equal(joined, whole)
+    assert_equal(joined(halves), whole)
     without = batches(views=None)
     assert_equal([{key: batch[key] for key in without[0]} for batch in whole], without)
     # the masks are drawn first: without crops they are the same

@@ -55,7 +55,7 @@ PROGRAM = """
 """
 
 
-def test_a_worker_sees_no_accelerator_no_jax_no_signals_and_no_main_module(tmp_path):
+def test_a_worker_sees_no_accelerator_and_no_main_module(tmp_path):
     process = run_script(tmp_path, PROGRAM.replace("END", "batches.close()"))
     out, errors = process.communicate(timeout=120)
     assert out.splitlines()[:3] == [

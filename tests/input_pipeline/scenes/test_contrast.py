@@ -104,7 +104,7 @@ def test_shuffles_move_only_what_they_say():
 
 
 @pytest.mark.parametrize("draw", contrast.DRAWS)
-def test_texts_about_ordinary_scenes_never_mention_held_out_pairs(draw):
+def test_texts_of_ordinary_scenes_never_mention_held_out_pairs(draw):
     for scene, caption, stream in examples("mini", 1500, colour=1.0, negation=0):
         made = [
             contrast.replace(caption, scene, role, stream, draw) for role in ("shape", "colour")
@@ -150,9 +150,7 @@ def test_negatives_that_would_be_true_are_not_made():
     ("role", "word", "synonyms", "others"),
     [("size", "big", 2, 5), ("relation", "left of", 2, 11), ("colour", "blue", 2, 26)],
 )
-def test_uniform_word_list_draws_true_synonyms_as_often_as_the_list_has_them(
-    role, word, synonyms, others
-):
+def test_the_uniform_list_draws_synonyms_as_often_as_it_has(role, word, synonyms, others):
     """Of 29 other colour words, three name the colour that is held out for squares (green)."""
     scene, phrase = two_objects("purple"), {"size": 0, "colour": 1, "relation": None}[role]
     draws = [

@@ -45,7 +45,7 @@ def test_yes_is_said_of_what_is_true_and_no_of_what_is_not(kind):
 @pytest.mark.parametrize(
     ("kind", "expected"), [("yes_no", {"relation", "list", "negation"}), ("object", {"single"})]
 )
-def test_neither_the_kind_of_statement_nor_a_word_of_it_gives_the_answer_away(kind, expected):
+def test_no_word_of_a_statement_gives_the_answer_away(kind, expected):
     kinds, said = Counter(), Counter()
     for caption, scene, answer in statements(source((kind, 1.0), count=500)):
         kinds[caption.kind, answer] += 1
@@ -117,7 +117,7 @@ def test_colours_are_asked_of_captions_that_say_none():
                 assert answer == " and ".join(colours[shape] for shape in shapes)
 
 
-def test_kinds_have_their_shares_and_records_are_functions_of_their_index():
+def test_kinds_have_their_shares_and_follow_the_index():
     shares = (("caption", 1.0), ("question", 1.0), ("yes_no", 2.0))
     records = source(*shares, count=1000)
     texts = [text for record in records for text in record.captions]

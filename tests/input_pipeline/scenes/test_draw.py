@@ -53,7 +53,7 @@ def test_order_of_access_and_count_do_not_matter():
 
 
 @pytest.mark.parametrize("name", sorted(worlds.WORLDS))
-def test_pictures_have_the_size_of_the_canvas_and_light_backgrounds(name):
+def test_pictures_have_the_canvas_size_and_a_light_background(name):
     world = worlds.named(name)
     for i in range(50):
         scene = sample.sample_scene(world, "train", i)
@@ -81,7 +81,7 @@ def test_an_object_has_its_colour_shifted_by_its_jitter():
     assert image[9 + 7, 12 + 7].tolist() == [RGB["blue"][0] + 3, RGB["blue"][1] - 4, 255]
 
 
-def test_scenes_that_differ_in_places_share_the_background_outside_the_boxes():
+def test_scenes_that_differ_in_places_share_the_background():
     scene = sample.sample_scene(MINI, "train", 1, 2)
     other = worlds.reverse_relation(scene, 0, 1)
     first, second = draw.draw(scene), draw.draw(other)

@@ -161,7 +161,7 @@ def test_captions_name_the_stated_share_of_the_objects(completeness, counts):
         assert drawn == pytest.approx(shares, abs=0.06)  # the rest of 1.0 is exact: no other keys
 
 
-def test_captions_of_a_share_have_the_kinds_of_the_objects_that_they_name():
+def test_captions_of_a_share_have_the_kinds_they_name():
     said = collections.Counter(
         (len(caption.phrases), caption.kind)
         for _, caption in captions(MINI, 2000, completeness=0.75, place=0.5, relation=0.5)
@@ -177,7 +177,7 @@ def extent(obj):
 
 
 @pytest.mark.parametrize("saliency", [0.0, 0.5, 1.0])
-def test_incomplete_captions_name_the_biggest_object_as_often_as_stated(saliency):
+def test_incomplete_captions_name_the_biggest_as_often_as_stated(saliency):
     is_named, is_first = collections.defaultdict(list), []
     style = {"completeness": 0.67, "saliency": saliency, "relation": 0.0}
     for scene, caption in captions(MINI, 2000, **style):
@@ -196,7 +196,7 @@ def test_incomplete_captions_name_the_biggest_object_as_often_as_stated(saliency
 
 
 @pytest.mark.parametrize("density", [0.0, 0.25, 1.0])
-def test_the_share_of_named_objects_with_a_colour_does_not_depend_on_completeness(density):
+def test_the_share_of_colours_does_not_depend_on_completeness(density):
     for completeness in (0.5, 1.0):
         drawn = [
             bool(phrase.colour)

@@ -56,7 +56,7 @@ def test_each_caption_is_true_for_its_own_picture_only(name):
     ("kind", "generator"),
     [("relation", "scenes_reverse"), ("attribute", "scenes_swap"), ("denial", "scenes_negate")],
 )
-def test_the_hard_caption_is_what_the_generator_makes_of_the_caption(kind, generator):
+def test_the_hard_caption_is_what_the_generator_makes(kind, generator):
     """So that a loss which masks equal texts finds the negative among the hard image's captions."""
     make, rng = generators.SCENES_NEGATIVES[generator](), np.random.default_rng(0)
     options = {"size": 0.5, "colour": 0.6, "synonyms": 0.1, "completeness": 0.0}
@@ -80,7 +80,7 @@ def test_only_places_or_only_colours_change():
             )
 
 
-def test_captions_of_a_denial_differ_in_what_is_denied_and_pictures_in_one_shape():
+def test_captions_of_a_denial_differ_in_what_is_denied():
     for record, hard in pairs(source := make_source(hard_images=(("negation", 1),))):
         (caption,), (hard_caption,) = record.captions, hard.captions
         (said, denied), (hard_said, hard_denied) = (
@@ -92,7 +92,7 @@ def test_captions_of_a_denial_differ_in_what_is_denied_and_pictures_in_one_shape
         assert (a.shape, b) == (hard_denied, a._replace(shape=denied))
 
 
-def test_a_caption_that_affirms_is_denied_of_a_picture_without_that_object():
+def test_an_affirming_caption_is_denied_of_another_picture():
     for record, hard in pairs(source := make_source(hard_images=(("denial", 1),))):
         caption, denial = (grammar.parse(each.captions[0], source.world) for each in (record, hard))
         assert caption.kind in ("list", "relation")

@@ -48,7 +48,7 @@ def test_swaps_are_asked_about_what_is_exchanged(name):
     assert all(case.meta["question"] != questions.ANY for case in cases)
 
 
-def test_an_image_and_its_hard_image_have_the_same_question_and_other_captions():
+def test_an_image_and_its_hard_image_have_the_same_question():
     shares = (("relation", 0.5), ("attribute", 0.5))
     source = ScenesSource(captions=1, hard_images=shares, caption_options={"prefixes": ("",)})
     for index in range(50):

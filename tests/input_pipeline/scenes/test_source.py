@@ -61,7 +61,7 @@ def test_fingerprint_tells_world_split_count_and_captions():
 
 
 @pytest.mark.parametrize("count", [2, 7, 24])
-def test_permuted_images_are_those_of_other_records_each_once_and_texts_stay(count):
+def test_permuted_images_are_those_of_other_records_once_each(count):
     paired, permuted = (ScenesSource(count=count, images=images) for images in IMAGES)
     images = [record.image.tobytes() for record in paired]
     shown = [record.image.tobytes() for record in permuted]
@@ -73,7 +73,7 @@ def test_permuted_images_are_those_of_other_records_each_once_and_texts_stay(cou
     assert permuted.fingerprint != paired.fingerprint
 
 
-def test_permuted_images_go_with_the_hard_images_of_their_records():
+def test_permuted_images_go_with_their_hard_images():
     options = {"count": 6, "captions": 1, "hard_images": [("relation", 1), ("attribute", 1)]}
     paired, permuted = (ScenesSource(**options, images=images) for images in IMAGES)
     for i in range(6):

@@ -27,6 +27,7 @@ def test_classes_are_the_sorted_folders_and_images_their_files(folder):
     ]
     assert source[3].meta == {"label": 1}
     assert source[3].captions == ["a photo of a n02 dog"]
+    assert inspection.preview(source, None, None).warnings() == []
     assert len(make_source("class_folders", "all", path=folder / "train")) == 6
 
 
@@ -53,16 +54,21 @@ def test_zero_shot_prompts_come_from_clip_benchmarks_files(folder):
 
 
 def test_folders_without_classes_or_images_are_refused(folder):
+    def read(split, path=folder, **options):
+        make_source("class_folders", split, path=path, **options)
+
     with pytest.raises(ValueError, match=r"there is no folder .*/test; .*: train, val"):
-        make_source("class_folders", "test", path=folder)
+        read("test")
     with pytest.raises(ValueError, match="has 0 folders of classes"):
-        make_source("class_folders", "all", path=folder / "train" / "n01_cat")
+        read("all", folder / "train" / "n01_cat")
+    with pytest.raises(ValueError, match=r"has splits, no classes; .* \('train', 'val'\)"):
+        read("all")
     for templates in (["a photo"], ["a {} and a {}"], "a photo of {class}"):
         with pytest.raises(ValueError, match="templates"):
-            make_source("class_folders", "val", path=folder, templates=templates)
+            read("val", templates=templates)
     (folder / "val" / "empty").mkdir()
     with pytest.raises(DataError, match="empty has no images"):
-        make_source("class_folders", "val", path=folder)
+        read("val")
 
 
 @pytest.mark.parametrize("names", [("n01440764", "n01443537"), ("0", "1", "2"), ("-2", "class_1")])
@@ -79,11 +85,6 @@ def test_folders_that_are_no_words_need_class_names(tmp_path, names):
     source = make_source("class_folders", "all", path=tmp_path)
     (warning,) = inspection.preview(source, None, None).warnings()
     assert f"classes such as {min(names)!r} are no words" in warning
-
-
-def test_training_on_folders_named_by_words_has_no_warning(folder):
-    source = make_source("class_folders", "val", path=folder)
-    assert inspection.preview(source, None, None).warnings() == []
 
 
 def test_labels_of_a_probe_go_by_the_names_of_the_classes(folder):
@@ -112,7 +113,7 @@ def test_files_that_are_no_images_are_counted(folder, caplog):
     )
 
 
-def test_folders_in_a_class_folder_are_read_as_torchvision_reads_them(folder):
+def test_nested_folders_are_read_as_torchvision_reads_them(folder):
     names = ("b/1.JPEG", "b-c/0.jpg", "b/a/0.jpg", ".cache/0.jpg", "._0.jpg", "b/9.txt")
     for name in names:
         picture(folder / "val" / "n02_dog" / name)
@@ -124,11 +125,6 @@ def test_folders_in_a_class_folder_are_read_as_torchvision_reads_them(folder):
     assert source[6].image.is_file()
     names = image_list.read(folder / "val").names
     assert (len(names), names) == (7, sorted(names))
-
-
-def test_splits_are_no_classes(folder):
-    with pytest.raises(ValueError, match=r"has splits, no classes; .* \('train', 'val'\)"):
-        make_source("class_folders", "all", path=folder)
 
 
 def test_prompts_have_spaces_where_folders_have_underscores(folder):

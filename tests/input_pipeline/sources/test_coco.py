@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from tests.support import miniature
+from tests.support.miniature import coco
 from vlc_jax.input_pipeline.hard_texts import sampling
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
-
-
-def coco(folder, split, **options):
-    given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
-    return make_source("coco", split, **(given | options))
 
 
 def test_karpathys_splits_are_told_apart_and_joined_by_plus(folder):
@@ -28,7 +24,7 @@ def test_karpathys_splits_are_told_apart_and_joined_by_plus(folder):
     assert len(coco(folder, "val", train_split="train+restval")) == miniature.KARPATHY["val"]
 
 
-def test_a_coco_record_carries_all_captions_cocos_id_and_where_it_comes_from(folder):
+def test_a_coco_record_has_all_captions_its_id_and_its_split(folder):
     record = coco(folder, "restval")[0]
     assert record.id == "8"
     assert record.captions == miniature.captions(8)
@@ -36,7 +32,7 @@ def test_a_coco_record_carries_all_captions_cocos_id_and_where_it_comes_from(fol
 
 
 @pytest.mark.parametrize("part", ["train2017", "val2017"])
-def test_the_official_captions_are_one_split_and_have_the_ids_of_karpathys(folder, part):
+def test_official_captions_are_one_split_with_karpathys_ids(folder, part):
     path = folder / f"coco/annotations/captions_{part}.json"
     source = coco(folder, part[:-4], annotations=path)
     number = int(source[1].id)
@@ -48,7 +44,7 @@ def test_the_official_captions_are_one_split_and_have_the_ids_of_karpathys(folde
         coco(folder, other, annotations=path)
 
 
-def test_coco_images_are_found_in_their_folders_or_in_one_flat_one(folder):
+def test_coco_images_are_found_in_their_folders_or_a_flat_one(folder):
     path = folder / "captions_train2014.json"
     path.write_text(json.dumps(miniature.coco_captions("train2014", [*range(8)])))
     below = coco(folder, "train", annotations=path)
@@ -57,7 +53,7 @@ def test_coco_images_are_found_in_their_folders_or_in_one_flat_one(folder):
     assert below[3].image.samefile(flat[3].image)
 
 
-def test_a_missing_coco_folder_is_noticed_though_the_other_is_there(folder):
+def test_a_missing_coco_folder_is_noticed_beside_the_other(folder):
     for number in range(8, 11):
         (folder / f"coco/val2014/COCO_val2014_{number:012d}.jpg").unlink()
     assert len(coco(folder, "train+restval")) == 12  # single images are left to the loader
@@ -71,7 +67,7 @@ def test_a_missing_coco_folder_is_noticed_though_the_other_is_there(folder):
         coco(folder, "all")
 
 
-def test_a_split_that_is_not_there_lists_those_that_are_with_their_counts(folder):
+def test_an_unknown_split_lists_the_known_with_their_counts(folder):
     counts = r"splits: train \(8\), restval \(4\), val \(3\), test \(2\); 'all' takes every row"
     with pytest.raises(ValueError, match=rf"no row of split 'dev'; {counts}"):
         coco(folder, "dev")
@@ -130,7 +126,7 @@ def test_line_k_belongs_to_annotation_k_and_none_is_no_text(folder):
     assert official(folder, positives={"replace": replace, "swap": swap}).fingerprint != before
 
 
-def test_files_of_a_kind_that_are_joined_by_plus_are_drawn_equally_often(folder):
+def test_files_joined_by_plus_are_drawn_equally_often(folder):
     captions = annotation_captions(folder)
     verbs = write_lines(folder / "verbs.jsonl", [f"verb {text}" for text in captions])
     lines = [f"place {text}" if "caption 2" in text else "None" for text in captions]
@@ -154,40 +150,27 @@ def test_files_of_a_kind_that_are_joined_by_plus_are_drawn_equally_often(folder)
     assert abs(share - 0.5) < 3 * 0.5 / len(drawn) ** 0.5
 
 
-@pytest.mark.parametrize("content", ["", "\n", " \n\n"])
-def test_an_empty_file_is_called_empty(folder, content):
-    (folder / "hp.jsonl").write_text(content)
-    with pytest.raises(DataError, match=r"hp.jsonl is empty; a row for each of \d+ captions"):
-        official(folder, positives={"swap": folder / "hp.jsonl"})
-
-
-def test_a_file_of_another_length_trains_nothing(folder):
-    count = len(annotation_captions(folder))
-    for wrong in (count - 1, count + 1):
-        path = write_lines(folder / "hp.jsonl", ["text"] * wrong)
-        message = rf"hp.jsonl has {wrong} rows, but there are {count} captions"
+@pytest.mark.parametrize("side", ["negatives", "positives"])
+def test_a_file_without_a_text_for_each_caption_is_refused(folder, side):
+    rows = ['"text"'] * len(annotation_captions(folder))
+    count = f"{len(rows)} captions"
+    for lines, message in (
+        *(([blank], f"hp.jsonl is empty; a row for each of {count}") for blank in ("", " ", "\n")),
+        (rows[1:], f"hp.jsonl has {len(rows) - 1} rows, but there are {count}"),
+        ([*rows, '"text"'], f"hp.jsonl has {len(rows) + 1} rows, but there are {count}"),
+        *(([*rows[:2], line, *rows[3:]], f"row 3 of .*hp.jsonl{what}") for line, what in (
+            ('"torn', " is not JSON"),
+            ("", " is not JSON"),
+            ("null", ": a row is a JSON string; got None"),
+            ('["text"]', r": a row is a JSON string; got \['text'\]"),
+        )),
+    ):  # fmt: skip
+        (folder / "hp.jsonl").write_text("\n".join(lines) + "\n")
         with pytest.raises(DataError, match=message):
-            official(folder, negatives={"crepe_swap": path})
+            official(folder, **{side: {"swap": folder / "hp.jsonl"}})
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('"torn', r"row 3 of .*hp.jsonl is not JSON"),
-        ("", r"row 3 of .*hp.jsonl is not JSON"),
-        ("null", r"row 3 of .*hp.jsonl: a row is a JSON string; got None"),
-        ('["text"]', r"row 3 of .*: a row is a JSON string; got \['text'\]"),
-    ],
-)
-def test_a_line_that_is_no_json_string_is_named(folder, line, message):
-    lines = ['"text"'] * len(annotation_captions(folder))
-    lines[2] = line
-    (folder / "hp.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=message):
-        official(folder, positives={"swap": folder / "hp.jsonl"})
-
-
-def test_aligned_files_belong_to_training_and_to_cocos_own_captions(folder):
+def test_aligned_files_belong_to_training_on_cocos_own_captions(folder):
     path = write_lines(folder / "hp.jsonl", ["text"])
     annotations = folder / "coco/annotations/captions_val2017.json"
     source = official(folder, "val", annotations, positives={"swap": path})

@@ -69,7 +69,7 @@ def test_training_draws_bags_of_them(folder):
     assert {name: {*texts} for name, texts in drawn.items()} == expected
 
 
-def test_a_file_of_another_form_is_a_bad_record_and_says_the_forms(folder):
+def test_a_file_of_another_form_is_a_bad_record(folder):
     source = dac(folder)
     path = folder / f"dense/{source[2].id}.json"
     for document, message in (

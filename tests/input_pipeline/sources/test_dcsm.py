@@ -87,7 +87,7 @@ def test_images_of_a_killed_command_do_not_join_the_next(folder):
     assert not (folder / f"pairs/{dcsm.SPATIAL}/cup_above_rug.png").exists()
 
 
-def test_attributes_are_those_of_the_captions_and_exchanged_in_the_opposite(folder):
+def test_attributes_are_exchanged_in_the_opposite_caption(folder):
     records = source(folder, sets=("attributes",))
     groups = {}
     for index in range(len(records)):
@@ -119,7 +119,7 @@ def test_a_denied_object_is_not_in_the_image(folder):
             assert not {*record.captions} & {*record.negatives[0]}
 
 
-def test_sets_are_equally_large_and_the_choice_is_a_function_of_the_seed(folder):
+def test_sets_are_equally_large_and_chosen_by_the_seed(folder):
     records = source(folder)
     groups = [records[index].group for index in range(len(records))]
     assert {name: groups.count(name) for name in groups} == dict.fromkeys(dcsm.SETS, 4)

@@ -32,7 +32,7 @@ def test_the_split_never_changes():
     assert DigitsSource("train").fingerprint != source.fingerprint
 
 
-def test_images_are_uint8_rgb_of_the_asked_size_with_the_scans_contrast():
+def test_images_have_the_size_and_the_contrast_of_the_scans():
     record = DigitsSource("train", size=24)[0]
     assert record.image.shape == (24, 24, 3)
     assert record.image.dtype == np.uint8

@@ -65,7 +65,7 @@ def test_a_row_that_cannot_be_read_hides_no_other(table):
     assert joined.find("photo_0.jpg#18") == joined[0]
 
 
-def test_the_image_of_a_negative_follows_its_record_with_the_texts_exchanged(tmp_path):
+def test_the_image_of_a_negative_has_the_texts_exchanged(tmp_path):
     names = helpers.write_photos(tmp_path, 8)
     rows = [
         {"image": names[k], "caption": f"a {k}", "not": f"no {k}", "other": names[-1 - k]}
@@ -129,7 +129,7 @@ def test_a_damaged_list_of_ids_is_noticed(table, tmp_path, capsys):
         ShardsSource(path=tmp_path / "out")
 
 
-def test_shards_of_an_older_version_are_refused_by_readers_and_by_prepare(table, tmp_path):
+def test_shards_of_an_older_version_are_refused(table, tmp_path):
     source = make_source("records", "train", path=table)
     shard_writer.write(source, tmp_path / "out", size=32)
     path = tmp_path / "out" / "manifest.json"

@@ -54,7 +54,7 @@ def test_files_that_macos_writes_beside_others_are_left_out(tmp_path):
     assert [source[index].id for index in range(len(source))] == ["0/a"]
 
 
-def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder, caplog):
+def test_samples_that_failed_are_left_out_and_counted(folder, caplog):
     success = {"status": "success", "caption": "yes"}
     write(
         folder / "00002.tar",
@@ -75,7 +75,7 @@ def test_samples_that_failed_or_have_no_image_are_left_out_and_mentioned(folder,
     assert "of 16 samples are left out: 2 not downloaded, 1 without an image (" in caplog.text
 
 
-def test_a_sample_without_caption_or_with_damaged_text_is_an_error_of_that_sample(folder):
+def test_a_sample_without_caption_is_an_error_of_that_sample(folder):
     write(
         folder / "00002.tar",
         {
@@ -98,7 +98,7 @@ OTHER_CAPTIONS = [b'{"caption": ["a"]}', b'{"caption": 5}']
 
 
 @pytest.mark.parametrize("document", NO_OBJECTS + OTHER_CAPTIONS, ids=range(9))
-def test_json_that_describes_no_sample_is_a_bad_record_and_the_others_are_read(folder, document):
+def test_json_that_describes_no_sample_is_a_bad_record(folder, document):
     good = {"jpg": b"1", "json": {"caption": "good", "url": ["x"], "sha256": 5}}
     bad = {"jpg": b"1", "json": document}
     write(folder / "00002.tar", {"a": bad, "b": good, "c": bad | {"txt": b"good"}})
@@ -120,22 +120,15 @@ def test_names_that_are_no_utf8_or_endless_harm_no_other_sample(folder, caplog):
     assert "of 12 samples are left out: 1 with a key of more than 255 letters" in caplog.text
 
 
-@pytest.mark.parametrize("size", [2**60, -512, 8 * 2**30 - 1])
-def test_a_file_of_an_impossible_size_is_named(folder, size):
-    with tarfile.open(folder / "00002.tar", "w", format=tarfile.GNU_FORMAT) as tar:
-        member = tarfile.TarInfo("a.json")
-        member.size = size
-        tar.fileobj.write(member.tobuf(tarfile.GNU_FORMAT))
-    with pytest.raises(DataError, match=r"00002\.tar is no whole tar"):
-        open_tars(folder)
-
-
-@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, "six files"])
 def test_a_tar_that_is_cut_short_is_named(folder, kept):
     path = folder / "00001.tar"
+    with tarfile.open(path) as tar:
+        between = tar.getmembers()[6].offset
     content = path.read_bytes().rstrip(b"\0")
-    path.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(DataError, match=r"00001\.tar is no whole tar.*img2dataset continues"):
+    path.write_bytes(content[: between if kept == "six files" else int(kept * len(content))])
+    says = ": it ends after" if kept == "six files" else ".*img2dataset continues"
+    with pytest.raises(DataError, match=rf"00001\.tar is no whole tar{says}"):
         open_tars(folder)
 
 
@@ -155,6 +148,7 @@ def sparse():
 
 
 HEADERS = {
+    **{f"size {n}": header(tarfile.REGTYPE, n) for n in (2**60, -512, 8 * 2**30 - 1)},
     "long name": header(tarfile.GNUTYPE_LONGNAME, 2**40),
     "pax": header(tarfile.XHDTYPE, 2**40),
     "chain": (header(tarfile.GNUTYPE_LONGNAME, 5) + b"name".ljust(512, b"\0")) * 3_000,
@@ -167,15 +161,6 @@ def test_headers_that_lie_are_no_tar(tmp_path, kind):
     (tmp_path / "a.tar").write_bytes(HEADERS[kind] + bytes(1024) * (kind != "sparse"))
     with pytest.raises(DataError, match=r"a\.tar is no whole tar"):
         open_tars(tmp_path)
-
-
-def test_a_tar_cut_between_two_files_is_noticed_too(folder):
-    path = folder / "00001.tar"
-    with tarfile.open(path) as tar:
-        middle = tar.getmembers()[6].offset
-    path.write_bytes(path.read_bytes()[:middle])
-    with pytest.raises(DataError, match=r"00001\.tar is no whole tar: it ends after"):
-        open_tars(folder)
 
 
 def test_folders_without_tars_say_what_they_hold(folder, tmp_path):
@@ -228,9 +213,7 @@ def test_a_sample_that_has_a_part_twice_is_a_bad_record(folder, name):
     assert (source[11].image, source[11].captions) == (b"2", ["blue"])
 
 
-def test_every_format_that_pillow_reads_is_an_image_and_others_are_not_called_a_failure(
-    folder, caplog
-):
+def test_every_format_that_pillow_reads_is_an_image(folder, caplog):
     names = ("gif", "BMP", "tiff", "avif", "heic")
     write(folder / "00002.tar", {name: {name: b"1", "txt": b"text"} for name in names})
     source = open_tars(folder)
@@ -298,7 +281,7 @@ def test_tars_that_were_opened_once_are_not_read_again(indexed, monkeypatch, cap
     assert "of 13 samples are left out: 1 without an image (" in caplog.text
 
 
-def test_a_tar_that_changed_is_read_again_and_a_damaged_index_is_ignored(indexed):
+def test_a_changed_tar_is_read_again_without_a_damaged_index(indexed):
     folder, before = indexed
     (index,) = (folder / ".00000.tar.index").iterdir()
     content = index.read_bytes()

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.support import miniature
+from tests.support.miniature import llava
 from vlc_jax.input_pipeline import batch
 from vlc_jax.input_pipeline.benchmarks import READERS
 from vlc_jax.input_pipeline.images import image_ops
@@ -23,11 +24,6 @@ def folder(tmp_path):
     return tmp_path / "llava"
 
 
-def instruct(folder, **options):
-    path, pictures = folder / "llava_instruct_150k.json", folder.parent / "coco/train2017"
-    return make_source("llava", "train", **({"annotations": path, "images": pictures} | options))
-
-
 def training(folder, *names, **options):
     files = "+".join(str(folder / name) for name in names or (LCS, MIX))
     folders = f"{folder / 'images'}+{folder / 'data'}"
@@ -38,8 +34,8 @@ def every(source):
     return [source[index] for index in range(len(source))]
 
 
-def test_the_caption_is_the_first_answer_and_the_conversation_is_kept(folder, caplog):
-    source = instruct(folder)
+def test_the_caption_is_the_first_answer_beside_the_conversation(folder, caplog):
+    source = llava(folder.parent)
     assert "1 of 6 entries have no image" in caplog.text
     ids = [record.id for record in every(source)]
     assert ids[1:3] == ["000000000001.jpg#2", "000000000003.jpg#4"]
@@ -202,7 +198,7 @@ def test_a_name_with_a_plus_is_one_file(folder):
     assert len(training(folder, "a+b.json")) == 4
 
 
-def test_conversations_without_an_image_are_texts_alone_where_asked(folder, caplog):
+def test_conversations_without_an_image_are_texts_alone(folder, caplog):
     source = training(folder, MIX, answers="conversation", text_only=True)
     assert source.has_text_only
     assert "no image" not in caplog.text

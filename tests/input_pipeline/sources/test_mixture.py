@@ -65,7 +65,7 @@ def test_a_mixture_is_its_sources_in_their_orders_by_brute_force(name):
     assert made.epochs(15_000) == epochs
 
 
-def test_a_place_alone_is_as_in_a_row_and_later_phases_change_nothing_before_them():
+def test_later_phases_change_nothing_before_them():
     first = {0: weights("0.7", "0.3", 0)}
     row = [MixtureOrder([Places()] * 3, [10**9] * 3, first, 1)[p] for p in range(0, 9_000, 1_000)]
     changed = MixtureOrder([Places()] * 3, [10**9] * 3, {**first, 8_500: weights(0, 0, 1)}, 1)
@@ -113,7 +113,7 @@ def ids(batches):
 
 
 @pytest.mark.parametrize("shuffle", order.SHUFFLES)
-def test_hosts_and_restarts_change_nothing_in_a_mixture_whose_weights_change(folders, shuffle):
+def test_hosts_and_restarts_change_nothing_in_a_mixture(folders, shuffle):
     source = mixed(folders, weights={"3": [0, 1]}, shuffle=shuffle)
     options = {"source": source, "batch_size": 8}
     whole = ids(take(6, **options))

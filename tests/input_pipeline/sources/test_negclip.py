@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import miniature
+from tests.support.miniature import negclip
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 from vlc_jax.input_pipeline.sources.negclip import rejoined
 
 DATA = os.environ.get("VLC_BENCHMARK_DATA")
-
-
-def negclip(folder, **options):
-    given = {"annotations": folder / "coco/train_neg_clip.tsv", "images": folder}
-    return make_source("negclip", "train", **(given | options))
 
 
 def test_negclip_keeps_hard_captions_and_the_ids_of_hard_images(folder):

@@ -99,7 +99,7 @@ def test_data_beyond_any_memory_cost_no_table():
     assert len({blocks[10**15 + position] for position in range(100)}) == 100
 
 
-def test_only_sharded_sources_that_ask_for_blocks_are_read_by_blocks():
+def test_only_sharded_sources_that_ask_for_it_are_read_by_blocks():
     assert isinstance(order.make(Neighbours(100), 0), BlockOrder)
     usual = [order.make(Numbered(100), 4)[position] for position in range(200)]
     asked = order.make(Neighbours(100, "global"), 4)
@@ -117,7 +117,7 @@ def test_the_window_after_one_that_is_begun_is_read_ahead():
         assert sorted(told) == sorted(expected[number] + expected[number + 1])
 
 
-def test_any_start_step_and_hosts_put_together_are_the_unbroken_run(monkeypatch):
+def test_restarts_and_hosts_together_are_the_unbroken_run(monkeypatch):
     monkeypatch.setattr(order, "BLOCK", 8)
     monkeypatch.setattr(order, "WINDOW", 2)
     options = {"batch_size": 16, "source": Neighbours(75)}

@@ -48,7 +48,7 @@ def groups(monkeypatch):
     return seen
 
 
-def test_a_row_reads_its_row_group_alone_and_its_picture_is_inside(tmp_path, groups):
+def test_a_row_reads_its_row_group_alone_with_its_picture(tmp_path, groups):
     source = records(write(tmp_path / "a.parquet"))
     assert len(source) == ROWS
     groups.clear()
@@ -74,7 +74,7 @@ def test_the_image_of_a_hard_negative_may_be_inside_too(tmp_path):
     assert (image_ops.decode(negative.image) == expected).all()
 
 
-def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
+def test_files_of_a_folder_are_one_table_sorted_by_name(tmp_path):
     folder = tmp_path / "set"
     write(folder / "train-1.parquet", 7, start=10)
     write(folder / "train-0.parquet", 10)
@@ -115,7 +115,7 @@ def test_threads_and_copies_of_a_source_share_a_file(tmp_path):
     assert found == [f"picture {number}" for number in order]
 
 
-def test_cells_that_json_lacks_are_text_and_a_damaged_text_is_a_bad_row(tmp_path, caplog):
+def test_cells_that_json_lacks_are_text_and_damage_is_of_its_row(tmp_path):
     texts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).view(pyarrow.string())
     columns = {"image": ["0.jpg", "1.jpg", "2.jpg"], "caption": texts}
     columns["day"] = [datetime.date(2026, 1, number) for number in (1, 2, 3)]

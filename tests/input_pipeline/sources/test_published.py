@@ -10,47 +10,15 @@ import numpy as np
 import pytest
 
 from tests.support import damage, helpers, miniature
+from tests.support.miniature import SOURCES, coco, flickr30k
 from vlc_jax.input_pipeline import record_validation
 from vlc_jax.input_pipeline.images import image_ops
 from vlc_jax.input_pipeline.record import DataError
 from vlc_jax.input_pipeline.sources import make_source
 
-
-def coco(folder, split, **options):
-    given = {"annotations": folder / "coco/dataset_coco.json", "images": folder / "coco"}
-    return make_source("coco", split, **(given | options))
-
-
-def flickr30k(folder, split):
-    folder = folder / "flickr30k"
-    return make_source(
-        "flickr30k",
-        split,
-        annotations=folder / "dataset_flickr30k.json",
-        images=folder / "flickr30k-images",
-    )
-
-
-def negclip(folder, split="train", **options):
-    given = {"annotations": folder / "coco/train_neg_clip.tsv", "images": folder}
-    return make_source("negclip", split, **(given | options))
-
-
-def cc3m(folder, split):
-    folder = folder / "cc3m"
-    return make_source("cc3m", split, annotations=folder / "train.tsv", images=folder)
-
-
-def llava(folder, split="train", **options):
-    path = folder / "llava/llava_instruct_150k.json"
-    given = {"annotations": path, "images": folder / "coco/train2017"}
-    return make_source("llava", split, **(given | options))
-
-
 # damages of each file; VLC_DAMAGES=500 tries more, with VLC_DAMAGE_SEED others
 ROUNDS = int(os.environ.get("VLC_DAMAGES", "6"))
 SEED = int(os.environ.get("VLC_DAMAGE_SEED", "0"))
-SOURCES = (coco, flickr30k, negclip, cc3m, llava)
 
 
 def every_source(folder):
@@ -59,11 +27,13 @@ def every_source(folder):
 
 @pytest.mark.parametrize("make", SOURCES)
 def test_a_split_that_a_dataset_has_not_is_refused(folder, make):
-    with pytest.raises(ValueError, match=r"split 'nope'.* 'all'"):
+    name = make.__name__
+    rule = "is not divided; take 'train'" if name in ("negclip", "cc3m") else "'all'"
+    with pytest.raises(ValueError, match=rf"split 'nope'.* {rule}"):
         make(folder, "nope")
 
 
-def test_every_record_of_every_dataset_has_its_own_image_and_pickles(folder):
+def test_every_record_has_its_own_image_and_pickles(folder):
     for name, source in every_source(folder).items():
         again = pickle.loads(pickle.dumps(source))
         for index in range(len(source)):
@@ -135,7 +105,7 @@ def own_table(folder, split="all"):
 
 
 @pytest.mark.parametrize("make", [*SOURCES, own_table])
-def test_damaged_annotations_are_errors_of_the_file_or_of_records(folder, make):
+def test_damaged_annotations_are_errors_of_file_or_records(folder, make):
     source = make(folder, "all" if make is own_table else "train")
     path = source._table.path
     content = path.read_bytes()
@@ -190,12 +160,6 @@ def test_a_file_that_is_cut_short_is_damaged_data(folder):
             make_source(source, "train", annotations=path, images=folder / "coco")
 
 
-def test_an_undivided_file_is_not_another_split(folder):
-    for name, path in (("negclip", "coco/train_neg_clip.tsv"), ("cc3m", "cc3m/train.tsv")):
-        with pytest.raises(ValueError, match=r"split 'validation' .* is not divided; take 'train'"):
-            make_source(name, "validation", annotations=folder / path, images=folder)
-
-
 def test_fingerprints_follow_the_file_and_the_split(folder):
     found = {source.fingerprint for source in every_source(folder).values()}
     found |= {coco(folder, split).fingerprint for split in ("val", "test", "train+restval")}
@@ -206,19 +170,17 @@ def test_fingerprints_follow_the_file_and_the_split(folder):
     assert coco(folder, "train").fingerprint not in found
 
 
-def test_flickr30k_has_the_same_captions_in_karpathys_and_in_its_own_files(folder):
-    given = {"images": folder / "flickr30k/flickr30k-images"}
-    karpathy = make_source(
-        "flickr30k", "all", annotations=folder / "flickr30k/dataset_flickr30k.json", **given
-    )
+def test_flickr30k_has_the_same_captions_in_each_of_its_files(folder):
+    karpathy = flickr30k(folder, "all")
     assert len(karpathy) == 10
     assert karpathy[4].id == "1004"
     for name in ("results_20130124.token", "results.csv"):
-        own = make_source("flickr30k", "all", annotations=folder / "flickr30k" / name, **given)
+        path = folder / "flickr30k" / name
+        own = flickr30k(folder, "all", annotations=path)
         assert [own[i].captions for i in range(10)] == [karpathy[i].captions for i in range(10)]
         assert miniature.ids(own) == miniature.ids(karpathy)
         with pytest.raises(ValueError, match="not divided into splits; take 'all', or Karpathy"):
-            make_source("flickr30k", "train", annotations=folder / "flickr30k" / name, **given)
+            flickr30k(folder, annotations=path)
 
 
 def sugarcrepe(folder, document):

@@ -17,7 +17,7 @@ def folder(tmp_path):
     return table_files.write_images(tmp_path)
 
 
-def test_a_split_column_selects_rows_and_an_unknown_split_lists_the_known(folder):
+def test_a_split_column_selects_rows_and_lists_the_known_splits(folder):
     path = write_jsonl(folder / "a.jsonl", table(part=lambda i: "val" if i % 4 == 0 else "train"))
     options = {"path": path, "split_column": "part"}
     train, val = RecordsSource("train", **options), RecordsSource("val", **options)
@@ -129,7 +129,7 @@ def test_excluded_images_do_not_change_which_others_are_held_out(tmp_path):
     assert image_names(train) == {*names[8:]} - held
 
 
-def test_a_validation_split_that_would_be_the_training_rows_is_refused(folder):
+def test_a_validation_split_of_the_training_rows_is_refused(folder):
     with pytest.raises(ValueError, match=r"split_column.*holdout.*split='all'"):
         RecordsSource("validation", path=write(folder, "jsonl"))
 
@@ -146,7 +146,7 @@ def flat(rows):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_per_caption_gives_the_records_of_lists_of_captions(folder, kind):
+def test_a_row_per_caption_gives_the_records_of_lists(folder, kind):
     rows = [row | {"caption": [f"{row['caption']} a", "b"]} for row in table()]
     lists = RecordsSource(path=write_jsonl(folder / "lists.jsonl", rows))
     source = RecordsSource(path=write(folder, kind, flat(rows)))
@@ -170,7 +170,7 @@ def test_an_image_of_too_many_rows_ends_the_pass(folder, kind, first, last, monk
     assert names.count("p00.jpg") == 4
 
 
-def test_only_tables_with_rows_of_one_image_are_other_data_than_before(folder, caplog):
+def test_joined_rows_alone_change_the_fingerprint(folder, caplog):
     caplog.set_level("INFO")
     path = write(folder, "jsonl")
     apart = RecordsSource(path=path, join_rows=False).fingerprint
@@ -182,7 +182,7 @@ def test_only_tables_with_rows_of_one_image_are_other_data_than_before(folder, c
     assert "24 rows of train are 12 records, one per image" in caplog.text
 
 
-def test_damaged_rows_and_rows_without_image_are_joined_with_no_other(folder):
+def test_damaged_rows_are_joined_with_no_other(folder):
     rows = [*table(), *({"image": name, "caption": "x"} for name in ("", "", None, None))]
     path = write_jsonl(folder / "a.jsonl", rows)
     path.write_text(path.read_text() + '{"image": "p00\n{"image": "p01\n')
@@ -254,12 +254,6 @@ def test_rows_of_one_image_may_share_an_id_and_have_one_group(folder):
         RecordsSource(**options)
 
 
-def test_given_ids_must_be_unique(folder):
-    path = write_jsonl(folder / "a.jsonl", table(id=lambda i: min(i, 10)))
-    with pytest.raises(DataError, match=r"row 12 .* id 10 occurs twice"):
-        RecordsSource(path=path, id_column="id")
-
-
 def test_a_pickled_source_is_small_and_reads_the_same(folder):
     for kind in KINDS:
         source = RecordsSource(path=write(folder, kind))
@@ -270,7 +264,7 @@ def test_a_pickled_source_is_small_and_reads_the_same(folder):
         assert pickle.loads(data)[7] == expected
 
 
-def test_the_fingerprint_changes_with_the_rows_and_the_choice_of_them(folder, monkeypatch):
+def test_the_fingerprint_follows_the_rows_and_their_choice(folder, monkeypatch):
     path = write(folder, "jsonl")
     first = RecordsSource(path=path).fingerprint
     assert RecordsSource(path=path).fingerprint == first

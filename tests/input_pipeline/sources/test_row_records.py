@@ -21,7 +21,7 @@ def test_images_are_looked_for_in_the_image_folder(folder, tmp_path_factory):
     assert RecordsSource(path=path, image_folder=folder)[4].image == folder / "p04.jpg"
 
 
-def test_lists_of_captions_and_several_caption_columns_are_joined(folder):
+def test_lists_and_several_caption_columns_are_joined(folder):
     path = write_jsonl(
         folder / "a.jsonl", table(more=lambda i: [f"more {i}", "again"], title=lambda i: f"t{i}")
     )
@@ -78,7 +78,7 @@ def test_missing_files_and_folders_are_named(folder):
         RecordsSource(path=folder / "p00.jpg")
 
 
-def test_a_wrong_image_folder_names_the_first_missing_image_and_how_many(folder):
+def test_a_wrong_image_folder_names_the_first_missing_image(folder):
     (folder / "other").mkdir()
     with pytest.raises(DataError, match=r"none of 12 image files looked at .*p00\.jpg; set"):
         RecordsSource(path=write(folder, "jsonl"), image_folder=folder / "other")

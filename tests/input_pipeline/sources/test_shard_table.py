@@ -30,7 +30,7 @@ def entry(number, **changes):
     return {**shard, "count": number % 3, "ids": ids, **changes}
 
 
-def test_entries_come_back_and_a_thousand_shards_take_300_kilobytes(tmp_path):
+def test_entries_come_back_and_take_300_bytes_each(tmp_path):
     entries = [entry(number) for number in range(1_000)]
     table = ShardTable.of(tmp_path, entries)
     again, document = ShardTable.unpack(table.pack({"count": 7}))
@@ -66,7 +66,7 @@ def test_the_fingerprint_is_that_of_earlier_versions(folder):
     assert ShardsSource(path=folder).fingerprint == expected
 
 
-def test_opening_reads_no_shard_and_reading_a_wrong_one_ends_the_run(folder, monkeypatch):
+def test_opening_reads_no_shard_and_a_wrong_one_ends_the_run(folder, monkeypatch):
     monkeypatch.setattr(shards, "_CHECKED", 2)  # of the eight, the first and the sixth
     wrong = sorted(folder.glob("*.array_record"))[1:4]
     wrong[0].write_bytes(bytes(wrong[0].stat().st_size))

@@ -66,7 +66,7 @@ def test_pairs_are_a_function_of_the_seed_and_the_record(make):
     np.testing.assert_array_equal(again.image, source[5].image)
 
 
-def test_training_meets_a_pair_and_its_first_image_alone_with_texts_in_their_order(make):
+def test_training_meets_a_pair_and_its_first_image_alone(make):
     source = make()
     texts = sampling.make_hard_texts("positives", count=3, generators=GENERATOR)
     crop = ImageTransform(40, "none")

@@ -76,7 +76,7 @@ def test_what_else_lies_in_the_folder_stays_and_does_not_count(make, tmp_path):
     assert names(stage) == {"thesis.array_record", stage.path(make(2)[1]).name}
 
 
-def test_threads_and_processes_that_want_the_same_shard_copy_it_once(make, tmp_path):
+def test_threads_that_want_the_same_shard_copy_it_once(make, tmp_path):
     (folder, shard), count = make(1), 8
     stages = [Stage(tmp_path / "stage", SIZE) for _ in range(count)]
     with futures.ThreadPoolExecutor(count) as pool:
@@ -152,7 +152,7 @@ def test_what_a_killed_process_left_makes_room(make, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["truncated", "changed", "longer", "missing"])
-def test_a_shard_that_is_not_as_its_manifest_says_is_an_error_naming_it(make, tmp_path, harm):
+def test_a_shard_unlike_its_manifest_is_an_error_naming_it(make, tmp_path, harm):
     stage, (folder, shard) = Stage(tmp_path / "stage", 10 * SIZE), make(1)
     origin = tmp_path / shard["name"]
     content = origin.read_bytes()

@@ -83,7 +83,7 @@ def test_a_copy_removed_for_another_process_is_made_again(folder, tmp_path):
     assert source.take_counts()["bytes_staged"] == sum(sizes(folder))
 
 
-def test_a_stage_that_is_emptied_while_workers_read_costs_no_record(folder, tmp_path):
+def test_a_stage_emptied_while_workers_read_costs_no_record(folder, tmp_path):
     expected = take(24, ShardsSource(path=folder, shuffle="blocks"))
     source = ShardsSource(path=folder, shuffle="blocks", stage=tmp_path / "stage")
     is_over, is_emptied = threading.Event(), threading.Event()
@@ -131,9 +131,7 @@ def test_a_copy_that_is_removed_while_it_is_made_is_made_again(
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_copy_that_its_disk_changed_is_made_again_and_no_record_is_lost(
-    folder, tmp_path, caplog, is_open
-):
+def test_a_copy_that_its_disk_changed_is_made_again(folder, tmp_path, caplog, is_open):
     """A flipped bit anywhere in a copy: at its start, its end and in its records."""
     source = ShardsSource(path=folder, stage=tmp_path / "stage")
     expected = [source[index] for index in range(SHARD)]
@@ -235,7 +233,7 @@ def test_the_preview_is_not_counted_as_read_by_the_run(folder):
 
 
 @pytest.mark.parametrize("kind", ["truncated", "no folder"])
-def test_what_cannot_be_staged_ends_the_run_and_no_record_is_passed_over(folder, tmp_path, kind):
+def test_what_cannot_be_staged_ends_the_run(folder, tmp_path, kind):
     source = ShardsSource(path=folder, stage=tmp_path / "stage")
     error = StageError
     if kind == "truncated":
@@ -280,9 +278,7 @@ def test_a_misspelt_shuffle_is_refused(folder):
         ShardsSource(path=folder, shuffle="local")
 
 
-def test_of_many_shards_in_a_store_only_the_manifest_is_copied_at_once(
-    folder, store, tmp_path, monkeypatch
-):
+def test_of_shards_in_a_store_the_manifest_alone_is_copied(folder, store, tmp_path, monkeypatch):
     remote = any_path.of(f"{store}/shards")
     for path in folder.iterdir():
         (remote / path.name).upload(path)

@@ -71,7 +71,7 @@ def forbid_whole_readings(monkeypatch):
     monkeypatch.setattr(tables.Table, "_lines", refused)
 
 
-def test_a_second_opening_and_its_first_hard_image_read_a_fraction_of_the_table(path):
+def test_a_second_opening_reads_a_fraction_of_the_table(path):
     first, read = look(path)
     assert read > 2 * path.stat().st_size
     again, read = look(path)
@@ -96,7 +96,7 @@ def rewrite_with_the_old_times(path, content):
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (old.st_size, old.st_mtime_ns)
 
 
-def test_other_bytes_under_the_same_size_and_time_of_modification_are_noticed(path):
+def test_other_bytes_of_the_same_size_and_time_are_noticed(path):
     (fingerprint, *_), _ = look(path)
     rewrite_with_the_old_times(path, path.read_bytes().replace(b"long", b"tall"))
     (other, _, record, _), _ = look(path)
@@ -165,7 +165,7 @@ def test_positions_outside_the_table_are_refused(path):
         assert look(path)[0] == first
 
 
-def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(path, tmp_path, monkeypatch):
+def test_a_folder_without_write_access_is_indexed_in_the_cache(path, tmp_path, monkeypatch):
     index_of(path).touch()  # a file where the folder would be
     first, _ = look(path)
     (kept,) = (tmp_path / "cache/vlc_jax/tables").iterdir()
@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(path, tmp_pa
     assert look(path)[0] == first
 
 
-def test_without_any_place_for_it_a_table_is_read_and_that_is_said(path, tmp_path, caplog):
+def test_a_table_without_a_place_for_its_index_is_read_and_told(path, tmp_path, caplog):
     index_of(path).touch()
     (tmp_path / "cache").touch()
     first, _ = look(path)
@@ -234,7 +234,7 @@ def test_a_share_of_the_keys_of_a_large_table_is_exact(monkeypatch):
         assert holdout.held_out(keys, float(share)).tolist() == expected
 
 
-def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(path):
+def test_what_a_killed_process_left_in_an_index_is_removed(path):
     index_of(path).mkdir()
     abandoned, fresh = (index_of(path) / f"{name}.writing" for name in "ab")
     for file in (abandoned, fresh):

@@ -127,7 +127,7 @@ def test_a_dataset_prepared_as_tfrecord_says_how_to_prepare_it(data_dir, tmp_pat
         TfdsSource("train", directory=tmp_path)
 
 
-def test_a_damaged_shard_is_a_data_error_and_pickling_keeps_the_records(data_dir, tmp_path):
+def test_a_damaged_shard_is_a_data_error_and_records_pickle(data_dir, tmp_path):
     source = TfdsSource("train", name="pictures", data_dir=data_dir, caption="title")
     assert pickle.loads(pickle.dumps(source))[2] == source[2]
     folder = tmp_path / "1.0.0"
@@ -141,7 +141,7 @@ def test_a_damaged_shard_is_a_data_error_and_pickling_keeps_the_records(data_dir
         TfdsSource("train", directory=folder, caption="title")[0]
 
 
-def test_a_prepared_set_is_found_below_the_folder_of_labelled_images(data_dir):
+def test_a_prepared_set_is_found_below_the_folder(data_dir):
     source = make_source("labelled", "test", path=data_dir)
     assert source.classes == ("tabby cat", "dog")
     assert sorted(source[n].meta["label"] for n in range(2)) == [0, 1]

@@ -75,7 +75,7 @@ def test_clip_ids_are_the_same_from_every_form_of_its_files(clip_vocabulary, cli
     )
 
 
-def test_a_clip_vocabulary_that_is_not_openais_is_refused_with_the_way_on(clip_vocabulary):
+def test_a_vocabulary_that_is_not_openais_is_refused(clip_vocabulary):
     with pytest.raises(ValueError, match="not OpenAI's CLIP vocabulary") as error:
         clip_bpe.ClipTokenizer(path=clip_vocabulary["path"])
     assert f"sha256='{clip_vocabulary['sha256']}'" in str(error.value)
@@ -83,7 +83,7 @@ def test_a_clip_vocabulary_that_is_not_openais_is_refused_with_the_way_on(clip_v
         clip_bpe.ClipTokenizer(path=clip_vocabulary["path"], sha256="0" * 64)
 
 
-def test_clip_files_that_number_their_tokens_otherwise_are_refused(clip_vocabulary, clip_folder):
+def test_clip_files_that_number_tokens_otherwise_are_refused(clip_vocabulary, clip_folder):
     content = json.loads((clip_folder / "tokenizer.json").read_text())
     vocabulary = content["model"]["vocab"]
     vocabulary["red</w>"], vocabulary["cat</w>"] = vocabulary["cat</w>"], vocabulary["red</w>"]
@@ -112,9 +112,7 @@ def test_damaged_clip_files_are_named(clip_folder, name, content):
         clip_bpe.ClipTokenizer(path=clip_folder / "merges.txt")
 
 
-def test_clip_without_a_path_finds_the_vocabulary_of_an_installed_package(
-    clip_vocabulary, tmp_path, monkeypatch
-):
+def test_clip_without_a_path_finds_an_installed_vocabulary(clip_vocabulary, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(clip_bpe, "PACKAGES", ("a_missing_clip", "a_clip"))
     with pytest.raises(ValueError, match=r"packages a_missing_clip, a_clip\): give `path`"):

@@ -6,8 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
-import tokenizers
 
+from tests.support import small_models
 from vlc_jax.input_pipeline.record import Conversation, DataError, Record, read_caption
 from vlc_jax.input_pipeline.sources import shards
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer
@@ -19,12 +19,7 @@ TURNS = Conversation((("what is it", "a cat"), ("why", "it is")))
 
 @pytest.fixture
 def make(tmp_path):
-    library = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
-    )
-    split = tokenizers.Regex(r"\n|[^\s]+")
-    library.pre_tokenizer = tokenizers.pre_tokenizers.Split(split, "removed", invert=True)
-    library.save(str(tmp_path / "tokenizer.json"))
+    small_models.write_tokenizer(tmp_path, WORDS, "<pad>", r"\n|[^\s]+")
     return lambda length, **options: make_tokenizer(
         "conversation", length, path=str(tmp_path), **options
     )
@@ -46,7 +41,7 @@ def test_answers_and_their_ends_are_marked(make):
     assert found[2] == (f"</s>{' <pad>' * 16}", "")
 
 
-def test_a_conversation_without_an_image_brings_what_stands_before_one(make):
+def test_a_conversation_without_image_brings_what_stands_before(make):
     text = dataclasses.replace(TURNS, has_image=False)
     tokenizer = make(17, before="is it USER: ")
     alone, with_image = answers(tokenize(tokenizer, [text, TURNS]))

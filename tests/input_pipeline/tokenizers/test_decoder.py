@@ -25,20 +25,9 @@ def piece_tokenizer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def json_tokenizer(tmp_path_factory):
     """Byte-level BPE with BOS, as Llama 3 has it, and a token for the image."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = tokenizers.decoders.ByteLevel()
     special = ["<s>", "</s>", "<|begin_of_text|>", "<|eot_id|>", "<image>"]
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=special,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    library.train_from_iterator(TEXTS, trainer)
-    library.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", 2)]
-    )
+    library = small_models.byte_pairs(TEXTS, special, 320)
+    small_models.surround(library, "<|begin_of_text|> $A")
     folder = tmp_path_factory.mktemp("json")
     library.save(str(folder / "tokenizer.json"))
     return DecoderTokenizer(folder)
@@ -57,7 +46,7 @@ def answer(arrays):
 TEMPLATES = ("\n{question} ASSISTANT:", "\n{question} ASSISTANT: ")
 
 
-def test_a_conversation_without_an_image_is_tokenized_as_one_text(piece_tokenizer):
+def test_a_conversation_without_an_image_is_one_text(piece_tokenizer):
     tokenizer = talker(piece_tokenizer.path, before="USER: ")
     text = Conversation((("Is the mug on the table?", "Yes"),), has_image=False)
     whole = piece_tokenizer.encode(TEXTS[0], has_start=True)
@@ -109,9 +98,7 @@ def llama_folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("image_token", ["", "<image>"])
-def test_text_behind_an_image_is_tokenized_alone_or_in_the_string_of_the_prompt(
-    llama_folder, image_token
-):
+def test_text_behind_an_image_is_alone_or_in_the_prompt(llama_folder, image_token):
     """LLaVA's own code does the one, Hugging Face's processor the other."""
     library = tokenizers.Tokenizer.from_file(str(llama_folder / "tokenizer.json"))
     alone = library.encode("\nQ? ASSISTANT: Yes").ids
@@ -143,9 +130,7 @@ def test_an_answer_behind_a_line_end_has_no_space(json_tokenizer):
     assert found[-1] == json_tokenizer.id_of("<|eot_id|>")
 
 
-def test_a_stream_adds_up_to_the_text_and_never_shows_half_a_letter(
-    piece_tokenizer, json_tokenizer
-):
+def test_a_stream_adds_up_and_never_shows_half_a_letter(piece_tokenizer, json_tokenizer):
     for tokenizer in (piece_tokenizer, json_tokenizer):
         text = "Is the mug é 犬 ok?"
         ids = tokenizer.encode(text, has_start=True)
@@ -161,7 +146,7 @@ def test_a_folder_without_tokenizer_is_refused(tmp_path):
         DecoderTokenizer(tmp_path)
 
 
-def test_llamas_model_without_padding_takes_the_token_declared_beside_it(piece_tokenizer, tmp_path):
+def test_llamas_model_without_padding_takes_the_declared_token(piece_tokenizer, tmp_path):
     """As LLaVA-1.5's own folder: padding is <unk>."""
     path = tmp_path / "tokenizer.model"
     path.write_bytes(piece_tokenizer.path.read_bytes())

@@ -35,7 +35,7 @@ def test_a_word_is_found_at_its_token_or_where_its_number_points(clip_vocabulary
         assert marks.tolist() == [expected.tolist()]
 
 
-def test_words_behind_the_end_of_a_cut_text_do_not_push_each_other_out():
+def test_words_behind_the_end_do_not_push_each_other_out():
     tokenizer = FunctionalWordTokenizer(WORDS, ["left", "not"])
     text = "red red red red red not left"
     assert tokenizer.marks([text]).tolist() == [[0, 0, 0, 0, 1]]
@@ -43,7 +43,7 @@ def test_words_behind_the_end_of_a_cut_text_do_not_push_each_other_out():
     assert not by_number.marks([text]).any()
 
 
-def test_marks_go_with_ids_under_a_name_of_their_own_and_survive_pickling():
+def test_marks_go_with_ids_and_pickle():
     tokenizer = pickle.loads(pickle.dumps(FunctionalWordTokenizer(WORDS, ["not"])))
     arrays = tokenize(tokenizer, TEXTS, "negative_text")
     assert arrays.keys() == {"negative_text", "negative_text_marks"}

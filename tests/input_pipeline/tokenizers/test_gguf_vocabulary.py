@@ -5,7 +5,7 @@ import json
 import pytest
 import tokenizers
 
-from tests.support import gguf_file
+from tests.support import gguf_file, small_models
 from vlc_jax.input_pipeline.tokenizers import make_tokenizer, sentence_encoder
 from vlc_jax.input_pipeline.tokenizers.decoder import DecoderTokenizer
 
@@ -15,22 +15,10 @@ SPECIAL = ["<|start|>", "<|end|>", "<|pad|>"]
 
 def write(folder, pre="smollm", **more):
     """tokenizer.json, trained on TEXTS, and a GGUF file with its vocabulary."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    rules = tokenizers.pre_tokenizers
-    split = [rules.Digits(individual_digits=True)] if pre == "smollm" else []
-    library.pre_tokenizer = rules.Sequence([*split, rules.ByteLevel(add_prefix_space=False)])
-    library.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=330,
-        special_tokens=SPECIAL,
-        initial_alphabet=rules.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    library.train_from_iterator([text * 3 for text in TEXTS] + ["12 2024"] * 50, trainer)
-    if more.get("add_bos_token"):
-        library.post_processor = tokenizers.processors.TemplateProcessing(
-            single="<|start|> $A", special_tokens=[("<|start|>", 0)]
-        )
+    digits = tokenizers.pre_tokenizers.Digits(individual_digits=True)
+    texts = [text * 3 for text in TEXTS] + ["12 2024"] * 50
+    library = small_models.byte_pairs(texts, SPECIAL, 330, [digits] if pre == "smollm" else [])
+    small_models.surround(library, "<|start|> $A" if more.get("add_bos_token") else "")
     library.save(str(folder / "tokenizer.json"))
     model = json.loads(library.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)

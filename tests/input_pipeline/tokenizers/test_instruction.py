@@ -28,7 +28,7 @@ def read(row):
     return asked, [WORDS[i] for i in second]
 
 
-def test_a_question_is_in_both_halves_and_only_its_answer_is_marked(make):
+def test_a_question_is_in_both_halves_and_its_answer_marked(make):
     text = Conversation.scored("is the circle red", "yes")
     found = tokenize(make(18), [text])
     asked, behind = read(found["text"][0])

@@ -42,7 +42,7 @@ def test_texts_are_found_in_any_order_and_no_text_is_zero(file):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_safetensors_of_every_precision_are_read_as_their_library_wrote_them(tmp_path, dtype):
+def test_safetensors_of_every_precision_are_read(tmp_path, dtype):
     stored = rows().astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     save_file({"vectors": stored, "another": rows(5)}, tmp_path / "x.safetensors")
     write_texts(tmp_path / "x.jsonl", TEXTS)
@@ -66,7 +66,7 @@ def test_workers_open_the_file_themselves(file):
     np.testing.assert_array_equal(pickle.loads(data)(TEXTS), made(TEXTS))
 
 
-def test_the_fingerprint_is_of_texts_and_numbers_and_not_of_names(file, tmp_path):
+def test_the_fingerprint_is_of_texts_and_numbers(file, tmp_path):
     fingerprint = read(file).fingerprint
     for suffix in (".npy", ".jsonl"):
         (tmp_path / f"y{suffix}").write_bytes(file.with_suffix(suffix).read_bytes())
@@ -149,7 +149,7 @@ def test_a_file_of_texts_has_one_per_line(tmp_path):
     assert text_vectors.read_texts(tmp_path / "a.jsonl") == TEXTS
 
 
-def test_a_model_of_sentences_that_is_not_installed_says_what_to_install(monkeypatch):
+def test_a_missing_sentence_model_says_what_to_install(monkeypatch):
     monkeypatch.setattr(sentence_encoder.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install sentence-transformers"):
         sentence_encoder.SentenceEncoder("folder")

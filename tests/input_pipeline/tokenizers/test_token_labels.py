@@ -4,7 +4,7 @@ from vlc_jax.input_pipeline.tokenizers.token_labels import labels
 WORDS = ("red", "cat", "left")
 
 
-def test_a_token_is_labelled_by_its_word_up_to_the_end_of_the_text():
+def test_a_token_is_labelled_by_its_word():
     tokenizer = word_level.WordTokenizer(4, WORDS)
     found = labels(tokenizer, ["Red cat", "", "cat cat cat cat cat", "red dog"])
     assert found[0] == ["red", "cat", "(end)"]

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from tests.support import forks, helpers
+from tests.support.marks import slow_but
 
 SCRIPT = helpers.ROOT / "tests" / "support" / "peer_process.py"
 LIMIT = 60  # seconds; a loaded machine is slow
@@ -42,7 +43,7 @@ def test_processes_that_end_well_leave_each_other_alone(tmp_path):
     assert ends(start(tmp_path, "0", "0", "0")) == ([0, 0, 0], ["", "", ""])
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", slow_but((0,), (0, 1)))
 def test_a_killed_process_is_named_by_the_others(tmp_path, lost):
     jobs = start(tmp_path, "wait", "wait", "wait")
     pids = [joined(job) for job in jobs]
@@ -54,7 +55,7 @@ def test_a_killed_process_is_named_by_the_others(tmp_path, lost):
         assert f"pid {pids[lost]}) ended with 137; this one cannot go on" in texts[index]
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", slow_but((0,), (0, 1)))
 def test_a_host_that_is_gone_is_lost_after_the_limit(tmp_path, lost):
     jobs = start(tmp_path, "wait", "wait")
     child = psutil.Process([joined(job) for job in jobs][lost])
@@ -75,15 +76,15 @@ def test_a_stopped_process_is_ended_as_a_hang(tmp_path):
     assert "process 1 of 2" in texts[0]
 
 
-@pytest.mark.parametrize("code", ["2", "31", "75"])
+@pytest.mark.parametrize("code", slow_but(("75",), ("2", "31", "75")))
 def test_an_end_that_would_come_again_is_shared(tmp_path, code):
     codes, texts = ends(start(tmp_path, "wait", code))
     assert codes == [int(code), int(code)]
     assert f"ended with {code}, and so does this one" in texts[0]
 
 
-@pytest.mark.parametrize("crashed", [0, 1])
-def test_a_crash_is_infrastructure_and_not_blamed_on_those_it_ends(tmp_path, crashed):
+@pytest.mark.parametrize("crashed", slow_but((0,), (0, 1)))
+def test_a_crash_is_infrastructure_and_not_blamed_on_others(tmp_path, crashed):
     does = ["wait", "wait"]
     does[crashed] = "abort"
     codes, texts = ends(start(tmp_path, *does))
@@ -92,24 +93,27 @@ def test_a_crash_is_infrastructure_and_not_blamed_on_those_it_ends(tmp_path, cra
     assert f"process {crashed} of 2" in texts[1 - crashed]
 
 
+@pytest.mark.slow
 def test_a_crash_after_another_process_was_lost_names_that_one(tmp_path):
     codes, texts = ends(start(tmp_path, "2", "abort"))
     assert codes == [2, 2]
     assert "process 0 of 2" in texts[1]
 
 
+@pytest.mark.slow
 def test_the_stacks_of_a_crash_are_in_a_file(tmp_path):
     _, (_, text) = ends(start(tmp_path, "wait", "abort"))
     assert text.count("\n") == 1
     assert any("Fatal" in path.read_text() for path in (tmp_path / "logs").iterdir())
 
 
-def test_a_process_that_does_not_connect_is_told_about_the_coordinator(tmp_path):
+def test_an_absent_process_is_told_about_the_coordinator(tmp_path):
     codes, texts = ends(start(tmp_path, "connect"))
     assert codes == [30]
     assert "could not connect the processes through --coordinator=here:1" in texts[0]
 
 
+@pytest.mark.slow
 def test_absent_processes_are_named(tmp_path):
     first, last = start(tmp_path, "wait", None, "wait")
     codes, texts = ends([first, last])
@@ -131,6 +135,7 @@ def test_a_second_job_is_refused_and_the_first_goes_on(tmp_path):
     assert ends(jobs)[0] == [75, 75]
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_same_command_starts_again(tmp_path):
     jobs = start(tmp_path, "wait", "wait")
     for job in jobs:

@@ -33,7 +33,7 @@ def stop():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_sets_the_flag_and_the_second_exits_at_once(number):
+def test_the_first_signal_sets_the_flag_the_second_exits(number):
     with subprocess.Popen(
         [sys.executable, "-c", WAIT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as job:

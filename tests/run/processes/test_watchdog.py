@@ -41,7 +41,7 @@ def test_a_hang_ends_with_31_and_the_stacks_of_all_threads(tmp_path, ended, capf
     assert str(tmp_path / "stacks.txt") in capfd.readouterr().err
 
 
-def test_when_another_process_hangs_this_one_leaves_its_stacks_too(tmp_path, ended, capfd):
+def test_a_hang_of_another_process_leaves_stacks_here_too(tmp_path, ended, capfd):
     found = []
     clock, _ = make(tmp_path, [], seconds=1000.0, lost=lambda: found[-1] if found else None)
     found.append((30, "process 1 of 2 is gone"))  # which another thread says and ends
