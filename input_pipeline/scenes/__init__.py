@@ -9,5 +9,5 @@
   hard_image.py  a picture with two objects or colours exchanged, and its caption
   questions.py  the question that a caption answers; conversations.py  conversations about scenes
 Their users: `sources/scenes.py` (pictures with captions), `hard_texts/scenes.py` (generators by
-name), `benchmarks/scenes.py` (evaluation sets).
+name), `benchmarks/scene_cases.py` (evaluation sets).
 """
