@@ -182,7 +182,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
         except Exception as error:
             lines.append(f"{name}: {_unread(())}: {_failure(error)}")
             continue
-        of_texts = nulls.of_benchmark(benchmark, protocol_of(name), root / nulls.CACHE)
+        of_texts = nulls.benchmark_nulls(benchmark, protocol_of(name), root / nulls.CACHE)
         lines += [f"{name}: {note}" for note in benchmark.notes]
         lines += (
             [] if of_texts else [f"{name}: {protocol_of(name)} has no wrong texts, so no nulls"]
@@ -193,7 +193,7 @@ def _nulls(names: Sequence[str], root: Path, options: argparse.Namespace) -> int
             lines.append(f"{name}: its subsets tell the correct caption: nulls of all cases")
         rows += of_texts
         try:
-            of_images += [image_nulls.of_benchmark(benchmark, features)] if features else []
+            of_images += [image_nulls.image_null(benchmark, features)] if features else []
         except DataError as error:
             refused.append(error)
     if rows or of_images:

@@ -5,7 +5,7 @@ import pytest
 from vlc_jax.input_pipeline.benchmarks import READERS, scene_cases
 from vlc_jax.input_pipeline.scenes import grammar, questions
 from vlc_jax.input_pipeline.scenes import world as worlds
-from vlc_jax.input_pipeline.sources.scenes import ScenesSource
+from vlc_jax.input_pipeline.sources.scene_records import ScenesSource
 
 MINI = worlds.named("scenes-mini")
 QUESTIONS = {
